@@ -34,7 +34,7 @@ from seatrial.report.html.notebook import NotebookError, render_file
 from seatrial.suite import SuiteError, load
 from seatrial.suite.yaml.source import read_source
 
-CASES = ROOT / "tests" / "suite" / "cases" / "tester.yaml"
+CASES = ROOT / "tests" / "kinds" / "serving" / "cases"
 CURVE = b'{"0": 5.5, "10": 4.2, "20": 3.9}'
 CURVE_CSV = b"step,loss\n0,5.5\n10,4.2\n20,3.9\n"
 PAST = b'[{"run": "nightly-1", "step_time": 2.4, "at": "2026-10-03T06:00:00Z", "passed": true}, {"run": "nightly-2"}]'
@@ -67,8 +67,9 @@ def of_users(seeds: Seeds) -> Iterator[Kind]:
         reading("fuzzed-bounds.yaml", lambda path: read_for_trials(path, trials)),
         (SuiteError,),
     )
-    cases = [path.read_bytes() for path in sorted(ROOT.glob("tests/suite/cases/*.yaml"))]
-    as_json = [json.dumps([case_data(case, Dialect.TESTER) for case in read_case_file(CASES).cases]).encode()]
+    cases = [path.read_bytes() for path in sorted(CASES.glob("*.yaml"))]
+    tester = read_case_file(CASES / "tester.yaml").cases
+    as_json = [json.dumps([case_data(case, Dialect.TESTER) for case in tester]).encode()]
     yield Kind("cases", cases, mutate.yaml_text, reading("cases.yaml", _cases), (SuiteError,))
     yield Kind("cases-json", as_json, mutate.json_text, reading("cases.json", _cases), (SuiteError,))
     yield Kind("past-runs", [PAST], mutate.json_text, reading("past.json", read_runs), (SuiteError,))
