@@ -121,7 +121,8 @@ def peer(kubeconfig: Path, audit_log: Path, rate: int) -> list[tuple[str, str]]:
 
 def costs(kubeconfig: Path) -> list[tuple[str, str]]:
     """Medians of rounds in which all take their turns."""
-    from kinds.scale import submissions
+    from scale import submissions
+
     from seatrial.kubernetes import load_access
 
     access, found = load_access(kubeconfig), dict[str, list[tuple[float, float]]]()

@@ -15,7 +15,7 @@ CASES, TOKENS, TOP = sized(10_000, 50), 16, 5
 READ = """
 import resource, sys, time
 from pathlib import Path
-from seatrial.suite.cases import read_case_file
+from seatrial.kinds.serving.cases import read_case_file
 began = time.process_time()
 assert len(read_case_file(Path(sys.argv[1])).cases) == int(sys.argv[2])
 print(time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
