@@ -8,10 +8,10 @@ import pytest
 from sample import HOSTILE, cell, small
 
 from seatrial.job import CellResult, Exhibit, Finding, RunResults, Verdict
-from seatrial.kinds.serving.charts import CASE_ROWS, MOST_COLUMNS, CaseField, case_matrices
 from seatrial.report.html.page import RunPage
 from seatrial.report.markdown import render_markdown
 from seatrial.report.view.run import RunView
+from seatrial.report.view.tables import MOST_COLUMNS, MOST_ROWS, JudgedField, JudgedTable
 
 COLUMNS = ["case", "verdict", "agreement", "ways", "message"]
 
@@ -26,6 +26,10 @@ def run(*cells: CellResult) -> RunResults:
     return msgspec.structs.replace(small(), cells=list(cells), causes=[], holes=[], axes={})
 
 
+def tables(results: RunResults) -> list[JudgedTable]:
+    return RunView(results).tables
+
+
 FINE = ["fine", "passed", "exact", 7, ""]
 TIED = ["tied", "passed", "near_tie", 7, "near tie at token 1"]
 WORSE = ["worse", "failed", "drift", 7, "moved by 0.1"]
@@ -33,42 +37,42 @@ MINE = ["worse", "passed", "exact", 7, ""]
 
 
 def test_what_is_wrong_comes_first_then_what_is_not_exact() -> None:
-    (made,) = case_matrices(run(configuration(1, "f32", FINE, TIED, MINE), configuration(2, "q8", FINE, WORSE)))
+    (made,) = tables(run(configuration(1, "f32", FINE, TIED, MINE), configuration(2, "q8", FINE, WORSE)))
     assert [label for label, _ in made.columns] == ["f32", "q8"]
-    assert [(row.case, row.wrong) for row in made.rows] == [("worse", True), ("tied", False), ("fine", False)]
+    assert [(row.name, row.wrong) for row in made.rows] == [("worse", True), ("tied", False), ("fine", False)]
     assert made.rows[0].fields == (
-        CaseField(Verdict.PASSED, "exact"),
-        CaseField(Verdict.FAILED, "drift", "moved by 0.1"),
+        JudgedField(Verdict.PASSED, "exact"),
+        JudgedField(Verdict.FAILED, "drift", "moved by 0.1"),
     )
-    assert made.rows[1].fields == (CaseField(Verdict.PASSED, "near tie", "near tie at token 1"), None)
-    assert (made.wrong, made.cases, made.rungs) == (1, 3, {"exact": 3, "near tie": 1, "drift": 1})
+    assert made.rows[1].fields == (JudgedField(Verdict.PASSED, "near tie", "near tie at token 1"), None)
+    assert (made.wrong, made.cases, made.agreements) == (1, 3, {"exact": 3, "near tie": 1, "drift": 1})
 
 
 def test_a_configuration_that_came_to_no_answers_is_a_column_of_cases_that_were_not_asked() -> None:
     lost = configuration(2, "f16", verdict=Verdict.INFRA, why="no place")
-    (made,) = case_matrices(run(configuration(1, "f32", FINE), lost))
-    assert made.rows[0].fields[1] == CaseField(Verdict.INFRA, "not asked", "no place")
-    assert case_matrices(run(lost)) == []
+    (made,) = tables(run(configuration(1, "f32", FINE), lost))
+    assert made.rows[0].fields[1] == JudgedField(Verdict.INFRA, "not asked", "no place")
+    assert tables(run(lost)) == []
 
 
 def test_a_failure_that_was_declared_is_one_here_too() -> None:
     known = [Finding("case worse", "unary", Verdict.XFAIL, "drift"), Finding("case worse", "stream", Verdict.PASSED)]
-    (made,) = case_matrices(run(configuration(1, "q8", WORSE, findings=known, verdict=Verdict.XFAIL)))
-    assert made.rows[0].fields == (CaseField(Verdict.XFAIL, "drift", "moved by 0.1"),)
+    (made,) = tables(run(configuration(1, "q8", WORSE, findings=known, verdict=Verdict.XFAIL)))
+    assert made.rows[0].fields == (JudgedField(Verdict.XFAIL, "drift", "moved by 0.1"),)
     assert made.wrong == 0
 
 
 def test_long_lists_are_cut_and_counted_and_nothing_that_is_wrong_is_cut_before_what_is_right() -> None:
-    rows = [[f"case {number}", "passed", "exact", 1, ""] for number in range(CASE_ROWS + 5)]
+    rows = [[f"case {number}", "passed", "exact", 1, ""] for number in range(MOST_ROWS + 5)]
     cells = [configuration(number, f"m{number}", *rows) for number in range(MOST_COLUMNS + 1)]
     cells.append(configuration(99, "last", *rows, WORSE))
-    (made,) = case_matrices(run(*cells))
-    assert (len(made.rows), made.cases) == (CASE_ROWS, CASE_ROWS + 6)
+    (made,) = tables(run(*cells))
+    assert (len(made.rows), made.cases) == (MOST_ROWS, MOST_ROWS + 6)
     assert (len(made.columns), made.configurations) == (MOST_COLUMNS, MOST_COLUMNS + 2)
-    assert made.rows[0].case == "worse"
+    assert made.rows[0].name == "worse"
     assert made.columns[-1][0] == "last"
     page = RunPage(RunView(run(*cells), Path("nowhere")), fetched_from="/runs/one").html()
-    assert f"{CASE_ROWS} of {CASE_ROWS + 6} cases and {MOST_COLUMNS} of {MOST_COLUMNS + 2} configurations" in page
+    assert f"{MOST_ROWS} of {MOST_ROWS + 6} cases and {MOST_COLUMNS} of {MOST_COLUMNS + 2} configurations" in page
     assert "Too many for this page" in render_markdown(RunView(run(*cells), Path("nowhere")))
 
 
@@ -87,7 +91,7 @@ def test_whatever_a_table_holds_it_is_shown_and_does_nothing(odd: list[Any]) -> 
     results = run(configuration(1, "f32", FINE, verdict=Verdict.PASSED))
     exhibits = [Exhibit("table", "Cases", COLUMNS, [FINE, odd]), Exhibit("table", "Cases", [], [odd])]
     results = run(msgspec.structs.replace(results.cells[0], exhibits=exhibits))
-    (made,) = case_matrices(results)
+    (made,) = tables(results)
     assert made.wrong == 1  # what cannot be read is not right
     page = RunPage(RunView(results, Path("nowhere"))).html()
     assert "<script>alert" not in page

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 
 from seatrial.job import Finding
 from seatrial.job.units import count
-from seatrial.kinds.serving.charts import CaseField, CaseMatrix, case_matrices
 from seatrial.report.view.cell import CellView
 from seatrial.report.view.grid import Matrix
 from seatrial.report.view.run import RunView, bad_rows
+from seatrial.report.view.tables import JudgedField, JudgedTable
 from seatrial.report.view.words import SYMBOLS, axes_text, duration_text, one_line, shorten, strip_controls
 
 MARKDOWN_BYTES = 60_000  # GitHub takes 65,536 characters in a comment, and 1 MiB in a summary
@@ -197,24 +197,26 @@ def _row(matrix: Matrix[CellView], row: int) -> str:
 
 def _cases(run: RunView) -> list[str]:
     """How the answers to each case compare in each configuration, where a trial has few cases."""
-    every = case_matrices(run.results)
-    return _fitting(map(_case_table, every), _SHARES["cases"], len(every), "table of cases", "tables of cases")
+    blocks = map(_case_table, run.tables)
+    return _fitting(blocks, _SHARES["cases"], len(run.tables), "table of cases", "tables of cases")
 
 
-def _case_table(matrix: CaseMatrix) -> list[str]:
-    size = f"{count(matrix.cases, 'case')} × {count(matrix.configurations, 'configuration')}"
-    rungs = ", ".join(f"{number} {escape_text(rung)}" for rung, number in matrix.rungs.items())
-    lines = [f"### {escape_text(matrix.trial)}: cases", "", f"{size}: {rungs}", ""]
-    if matrix.cases > _MOST_CASES or matrix.configurations > len(matrix.columns):
+def _case_table(table: JudgedTable) -> list[str]:
+    size = f"{count(table.cases, 'case')} × {count(table.configurations, 'configuration')}"
+    agreements = ", ".join(f"{number} {escape_text(word)}" for word, number in table.agreements.items())
+    lines = [f"### {escape_text(table.trial)}: cases", "", f"{size}: {agreements}", ""]
+    if table.cases > _MOST_CASES or table.configurations > len(table.columns):
         return [*lines, "_Too many for this page: see `report.html`._", ""]
-    lines += ["| case | " + " | ".join(escape_text(label) for label, _ in matrix.columns) + " |"]
-    lines += ["| --- " * (len(matrix.columns) + 1) + "|"]
-    lines += ["| " + " | ".join([escape_text(row.case) or " ", *map(_rung, row.fields)]) + " |" for row in matrix.rows]
+    lines += ["| case | " + " | ".join(escape_text(label) for label, _ in table.columns) + " |"]
+    lines += ["| --- " * (len(table.columns) + 1) + "|"]
+    lines += [
+        "| " + " | ".join([escape_text(row.name) or " ", *map(_agreement, row.fields)]) + " |" for row in table.rows
+    ]
     return [*lines, ""]
 
 
-def _rung(field: CaseField | None) -> str:
-    return f"{_SIGNS[field.verdict.value]} {escape_text(field.rung)}" if field is not None else "–"
+def _agreement(field: JudgedField | None) -> str:
+    return f"{_SIGNS[field.verdict.value]} {escape_text(field.agreement)}" if field is not None else "–"
 
 
 def _failure(cell: CellView) -> list[str]:

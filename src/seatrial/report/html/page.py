@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from seatrial.kinds.serving.charts import RUNGS, case_matrices
 from seatrial.report.html.cell import CellInspector, inspect_cell
 from seatrial.report.html.grid import Thumbnail, TrialGrid, cause_line, thumbnail, trial_grids, trial_lists
 from seatrial.report.html.metrics import FigureLine, FigurePanel, figure_facts, figure_panel
@@ -88,8 +87,6 @@ class RunPage:
             "thumbnails": self.thumbnails,
             "grids": [grid for grid in self.grids if grid.layout.columns],
             "lists": trial_lists(self.grids),
-            "cases": case_matrices(self.run.results),
-            "rungs": RUNGS,
             "figures": self.figures,
             "first": self._first(),
         }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial.job.units import count
 from seatrial.report.view.words import (
+    AGREEMENTS,
     SYMBOLS,
     axes_text,
     clock_text,
@@ -40,7 +41,7 @@ def report_templates() -> "jinja2.Environment":
         auto_reload=False,
     )
     made.filters.update(one_line=one_line, seconds=duration_text, clock=clock_text, axes=axes_text, commit=commit_text)
-    made.globals.update(symbols=SYMBOLS, count=count)
+    made.globals.update(symbols=SYMBOLS, agreements=AGREEMENTS, count=count)
     return made
 
 

@@ -13,6 +13,7 @@ from seatrial.report.view.cell import CellView
 from seatrial.report.view.changes import cause_news_text, news_counts, news_sentences, since_text
 from seatrial.report.view.grid import NOT_WANTED, Matrix, matrices
 from seatrial.report.view.series import RunSeries, read_series
+from seatrial.report.view.tables import JudgedTable, judged_tables
 from seatrial.report.view.words import change_group_text, date_text, one_line
 
 MOST_MOVES = 3  # sentences of what moved together
@@ -129,6 +130,11 @@ class RunView:
     def matrices(self) -> list[Matrix[CellView]]:
         """The cells of each trial as rows and columns."""
         return matrices(self.cells, self.holes, self.results.axes)
+
+    @cached_property
+    def tables(self) -> list[JudgedTable]:
+        """What the cells of a trial judged alike, such as cases."""
+        return judged_tables(self.cells)
 
     @cached_property
     def series(self) -> RunSeries | None:

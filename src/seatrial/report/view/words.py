@@ -151,6 +151,19 @@ SYMBOLS: Final[dict[str, Symbol]] = {
     "confirming": Symbol("↻", "r", "yellow", "run again to be sure"),
 }
 
+# How an answer compares with what is expected, the best first.
+AGREEMENTS: Final = {
+    "exact": "as expected",
+    "near tie": "another token where both were about as likely",
+    "drift": "log-probabilities moved too far",
+    "diverged": "another text",
+    "structure": "counts, stop reason, tokens or messages of a stream are wrong",
+    "error": "an error that is not expected, or none where one is",
+    "counts only": "counts and stop reason are checked, the text is not",
+    "answered": "not compared",
+    "not asked": "for the reason given",
+}
+
 _TO_ASCII = {ord(symbol.glyph): symbol.ascii for symbol in SYMBOLS.values()} | {
     ord(char): plain
     for char, plain in {

@@ -1,0 +1,115 @@
+"""Tables with a verdict in each row, which the cells of a trial have alike, as one: rows by cells.
+
+The tables come from a run folder and may hold anything."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seatrial.job import Exhibit, Verdict, worst
+from seatrial.report.view.cell import CellView
+from seatrial.report.view.grid import axis_values, by_trial
+from seatrial.report.view.words import AGREEMENTS, one_line
+
+MOST_ROWS = 200
+MOST_COLUMNS = 30
+_JUDGED_BY = ["verdict", "agreement"]  # the columns after the first, which names the row
+_NOT_ASKED = "not asked"
+_VERDICTS = {one.value: one for one in Verdict}
+
+
+@dataclass(frozen=True)
+class JudgedField:
+    verdict: Verdict
+    agreement: str
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class JudgedRow:
+    name: str
+    fields: tuple[JudgedField | None, ...]  # None: the cell has no such row
+
+    @property
+    def wrong(self) -> bool:
+        return any(field is not None and not field.verdict.good for field in self.fields)
+
+    @property
+    def exact(self) -> bool:
+        return all(field is None or field.agreement == "exact" for field in self.fields)
+
+
+@dataclass(frozen=True)
+class JudgedTable:
+    """`rows` are at most MOST_ROWS, those in which something is wrong first, then those that are not exact."""
+
+    trial: str
+    columns: tuple[tuple[str, CellView], ...]  # at most MOST_COLUMNS
+    rows: tuple[JudgedRow, ...]
+    cases: int
+    configurations: int
+    wrong: int  # cases
+    agreements: dict[str, int]  # fields of each, of those that are left out, too
+
+
+def judged_tables(cells: Sequence[CellView]) -> list[JudgedTable]:
+    """Of each trial that has such tables."""
+    return [_joined(trial, own) for trial, own, _ in by_trial(cells) if any(map(_table, own))]
+
+
+def _joined(trial: str, cells: list[CellView]) -> JudgedTable:
+    fields = [_fields(cell) for cell in cells]
+    names = dict.fromkeys(name for column in fields if column is not None for name in column)
+    rows = [JudgedRow(name, tuple(map(_field, fields, cells, [name] * len(cells)))) for name in names]
+    rows.sort(key=lambda row: (not row.wrong, row.exact))
+    shown = sorted(sorted(range(len(cells)), key=lambda place: not cells[place].bad)[:MOST_COLUMNS])
+    labels = _labels(cells)
+    counts = Counter(field.agreement for row in rows for field in row.fields if field is not None)
+    order = list(AGREEMENTS)
+    return JudgedTable(
+        trial,
+        tuple((labels[place], cells[place]) for place in shown),
+        tuple(JudgedRow(row.name, tuple(row.fields[place] for place in shown)) for row in rows[:MOST_ROWS]),
+        len(rows),
+        len(cells),
+        sum(row.wrong for row in rows),
+        dict(sorted(counts.items(), key=lambda one: order.index(one[0]) if one[0] in order else len(order))),
+    )
+
+
+def _table(cell: CellView) -> Exhibit | None:
+    return next((one for one in cell.charts if one.kind == "table" and one.columns[1:3] == _JUDGED_BY), None)
+
+
+def _fields(cell: CellView) -> dict[str, JudgedField] | None:
+    """By the name of the row; None for a cell that came to no table."""
+    table = _table(cell)
+    if table is None:
+        return None
+    judged: dict[str, list[Verdict]] = {}  # known failures are declared after the table was made
+    for finding in cell.findings:
+        judged.setdefault(finding.step, []).append(finding.verdict)
+    place = table.columns.index("message") if "message" in table.columns else -1
+    found = {}
+    for row in table.rows:
+        name, verdict, agreement = (_text(value) for value in (*row, "", "", "")[:3])
+        known = judged.get(f"{table.columns[0]} {name}")
+        final = worst(known) if known else _VERDICTS.get(verdict, Verdict.INVALID)
+        message = _text(row[place]) if 0 <= place < len(row) else ""
+        found[name] = JudgedField(final, agreement.replace("_", " ") or final.value, message)
+    return found
+
+
+def _field(column: dict[str, JudgedField] | None, cell: CellView, name: str) -> JudgedField | None:
+    return JudgedField(cell.verdict, _NOT_ASKED, one_line(cell.reason)) if column is None else column.get(name)
+
+
+def _labels(cells: Sequence[CellView]) -> list[str]:
+    """What tells the cells of a trial apart."""
+    varying = [axis for axis, values in axis_values(cells, (), {}).items() if len(values) > 1]
+    return [", ".join(cell.axes.get(axis, "–") for axis in varying) or cell.id for cell in cells]
+
+
+def _text(value: Any) -> str:
+    return one_line(str(value))[:300]
