@@ -543,8 +543,7 @@ class SimKind:
         return {}
 
     def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
-        assert isinstance(cell.model, SimTrial)
-        if cell.model.shape == "single":
+        if cell.spec.shape == "single":
             return (Part("job", self._job(cell, run, attempt, "job"), HERE),)
         server = self._job(cell, run, attempt, "server")
         server = msgspec.structs.replace(server, ports=(Port("http"),), ready=Ready("http", within_s=READY_S))

@@ -120,7 +120,7 @@ def _records(part: Part, cell: Cell, data: bytes) -> object:
         hardware=records.hardware,
     )
     again = decode(msgspec.json.encode(observation), Observation)
-    judged = judge_attempt(cell, plugins.kinds()[cell.model.kind], 1, {"job": again})
+    judged = judge_attempt(cell, plugins.kinds()[cell.kind], 1, {"job": again})
     return msgspec.json.encode(result_of(cell, [judged], ""))
 
 

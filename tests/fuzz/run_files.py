@@ -119,7 +119,7 @@ def _judge(folder: RunFolder, cell: Cell, data: bytes) -> object:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     observation = folder.read_observation(cell.hash, 1)
-    judged = judge_attempt(cell, plugins.kinds()[cell.model.kind], 1, {"job": observation})
+    judged = judge_attempt(cell, plugins.kinds()[cell.kind], 1, {"job": observation})
     return msgspec.json.encode(result_of(cell, [judged], ""))
 
 

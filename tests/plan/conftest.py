@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from pydantic import Field
 
 from seatrial.suite import Model, Runtime, Suite, TrialModel, from_data
 
@@ -12,6 +13,7 @@ from seatrial.suite import Model, Runtime, Suite, TrialModel, from_data
 class Probe(TrialModel):
     kind: Literal["probe"]
     run: tuple[str, ...] = ()
+    text: str = Field("x", min_length=1)
 
     def step_names(self, runtime: Runtime | None) -> tuple[str, ...]:
         return tuple(f"run {command}" for command in self.run)

@@ -59,8 +59,7 @@ class AskingKind:
         return {}
 
     def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
-        model = cell.model
-        assert isinstance(model, AskingTrial)
+        model: AskingTrial = cell.spec
         job = make_job(cell, run, attempt, (), ())
         server = msgspec.structs.replace(
             job,
@@ -83,8 +82,7 @@ class AskingKind:
         return Part("server", server, cell.target, leads=False), Part("driver", driver, HERE, after="server")
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
-        model = cell.model
-        assert isinstance(model, AskingTrial)
+        model: AskingTrial = cell.spec
         findings = []
         if observed["server"].exit.outcome is Outcome.EXITED:  # it should go on until it is not needed any more
             why = f"it ended by itself, with exit code {observed['server'].exit.code}"

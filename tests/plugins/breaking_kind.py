@@ -23,8 +23,7 @@ class BreakingKind:
 
     def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
         self._break(cell, "parts")
-        assert isinstance(cell.model, BreakingTrial)
-        return only_part(cell, make_job(cell, run, attempt, [Step("run", "run", {"command": cell.model.command})], ()))
+        return only_part(cell, make_job(cell, run, attempt, [Step("run", "run", {"command": cell.spec.command})], ()))
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         self._break(cell, "judge")

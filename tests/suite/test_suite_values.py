@@ -1,7 +1,6 @@
 """Durations, sizes, requirements and placeholders."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.job.units import format_size, parse_duration, parse_size
-from seatrial.suite import Cell, Machine, Suite, TrialModel, substitute
+from seatrial.suite import Suite
 from seatrial.suite.axes import label_of
 from seatrial.suite.values import parse_requirement
 
@@ -97,49 +96,6 @@ def test_long_labels_are_cut_and_stay_different() -> None:
     one, other = label_of("x" * 500 + "1"), label_of("x" * 500 + "2")
     assert one != other
     assert len(one) == len(other) == 60
-
-
-@pytest.fixture
-def cell(tmp_path: Path) -> Cell:
-    values = {"model": "llama", "n": 3, "on": True, "config": {"dtype": "f16", "deep": {"x": 1}}}
-    return Cell(
-        id="t",
-        hash="00000000",
-        trial="t",
-        model=TrialModel(kind="x"),
-        axes={**{name: str(value) for name, value in values.items()}, "config": "f16"},
-        values=values,
-        machine_name="here",
-        machine=Machine(),
-        runtime_name=None,
-        runtime=None,
-        target="here",
-        directory=tmp_path,
-        tags=frozenset(),
-        xfails=(),
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "becomes"),
-    [
-        ("run ${model} ${n} ${on}", "run llama 3 true"),
-        ("${config.dtype}/${config.deep.x}", "f16/1"),
-        ("${config}", "f16"),
-        ("$${HOME} $HOME ${n}", "${HOME} $HOME 3"),
-        ("$$${n}", "$${n}"),
-        (["${n}", {"k${n}": "${n}"}], ["3", {"k${n}": "3"}]),
-        (("${n}",), ("3",)),
-        (7, 7),
-    ],
-)
-def test_values_are_put_into_every_string(cell: Cell, text: Any, becomes: Any) -> None:
-    assert substitute(text, cell) == becomes
-
-
-def test_a_placeholder_alone_keeps_its_type_where_types_count(cell: Cell) -> None:
-    written = {"a": "${n}", "b": "${on}", "c": "x${n}", "d": "${config}"}
-    assert substitute(written, cell, typed=True) == {"a": 3, "b": True, "c": "x3", "d": cell.values["config"]}
 
 
 def test_placeholders_of_repeat_are_known(suite_of: Callable[[Any], Suite]) -> None:

@@ -43,8 +43,8 @@ def selected_files(suite: Suite, cells: Iterable[Cell], switched_off: bool = Fal
     `switched_off`: those of trials that are disabled too, which have no cells."""
     found: dict[str, dict[str, str]] = {}
     for cell in cells:
-        if cell.model.baseline is not None:
-            found.setdefault(cell.model.baseline, {})[cell.benchmark] = cell.trial
+        if cell.spec.baseline is not None:
+            found.setdefault(cell.spec.baseline, {})[cell.benchmark] = cell.trial
     for model in suite.trials.values() if switched_off else ():
         if model.baseline is not None and model.disabled is not None:
             found.setdefault(model.baseline, {})

@@ -33,9 +33,7 @@ def command(suite: Path, select: tuple[str, ...], repeat: int, out: Path | None,
     """
     from seatrial.cli.record import ask_trusted
     from seatrial.kinds.serving.answers.drift import calibrate
-    from seatrial.kinds.serving.parts import serving_model
     from seatrial.kinds.serving.recording import to_calibrate
-    from seatrial.suite import substitute
 
     asked = ask_trusted(suite, "calibrate", select, runs, repeat)
     by_series: dict[str, list[TrustedCell]] = {}
@@ -44,12 +42,12 @@ def command(suite: Path, select: tuple[str, ...], repeat: int, out: Path | None,
     found: dict[Path, dict[str, Calibrated]] = {}
     for series, cells in by_series.items():
         cell = cells[0].cell
-        compare = serving_model(cell).compare
-        seen = calibrate(to_calibrate([one.answers for one in cells]), substitute(compare.precision, cell))
+        compare = cell.spec.compare
+        seen = calibrate(to_calibrate([one.answers for one in cells]), compare.precision)
         _print(series, seen)
         if seen.tolerance is None:
             fail(f"{series}: no answer has tokens with log-probabilities, so there is nothing to measure", 1)
-        named = cell.directory / substitute(compare.tolerances, cell) if compare.tolerances else None
+        named = cell.directory / compare.tolerances if compare.tolerances else None
         found.setdefault(out or named or cell.directory / "tolerances.yaml", {})[series] = seen
     for path, entries in found.items():
         _write(path, entries, asked.run, repeat)

@@ -144,12 +144,8 @@ def _check_one_each(cells: "tuple[Cell, ...]") -> None:
 
 def written_files(cell: "Cell") -> list[Path]:
     """Where what is expected of a cell is written: its file of answers, or its files of cases."""
-    from seatrial.kinds.serving.parts import serving_model
-    from seatrial.suite import substitute
-
-    model = serving_model(cell)
-    paths = [model.answers] if model.answers is not None else list(model.cases)
-    return [cell.directory / substitute(path, cell) for path in paths]
+    paths = [cell.spec.answers] if cell.spec.answers is not None else cell.spec.cases
+    return [cell.directory / path for path in paths]
 
 
 def _read(folder: Path, cell: "Cell") -> TrustedCell:

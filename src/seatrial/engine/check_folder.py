@@ -57,14 +57,12 @@ def check_folder(
 ) -> Checked:
     """The cell's verdict on `folder`, which people know as `called`, and its logs; without `logs`, those that lie in
     it. What only whoever ran the job can know, its exit code say, is skipped with that reason. Raises CannotCheck."""
-    kind = plugins.kinds()[cell.model.kind]
+    kind = plugins.kinds()[cell.kind]
     cell = replace(cell, gathered=kind.gather(cell))
     job = kind.parts(cell, "check", 1)[0].job
     train = next((step for step in job.steps if step.kind == "train"), None)
     if train is None:
-        raise CannotCheck(
-            f"trial {cell.trial!r} is of kind {cell.model.kind}; only training can be judged by its files"
-        )
+        raise CannotCheck(f"trial {cell.trial!r} is of kind {cell.kind}; only training can be judged by its files")
     if not folder.is_dir():
         raise CannotCheck(f"{folder} is a file, not a folder" if folder.is_file() else f"there is no folder {folder}")
     found = tuple(logs) or find_logs(folder)

@@ -85,7 +85,7 @@ def _only_unjudged(findings: list[Finding]) -> bool:
 
 def _nothing_found(cell: Cell) -> Finding:
     """Of a cell that ran and of which nothing was judged: what cannot fail has not passed."""
-    why = f"it ran, and its kind {cell.model.kind!r} returned no findings: nothing of it was judged"
+    why = f"it ran, and its kind {cell.kind!r} returned no findings: nothing of it was judged"
     return Finding("job", "seatrial", Verdict.INVALID, "seatrial", why)
 
 
@@ -116,7 +116,7 @@ def judge(cell: Cell, kind: Kind, observed: Mapping[str, Observation], settings:
         why = f"judging {error}: a regular expression of the suite does not end on its output"
         judgement = Judgement([Finding("job", "judging", Verdict.INVALID, "invalid", why)])
     failed = not worst(finding.verdict for finding in judgement.findings).good
-    record = cell.model.unjudged == "record"
+    record = cell.policy.unjudged == "record"
     figures = check_bounds(judgement.metrics, cell.bounds, settings, cell.unbounded, at_s, failed, record)
     unkept = [finding for part, one in observed.items() for finding in check_kept(one, part)]
     findings = apply_xfails([*judgement.findings, *figures, *unkept], cell.xfails)
@@ -186,7 +186,7 @@ def result_of(cell: Cell, made: list[JudgedAttempt], why: str = "") -> CellResul
         axes=cell.axes,
         verdict=verdict,
         trial=cell.trial,
-        kind=cell.model.kind,
+        kind=cell.kind,
         flaky=verdict in _INSIDE and any(not one.attempt.verdict.good for one in made),
         why=_why(made, last) if last else why,
         attempts=[one.attempt if one is last else _with_figures(one) for one in made],

@@ -123,7 +123,7 @@ def with_contents(plan: Plan) -> Plan:
     """The plan with what its cells consist of, such as cases, read from their files. Raises SuiteError, with all that
     is wrong with these, as `create` does."""
     kinds = plugins.kinds()
-    listed = [cell for cell in plan.cells if isinstance(kinds[cell.model.kind], HasContents)]
+    listed = [cell for cell in plan.cells if isinstance(kinds[cell.kind], HasContents)]
     found = {cell.id: cell for cell in _gathered_for(listed)}
     return plan.of(found.get(cell.id, cell) for cell in plan.cells)
 
@@ -132,7 +132,7 @@ def _gathered_for(cells: Iterable[Cell]) -> list[Cell]:
     """The cells with what their kinds read of this machine. Raises SuiteError, with what is wrong for any of them."""
     kinds, found, problems = plugins.kinds(), list[Cell](), list[Problem]()
     for cell in cells:
-        kind = kinds[cell.model.kind]
+        kind = kinds[cell.kind]
         try:
             read = replace(cell, gathered=kind.gather(cell))
         except SuiteError as error:
@@ -165,7 +165,7 @@ def _missing(cells: Iterable[Cell]) -> list[Problem]:
     problems: dict[str, Problem] = {}
     for cell in cells:
         try:
-            parts = plugins.kinds()[cell.model.kind].parts(cell, "none", 1)
+            parts = plugins.kinds()[cell.kind].parts(cell, "none", 1)
         except Exception:  # noqa: BLE001 - a bug of the kind, which is reported for the cell when it is run
             continue
         sources = {given.source for part in parts for given in part.job.inputs if given.required}

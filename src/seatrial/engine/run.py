@@ -169,7 +169,7 @@ class Run:
     def _parts(self, cell: Cell, number: int, avoid: tuple[str, ...] = ()) -> tuple[Part, ...]:
         """What a new attempt is made of; on other hosts than those to `avoid`, where there are others."""
         with _code_of_kind():
-            parts = plugins.kinds()[cell.model.kind].parts(cell, self._folder.run, number)
+            parts = plugins.kinds()[cell.kind].parts(cell, self._folder.run, number)
         labels = {RUN_FOLDER: str(self._folder.path)}
         return tuple(
             msgspec.structs.replace(
@@ -268,7 +268,7 @@ class Run:
         except DamagedFile as error:
             return judge_unknown(cell, number, self._secrets.mask.text(str(error)))
         with _code_of_kind():
-            judged = judge_attempt(cell, plugins.kinds()[cell.model.kind], number, observed)
+            judged = judge_attempt(cell, plugins.kinds()[cell.kind], number, observed)
         if any(finding.check == "judging" for finding in judged.judgement.findings):
             for _ in range(TURNS):  # if an interrupt ended it, the loop hears of that before the run goes on
                 await asyncio.sleep(0)
@@ -316,10 +316,10 @@ class Run:
         verdict = made[-1].attempt.verdict
         if verdict in OUT_OF_BOUNDS:
             out = out_of_bounds(made)
-            confirm = cell.model.confirm
+            confirm = cell.policy.confirm
             return agreeing(out) <= confirm and len(out) <= 2 * confirm
-        retries = cell.model.retries if self._options.retries is None else self._options.retries
-        wanted = cell.model.retry_on
+        retries = cell.policy.retries if self._options.retries is None else self._options.retries
+        wanted = cell.policy.retry_on
         ended = [one.attempt for one in made if not one.attempt.cancelled]
         return verdict in wanted and sum(attempt.verdict in wanted for attempt in ended) <= retries
 
@@ -418,7 +418,7 @@ async def _clear(target: Target, handle: str) -> None:
 
 def _expected_cost(cell: Cell) -> float:
     """By its estimate, else by its run limit: the plan was bounded in the same way."""
-    seconds = cell.model.timeout.run_s if cell.estimate_s is None else cell.estimate_s
+    seconds = cell.policy.run_s if cell.estimate_s is None else cell.estimate_s
     return _cost(cell, seconds or 0.0)
 
 

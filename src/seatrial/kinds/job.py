@@ -10,7 +10,7 @@ from pydantic import Field
 
 from seatrial.checks import check_workspace
 from seatrial.job import Environment, Exit, Finding, Input, Job, Limits, ObservedStep, Part, Resources, Step
-from seatrial.suite import Cell, Model, Text, Workspace, substitute
+from seatrial.suite import Cell, Model, Text, Workspace
 from seatrial.suite.values import Size
 
 DRIVER = "driver"
@@ -18,7 +18,7 @@ DRIVER = "driver"
 
 def make_job(cell: Cell, run: str, attempt: int, steps: Iterable[Step], inputs: Iterable[Input]) -> Job:
     """One attempt at a cell: `steps` and `inputs` are the kind's own, the rest is what the suite says of every cell."""
-    timeout = cell.model.timeout
+    timeout = cell.spec.timeout
     return Job(
         name=f"{run}-{cell.hash}-{attempt}",
         run=run,
@@ -29,7 +29,7 @@ def make_job(cell: Cell, run: str, attempt: int, steps: Iterable[Step], inputs: 
         environment=environment_of(cell),
         resources=cell.machine.resources(),
         limits=Limits(timeout.queue_s, timeout.run_s, timeout.stall_s, timeout.grace_s),
-        env={name: substitute(value, cell) for name, value in cell.env.items() if isinstance(value, str)},
+        env={name: value for name, value in cell.env.items() if isinstance(value, str)},
         secrets={name: value.secret for name, value in cell.env.items() if not isinstance(value, str)},
         inputs=tuple(inputs),
     )
@@ -51,7 +51,7 @@ def driver_job(cell: Cell, job: Job, kind: str, work: msgspec.Struct, place: Dri
         name=f"{job.name}-{DRIVER}",
         part=DRIVER,
         steps=(Step(DRIVER, "drive", {"kind": kind, "work": msgspec.to_builtins(work)}),),
-        environment=Environment("seatrial", image=substitute(place.image, cell) if place else None, seatrial=not place),
+        environment=Environment("seatrial", image=place.image if place else None, seatrial=not place),
         resources=Resources(place.cpu, place.memory_bytes, select=dict(place.select)) if place else Resources(),
     )
 
@@ -65,16 +65,16 @@ def environment_of(cell: Cell) -> Environment:
     runtime = cell.runtime
     if runtime is None:
         return Environment()
-    interpreter = substitute(runtime.interpreter, cell)
+    interpreter = runtime.interpreter
     if interpreter and "/" in interpreter:
         interpreter = str(cell.directory / Path(interpreter).expanduser())
     own = "{}.{}".format(*sys.version_info) if runtime.packages else None
     return Environment(
         name=cell.runtime_name or "host",
-        python=substitute(runtime.python, cell) or own,
-        packages=substitute(runtime.packages, cell),
+        python=runtime.python or own,
+        packages=runtime.packages,
         interpreter=interpreter,
-        image=substitute(runtime.image, cell),
+        image=runtime.image,
     )
 
 
@@ -82,7 +82,7 @@ def workspace_inputs(cell: Cell, workspace: Workspace | None) -> list[Input]:
     """The files of a workspace of this machine; one that is cloned is a step of the job instead."""
     if workspace is None or workspace.path is None:
         return []
-    return [Input(str(cell.directory / substitute(workspace.path, cell)), ".")]
+    return [Input(str(cell.directory / workspace.path), ".")]
 
 
 # A step of a job together with the check that judges it, and the one that most kinds have: cloning a workspace.
@@ -100,6 +100,6 @@ class PlannedStep:
 def plan_workspace(cell: Cell, workspace: Workspace | None) -> Iterator[PlannedStep]:
     """A clone where the workspace is one; it comes first, because the other steps may need what is in it."""
     if workspace and workspace.git:
-        args = {"git": substitute(workspace.git, cell), "ref": substitute(workspace.ref, cell)}
+        args = {"git": workspace.git, "ref": workspace.ref}
         step = Step("workspace", "workspace", args, WORKSPACE_S)
         yield PlannedStep(step, lambda observed, ended: [check_workspace(observed, ended)])

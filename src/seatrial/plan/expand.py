@@ -11,6 +11,7 @@ from seatrial.job import Hole
 from seatrial.job.units import format_size
 from seatrial.plan.pairwise import REPEAT, cut, prove
 from seatrial.plan.plan import Cost, Plan, TooManyCells
+from seatrial.plan.resolve import Resolved, Resolver, fill
 from seatrial.plan.select import Selection, unselected_reasons
 from seatrial.suite import (
     HERE,
@@ -20,14 +21,15 @@ from seatrial.suite import (
     EnvValue,
     Group,
     Machine,
+    Policy,
     Requirement,
     Runtime,
     Suite,
     Xfail,
     compile_rule,
-    fill,
     has_placeholder,
 )
+from seatrial.suite.conditions import WrittenFields, axis_fields
 
 # Whether a machine has what is needed, and in plain words what it lacks.
 
@@ -153,6 +155,15 @@ class _Picked(NamedTuple):
     value: AxisValue
     text: str  # axis=label, as it stands in ids
     digest: str
+    fields: dict[str, str]  # for conditions
+
+
+# Fields of a trial and of a runtime that say where cells run, or that are resolved with others: no part of `spec`.
+TRIAL_APART = frozenset(
+    {"runtime", "machine", "matrix", "zip", "needs", "exclude", "xfail", "tags", "env", "repeat"}
+    | {"estimate", "disabled", "benchmark"}
+)
+RUNTIME_APART = frozenset({"env", "needs", "tags"})
 
 
 class _Trial:
@@ -174,6 +185,9 @@ class _Trial:
         self._xfails = [(compile_rule(rule, axes), rule) for rule in model.xfail]
         self._content = _digest([name, model.content(), _plain(suite.env)])
         self._work = _digest(model.work())
+        self._policy = Policy.of(model)
+        self._fields = WrittenFields.of_trial(model)
+        self._resolver = Resolver(f"trials.{name}", model, suite.data["trials"][name], TRIAL_APART)
         self._machines: dict[str, tuple[Machine, str]] = {}
         self._runtimes: dict[str | None, _RuntimeOf] = {}
         self._places: dict[tuple[str, str | None], _Place] = {}
@@ -198,7 +212,9 @@ class _Trial:
             if runtime_name not in self._runtimes:
                 self._runtimes[runtime_name] = _RuntimeOf(self._suite, self._name, runtime_name)
             runtime = self._runtimes[runtime_name]
-            self._places[key] = _Place(self._suite, self._name, runtime, machine_name, *self._machines[machine_name])
+            self._places[key] = _Place(
+                self._suite, self._name, self._fields, runtime, machine_name, *self._machines[machine_name]
+            )
         return self._places[key]
 
     def _machine(self, name: str) -> Machine:
@@ -216,7 +232,7 @@ class _Trial:
                 return why, "exclude"
         if place.unmet:
             return place.unmet, "needs"
-        for axis, value, _, _ in picked:
+        for axis, value, *_ in picked:
             if value.needs:
                 why = unmet(f"{axis} {value.label}", value.needs, place.machine_name, place.machine)
                 if why:
@@ -229,6 +245,13 @@ class _Trial:
         work = self._work + place.work + "".join([one.digest for one in picked if one.axis not in _APART])
         short = self._hashes.shorten(_sha256(content))
         benchmark = self._id(one.text for one in picked if one.axis != REPEAT)
+        spec, runtime = self._resolver.resolve(labels, values), place.runtime.resolve(labels, values)
+        env = place.runtime.env
+        if place.runtime.has_placeholders:
+            env = {name: fill(one, labels, values) if isinstance(one, str) else one for name, one in env.items()}
+        fields = dict(place.fields)
+        for one in picked:
+            fields.update(one.fields)
         if self._model.benchmark is not None:
             benchmark = fill(self._model.benchmark, labels, values)
         return Cell(
@@ -238,18 +261,23 @@ class _Trial:
             work=_sha256(work),
             **self._bounded(benchmark),
             trial=self._name,
-            model=self._model,
+            kind=self._model.kind,
+            spec=spec.model,
+            filled=spec.filled,
+            policy=self._policy,
+            fields=fields,
             axes=labels,
             values=values,
             machine_name=place.machine_name,
             machine=place.machine,
-            runtime_name=place.runtime_name,
-            runtime=place.runtime,
+            runtime_name=place.runtime.name,
+            runtime=runtime.model if runtime else None,
+            runtime_filled=runtime.filled if runtime else {},
             target=place.machine.target,
             directory=self._suite.directory,
             tags=place.tags,
             xfails=tuple(_filled(rule, labels, values) for meant, rule in self._xfails if _holds(meant, labels)),
-            env=place.env,
+            env=env,
             estimate_s=self._history.get(short, self._estimate_s),
             price_per_hour=place.machine.price,
         )
@@ -282,9 +310,17 @@ class _RuntimeOf:
         self.needs = runtime.needs
         self.tags = (*model.tags, *runtime.tags)
         self.env = {**suite.env, **runtime.env, **model.env}
+        self.has_placeholders = any(isinstance(value, str) and "${" in value for value in self.env.values())
+        self.fields = WrittenFields.of_runtime(self.runtime, suite.env)
         self.content = _json(self.runtime and runtime.content())
         self.work = _json(self.runtime and runtime.work())
         self.env_content = _json(_plain(self.env))
+        self._resolver = None
+        if name is not None:
+            self._resolver = Resolver(f"runtimes.{name}", runtime, suite.data["runtimes"][name] or {}, RUNTIME_APART)
+
+    def resolve(self, labels: Mapping[str, str], values: Mapping[str, Any]) -> Resolved[Runtime] | None:
+        return self._resolver.resolve(labels, values) if self._resolver else None
 
 
 class _Place:
@@ -292,14 +328,20 @@ class _Place:
     and put together here for every pair of them."""
 
     def __init__(
-        self, suite: Suite, trial: str, runtime: _RuntimeOf, machine_name: str, machine: Machine, machine_content: str
+        self,
+        suite: Suite,
+        trial: str,
+        fields: WrittenFields,
+        runtime: _RuntimeOf,
+        machine_name: str,
+        machine: Machine,
+        machine_content: str,
     ) -> None:
         self.machine_name = machine_name
         self.machine = machine
-        self.runtime_name = runtime.name
-        self.runtime = runtime.runtime
+        self.runtime = runtime
         self.tags = frozenset((*runtime.tags, *machine.tags))
-        self.env = runtime.env
+        self.fields = fields.on(runtime.fields, machine)
         self.digest = _sha256(f"[{runtime.content}, {machine_content}]")
         self.work = _sha256(f"[{runtime.work}, {machine_content}, {runtime.env_content}]")
         self.unmet = unmet(f"runtime {runtime.name}", runtime.needs, machine_name, machine) or unmet(
@@ -313,7 +355,8 @@ def _rows(group: Group) -> list[list[_Picked]]:
 
 
 def _pick(axis: str, value: AxisValue) -> _Picked:
-    return _Picked(axis, value, f"{axis}={value.label}", _digest([axis, value.label, value.value]))
+    digest = _digest([axis, value.label, value.value])
+    return _Picked(axis, value, f"{axis}={value.label}", digest, axis_fields(axis, value.value))
 
 
 def _plain(env: Mapping[str, EnvValue]) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class Cost(msgspec.Struct, frozen=True):
                 bound += cell.estimate_s / 3600 * hourly
             else:
                 unknown += 1
-                limit_s = cell.model.timeout.run_s
+                limit_s = cell.policy.run_s
                 if limit_s is not None:
                     bound += limit_s / 3600 * hourly
                 elif hourly:

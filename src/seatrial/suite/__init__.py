@@ -1,7 +1,7 @@
 """The suite that a user writes: its models, its loading with every error at its place, its JSON Schema."""
 
 from seatrial.suite.axes import compile_rule
-from seatrial.suite.cell import Cell
+from seatrial.suite.cell import Cell, Policy
 from seatrial.suite.conditions import settings_of
 from seatrial.suite.load import from_data, load
 from seatrial.suite.models import (
@@ -19,8 +19,8 @@ from seatrial.suite.models import (
     Workspace,
 )
 from seatrial.suite.overrides import choose_target, restore_chosen_target
+from seatrial.suite.placeholders import Fill, has_placeholder
 from seatrial.suite.schema import suite_schema
-from seatrial.suite.substitute import fill, has_placeholder, substitute
 from seatrial.suite.suite import HERE, LOCAL, Axis, AxisValue, BaselineFile, ChosenTarget, Group, Suite, TargetEntry
 from seatrial.suite.trial import DeclaredFigure, Exclude, Timeout, TrialModel, Xfail
 from seatrial.suite.values import (

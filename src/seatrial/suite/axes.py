@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from seatrial.suite.models import Machine, Runtime, names_a_secret
-from seatrial.suite.substitute import as_text
+from seatrial.suite.placeholders import as_text
 from seatrial.suite.suite import HERE, Axis, AxisValue, Group
 from seatrial.suite.trial import Rule, TrialModel
 from seatrial.suite.values import Requirement, glob_matches, parse_requirement

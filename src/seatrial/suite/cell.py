@@ -1,12 +1,28 @@
-"""A cell: one concrete combination of a trial's axes, with everything that its job needs."""
+"""A cell: one combination of a trial's axes, as plain data in which every `${…}` is filled."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from seatrial.job import Bound, Contents
 from seatrial.suite.models import EnvValue, Machine, Runtime
-from seatrial.suite.trial import TrialModel, Xfail
+from seatrial.suite.trial import RetryOn, TrialModel, Xfail
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """How often and how long a cell is run, and what becomes of figures without bounds. One for each trial."""
+
+    run_s: float | None
+    retries: int
+    retry_on: tuple[RetryOn, ...]
+    confirm: int
+    unjudged: str
+
+    @classmethod
+    def of(cls, trial: TrialModel) -> "Policy":
+        return cls(trial.timeout.run_s, trial.retries, trial.retry_on, trial.confirm, trial.unjudged)
 
 
 @dataclass(frozen=True)
@@ -14,7 +30,9 @@ class Cell:
     id: str  # generic[runtime=pytorch,machine=a100]
     hash: str  # eight hex digits of its content
     trial: str
-    model: TrialModel
+    kind: str
+    spec: Any  # the trial's fields: the model of its kind. Cells with equal values share one
+    policy: Policy
     axes: dict[str, str]  # axis -> readable label of the value
     values: dict[str, Any] = field(repr=False)  # axis -> the value itself
     machine_name: str
@@ -25,9 +43,10 @@ class Cell:
     directory: Path  # of the suite file; relative paths start here
     tags: frozenset[str]
     xfails: tuple[Xfail, ...]  # those that are meant for this cell
-    env: dict[str, EnvValue] = field(
-        default_factory=dict
-    )  # of the suite, the runtime and the trial, the later over the earlier
+    env: dict[str, EnvValue] = field(default_factory=dict)  # of suite, runtime and trial, the later over the earlier
+    fields: dict[str, str] = field(default_factory=dict, repr=False)  # dotted name -> text as written, for conditions
+    filled: dict[str, Any] = field(default_factory=dict, repr=False)  # fields of the trial that had a placeholder
+    runtime_filled: dict[str, Any] = field(default_factory=dict, repr=False)  # the same of the runtime
     benchmark: str = ""  # the name of its series of figures, the same for all its repeats
     work: str = field(default="", repr=False)  # digest of what its figures depend on, hardware apart
     bounds: tuple[Bound, ...] = ()

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 from seatrial.job import Better
 from seatrial.suite.models import Model
 from seatrial.suite.patterns import problem
+from seatrial.suite.placeholders import Fill
 from seatrial.suite.values import Need, Requirement, Text
 
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
@@ -52,11 +53,12 @@ def _amount(requirement: Requirement) -> Requirement:
 
 
 PatternText = Annotated[Text, AfterValidator(_pattern)]
-FigurePattern = Annotated[Text, AfterValidator(_reading)]  # a pattern whose first group is a number
+FigurePattern = Annotated[Text, AfterValidator(_reading), Fill.PATTERN]  # a pattern whose first group is a number
 PatternTexts = Annotated[
     tuple[PatternText, ...],
     BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+    Fill.PATTERN,
 ]
 _PERCENT = {"type": "string", "pattern": r"^\d+(\.\d+)?\s*%$"}
 _Share = Annotated[
@@ -129,7 +131,9 @@ class Metric(Model):
 
     file: Text | None = Field(None, min_length=1, description="Glob of JSON files, relative to the work folder.")
     key: Text | None = Field(None, min_length=1, description="Path in such a file: a.b.0.", examples=["step_time"])
-    log: FigurePattern | None = Field(None, description="Regular expression; its first group is the figure.")
+    log: Annotated[FigurePattern | None, Fill.PATTERN] = Field(
+        None, description="Regular expression; its first group is the figure."
+    )
     profile: Text | None = Field(None, description="Entry of `files` whose profiles' step time it is.")
     unit: Text = Field("", description="For people, and for figures to be comparable.", examples=["s", "tokens/s"])
     better: Better | None = Field(None, description="Which way is better; without it, it gets no baseline.")

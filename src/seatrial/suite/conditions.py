@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from seatrial.job import COUNTED, Settings, flat_fields
 from seatrial.suite.cell import Cell
 from seatrial.suite.models import EnvValue, Machine, Runtime, Workspace
@@ -20,8 +22,9 @@ def settings_of(cell: Cell, hardware: Mapping[str, Any], former: str = "") -> Se
     """All that the figures of a cell depend on, on the hardware that it ran on."""
     conditions: dict[str, str] = {}
     under_test: dict[str, str] = {}
-    for name, value in sorted(_fields(cell, hardware)):
-        (under_test if is_under_test(cell.model, name) else conditions)[name] = value
+    seen = flat_fields({key: hardware[key] for key in (*COUNTED, OTHERS) if key in hardware}, HARDWARE)
+    for name, value in sorted([*cell.fields.items(), *seen]):
+        (under_test if is_under_test(cell.spec, name) else conditions)[name] = value
     return Settings(conditions, under_test, former)
 
 
@@ -61,17 +64,33 @@ def known_fields(trial: TrialModel, axes: Iterable[Axis], variables: Iterable[st
     return sorted(known)
 
 
-def _fields(cell: Cell, hardware: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield from _of_trial(cell.model)
-    runtime = cell.runtime or Runtime.model_construct()
-    workspace = getattr(cell.model, "workspace", None) or runtime.workspace
-    if workspace is not None:
-        yield from flat_fields(workspace.model_dump(exclude_none=True), WORKSPACE)
-    yield from flat_fields({key: value for key, value in runtime.work().items() if key in OF_RUNTIME}, "")
-    yield from flat_fields({name: _env_text(value) for name, value in cell.env.items()}, ENV)
-    yield from flat_fields(cell.machine.content(), MACHINE)
-    yield from flat_fields({axis: value for axis, value in cell.values.items() if axis not in _APART}, AXES)
-    yield from flat_fields({key: hardware[key] for key in (*COUNTED, OTHERS) if key in hardware}, HARDWARE)
+class WrittenFields(msgspec.Struct, frozen=True):
+    """Fields of one entry of a suite, by dotted name, as text with its placeholders."""
+
+    own: dict[str, str] = {}
+    workspace: dict[str, str] = {}
+    env: dict[str, str] = {}
+
+    @classmethod
+    def of_trial(cls, trial: TrialModel) -> "WrittenFields":
+        return cls(dict(_of_trial(trial)), _of_workspace(getattr(trial, "workspace", None)), _of_env(trial.env))
+
+    @classmethod
+    def of_runtime(cls, runtime: Runtime | None, env: Mapping[str, EnvValue]) -> "WrittenFields":
+        """`env` is of the suite, which the runtime's goes over."""
+        if runtime is None:
+            return cls(env=_of_env(env))
+        own = {key: value for key, value in runtime.work().items() if key in OF_RUNTIME}
+        return cls(dict(flat_fields(own, "")), _of_workspace(runtime.workspace), _of_env({**env, **runtime.env}))
+
+    def on(self, runtime: "WrittenFields", machine: Machine) -> dict[str, str]:
+        """Of a trial with this runtime on that machine."""
+        workspace, env = self.workspace or runtime.workspace, {**runtime.env, **self.env}
+        return {**self.own, **workspace, **runtime.own, **env, **dict(flat_fields(machine.content(), MACHINE))}
+
+
+def axis_fields(axis: str, value: Any) -> dict[str, str]:
+    return {} if axis in _APART else dict(flat_fields({axis: value}, AXES))
 
 
 def _of_trial(trial: TrialModel) -> Iterator[tuple[str, str]]:
@@ -79,5 +98,10 @@ def _of_trial(trial: TrialModel) -> Iterator[tuple[str, str]]:
     return flat_fields({key: value for key, value in trial.work().items() if key not in (ENV, WORKSPACE)}, "")
 
 
-def _env_text(value: EnvValue) -> str:
-    return value if isinstance(value, str) else f"secret {value.secret}"
+def _of_workspace(workspace: Workspace | None) -> dict[str, str]:
+    return dict(flat_fields(workspace.model_dump(exclude_none=True), WORKSPACE)) if workspace else {}
+
+
+def _of_env(env: Mapping[str, EnvValue]) -> dict[str, str]:
+    texts = {name: value if isinstance(value, str) else f"secret {value.secret}" for name, value in env.items()}
+    return dict(flat_fields(texts, ENV))

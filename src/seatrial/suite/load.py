@@ -15,7 +15,7 @@ from seatrial.suite.axes import make_groups
 from seatrial.suite.include import SECTIONS, Written, read_written
 from seatrial.suite.models import Runtime
 from seatrial.suite.overrides import TargetModels
-from seatrial.suite.substitute import has_placeholder
+from seatrial.suite.placeholders import has_placeholder
 from seatrial.suite.suite import HERE, LOCAL, BaselineFile, Group, Suite, SuiteModel, TargetEntry
 from seatrial.suite.trial import TrialModel
 from seatrial.suite.values import find_notebooks, names_several

@@ -8,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 
 from seatrial.job import Gpu as JobGpu
 from seatrial.job import Resources
+from seatrial.suite.placeholders import Fill
 from seatrial.suite.values import Argument, Duration, Money, Need, Size, Text, Variable
 
 # pydantic's loader of plugins imports importlib.metadata, and reads the metadata of every installed package: a tenth of
@@ -153,7 +154,9 @@ class Notebook(Model):
     cell_timeout_s: Duration | None = Field(None, alias="cell_timeout", description="Limit for each cell.")
     stall_s: Duration | None = Field(None, alias="stall", description="Longest silence of a cell.")
     keep_going: bool = Field(False, strict=True, description="Run the cells after one that failed; each is judged.")
-    parameters: dict[Text, Any] = Field({}, description="Values put after the cell that is tagged `parameters`.")
+    parameters: Annotated[dict[Text, Any], Fill.TYPED] = Field(
+        {}, description="Values put after the cell that is tagged `parameters`."
+    )
     requires: Requires = Field(
         Requires.model_construct(), description="What must be there; else it is skipped with that reason."
     )

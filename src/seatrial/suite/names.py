@@ -8,7 +8,7 @@ from seatrial.job import FIGURES
 from seatrial.suite.axes import matching_labels
 from seatrial.suite.conditions import known_fields
 from seatrial.suite.models import Machine, Runtime
-from seatrial.suite.substitute import as_glob, look_up, placeholders
+from seatrial.suite.placeholders import as_glob, look_up, placeholders
 from seatrial.suite.suite import HERE, Axis, Group
 from seatrial.suite.trial import Rule, TrialModel, Xfail
 from seatrial.suite.values import Requirement, glob_matches

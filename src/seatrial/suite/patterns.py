@@ -4,12 +4,12 @@ import importlib
 import re
 from typing import Any
 
-from seatrial.suite.substitute import _IN_PATTERN as _PLACEHOLDER
+from seatrial.suite.placeholders import IN_PATTERN
 
 
 def problem(pattern: str, group: bool = False) -> str:
     """What is wrong with a pattern that a user wrote, in words; `group`: it is read, so it needs a group."""
-    plain = _PLACEHOLDER.sub("x", pattern)
+    plain = IN_PATTERN.sub("x", pattern)
     try:
         groups = re.compile(plain).groups
     except (re.error, OverflowError, RecursionError) as error:

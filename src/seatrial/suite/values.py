@@ -11,6 +11,7 @@ import msgspec
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from seatrial.job.units import DURATION_PATTERN, SIZE, SIZE_PATTERN, parse_duration, parse_size
+from seatrial.suite.placeholders import Fill
 
 Duration = Annotated[
     float,
@@ -50,7 +51,7 @@ def _variable(text: str) -> str:
 
 
 Text = Annotated[str, Field(strict=True), AfterValidator(_no_nul)]
-Reason = Annotated[Text, AfterValidator(_reason)]
+Reason = Annotated[Text, AfterValidator(_reason), Fill.NEVER]
 Argument = Annotated[Text, AfterValidator(_argument)]
 Variable = Annotated[Text, AfterValidator(_variable)]
 

@@ -108,11 +108,11 @@ def test_a_repository_is_cloned_first_and_the_trials_own_wins(tmp_path: Path) ->
 
 def test_what_only_judges_does_not_change_what_figures_depend_on(tmp_path: Path) -> None:
     plain = "trials: {{t: {{kind: training, command: x, {0}}}}}"
-    base = cells(tmp_path, plain.format("hosts: 1"))[0].model.work()
+    base = cells(tmp_path, plain.format("hosts: 1"))[0].spec.work()
     for judged in ("log: {must: a}", "loss: {}", "stall: false", "files: {a: {match: b}}", "metrics: {m: {log: (a)}}"):
-        assert cells(tmp_path, plain.format(judged))[0].model.work() == base, judged
+        assert cells(tmp_path, plain.format(judged))[0].spec.work() == base, judged
     for matters in ("hosts: 2", "workspace: {path: .}"):
-        assert cells(tmp_path, plain.format(matters))[0].model.work() != base, matters
+        assert cells(tmp_path, plain.format(matters))[0].spec.work() != base, matters
 
 
 @pytest.mark.parametrize(

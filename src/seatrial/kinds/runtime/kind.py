@@ -10,7 +10,7 @@ from seatrial.kinds.job import make_job, only_part, workspace_inputs
 from seatrial.kinds.protocol import MISSING, Judgement
 from seatrial.kinds.runtime.model import RuntimeTrial
 from seatrial.kinds.runtime.parts import BESIDE_SUITE, NOTEBOOKS, notebook_path, notebooks_of, plan_steps
-from seatrial.suite import Cell, find_notebooks, names_several, substitute
+from seatrial.suite import Cell, find_notebooks, names_several
 
 
 class RuntimeKind:
@@ -20,15 +20,15 @@ class RuntimeKind:
     def gather(self, cell: Cell) -> dict[str, Any]:
         """What folders and globs of notebooks name now, which notebooks are beside the suite and not in the workspace,
         and what is in neither; a clone is for the job to look into."""
-        assert isinstance(cell.model, RuntimeTrial)
+        model: RuntimeTrial = cell.spec
         workspace = cell.runtime.workspace if cell.runtime else None
-        folder = cell.directory / substitute(workspace.path, cell) if workspace and workspace.path else None
+        folder = cell.directory / workspace.path if workspace and workspace.path else None
         if folder and not os.path.isdir(folder):  # which is told of the workspace itself
             return {}
         several: dict[str, list[str]] = {}
         beside: list[str] = []
         missing: list[str] = []
-        for path in [substitute(one.path, cell) for one in cell.model.all_notebooks(cell.runtime)]:
+        for path in [one.path for one in model.all_notebooks(cell.runtime)]:
             found = find_notebooks(folder, path) if folder else []
             if not found:
                 found = find_notebooks(cell.directory, path)

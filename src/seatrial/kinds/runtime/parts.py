@@ -12,7 +12,7 @@ from seatrial.kinds.runtime.facts import Declared, check_facts
 from seatrial.kinds.runtime.judge import check_command, check_import
 from seatrial.kinds.runtime.model import Facts, RuntimeTrial
 from seatrial.kinds.runtime.notebook import check_notebook
-from seatrial.suite import Cell, Machine, Notebook, substitute
+from seatrial.suite import Cell, Machine, Notebook
 
 # What a step that hangs may take of a job's time, where the suite sets no limit of its own.
 COMMAND_S = 30.0
@@ -25,16 +25,15 @@ PASS_EXTRA_S = 150.0  # a kernel's start and end come on top of a pass's own lim
 
 def plan_steps(cell: Cell) -> tuple[PlannedStep, ...]:
     """In the order in which they run. The workspace is first, because the others may need what is in it."""
-    model = cell.model
-    assert isinstance(model, RuntimeTrial)
+    model: RuntimeTrial = cell.spec
     notebooks = notebooks_of(cell)
     return (
         *plan_workspace(cell, cell.runtime.workspace if cell.runtime else None),
         *_facts(cell, model, bool(notebooks)),
-        *(_command(substitute(command, cell)) for command in model.commands),
-        *(_import(substitute(one.module, cell), substitute(one.version, cell)) for one in model.import_checks),
-        *_runs(cell, model),
-        *(_notebook(cell, notebook) for notebook in notebooks),
+        *(_command(command) for command in model.commands),
+        *(_import(one.module, one.version) for one in model.import_checks),
+        *_runs(model),
+        *(_notebook(notebook) for notebook in notebooks),
     )
 
 
@@ -73,28 +72,25 @@ def _import(module: str, version: str) -> PlannedStep:
     return PlannedStep(step, lambda observed, ended: [check_import(observed, ended, version)])
 
 
-def _runs(cell: Cell, model: RuntimeTrial) -> Iterator[PlannedStep]:
+def _runs(model: RuntimeTrial) -> Iterator[PlannedStep]:
     for one in model.run_checks:
-        expected = RunExpected(
-            one.exit, substitute(one.contains, cell), substitute(one.matches, cell), substitute(one.never, cell)
-        )
-        step = Step(substitute(one.step, cell), "run", {"command": substitute(one.command, cell)}, one.timeout_s)
+        expected = RunExpected(one.exit, one.contains, one.matches, one.never)
+        step = Step(one.step, "run", {"command": one.command}, one.timeout_s)
         yield PlannedStep(step, partial(check_run, expected=expected))
 
 
 def notebooks_of(cell: Cell) -> tuple[Notebook, ...]:
     """Each one that the cell runs, once: those that a folder or glob names as they were found when the plan was made.
     What is named by itself goes by its own entry."""
-    assert isinstance(cell.model, RuntimeTrial)
-    written = cell.model.all_notebooks(cell.runtime)
+    model: RuntimeTrial = cell.spec
+    written = model.all_notebooks(cell.runtime)
     found: Mapping[str, list[str]] = cell.gathered.get(NOTEBOOKS, {})
-    single = {path for one in written if (path := substitute(one.path, cell)) not in found}
+    single = {one.path for one in written if one.path not in found}
     taken: set[str] = set()
     notebooks = []
     for one in written:
-        path = substitute(one.path, cell)
-        for each in found.get(path) or [path]:
-            if each not in taken and (path in single or each not in single):
+        for each in found.get(one.path) or [one.path]:
+            if each not in taken and (one.path in single or each not in single):
                 taken.add(each)
                 notebooks.append(one.model_copy(update={"path": each}))
     return tuple(notebooks)
@@ -107,7 +103,7 @@ def notebook_path(notebook: Notebook) -> str:
     return str(PurePosixPath(*parts)) if parts else str(path)
 
 
-def _notebook(cell: Cell, notebook: Notebook) -> PlannedStep:
+def _notebook(notebook: Notebook) -> PlannedStep:
     path = notebook_path(notebook)
     args: dict[str, Any] = {
         "path": path,
@@ -116,8 +112,8 @@ def _notebook(cell: Cell, notebook: Notebook) -> PlannedStep:
         "cell_timeout_s": notebook.cell_timeout_s,
         "stall_s": notebook.stall_s,
         "keep_going": notebook.keep_going,
-        "parameters": substitute(notebook.parameters, cell, typed=True),
-        "requires": substitute(notebook.requires.model_dump(mode="json"), cell),
+        "parameters": notebook.parameters,
+        "requires": notebook.requires.model_dump(mode="json"),
     }
     limit_s = None
     if notebook.timeout_s is not None:  # rerun and restart bring a fresh pass with them

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from seatrial import __version__
@@ -15,7 +14,7 @@ from seatrial.kinds.scale.judge import check_scale
 from seatrial.kinds.scale.model import BACKGROUND, FILL, ONE, ScaleTrial, Workload
 from seatrial.kinds.scale.work import ExtraWorkloads, Find, ScaleWork, WorkloadClass
 from seatrial.kinds.scale.workload import BadTemplate, manifest_of
-from seatrial.suite import HERE, Cell, SuiteError, substitute
+from seatrial.suite import HERE, Cell, SuiteError
 from seatrial.suite.yaml.problem import Problem, SourceMark
 
 
@@ -25,17 +24,17 @@ class ScaleKind:
 
     def gather(self, cell: Cell) -> dict[str, Any]:
         """Raises SuiteError, with the place of what is wrong in a file."""
-        model = _model(cell)
+        model: ScaleTrial = cell.spec
         trace = model.arrivals.trace
         manifests = {
             place[-1] if place[0] == "workloads" else place[0]: _manifest(cell, one)
             for place, one in model.every_workload().items()
         }
-        times = read_trace(cell.directory / substitute(trace, cell)) if trace else []
+        times = read_trace(cell.directory / trace) if trace else []
         return {"manifests": manifests, "times": times}
 
     def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
-        model = _model(cell)
+        model: ScaleTrial = cell.spec
         job = make_job(cell, run, attempt, (), ())
         digest = hashlib.sha256(f"{run} {cell.hash} {attempt}".encode()).hexdigest()[:8]
         work = ScaleWork(
@@ -46,12 +45,12 @@ class ScaleKind:
             classes=_classes(cell),
             count=model.count,
             arrivals=model.arrivals.work(tuple(cell.gathered["times"])),
-            namespaces=tuple(substitute(one, cell) for one in model.namespaces),
+            namespaces=model.namespaces,
             until=model.until,
             settle_s=model.settle_s,
             seed=model.seed,
             follow=tuple(one.work() for one in model.follow),
-            audit_log=str(cell.directory / Path(substitute(model.audit_log, cell))) if model.audit_log else "",
+            audit_log=str(cell.directory / model.audit_log) if model.audit_log else "",
             background=_background(cell),
             fill=_fill(cell),
             churn=model.churn.work() if model.churn else None,
@@ -65,18 +64,13 @@ class ScaleKind:
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         seen = observed[DRIVER]
         (step,) = seen.steps
-        model = _model(cell)
+        model: ScaleTrial = cell.spec
         scaled = check_scale(step, seen.exit, model.scale_bounds(), model.slo or "")
         return Judgement([*check_job(seen, DRIVER), *scaled.findings], scaled.metrics, scaled.exhibits)
 
 
-def _model(cell: Cell) -> ScaleTrial:
-    assert isinstance(cell.model, ScaleTrial)
-    return cell.model
-
-
 def _classes(cell: Cell) -> tuple[WorkloadClass, ...]:
-    model = _model(cell)
+    model: ScaleTrial = cell.spec
     if model.workload is not None:
         return (_class(cell, ONE, model.workload),)
     return tuple(_class(cell, name, one, one.weight) for name, one in model.workloads.items())
@@ -89,14 +83,16 @@ def _class(cell: Cell, name: str, workload: Workload, weight: float = 1.0) -> Wo
 
 
 def _fill(cell: Cell) -> ExtraWorkloads | None:
-    fill = _model(cell).fill
+    model: ScaleTrial = cell.spec
+    fill = model.fill
     if fill is None:
         return None
     return ExtraWorkloads(fill.count, _class(cell, FILL, fill.workload) if fill.workload else None, fill.within_s)
 
 
 def _background(cell: Cell) -> ExtraWorkloads | None:
-    background = _model(cell).background
+    model: ScaleTrial = cell.spec
+    background = model.background
     return ExtraWorkloads(background.count, _class(cell, BACKGROUND, background.workload)) if background else None
 
 
@@ -105,20 +101,20 @@ def _manifest(cell: Cell, workload: Workload) -> dict[str, Any]:
     try:
         return manifest_of(workload, _read(cell, template) if template else "", _read(cell, claim) if claim else "")
     except BadTemplate as error:
-        raise _problem(cell, template or "", error.line, error.column, str(error)) from None
+        raise _problem(template or "", error.line, error.column, str(error)) from None
 
 
 def _read(cell: Cell, path: str) -> str:
     try:
-        return (cell.directory / Path(substitute(path, cell))).read_text("utf-8")
+        return (cell.directory / path).read_text("utf-8")
     except OSError as error:
-        raise _problem(cell, path, 1, 1, f"it cannot be read: {error.strerror}") from None
+        raise _problem(path, 1, 1, f"it cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise _problem(cell, path, 1, 1, "it is no text") from None
+        raise _problem(path, 1, 1, "it is no text") from None
 
 
-def _problem(cell: Cell, path: str, line: int, column: int, message: str) -> SuiteError:
-    return SuiteError([Problem(message, SourceMark(str(substitute(path, cell)), line, column))])
+def _problem(path: str, line: int, column: int, message: str) -> SuiteError:
+    return SuiteError([Problem(message, SourceMark(path, line, column))])
 
 
 kind = ScaleKind()

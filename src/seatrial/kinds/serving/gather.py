@@ -17,7 +17,7 @@ from seatrial.kinds.serving.config_rules import AXIS, cell_problems
 from seatrial.kinds.serving.generation import Case
 from seatrial.kinds.serving.model import ServingTrial
 from seatrial.kinds.serving.tolerances import read_tolerance
-from seatrial.suite import Cell, substitute
+from seatrial.suite import Cell
 
 EMBEDDING_MODEL = "embedding model"
 NO_EMBEDDING = (
@@ -33,26 +33,25 @@ class PlannedCase(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def gather_cases(cell: Cell) -> dict[str, Any]:
     """Raises SuiteError, with the place of everything that is wrong in the files."""
-    model = cell.model
-    assert isinstance(model, ServingTrial)
-    paths = [cell.directory / substitute(path, cell) for path in model.cases]
-    answers = cell.directory / substitute(model.answers, cell) if model.answers is not None else None
+    model: ServingTrial = cell.spec
+    paths = [cell.directory / path for path in model.cases]
+    answers = cell.directory / model.answers if model.answers is not None else None
     unanswered = model.purpose != "compare"
     cases = _read(tuple(paths), answers, unanswered, tuple(map(_stamp, (*paths, *([answers] if answers else [])))))
-    shards = int(substitute(model.shards, cell, typed=True))
+    shards = int(model.shards)
     gathered: dict[str, Any] = {"cases": msgspec.to_builtins(list(_planned(cases, model, shards)))}
     if model.server.protocol == "tgis" and (wrong := cell_problems(cell)):
         gathered[MISSING] = [f"{cell.axes.get(AXIS, AXIS)}: {why}" for why in wrong]
     embeddings = model.compare.embeddings
     if embeddings is not None and embeddings.local is not None:
-        gathered[EMBEDDING_MODEL] = _local_model(cell, substitute(embeddings.local, cell))
+        gathered[EMBEDDING_MODEL] = _local_model(cell, embeddings.local)
         if not find_spec("sentence_transformers"):
             gathered[MISSING] = [*gathered.get(MISSING, ()), NO_EMBEDDING]
     if model.compare.tolerances is not None and model.purpose == "compare":
-        path = cell.directory / substitute(model.compare.tolerances, cell)
+        path = cell.directory / model.compare.tolerances
         gathered["tolerance"] = msgspec.to_builtins(read_tolerance(path, cell.benchmark))
     if model.load is not None and model.load.arrivals.trace is not None:
-        gathered["trace"] = read_trace(cell.directory / substitute(model.load.arrivals.trace, cell))
+        gathered["trace"] = read_trace(cell.directory / model.load.arrivals.trace)
     return gathered
 
 

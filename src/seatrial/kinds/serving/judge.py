@@ -10,9 +10,9 @@ from seatrial.kinds.serving.answers.answer import generations_of
 from seatrial.kinds.serving.ended import DriverRecords, EndCause, trouble_of
 from seatrial.kinds.serving.gather import asked_cases, planned_cases
 from seatrial.kinds.serving.generation import Case, Failure, Trouble
-from seatrial.kinds.serving.parts import serving_model
+from seatrial.kinds.serving.model import ServingTrial
 from seatrial.kinds.serving.work import Ask, ServingWork, asks_of
-from seatrial.suite import Cell, substitute
+from seatrial.suite import Cell
 
 _NOT_ASKED, _ANSWERED = {"agreement": "not_asked"}, {"agreement": "answered"}
 
@@ -21,6 +21,7 @@ def check_cases(
     cell: Cell, work: ServingWork, records: DriverRecords, cause: EndCause, server: Observation | None
 ) -> Iterator[Finding]:
     """What has an answer is compared; of the rest is said why it has none, and by whose fault."""
+    model: ServingTrial = cell.spec
     cases = asked_cases(cell)
     answered: list[Answered] = []
     for ask in asks_of(work):
@@ -28,12 +29,12 @@ def check_cases(
         answer = records.answers.get(ask.thing)
         if answer is None:
             yield _unanswered(case, ask, records, cause)
-        elif answer.failure is not None and not _is_an_answer(answer.failure, case, serving_model(cell).purpose):
+        elif answer.failure is not None and not _is_an_answer(answer.failure, case, model.purpose):
             found = trouble_of(answer.failure, cause, server)
             yield Finding(case_step(case), ask.way, found.verdict, found.class_, found.text)
         else:
             answered.append(Answered(case, ask.way, answer, ask.thing))
-    if serving_model(cell).purpose == "compare":
+    if model.purpose == "compare":
         yield from check_answers(answered, _with_similarities(comparing_of(cell), answered, records), work.protocol)
     else:
         for one in answered:
@@ -62,9 +63,10 @@ def _with_similarities(comparing: Comparing, answered: list[Answered], records: 
 
 
 def comparing_of(cell: Cell) -> Comparing:
-    compare = serving_model(cell).compare
+    model: ServingTrial = cell.spec
+    compare = model.compare
     known = cell.gathered.get("tolerance")
-    tolerance = convert(known, Tolerance) if known else tolerance_for(substitute(compare.precision, cell))
+    tolerance = convert(known, Tolerance) if known else tolerance_for(compare.precision)
     return Comparing(compare.rule, tolerance, compare.similarity)
 
 

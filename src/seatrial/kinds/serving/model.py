@@ -12,6 +12,7 @@ from seatrial.kinds.serving.load_model import Load, PortPath
 from seatrial.kinds.serving.work import LOAD
 from seatrial.suite import (
     Duration,
+    Fill,
     Model,
     Runtime,
     SecretRef,
@@ -66,7 +67,7 @@ class Server(Model):
     token: SecretRef | None = Field(None, description="Secret that is sent as the bearer token.")
     tls: ServerTls | None = Field(None, description="How TLS is spoken with it; {} for the defaults.")
     headers: dict[Text, Text] = Field({}, description="Further headers (HTTP) or metadata (gRPC) of each request.")
-    extra: dict[Text, Any] = Field(
+    extra: Annotated[dict[Text, Any], Fill.TYPED] = Field(
         {}, description="Further fields of each OpenAI request; null takes one away.", examples=[{"top_k": None}]
     )
 
@@ -182,7 +183,7 @@ class ServingTrial(TrialModel):
         examples=["answers/${model}.yaml"],
     )
     skip: tuple[SkippedCase, ...] = Field((), description="Cases that are not asked, each with `why`.")
-    shards: int | Text = Field(
+    shards: Annotated[int | Text, Fill.TYPED] = Field(
         1, description="Parts that the server splits the model into; cases for one shard are not asked of more."
     )
     compare: Compare = Field(Compare.model_construct(), description="How answers are compared.")
@@ -223,6 +224,7 @@ class ServingTrial(TrialModel):
     @field_validator("shards")
     @classmethod
     def _counted(cls, value: int | str) -> int | str:
+        value = int(value) if isinstance(value, str) and value.isdecimal() else value
         if isinstance(value, bool) or (isinstance(value, int) and value < 1):
             raise ValueError(f"{value!r} is no number of shards")
         if isinstance(value, str) and not has_placeholder(value):

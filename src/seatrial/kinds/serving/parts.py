@@ -21,21 +21,16 @@ from seatrial.kinds.serving.work import (
     ServingWork,
     Tls,
 )
-from seatrial.suite import HERE, Cell, substitute
+from seatrial.suite import HERE, Cell
 
 SERVER = "server"
 HEALTH_PORT, METRICS_PORT = "health", "metrics"
 CA = "ca.pem"  # in the work folder of the driver
 
 
-def serving_model(cell: Cell) -> ServingTrial:
-    assert isinstance(cell.model, ServingTrial)
-    return cell.model
-
-
 def parts_of(cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
     """A server that is there already is no part: then the driver is all there is."""
-    model = serving_model(cell)
+    model: ServingTrial = cell.spec
     job = make_job(cell, run, attempt, (), workspace_inputs(cell, model.workspace_of(cell.runtime)))
     driver = Part(DRIVER, _driver(cell, job), cell.target if model.driver else HERE)
     if model.server.url is not None:
@@ -45,7 +40,7 @@ def parts_of(cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
 
 
 def _server(cell: Cell, job: Job) -> Job:
-    model = serving_model(cell)
+    model: ServingTrial = cell.spec
     server = model.server
     ready = server.ready
     ports = _ports(cell)
@@ -53,7 +48,7 @@ def _server(cell: Cell, job: Job) -> Job:
     if ready.http is not None:
         probe = Ready(HEALTH_PORT if HEALTH_PORT in ports else SERVER_PORT, _health(cell)[1], ready.within_s)
     steps = [planned.step for planned in plan_workspace(cell, model.workspace_of(cell.runtime))]
-    steps.append(Step(SERVER, "run", {"command": substitute(server.command, cell)}))
+    steps.append(Step(SERVER, "run", {"command": server.command}))
     return msgspec.structs.replace(
         job,
         name=f"{job.name}-{SERVER}",
@@ -66,17 +61,19 @@ def _server(cell: Cell, job: Job) -> Job:
 
 
 def _health(cell: Cell) -> tuple[int | None, str]:
-    return port_and_path(substitute(serving_model(cell).server.ready.http, cell) or "")
+    model: ServingTrial = cell.spec
+    return port_and_path(model.server.ready.http or "")
 
 
 def _metrics(cell: Cell) -> tuple[int | None, str]:
-    load = serving_model(cell).load
-    return port_and_path(substitute(load.metrics, cell) if load else "")
+    model: ServingTrial = cell.spec
+    return port_and_path(model.load.metrics if model.load else "")
 
 
 def _ports(cell: Cell) -> dict[str, int]:
     """By name: where requests go, and where readiness and the server's own figures are, if that is elsewhere."""
-    ports = {SERVER_PORT: serving_model(cell).server.port}
+    model: ServingTrial = cell.spec
+    ports = {SERVER_PORT: model.server.port}
     for name, number in ((HEALTH_PORT, _health(cell)[0]), (METRICS_PORT, _metrics(cell)[0])):
         if number is not None and number not in ports.values():
             ports[name] = number
@@ -85,7 +82,7 @@ def _ports(cell: Cell) -> dict[str, int]:
 
 def _load(cell: Cell) -> LoadWork | None:
     """A server of TGIS has its figures where its health is, for its own port speaks gRPC alone."""
-    model = serving_model(cell)
+    model: ServingTrial = cell.spec
     if model.load is None or model.purpose != "compare":
         return None
     number, path = _metrics(cell)
@@ -107,7 +104,7 @@ def _longer(limits: Limits, ready_s: float) -> Limits:
 
 def _driver(cell: Cell, job: Job) -> Job:
     """Without the server's variables: it needs none of them."""
-    model = serving_model(cell)
+    model: ServingTrial = cell.spec
     embeddings = model.compare.embeddings
     tls = model.server.tls
     tokens = {TOKEN: model.server.token, EMBEDDINGS_TOKEN: embeddings.token if embeddings else None}
@@ -124,18 +121,18 @@ def _driver(cell: Cell, job: Job) -> Job:
 
 def work_of(cell: Cell) -> ServingWork:
     """What the driver of this cell is given to do."""
-    model = serving_model(cell)
+    model: ServingTrial = cell.spec
     server = model.server
     embeddings = model.compare.embeddings if model.purpose == "compare" else None
     return ServingWork(
         version=__version__ if model.driver else "",
         questions=tuple(_question(case, embeddings is not None) for case in asked_cases(cell)),
         protocol=server.protocol,
-        url=substitute(server.url, cell) or "",
-        model=substitute(model.model, cell),
+        url=server.url or "",
+        model=model.model,
         tls=_tls(cell),
-        headers=substitute(server.headers, cell),
-        extra=substitute(server.extra, cell, typed=True),
+        headers=server.headers,
+        extra=server.extra,
         stream=model.stream,
         batching=model.batching if model.purpose == "compare" else model.purpose == "calibrate",
         concurrency=1 if model.purpose == "record" else model.concurrency,
@@ -143,9 +140,7 @@ def work_of(cell: Cell) -> ServingWork:
         request_s=model.request_s,
         ready_s=server.ready.within_s,
         load=_load(cell),
-        embeddings=Embeddings(
-            substitute(embeddings.url, cell) or "", embeddings.model, cell.gathered.get(EMBEDDING_MODEL, "")
-        )
+        embeddings=Embeddings(embeddings.url or "", embeddings.model, cell.gathered.get(EMBEDDING_MODEL, ""))
         if embeddings
         else None,
     )
@@ -157,12 +152,13 @@ def _question(case: Case, with_texts: bool) -> Question:
 
 
 def _tls(cell: Cell) -> Tls | None:
-    tls = serving_model(cell).server.tls
+    model: ServingTrial = cell.spec
+    tls = model.server.tls
     if tls is None:
         return None
-    return Tls(ca=CA if tls.ca else "", name=substitute(tls.name, cell) or "", verify=tls.verify)
+    return Tls(ca=CA if tls.ca else "", name=tls.name or "", verify=tls.verify)
 
 
 def _beside(cell: Cell, path: str) -> str:
     """A file of this machine that the suite names."""
-    return str(cell.directory.resolve() / substitute(path, cell))
+    return str(cell.directory.resolve() / path)

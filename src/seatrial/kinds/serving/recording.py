@@ -17,9 +17,10 @@ from seatrial.kinds.serving.cases.read import CASE_LIMITS
 from seatrial.kinds.serving.ended import driver_records
 from seatrial.kinds.serving.gather import asked_cases, planned_cases
 from seatrial.kinds.serving.generation import Answer, Case, Generation, Trouble
-from seatrial.kinds.serving.parts import serving_model, work_of
+from seatrial.kinds.serving.model import ServingTrial
+from seatrial.kinds.serving.parts import work_of
 from seatrial.kinds.serving.work import Ask, asks_of
-from seatrial.suite import Cell, substitute
+from seatrial.suite import Cell
 from seatrial.suite.yaml.document import CannotEdit
 from seatrial.suite.yaml.source import Source, read_source
 
@@ -63,9 +64,9 @@ class Recorded(msgspec.Struct, frozen=True):
 
 def recording_by(cell: Cell) -> Comparing:
     """How a server is compared with itself, whatever the rule for others; a precision that is unknown is the finest."""
-    precision = substitute(serving_model(cell).compare.precision, cell)
+    model: ServingTrial = cell.spec
     try:
-        return Comparing(AnswerRule.NEAR_TIE, tolerance_for(precision))
+        return Comparing(AnswerRule.NEAR_TIE, tolerance_for(model.compare.precision))
     except KeyError:
         return Comparing(AnswerRule.NEAR_TIE, tolerance_for("f32"))
 
@@ -110,7 +111,7 @@ def new_texts(cell: Cell, paths: Sequence[Path], recorded: Sequence[Recorded]) -
     """The texts of the files with what is recorded in them: the file of answers of a trial that has one, else its case
     files. Raises SuiteError and CannotEdit."""
     by_name = {one.case.name: one.answer for one in recorded if one.answer is not None}
-    model = serving_model(cell)
+    model: ServingTrial = cell.spec
     if model.answers is not None:
         (path,) = paths
         source = read_source(path, limits=CASE_LIMITS) if path.exists() else Source(str(path), "", limits=CASE_LIMITS)

@@ -25,15 +25,13 @@ from seatrial.kinds.training.parts import (
     log_name,
     metric_entry,
     plan_job_steps,
-    training_model,
 )
 from seatrial.kinds.training.profile import ProfileExpected, check_profile, check_profile_figure
 from seatrial.kinds.training.steps import check_steps, from_lines, from_log, times_broken
 from seatrial.readers.log import log_values
 from seatrial.readers.profile import StepTime, from_profile, profiles
-from seatrial.suite import Cell, substitute
+from seatrial.suite import Cell
 from seatrial.suite.command import Files, Metric
-from seatrial.suite.substitute import fill_pattern
 
 _STEP_TIME = "step_time"
 ARTIFACTS = "SEATRIAL_ARTIFACTS"  # tells the job where its files are looked for
@@ -45,26 +43,28 @@ class TrainingKind:
 
     def gather(self, cell: Cell) -> dict[str, Any]:
         """The recorded curve, so that a run is judged by what there was when it was planned."""
-        loss = training_model(cell).loss
+        model: TrainingTrial = cell.spec
+        loss = model.loss
         if loss is None or loss.curve is None:
             return {}
         try:
-            return {"curve": sorted(read_curve(cell.directory / substitute(loss.curve, cell)).items())}
+            return {"curve": sorted(read_curve(cell.directory / loss.curve).items())}
         except CurveError as error:
             return {"curve_error": str(error)}
 
     def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
-        inputs = workspace_inputs(cell, training_model(cell).workspace_of(cell.runtime))
+        model: TrainingTrial = cell.spec
+        inputs = workspace_inputs(cell, model.workspace_of(cell.runtime))
         job = make_job(cell, run, attempt, (), inputs)
         artifacts = artifacts_of(cell, job.name)
         env = {**job.env, ARTIFACTS: artifacts} if artifacts else job.env
         steps = tuple(plan_job_steps(cell, artifacts))
-        return only_part(cell, msgspec.structs.replace(job, env=env, steps=steps, hosts=training_model(cell).hosts))
+        return only_part(cell, msgspec.structs.replace(job, env=env, steps=steps, hosts=model.hosts))
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         """Every check has its finding, whatever became of the job."""
         observation = observed["job"]
-        model = training_model(cell)
+        model: TrainingTrial = cell.spec
         step_by_name = {step.name: step for step in observation.steps}
         window = job_window(observation)
         findings = check_job(observation)
@@ -73,22 +73,18 @@ class TrainingKind:
         train = step_by_name.get(TRAIN) or ObservedStep(TRAIN, "train")
         files = step_by_name.get(FILES) or ObservedStep(FILES, "files")
         findings += check_exit(train, observation.exit)
-        findings += [*check_log(train, _log(cell, model, train)), *_loss(cell, model, train)]
+        findings += [*check_log(train, _log(model, train)), *_loss(cell, model, train)]
         asked = _asked_hosts(model, train)
-        findings += check_steps(
-            train, fill_pattern(model.steps.pattern, cell), model.steps.count, model.steps.last, asked
-        )
+        findings += check_steps(train, model.steps.pattern, model.steps.count, model.steps.last, asked)
         folders = host_folders(files)
         for name, entry in model.files.items():
-            expected = FilesExpected(
-                substitute(entry.match, cell), entry.count, entry.size, entry.fresh, entry.valid or ""
-            )
+            expected = FilesExpected(entry.match, entry.count, entry.size, entry.fresh, entry.valid or "")
             findings += check_files(files, observation.exit, name, expected, window, folders)
             if entry.profile:
-                findings += check_profile(files, train, name, _profile(cell, model, entry))
+                findings += check_profile(files, train, name, _profile(model, entry))
         metrics = _own_figures(model, train, files)
         for name, metric in model.metrics.items():
-            finding, made = check_metric(train, files, _metric(cell, name, metric, asked))
+            finding, made = check_metric(train, files, _metric(name, metric, asked))
             if finding:
                 findings.append(finding)
             if made:
@@ -98,12 +94,12 @@ class TrainingKind:
         return Judgement(findings, _figures(train) | metrics, exhibits)
 
 
-def _log(cell: Cell, model: TrainingTrial, train: ObservedStep) -> LogExpected:
+def _log(model: TrainingTrial, train: ObservedStep) -> LogExpected:
     """`logs`, of a job that ran elsewhere: of how many hosts there is one."""
     logs = train.args.get("logs")
     return LogExpected(
-        tuple(fill_pattern(pattern, cell) for pattern in model.log.must),
-        tuple(fill_pattern(pattern, cell) for pattern in model.log.never),
+        model.log.must,
+        model.log.never,
         _hosts(model, train),
         model.log.hosts == "all",
         logs if isinstance(logs, int) else None,
@@ -135,16 +131,14 @@ def _loss(cell: Cell, model: TrainingTrial, train: ObservedStep) -> list[Finding
     error = cell.gathered.get("curve_error")
     broken = [Finding(TRAIN, "loss curve", Verdict.INVALID, "curve", error)] if error else []
     hosts = _asked_hosts(model, train)
-    expected = LossExpected(
-        fill_pattern(loss.pattern, cell), loss.target, tolerance, relative, loss.finite, curve, hosts
-    )
+    expected = LossExpected(loss.pattern, loss.target, tolerance, relative, loss.finite, curve, hosts)
     return check_loss(train, expected) + broken
 
 
-def _profile(cell: Cell, model: TrainingTrial, entry: Files) -> ProfileExpected:
+def _profile(model: TrainingTrial, entry: Files) -> ProfileExpected:
     return ProfileExpected(
         steps=entry.steps,
-        device=substitute(entry.device, cell),
+        device=entry.device,
         devices=entry.devices,
         window=entry.window,
         agrees=entry.agrees,
@@ -167,14 +161,14 @@ def _against_profile(
     ]
 
 
-def _metric(cell: Cell, name: str, metric: Metric, hosts: int) -> MetricExpected:
+def _metric(name: str, metric: Metric, hosts: int) -> MetricExpected:
     return MetricExpected(
         name=name,
         entry=metric_entry(name) if metric.file is not None else "",
-        key=substitute(metric.key, cell) or "",
+        key=metric.key or "",
         log=log_name(name) if metric.log is not None else "",
         profile=metric.profile or "",
-        match=fill_pattern(metric.log, cell) if metric.log is not None else substitute(metric.file, cell) or "",
+        match=metric.log or metric.file or "",
         unit=metric.unit,
         better=metric.better,
         least=metric.min,

@@ -6,10 +6,9 @@ from typing import Any
 from seatrial.job import Step
 from seatrial.kinds.job import plan_workspace
 from seatrial.kinds.training.model import TrainingTrial
-from seatrial.suite import Cell, substitute
+from seatrial.suite import Cell
 from seatrial.suite.command import Files, Metric
 from seatrial.suite.patterns import for_agent
-from seatrial.suite.substitute import fill_pattern
 
 TRAIN = "train"
 FILES = "files"
@@ -20,9 +19,9 @@ WORK, KEPT = ".", "files"  # the agent's names for the work folder and for the f
 
 
 def plan_job_steps(cell: Cell, artifacts: str | None) -> Iterator[Step]:
-    model = training_model(cell)
+    model: TrainingTrial = cell.spec
     yield from (planned.step for planned in plan_workspace(cell, model.workspace_of(cell.runtime)))
-    args = {"command": substitute(model.command, cell), "hosts": model.hosts, **reading(cell)}
+    args = {"command": model.command, "hosts": model.hosts, **reading(cell)}
     if model.log.hosts == "any":
         args["any"] = True  # when one host has said all that it must, no other is waited for
     yield Step(TRAIN, "train", args)
@@ -31,23 +30,18 @@ def plan_job_steps(cell: Cell, artifacts: str | None) -> Iterator[Step]:
         yield Step(FILES, "files", {"roots": [artifacts] if artifacts else [WORK, KEPT], "entries": entries}, FILES_S)
 
 
-def training_model(cell: Cell) -> TrainingTrial:
-    assert isinstance(cell.model, TrainingTrial)
-    return cell.model
-
-
 def reading(cell: Cell) -> dict[str, Any]:
     """What the agent looks for in the log, and what makes it end the job."""
-    model = training_model(cell)
+    model: TrainingTrial = cell.spec
     values = {"step": model.steps.pattern, "step_time": model.steps.time}
     if model.loss is not None:
         values["loss"] = model.loss.pattern
     values |= {log_name(name): metric.log for name, metric in model.metrics.items() if metric.log is not None}
     stall = model.stall
     return {
-        "must": [for_agent(fill_pattern(pattern, cell)) for pattern in model.log.must],
-        "never": [for_agent(fill_pattern(pattern, cell)) for pattern in model.log.never],
-        "values": {name: for_agent(fill_pattern(pattern, cell)) for name, pattern in values.items()},
+        "must": [for_agent(pattern) for pattern in model.log.must],
+        "never": [for_agent(pattern) for pattern in model.log.never],
+        "values": {name: for_agent(pattern) for name, pattern in values.items()},
         "finite": ["loss"] if model.loss is not None and model.loss.finite else [],
         "stall": {"factor": stall.factor, "least_s": stall.least_s, "steps": stall.after} if stall else None,
     }
@@ -56,20 +50,20 @@ def reading(cell: Cell) -> dict[str, Any]:
 def artifacts_of(cell: Cell, job: str) -> str | None:
     """Where the job's files are looked for. A place that outlives the job has a folder for each, so that no job finds
     what another one left."""
-    artifacts = training_model(cell).artifacts
-    if artifacts is None:
+    model: TrainingTrial = cell.spec
+    place = model.artifacts
+    if place is None:
         return None
-    place: str = substitute(artifacts, cell)
     return f"{place.rstrip('/')}/{job}" if "://" in place or place.startswith("/") else place
 
 
 def file_entries(cell: Cell) -> dict[str, dict[str, Any]]:
     """What is looked for, by name: the entries of `files`, and a file for each metric that is in one."""
-    model = training_model(cell)
-    entries = {name: _entry(cell, files) for name, files in model.files.items()}
+    model: TrainingTrial = cell.spec
+    entries = {name: _entry(files) for name, files in model.files.items()}
     for name, metric in model.metrics.items():
         if metric.file is not None:
-            entries[metric_entry(name)] = _metric(cell, metric)
+            entries[metric_entry(name)] = _metric(metric)
     return entries
 
 
@@ -83,15 +77,15 @@ def log_name(name: str) -> str:
     return f"metric {name}"
 
 
-def _entry(cell: Cell, files: Files) -> dict[str, Any]:
+def _entry(files: Files) -> dict[str, Any]:
     reader = files.valid or ""
-    return {"match": substitute(files.match, cell), "reader": reader, "keys": [], "most_bytes": _MOST_BYTES[reader]}
+    return {"match": files.match, "reader": reader, "keys": [], "most_bytes": _MOST_BYTES[reader]}
 
 
-def _metric(cell: Cell, metric: Metric) -> dict[str, Any]:
+def _metric(metric: Metric) -> dict[str, Any]:
     return {
-        "match": substitute(metric.file, cell),
+        "match": metric.file,
         "reader": "json",
-        "keys": [substitute(metric.key, cell)],
+        "keys": [metric.key],
         "most_bytes": _MOST_BYTES["json"],
     }

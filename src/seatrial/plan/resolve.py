@@ -1,0 +1,119 @@
+"""Fills every `${…}` of a trial and of its runtime, once for all cells with the same values."""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from seatrial.plan.plan import PlanError
+from seatrial.suite.placeholders import PLACEHOLDER, Fill, as_text, look_up, placeholders
+from seatrial.suite.yaml.problem import dotted, explain
+
+_M = TypeVar("_M", bound=BaseModel)
+_Path = tuple[str | int, ...]
+
+
+class _Text(NamedTuple):
+    """A text with a placeholder, and where it is."""
+
+    path: _Path
+    text: str
+    fill: Fill | None
+
+
+class Resolved(NamedTuple, Generic[_M]):
+    model: _M
+    filled: dict[str, Any]  # the fields that had a placeholder, as a user would write them without
+
+
+class Resolver(Generic[_M]):
+    """Of one entry of a suite: its model, and the data that it was made of."""
+
+    def __init__(self, where: str, model: _M, data: Mapping[str, Any], apart: frozenset[str]) -> None:
+        self._where = where
+        self._model = model
+        self._data = {key: value for key, value in data.items() if key not in apart}
+        self._texts = [*_texts(self._data, model, None)]
+        self._axes = dict.fromkeys(name.split(".")[0] for one in self._texts for name in placeholders(one.text))
+        self._known: dict[tuple[str, ...], Resolved[_M]] = {}
+
+    def resolve(self, labels: Mapping[str, str], values: Mapping[str, Any]) -> Resolved[_M]:
+        """Raises PlanError for values with which the entry makes no sense."""
+        if not self._texts:
+            return Resolved(self._model, {})
+        key = tuple(labels[axis] for axis in self._axes)
+        if key not in self._known:
+            self._known[key] = self._resolved(labels, values)
+        return self._known[key]
+
+    def _resolved(self, labels: Mapping[str, str], values: Mapping[str, Any]) -> Resolved[_M]:
+        filled = {field: _copy(self._data[field]) for field in dict.fromkeys(str(one.path[0]) for one in self._texts)}
+        for path, text, how in self._texts:
+            inside: Any = filled
+            for part in path[:-1]:
+                inside = inside[part]
+            inside[path[-1]] = fill(text, labels, values, how)
+        model = type(self._model)
+        try:
+            return Resolved(model.model_validate({**self._data, **filled}), filled)
+        except ValidationError as error:
+            with_values = ", ".join(f"{axis}={labels[axis]}" for axis in self._axes)
+            lines = [
+                f"{self._where}.{dotted(loc)}: {message}" for loc, _, message in explain(error, model, lambda _: None)
+            ]
+            raise PlanError("\n".join(f"{line} (with {with_values})" for line in lines)) from None
+
+
+def fill(text: str, labels: Mapping[str, str], values: Mapping[str, Any], how: Fill | None = None) -> Any:
+    """`text` with the values put in; KeyError for a name that is not among them, which loading has ruled out."""
+    whole = PLACEHOLDER.fullmatch(text)
+    if how is Fill.TYPED and whole and whole[1] is None:
+        return look_up(whole[2], values)
+
+    def put(match: re.Match[str]) -> str:
+        if match[1] is not None:
+            return match[1]
+        value = look_up(match[2], values)
+        # A map or a list as a whole reads as the label of the cell's id.
+        named = isinstance(value, dict | list) and match[2] in labels
+        escaped = how is Fill.PATTERN and (named or isinstance(value, str))
+        shown = labels[match[2]] if named else as_text(value)
+        return re.escape(shown) if escaped else shown
+
+    return PLACEHOLDER.sub(put, text)
+
+
+def _texts(data: Any, model: Any, how: Fill | None, path: _Path = ()) -> Iterator[_Text]:
+    """`model` is what was made of `data`, where that has the same form."""
+    if how is Fill.NEVER:
+        return
+    if isinstance(data, str):
+        if "${" in data:
+            yield _Text(path, data, how)
+    elif isinstance(data, Mapping):
+        fields = _fields(type(model)) if isinstance(model, BaseModel) else {}
+        for key, item in data.items():
+            name, own = fields.get(key, ("", None))
+            made = getattr(model, name) if name else model.get(key) if isinstance(model, Mapping) else None
+            yield from _texts(item, made, own or how, (*path, key))
+    elif isinstance(data, list | tuple):
+        same = isinstance(model, list | tuple) and len(model) == len(data)
+        for index, item in enumerate(data):
+            yield from _texts(item, model[index] if same else None, how, (*path, index))
+
+
+@cache
+def _fields(model: type[BaseModel]) -> dict[str, tuple[str, Fill | None]]:
+    """By what users call them."""
+    return {
+        field.alias or name: (name, next((one for one in field.metadata if isinstance(one, Fill)), None))
+        for name, field in model.model_fields.items()
+    }
+
+
+def _copy(data: Any) -> Any:
+    if isinstance(data, Mapping):
+        return {key: _copy(item) for key, item in data.items()}
+    return [_copy(item) for item in data] if isinstance(data, list | tuple) else data
