@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from simulation import Violation, sim_suite, simulate
 
-from seatrial.engine import Run
+from seatrial.engine import Run, phases
 from seatrial.engine.attempt import Attempt
-from seatrial.engine.states import State
+from seatrial.engine.phases import Collected, Removed
 from seatrial.job import Exit, Outcome
+from seatrial.suite import HERE
 from world import EVERY
 
 CHUNKS = 10
@@ -51,8 +52,8 @@ def test_what_always_holds_does_in_every_schedule(chunk: int, memory: Path) -> N
         assert min(seen[what] for what in ("kills", "faults", "interrupts", "jobs")) > PER_CHUNK / 20
 
 
-async def _forget(self: Attempt, part: Any) -> None:
-    part.record.state = State.REMOVED
+async def _forget(phase: Collected, part: Any) -> Removed:
+    return Removed(phase.ended, phase.observation)
 
 
 async def _nothing(self: Any) -> None: ...
@@ -61,10 +62,10 @@ async def _nothing(self: Any) -> None: ...
 @pytest.mark.parametrize(
     ("bugs", "found"),
     [
-        ([(Attempt, "_remove", _forget), (Run, "_sweep", _nothing)], "is left"),
-        ([(Attempt, "_exit", lambda self, part, said: Exit(Outcome.EXITED, 0))], "and was"),
-        ([(Attempt, "_may_begin", lambda self, part: True)], "is invalid"),
-        ([(Attempt, "_no_need", lambda self, part: None)], "for something that will never come"),
+        ([(phases, "_remove", _forget), (Run, "_sweep", _nothing)], "is left"),
+        ([(phases, "_exit", lambda said, stopping, part: Exit(Outcome.EXITED, 0))], "and was"),
+        ([(Attempt, "_usable", lambda self, name: ("sim://a-server", HERE))], "is invalid"),
+        ([(Attempt, "_stop_reason", lambda self, part: None)], "for something that will never come"),
     ],
 )
 def test_a_planted_bug_is_found(bugs: Any, found: str, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ import msgspec
 
 from seatrial import __version__, plugins
 from seatrial.checks import find_causes
-from seatrial.engine.attempt import Around, Attempt, together
-from seatrial.engine.failpoints import Failpoints
+from seatrial.engine.attempt import Attempt, gather_or_cancel
+from seatrial.engine.context import AttemptContext, Failpoints
 from seatrial.engine.follow import Follower
 from seatrial.engine.judge import (
     OUT_OF_BOUNDS,
@@ -121,7 +121,7 @@ class Run:
         else:
             await journal.write("attached", pid=os.getpid())
         kinds = {name: entry.kind for name, entry in self._prepared.suite.targets.items()}
-        self._around = Around(
+        self._context = AttemptContext(
             folder=self._folder,
             journal=journal,
             secrets=self._secrets,
@@ -142,7 +142,7 @@ class Run:
             try:
                 await self._verify()
                 preparing += [asyncio.create_task(self._prepare(*one)) for one in self._wanted_environments()]
-                cells = await together(*(self._cell(cell) for cell in self._prepared.plan.cells))
+                cells = await gather_or_cancel(*(self._cell(cell) for cell in self._prepared.plan.cells))
                 results = self._results(cells, began_s)
                 await self._sweep()
             finally:
@@ -237,7 +237,7 @@ class Run:
         number = len(made) + 1
         if known is not None and known.broken:
             return judge_broken(cell, number, known.broken, known.traceback)
-        attempt = Attempt(self._around, cell, number, known)
+        attempt = Attempt(self._context, cell, number, known)
         self._attempts.add(attempt)
         try:
             return await self._attempted(attempt, cell, number, known, made)

@@ -41,6 +41,12 @@ class State(StrEnum):
         return _ORDER[self] >= _ORDER[other]
 
 
+def wall_seconds(at_s: dict[State, float]) -> float:
+    """Of a part, from its submission to its end; 0 if it was never submitted."""
+    ended_s = at_s.get(State.ENDED, 0.0)
+    return max(0.0, ended_s - at_s.get(State.SUBMITTED, ended_s))
+
+
 _ORDER = {state: number for number, state in enumerate(State)}
 
 
@@ -55,12 +61,6 @@ class PartRecord:
     exit: Exit | None = None
     at_s: dict[State, float] = field(default_factory=dict)  # wall time of each transition
 
-    @property
-    def wall_seconds(self) -> float:
-        """From its submission to its end; 0 if it was never submitted."""
-        ended_s = self.at_s.get(State.ENDED, 0.0)
-        return max(0.0, ended_s - self.at_s.get(State.SUBMITTED, ended_s))
-
 
 @dataclass
 class AttemptRecord:
@@ -73,7 +73,7 @@ class AttemptRecord:
 
     @property
     def wall_seconds(self) -> float:
-        return max((part.wall_seconds for part in self.parts.values()), default=0.0)
+        return max((wall_seconds(part.at_s) for part in self.parts.values()), default=0.0)
 
     @property
     def over(self) -> bool:

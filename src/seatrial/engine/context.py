@@ -1,0 +1,113 @@
+"""What the phases of an attempt work with: the run around it, and one of its parts.
+
+Failpoints are where the tests kill or starve a run: every journal write and every effect has a number.
+`SEATRIAL_FAILPOINT=7` kills this process (SIGKILL) at the seventh point; `7:ENOSPC` raises that error there;
+`SEATRIAL_FAILPOINT_LOG=FILE` writes the name of each point that was passed, so that a first run tells how many there
+are."""
+
+import asyncio
+import contextlib
+import errno
+import os
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seatrial.engine.follow import Follower
+from seatrial.engine.secrets import Secrets
+from seatrial.engine.states import State, wall_seconds
+from seatrial.job import Exit, Part
+from seatrial.record import Journal, RunFolder
+from seatrial.suite import Cell
+from seatrial.targets import Found, Target
+
+
+class Failpoints:
+    def __init__(self) -> None:
+        number, _, self._error = os.environ.get("SEATRIAL_FAILPOINT", "").partition(":")
+        self._number = int(number) if number else 0
+        self._log = os.environ.get("SEATRIAL_FAILPOINT_LOG")
+        self._passed = 0
+
+    def __call__(self, point: str) -> None:
+        self._passed += 1
+        if self._log:
+            with open(self._log, "a") as file:
+                file.write(f"{self._passed} {point}\n")
+        if self._passed == self._number:
+            if self._error:
+                raise OSError(getattr(errno, self._error), os.strerror(getattr(errno, self._error)))
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class AttemptContext:
+    """What the attempts of a run share. `at` is the failpoint; `update` shows a cell's state to a person."""
+
+    folder: RunFolder
+    journal: Journal
+    secrets: Secrets
+    follower: Callable[[str], Awaitable[Follower]]  # by the target's name
+    kinds: dict[str, str]  # of the targets, by their names
+    one_machine: frozenset[str]  # targets whose jobs only the machine of their submitter knows
+    update: Callable[[str, str, str], None]  # cell id, state, progress
+    at: Callable[[str], None]
+    host: str = field(default_factory=socket.gethostname)
+
+    def mask(self, text: str) -> str:
+        return self.secrets.mask.text(text)
+
+
+@dataclass(frozen=True, eq=False)
+class PartContext:
+    """One part of an attempt, whatever its phase. The attempt says why it should stop, if it should, and gives the
+    handle and target of a part by its name, once one that comes after it can begin."""
+
+    attempt: AttemptContext
+    cell: Cell
+    number: int
+    part: Part
+    alone: bool  # it is the only part of the attempt
+    planned_on: str  # the host of the process that planned the attempt; empty: it is not known
+    stop_reason: Callable[[], Exit | None]
+    usable: Callable[[str], tuple[str, str] | None]
+    at_s: dict[State, float] = field(default_factory=dict)  # wall time of each transition
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def folder(self) -> Path:
+        return self.attempt.folder.attempt(self.cell.hash, self.number, self.part.name)
+
+    @property
+    def wall_seconds(self) -> float:
+        return wall_seconds(self.at_s)
+
+    async def follower(self) -> Follower:
+        return await self.attempt.follower(self.part.target)
+
+    async def target(self) -> Target:
+        return (await self.follower()).target
+
+    async def find(self) -> Found | None:
+        """The job, if its target has it."""
+        jobs = await (await self.target()).list(self.part.job.run)
+        return next((found for found in jobs if found.name == self.part.job.name), None)
+
+    async def enter(self, state: State, files: Sequence[Path] = (), **fields: object) -> None:
+        """Journalled first: what the journal does not say has not happened; with `files`, to the disk."""
+        await self.write(state, files, **fields)
+        self.at_s[state] = time.time()
+
+    def write(self, event: str, files: Sequence[Path] = (), **fields: object) -> Awaitable[None]:
+        named = {"cell": self.cell.hash, "attempt": self.number, "part": self.part.name}
+        return self.attempt.journal.write(event, durable=bool(files), files=files, **named, **fields)
+
+    async def wait(self, deadline_s: float | None = None) -> None:
+        """For news of the job or of other parts."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline_s):
+                await self.news.wait()
+        self.news.clear()
