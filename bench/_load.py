@@ -126,10 +126,10 @@ def _until_half(home: Path, cells: int, process: "subprocess.Popen[bytes]") -> N
 def _check(home: Path, lines: Sequence[dict[str, object]], cells: int) -> None:
     (results,) = home.glob("runs/*/results.json")
     counts = json.loads(results.read_bytes())["counts"]
-    meant = Counter(line["cell"] for line in lines if line["event"] == "meant")
+    planned = Counter(line["cell"] for line in lines if line["event"] == "planned")
     left = list(home.glob("state/jobs/*/*"))
-    if counts != {"passed": cells} or len(meant) != cells or set(meant.values()) != {1} or left:
-        raise SystemExit(f"not as it should be: {counts}, {len(meant)} cells were begun, {len(left)} jobs are left")
+    if counts != {"passed": cells} or len(planned) != cells or set(planned.values()) != {1} or left:
+        raise SystemExit(f"not as it should be: {counts}, {len(planned)} cells were begun, {len(left)} jobs are left")
 
 
 def _children_cpu_s() -> float:

@@ -67,7 +67,7 @@ def test_a_bug_is_remembered_when_the_run_is_taken_up(breaking: World) -> None:
     breaking.seatrial("attach", "last", check=1)
     (cell,) = breaking.results().cells
     assert "a bug in judge" in cell.why
-    assert [entry["event"] for entry in breaking.journal()].count("meant") == 1
+    assert [entry["event"] for entry in breaking.journal()].count("planned") == 1
     assert breaking.left() == []
 
 
@@ -76,10 +76,13 @@ def test_a_run_with_a_journal_of_another_form_is_refused_in_plain_words(world: W
     log = world.folder / "points"
     world.seatrial("run", "suite.yaml", check=0, SEATRIAL_FAILPOINT_LOG=str(log))
     names = [line.split(" ", 1)[1] for line in log.read_text().splitlines()]
-    world.seatrial("run", "suite.yaml", SEATRIAL_FAILPOINT=str(names.index("written meant") + 1))
+    world.seatrial("run", "suite.yaml", SEATRIAL_FAILPOINT=str(names.index("written planned") + 1))
     first = {"n": 0, "wall_s": 1.0, "at_s": 1.0, "event": "run", "run": "old", "cells": 1, "seatrial": "0.1.0"}
     body = json.dumps(first).encode()
     world.run().journal.write_bytes(body[:-1] + b',"crc":"%08x"}\n' % zlib.crc32(body))
     done = world.seatrial("attach", "last", check=3)
-    assert "begun by Seatrial 0.1.0, and its journal has another form: only that version can finish it" in done.stderr
+    assert (
+        "Seatrial 0.1.0 started this run, and its journal has another form (0, not 3): finish it with that version"
+        in done.stderr
+    )
     assert "seatrial reap" in done.stderr

@@ -70,9 +70,9 @@ def test_a_local_job_that_was_only_meant_on_another_machine_is_not_started_here(
     options = ("suite.yaml", "--select", "n=1")
     log = far.folder / "points"
     far.seatrial("run", *options, check=0, SEATRIAL_FAILPOINT_LOG=str(log))
-    meant = next(line.split()[0] for line in log.read_text().splitlines() if line.endswith("synced meant"))
+    planned = next(line.split()[0] for line in log.read_text().splitlines() if line.endswith("synced planned"))
     (far.place / "ran").unlink()
-    assert far.seatrial("run", *options, SEATRIAL_FAILPOINT=meant).returncode == -signal.SIGKILL
+    assert far.seatrial("run", *options, SEATRIAL_FAILPOINT=planned).returncode == -signal.SIGKILL
     copy = far.folder / "carried" / far.run().run
     shutil.copytree(far.run().path, copy)
     done = far.elsewhere("attach", str(copy), "--runs", "carried")

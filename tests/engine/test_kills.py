@@ -107,7 +107,7 @@ def test_a_kill_at_a_random_instant_and_attach_end_as_an_undisturbed_run(world: 
 def test_a_full_disk_at_each_point_stops_the_run_and_attach_finishes_it(world: World) -> None:
     starts = prepared(world)
     names = points(world)
-    some = ("jobs written", "before meant", "before submitted", "observation written", "before collected")
+    some = ("jobs written", "before planned", "before submitted", "observation written", "before collected")
     tried = [names.index(name) + 1 for name in some]
     for point in range(1, len(names) + 1) if EVERY else tried:
         starts.unlink(missing_ok=True)

@@ -199,7 +199,7 @@ def test_what_was_to_be_submitted_is_in_the_run_folder_before_anything_is(asking
     log = asking.folder / "points"
     asking.seatrial("run", "suite.yaml", SEATRIAL_FAILPOINT_LOG=str(log), SEATRIAL_FAILPOINT="1000")
     names = [line.split(" ", 1)[1] for line in log.read_text().splitlines()]
-    point = names.index("before meant") + 1
+    point = names.index("before planned") + 1
     asking.seatrial("run", "suite.yaml", SEATRIAL_FAILPOINT=str(point))
     files = sorted(Path(path).parent.name for path in asking.run().path.glob("cells/*/1/*/job.json"))
     assert files == ["driver", "server"]

@@ -67,7 +67,7 @@ def test_cells_that_were_begun_are_not_asked_for_again(far: FarWorld) -> None:
     process = far.start("run", "suite.yaml", "--target", far.target, *two, SEATRIAL_FAILPOINT="25")
     assert process.wait(200) == -signal.SIGKILL
     process.communicate()
-    begun = {entry["id"] for entry in far.journal() if entry["event"] == "meant"}
+    begun = {entry["id"] for entry in far.journal() if entry["event"] == "planned"}
     assert begun
     (far.place / "asked").unlink()
     far.seatrial("attach", "last", check=0)

@@ -76,11 +76,11 @@ def write_plan(runs: Path, run: str, cells: list[CellResult]) -> RunFolder:
 async def write_journal(folder: RunFolder, cells: list[CellResult], finished: bool = True) -> None:
     """Every cell queued, then run, then judged; one that failed is tried twice."""
     journal = Journal(folder.journal)
-    await journal.write("run", version=2, run=folder.run, cells=len(cells), seatrial="0.2.0")
+    await journal.write("run", version=3, run=folder.run, cells=len(cells), seatrial="0.2.0")
     for cell in cells:
         for attempt in (1,) if cell.verdict.good else (1, 2):
             named = {"cell": cell.hash, "attempt": attempt}
-            await journal.write("meant", **named, id=cell.id, host="vm", parts={"job": "here"})
+            await journal.write("planned", **named, id=cell.id, host="vm", parts={"job": "here"})
             for event in ("submitted", "started", "ended", "collected", "removed"):
                 await journal.write(event, **named, part="job")
             await journal.write("judged", **named, verdict=cell.verdict, why=cell.why)

@@ -146,7 +146,7 @@ async def test_a_damaged_line_is_said_to_who_follows(owned: Path) -> None:
     append(folder, lines[0])
     async with serving(owned) as client, events(client) as stream:
         await anext(stream)
-        append(folder, lines[1].replace(b"meant", b"neamt") + lines[2])
+        append(folder, lines[1].replace(b"planned", b"plenned") + lines[2])
         _, kind, parts = await anext(stream)
         assert kind == "parts"
         assert "journal.jsonl:2: this line is damaged" in parts["head"]

@@ -92,7 +92,7 @@ class Attempt:
         files = [context.folder.write_part(cell.hash, part) for part in parts]
         context.at("jobs written")
         await context.journal.write(
-            State.MEANT,
+            State.PLANNED,
             durable=True,
             files=files,
             cell=cell.hash,
@@ -146,7 +146,7 @@ class Attempt:
 
 def _phase(known: PartRecord) -> Phase:
     """Of a part that an earlier process did not collect."""
-    if known.state is State.MEANT:
+    if known.state is State.PLANNED:
         return Planned(Unheld.MAYBE, known.stopping)
     if known.state is State.ENDED:
         return _ended(known)

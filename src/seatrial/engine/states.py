@@ -2,7 +2,7 @@
 
 The journal of an attempt is nothing but its parts' transitions, each with `cell`, `attempt` and `part`:
 
-    meant      host, parts: {name: target}   one line for all parts; each has its `job.json` in the attempt's folder
+    planned    host, parts: {name: target}   one line for all parts; each has its `job.json` in the attempt's folder
     submitted  handle
     started
     ready
@@ -25,11 +25,11 @@ import msgspec
 from seatrial.job import Exit, Unreadable, convert
 from seatrial.record import JournalError
 
-JOURNAL_VERSION = 2
+JOURNAL_VERSION = 3
 
 
 class State(StrEnum):
-    MEANT = "meant"
+    PLANNED = "planned"
     SUBMITTED = "submitted"
     STARTED = "started"
     READY = "ready"
@@ -55,7 +55,7 @@ class PartRecord:
     """What the journal says of one part."""
 
     target: str
-    state: State = State.MEANT
+    state: State = State.PLANNED
     handle: str | None = None
     stopping: Exit | None = None
     exit: Exit | None = None
@@ -65,7 +65,7 @@ class PartRecord:
 @dataclass
 class AttemptRecord:
     number: int
-    host: str  # of the process that meant it
+    host: str  # of the process that planned it
     parts: dict[str, PartRecord]
     broken: str = ""
     traceback: str = ""
@@ -129,11 +129,11 @@ def _take(run: RunRecord, entry: _Entry) -> None:
         case "run":
             if entry.version != JOURNAL_VERSION:
                 raise JournalError(
-                    f"this run was begun by Seatrial {entry.seatrial or '?'}, and its journal has another form: "
-                    "only that version can finish it"
+                    f"Seatrial {entry.seatrial or '?'} started this run, and its journal has another form "
+                    f"({entry.version}, not {JOURNAL_VERSION}): finish it with that version"
                 )
             run.started_s = entry.wall_s
-        case "meant":
+        case "planned":
             parts = {name: PartRecord(target) for name, target in entry.parts.items()}
             run.attempts.setdefault(entry.cell, []).append(AttemptRecord(entry.attempt, entry.host, parts))
         case "skipped":
@@ -142,7 +142,7 @@ def _take(run: RunRecord, entry: _Entry) -> None:
             run.interrupted = True
         case "broken":
             attempts = run.attempts.setdefault(entry.cell, [])
-            if not attempts or attempts[-1].number != entry.attempt:  # broken before it was meant
+            if not attempts or attempts[-1].number != entry.attempt:  # broken before it was planned
                 attempts.append(AttemptRecord(entry.attempt, "", {}))
             attempts[-1].broken, attempts[-1].traceback = entry.why, entry.traceback
         case "stopping":

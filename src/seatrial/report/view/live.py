@@ -111,7 +111,7 @@ class LiveRun:
 
 def _changed(cell: LiveCell, entry: Mapping[str, Any], line: int, at_s: float) -> LiveCell | None:
     match entry["event"]:
-        case "meant":
+        case "planned":
             again = cell.over and ("confirming" if cell.state in _OUT_OF_BOUNDS else "retrying")
             return _with(cell, line, at_s, state=again or "queued", attempt=_number(entry))
         case "started" | "ready" if not cell.over and cell.state != "running":
