@@ -296,7 +296,7 @@ class Connection:
             await self.credentials.refresh()
         async with self._opening:
             if self._closed:
-                raise Closed
+                raise Closed("the client is closed")
             if self._pool is None or self._streams is None:
                 self._pool = Pool(await self._address(), self._server_name, self._at_once, self._pace)
                 self._streams = aiohttp.ClientSession(

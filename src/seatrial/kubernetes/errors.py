@@ -24,16 +24,14 @@ class KubeconfigError(KubernetesError):
     lasting = True
 
     def __init__(self, file: str, field: str, problem: str) -> None:
-        self.file, self.field, self.problem = file, field, problem
-        where = f"{file}: {field}" if field else file
-        super().__init__(f"{where}: {problem}")
+        super().__init__(": ".join(filter(None, (file, field, problem))))
 
 
 class CredentialsError(KubernetesError):
     """No credentials could be had: a plugin failed, a token file cannot be read."""
 
     def __init__(self, source: str, problem: str, lasting: bool = False) -> None:
-        self.source, self.problem, self.lasting = source, problem, lasting
+        self.lasting = lasting
         super().__init__(f"{source}: {problem}")
 
 
@@ -41,7 +39,7 @@ class Unreachable(KubernetesError):
     """No answer came. Whatever was asked was not begun, or can be asked again."""
 
     def __init__(self, server: str, request: ApiRequest, problem: str, lasting: bool = False) -> None:
-        self.server, self.request, self.problem, self.lasting = server, request, problem, lasting
+        self.lasting = lasting
         super().__init__(f"cannot {request}: {problem} ({server})")
 
 
@@ -50,15 +48,11 @@ class Closed(KubernetesError):
 
     lasting = True
 
-    def __init__(self) -> None:
-        super().__init__("the client is closed")
-
 
 class Uncertain(KubernetesError):
     """The connection broke after something was asked that must not be asked twice: it may have been done."""
 
     def __init__(self, server: str, request: ApiRequest, problem: str) -> None:
-        self.server, self.request, self.problem = server, request, problem
         super().__init__(f"not known whether it was done: {request}: {problem} ({server}); check before asking again")
 
 
@@ -68,7 +62,6 @@ class TooLarge(KubernetesError):
     lasting = True
 
     def __init__(self, what: str, most_bytes: int) -> None:
-        self.what, self.most_bytes = what, most_bytes
         super().__init__(f"{what} is larger than {most_bytes} bytes")
 
 
@@ -78,7 +71,6 @@ class CommandFailed(KubernetesError):
     lasting = True
 
     def __init__(self, what: str, exit_code: int, stderr: str) -> None:
-        self.what, self.exit_code, self.stderr = what, exit_code, stderr
         super().__init__(f"{what} ended with exit code {exit_code}" + (f": {stderr.strip()}" if stderr.strip() else ""))
 
 

@@ -117,20 +117,17 @@ def delay_after_refusal_s(
 ) -> float:
     """How long to wait before asking again; raises when that would not help."""
     asked_s = _retry_after_s(headers)
+    # A server that has not read all its roles yet refuses, and names roles that it cannot find.
+    starting = refused.code == 403 and "RBAC:" in refused.message and "not found" in refused.message
     comes_back = (
         refused.code == 429
         or (refused.code >= 500 and (asked_s is not None or (repeatable and attempt < FAILED_TRIES)))
-        or (_is_starting(refused) and attempt < STARTING_TRIES)
+        or (starting and attempt < STARTING_TRIES)
     )
     delay = backoff_s(attempt) if asked_s is None else asked_s + random.uniform(0, FIRST_DELAY_S)
     if not comes_back or time.monotonic() + delay > until:
         raise refused
     return delay
-
-
-def _is_starting(refused: ApiError) -> bool:
-    """A server that has not read all its roles yet refuses, and names roles that it cannot find."""
-    return refused.code == 403 and "RBAC:" in refused.message and "not found" in refused.message
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:

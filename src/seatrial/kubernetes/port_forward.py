@@ -40,20 +40,21 @@ class Forward(LocalPort):
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = self._pod.request("create", "portforward")
         socket = await self._pod.connection.websocket(request, (("ports", str(self._pod_port)),), (PROTOCOL,))
-        outward = asyncio.create_task(self._outward(reader, socket))
+
+        async def send() -> None:
+            with contextlib.suppress(OSError, aiohttp.ClientError):
+                while block := await reader.read(_BLOCK_BYTES):
+                    await socket.send_bytes(bytes([DATA]) + block)
+                await asyncio.sleep(AFTER_END_S)
+                await socket.close()
+
+        outward = asyncio.create_task(send())
         try:
             await self._inward(socket, writer)
         finally:
             outward.cancel()
             await asyncio.gather(outward, return_exceptions=True)
             await self._pod.connection.leave(socket)
-
-    async def _outward(self, reader: asyncio.StreamReader, socket: Any) -> None:
-        with contextlib.suppress(OSError, aiohttp.ClientError):
-            while block := await reader.read(_BLOCK_BYTES):
-                await socket.send_bytes(bytes([DATA]) + block)
-            await asyncio.sleep(AFTER_END_S)
-            await socket.close()
 
     async def _inward(self, socket: Any, writer: asyncio.StreamWriter) -> None:
         greeted: set[int] = set()

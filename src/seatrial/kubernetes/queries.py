@@ -140,7 +140,6 @@ class UnknownKind(KubernetesError):
     lasting = True
 
     def __init__(self, wanted: str, near: tuple[str, ...]) -> None:
-        self.wanted, self.near = wanted, near
         hint = f"; it has {', '.join(near)}" if near else "; is its custom resource definition installed?"
         super().__init__(f"the cluster has no {wanted}{hint}")
 
@@ -184,20 +183,16 @@ class Discovery:
         if known is not None:
             return known
         for anew in (False, True):
-            await self._read(anew)
+            async with self._turn:
+                if self._known is None or (anew and time.monotonic() - self._read_at >= REDISCOVER_S):
+                    self._known = [*await self._group("/api"), *await self._group("/apis")]
+                    self._read_at = time.monotonic()
             for resource in self._known or []:
                 if (resource.api_version, resource.kind) == (api_version, kind):
                     return resource
         names = {f"{resource.api_version} {resource.kind}" for resource in self._known or []}
         wanted = f"{api_version} {kind}"
         raise UnknownKind(wanted, tuple(difflib.get_close_matches(wanted, sorted(names), n=3, cutoff=0.7)))
-
-    async def _read(self, anew: bool) -> None:
-        async with self._turn:
-            if self._known is not None and (not anew or time.monotonic() - self._read_at < REDISCOVER_S):
-                return
-            self._known = [*await self._group("/api"), *await self._group("/apis")]
-            self._read_at = time.monotonic()
 
     async def _group(self, path: str) -> list[Resource]:
         request = ApiRequest("discover", bare_path=path)

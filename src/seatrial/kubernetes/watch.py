@@ -93,7 +93,9 @@ class Watch(Generic[O]):
             except Closed:
                 raise
             except KubernetesError as error:
-                if _version_unknown(error):
+                # A resourceVersion from a future that the server does not know: its store was put back.
+                causes = error.details.causes if isinstance(error, ApiError) and error.details else ()
+                if any(cause.reason == TOO_LARGE for cause in causes):
                     self._forget_place()
                 await self._wait(error)
             else:
@@ -222,17 +224,8 @@ class Watch(Generic[O]):
         now = time.monotonic()
         self._failing_since = self._failing_since or now
         if error is not None:
-            patience_s = (
-                min(self._patience_s, REFUSAL_S if self._allowed else 0.0) if error.lasting else self._patience_s
-            )
-            if now - self._failing_since >= patience_s:
+            refusal_s = (REFUSAL_S if self._allowed else 0.0) if error.lasting else self._patience_s
+            if now - self._failing_since >= min(self._patience_s, refusal_s):
                 raise error
             self.reconnects += 1
         await asyncio.sleep(backoff_s(self._failures))
-
-
-def _version_unknown(error: KubernetesError) -> bool:
-    """A resourceVersion from a future that the server does not know: its store was put back to an older state."""
-    if not isinstance(error, ApiError) or error.details is None:
-        return False
-    return any(cause.reason == TOO_LARGE for cause in error.details.causes)

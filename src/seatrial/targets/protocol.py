@@ -48,6 +48,7 @@ import builtins
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -121,6 +122,11 @@ class Diagnostic(msgspec.Struct, frozen=True):
     what: str  # a few words: "room for jobs", "right to create jobs"
     why: str = ""  # what was seen
     fix: str = ""  # what to do; may be several lines, such as YAML to apply
+
+
+ok = partial(Diagnostic, DiagnosticLevel.OK)
+warning = partial(Diagnostic, DiagnosticLevel.WARNING)
+problem = partial(Diagnostic, DiagnosticLevel.PROBLEM)
 
 
 class Target(Protocol):

@@ -31,7 +31,7 @@ from seatrial.targets.kubernetes.errors import needed
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.submit import try_job, try_run_object
 from seatrial.targets.kubernetes.watch.feeds import NodeObject
-from seatrial.targets.protocol import Diagnostic, DiagnosticLevel, TargetError
+from seatrial.targets.protocol import Diagnostic, DiagnosticLevel, TargetError, ok, problem, warning
 
 _PATIENCE_S = 10.0
 ENFORCED = "pod-security.kubernetes.io/enforce"
@@ -44,21 +44,15 @@ async def examine_cluster(options: KubernetesOptions) -> list[Diagnostic]:
         access = load_access(options.kubeconfig, options.context)
         access = replace(access, namespace=options.namespace or access.namespace)
     except KubernetesError as error:
-        return [
-            Diagnostic(DiagnosticLevel.PROBLEM, "kubeconfig", str(error), "set `context` or `kubeconfig` of the target")
-        ]
+        return [problem("kubeconfig", str(error), "set `context` or `kubeconfig` of the target")]
     async with Kubernetes(access, patience_s=_PATIENCE_S) as client:
         where = f"context {access.context or '(none)'} of {access.source}, {access.server}"
         try:
             version = await client.version()
             user = (await client.create(_SELF_REVIEW, Tree)).status["userInfo"]["username"]
         except KubernetesError as error:
-            return [
-                Diagnostic(
-                    DiagnosticLevel.PROBLEM, "API server", f"{where}: {error}", "kubectl version should work first"
-                )
-            ]
-        first = Diagnostic(DiagnosticLevel.OK, "API server", f"{version} at {access.server}, as {user}")
+            return [problem("API server", f"{where}: {error}", "kubectl version should work first")]
+        first = ok("API server", f"{version} at {access.server}, as {user}")
         return [first, *[diagnostic async for diagnostic in _Examination(client, options, user).diagnostics()]]
 
 
@@ -86,20 +80,16 @@ class _Examination:
         try:
             found = await self._client.get(NAMESPACES, self._namespace)
         except NotFound:
-            return Diagnostic(
-                DiagnosticLevel.PROBLEM, what, "is not there", f"kubectl create namespace {self._namespace}"
-            )
+            return problem(what, "is not there", f"kubectl create namespace {self._namespace}")
         except Forbidden:
-            return Diagnostic(DiagnosticLevel.OK, what, "may not be read, which is no harm")
+            return ok(what, "may not be read, which is no harm")
         except KubernetesError as error:
-            return Diagnostic(DiagnosticLevel.PROBLEM, what, str(error))
+            return problem(what, str(error))
         enforced = found.metadata.labels.get(ENFORCED, "")
         if enforced == "restricted" and self._options.security != "restricted":
             fix = "leave `security` of the target out, or use a namespace that allows more"
-            return Diagnostic(
-                DiagnosticLevel.PROBLEM, what, f"takes only restricted pods; security: {self._options.security}", fix
-            )
-        return Diagnostic(DiagnosticLevel.OK, what, f"enforces pod security {enforced}" if enforced else "is there")
+            return problem(what, f"takes only restricted pods; security: {self._options.security}", fix)
+        return ok(what, f"enforces pod security {enforced}" if enforced else "is there")
 
     async def _missing(self, wanted: Sequence[Right]) -> list[Right]:
         answers = await asyncio.gather(*(self._client.can(right) for right in wanted))
@@ -111,24 +101,22 @@ class _Examination:
         try:
             missing = await self._missing(wanted)
         except KubernetesError as error:
-            return Diagnostic(DiagnosticLevel.WARNING, what, f"cannot be asked for: {error}")
+            return warning(what, f"cannot be asked for: {error}")
         listed = "; ".join(map(str, missing))
         why = f"{len(missing)} of {len(wanted)} are missing, which other trials do not need: {listed}"
-        return Diagnostic(DiagnosticLevel.OK, what, why if missing else f"all {len(wanted)} that are needed for Jobs")
+        return ok(what, why if missing else f"all {len(wanted)} that are needed for Jobs")
 
     async def _rights(self) -> Diagnostic:
         wanted = needed(self._options, self._namespace)
         try:
             missing = await self._missing(wanted)
         except KubernetesError as error:
-            return Diagnostic(DiagnosticLevel.WARNING, "rights", f"cannot be asked for: {error}")
+            return warning("rights", f"cannot be asked for: {error}")
         if not missing:
-            return Diagnostic(DiagnosticLevel.OK, "rights", f"all {len(wanted)} that are needed")
+            return ok("rights", f"all {len(wanted)} that are needed")
         listed = "; ".join(map(str, missing))
         fix = f"an administrator applies this:\n{grant_yaml(missing, self._user)}"
-        return Diagnostic(
-            DiagnosticLevel.PROBLEM, "rights", f"{len(missing)} of {len(wanted)} are missing: {listed}", fix
-        )
+        return problem("rights", f"{len(missing)} of {len(wanted)} are missing: {listed}", fix)
 
     def _named(self) -> Iterable[tuple[Resource, str, str]]:
         """What the options name and others have to have made."""
@@ -150,10 +138,10 @@ class _Examination:
         try:
             await self._client.get(resource, name)
         except NotFound as error:
-            return Diagnostic(DiagnosticLevel.PROBLEM, what, str(error), f"make it, or correct `{field}` of the target")
+            return problem(what, str(error), f"make it, or correct `{field}` of the target")
         except KubernetesError as error:
-            return Diagnostic(DiagnosticLevel.WARNING, what, f"cannot be read: {error}")
-        return Diagnostic(DiagnosticLevel.OK, what, "is there")
+            return warning(what, f"cannot be read: {error}")
+        return ok(what, "is there")
 
     async def _dry_run(self) -> Diagnostic:
         """The whole of our manifest with the user's template, tried on the server."""
@@ -171,13 +159,11 @@ class _Examination:
             tried = await try_job(self._client, self._options, made)
         except (KubernetesError, TargetError) as error:
             refused = isinstance(error, TargetError) and error.outcome is Outcome.REFUSED
-            return Diagnostic(
-                DiagnosticLevel.PROBLEM, what, str(error), "correct the target's options" if refused else ""
-            )
+            return problem(what, str(error), "correct the target's options" if refused else "")
         pods = (
             "" if tried else "; its pod was not tried, for want of the right to create pods, which nothing else needs"
         )
-        return Diagnostic(DiagnosticLevel.OK, what, f"is accepted by the server (dry run){pods}")
+        return ok(what, f"is accepted by the server (dry run){pods}")
 
     async def _gpus(self) -> Diagnostic:
         counts: Counter[str] = Counter()
@@ -192,9 +178,9 @@ class _Examination:
                     amount = node.status.allocatable.get(resource, "0")
                     counts[resource] += int(amount) if amount.isdigit() else 0
         except KubernetesError:
-            return Diagnostic(DiagnosticLevel.OK, "nodes", "may not be listed: how many GPUs there are is not known")
+            return ok("nodes", "may not be listed: how many GPUs there are is not known")
         if not nodes:
             fix = "jobs wait until one joins, or an autoscaler adds one"
-            return Diagnostic(DiagnosticLevel.WARNING, "nodes", "there are none", fix)
+            return warning("nodes", "there are none", fix)
         listed = ", ".join(f"{counts[resource]} {resource}" for resource in wanted)
-        return Diagnostic(DiagnosticLevel.OK, "nodes", f"{nodes}, with {listed}")
+        return ok("nodes", f"{nodes}, with {listed}")

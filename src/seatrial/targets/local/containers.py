@@ -148,16 +148,8 @@ def container_request(
         folder / "work": "work", folder / "files": "files", folder / "home": "home", folder / "tmp": "tmp",
         folder / "out": "out", folder / "records.jsonl": "out/records.jsonl", Path(agent): "agent.pyz:ro",
     }  # fmt: skip
-    create = [
-        "run",
-        "--detach",
-        "--name",
-        submission.container,
-        "--security-opt",
-        "label=disable",
-        "--entrypoint",
-        "/bin/sh",
-    ]
+    create = ["run", "--detach", "--name", submission.container]
+    create += ["--security-opt", "label=disable", "--entrypoint", "/bin/sh"]
     for label, value in (("run", job.run), ("job", job.name)):
         create += ["--label", f"seatrial.{label}={value}"]
     for source, inside in mounts.items():

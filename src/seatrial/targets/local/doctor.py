@@ -1,11 +1,9 @@
 """What of this machine is in order for jobs, and what to do about the rest: `seatrial doctor` shows it."""
 
 import asyncio
-import contextlib
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 from seatrial.targets.agent_file import agent_file
@@ -13,7 +11,7 @@ from seatrial.targets.local.containers import start_container, working_engine
 from seatrial.targets.local.supervisors import ask
 from seatrial.targets.local.uv import uv_path
 from seatrial.targets.local.variables import machine_path
-from seatrial.targets.protocol import Diagnostic, DiagnosticLevel, TargetError
+from seatrial.targets.protocol import Diagnostic, TargetError, ok, problem, warning
 
 CONTAINER_S = 60.0  # for an engine to start its first container
 LITTLE_BYTES, TOO_LITTLE_BYTES = 2 << 30, 100 << 20
@@ -52,15 +50,11 @@ async def _folder(what: str, path: Path, option: str) -> Diagnostic:
         with tempfile.TemporaryFile(dir=there):
             free = shutil.disk_usage(there).free
     except OSError as error:
-        return Diagnostic(DiagnosticLevel.PROBLEM, what, f"{path} cannot be written to: {error.strerror or error}", fix)
+        return problem(what, f"{path} cannot be written to: {error.strerror or error}", fix)
     found = f"{path}, {free / (1 << 30):,.1f} GiB free"
     if free < TOO_LITTLE_BYTES:
-        return Diagnostic(DiagnosticLevel.PROBLEM, what, found, fix)
-    return (
-        Diagnostic(DiagnosticLevel.WARNING, what, found, fix)
-        if free < LITTLE_BYTES
-        else Diagnostic(DiagnosticLevel.OK, what, found)
-    )
+        return problem(what, found, fix)
+    return warning(what, found, fix) if free < LITTLE_BYTES else ok(what, found)
 
 
 async def _python() -> Diagnostic:
@@ -68,15 +62,11 @@ async def _python() -> Diagnostic:
     found = shutil.which("python3", path=machine_path())
     if found is None:
         fix = "install one, or give each runtime `python:`, `interpreter:` or `image:`"
-        return Diagnostic(
-            DiagnosticLevel.WARNING, what, "no python3 on the PATH: jobs without a runtime have none", fix
-        )
+        return warning(what, "no python3 on the PATH: jobs without a runtime have none", fix)
     code, out = await ask(found, "-I", "-c", "import platform; print(platform.python_version())")
     if code != 0:
-        return Diagnostic(
-            DiagnosticLevel.WARNING, what, f"{found} does not start: {out}", "fix it, or put another on the PATH"
-        )
-    return Diagnostic(DiagnosticLevel.OK, what, f"{out}, {found}")
+        return warning(what, f"{found} does not start: {out}", "fix it, or put another on the PATH")
+    return ok(what, f"{out}, {found}")
 
 
 async def _uv() -> Diagnostic:
@@ -84,12 +74,8 @@ async def _uv() -> Diagnostic:
     try:
         code, out = await ask(uv_path(), "--version")
     except TargetError as error:
-        return Diagnostic(DiagnosticLevel.WARNING, what, str(error), "pip install uv")
-    return (
-        Diagnostic(DiagnosticLevel.OK, what, out)
-        if code == 0
-        else Diagnostic(DiagnosticLevel.WARNING, what, out, "pip install --upgrade uv")
-    )
+        return warning(what, str(error), "pip install uv")
+    return ok(what, out) if code == 0 else warning(what, out, "pip install --upgrade uv")
 
 
 async def _memory_limit() -> Diagnostic:
@@ -98,21 +84,18 @@ async def _memory_limit() -> Diagnostic:
     fix = (
         "run as root, or with a control group of your own: `systemd-run --user --scope -p Delegate=yes seatrial run …`"
     )
-    async with _scratch() as scratch:
+    with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:
+        scratch = Path(folder)
         try:
             agent = await asyncio.to_thread(agent_file, scratch)
         except OSError as error:
-            return Diagnostic(
-                DiagnosticLevel.PROBLEM, what, f"the agent cannot be written: {error}", "free room for temporary files"
-            )
+            return problem(what, f"the agent cannot be written: {error}", "free room for temporary files")
         code, out = await ask(sys.executable, "-I", "-c", _TRY_LIMIT, str(agent), str(scratch / "doctor"))
     if code != 0:
-        return Diagnostic(
-            DiagnosticLevel.PROBLEM, what, f"the agent does not start with {sys.executable}: {out}", "install it anew"
-        )
+        return problem(what, f"the agent does not start with {sys.executable}: {out}", "install it anew")
     if out.startswith("limited"):
-        return Diagnostic(DiagnosticLevel.OK, what, "by the kernel (control group)")
-    return Diagnostic(DiagnosticLevel.WARNING, what, f"no control group may be made here: {instead}", fix)
+        return ok(what, "by the kernel (control group)")
+    return warning(what, f"no control group may be made here: {instead}", fix)
 
 
 async def _engine(preferred: str | None) -> Diagnostic:
@@ -123,33 +106,23 @@ async def _engine(preferred: str | None) -> Diagnostic:
             engine = await working_engine(preferred)
             fix = f"make `{Path(engine).name} run` work for this user; runtimes without an image need no containers"
             await start_container(engine)
-            return Diagnostic(DiagnosticLevel.OK, what, f"{engine} starts one")
+            return ok(what, f"{engine} starts one")
     except TargetError as error:
-        return Diagnostic(DiagnosticLevel.WARNING, what, str(error), fix)
+        return warning(what, str(error), fix)
     except OSError as error:
-        return Diagnostic(
-            DiagnosticLevel.WARNING, what, f"none could be tried: {error}", "free room for temporary files"
-        )
+        return warning(what, f"none could be tried: {error}", "free room for temporary files")
     except TimeoutError:
-        return Diagnostic(DiagnosticLevel.WARNING, what, f"it does not start one within {CONTAINER_S:g} s", fix)
+        return warning(what, f"it does not start one within {CONTAINER_S:g} s", fix)
 
 
 async def _gpus() -> Diagnostic:
     what = "GPUs"
     program = shutil.which("nvidia-smi")
     if program is None:
-        return Diagnostic(DiagnosticLevel.OK, what, "none (there is no nvidia-smi)")
+        return ok(what, "none (there is no nvidia-smi)")
     code, out = await ask(program, *_GPU_QUERY)
     if code != 0:
         fix = "is the driver loaded? `nvidia-smi` must list the GPUs before a job can use one"
-        return Diagnostic(DiagnosticLevel.WARNING, what, f"{program} fails: {out}", fix)
+        return warning(what, f"{program} fails: {out}", fix)
     lines = [line.strip() for line in out.splitlines() if line.strip()]
-    return Diagnostic(
-        DiagnosticLevel.OK, what, f"{len(lines)}: {'; '.join(lines)[:_MESSAGE_CHARACTERS]}" if lines else "none"
-    )
-
-
-@contextlib.asynccontextmanager
-async def _scratch() -> AsyncIterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:
-        yield Path(folder)
+    return ok(what, f"{len(lines)}: {'; '.join(lines)[:_MESSAGE_CHARACTERS]}" if lines else "none")

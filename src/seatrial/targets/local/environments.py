@@ -1,4 +1,5 @@
-"""The environments of runtimes on this machine: built once, kept, compared and healed."""
+"""Runtimes on this machine: an environment that is built once and kept, an existing interpreter, or an image. A job can
+write to the environment that it shares with others; before each use it is compared and healed."""
 
 import asyncio
 import contextlib
@@ -32,9 +33,6 @@ from seatrial.targets.local.uv import (
 )
 from seatrial.targets.local.variables import machine_path
 from seatrial.targets.protocol import TargetError
-
-# Builds an environment, and heals one that a job has damaged.
-
 
 COMPLETE = ".complete"
 _APART = (COMPLETE, ".lock")  # of the files of an environment: ours, and uv's
@@ -107,9 +105,6 @@ async def _uv_install(path: Path, pins: str, lock: BuildLock, again: Iterable[st
     await run_uv(*install, folder=path.parent, given=pins, lock=lock)
 
 
-# Runtimes on this machine: an environment that is built once and kept, an interpreter that is there, or an image.
-
-
 RESOLVE_AGAIN_S = 3600.0  # a runtime means the same versions for that long; asking the index anew takes seconds
 _AT_ONCE = 2  # builds: they share the network and the disk
 PIP = '#!/bin/sh\nexec "${0%/*}/python" -m pip "$@"\n'
@@ -151,10 +146,11 @@ class Environments:
         if environment.python is None and not environment.packages:
             return PreparedEnvironment(python=self._plain_python)
         key = (environment.python, environment.packages)
-        if key not in self._prepared or (self._prepared[key].done() and _failed(self._prepared[key])):
-            self._prepared[key] = asyncio.create_task(self._in_turn(*key))
+        task = self._prepared.get(key)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            task = self._prepared[key] = asyncio.create_task(self._build(*key))
         # Shielded: other cells wait for the same; who is cancelled just waits no longer.
-        return await asyncio.shield(self._prepared[key])
+        return await asyncio.shield(task)
 
     def doing(self, environment: Environment) -> str:
         """What is being done for it now; empty when nothing is."""
@@ -179,26 +175,26 @@ class Environments:
             with contextlib.suppress(asyncio.CancelledError, TargetError):
                 await task
 
-    async def _in_turn(self, python: str | None, packages: tuple[str, ...]) -> PreparedEnvironment:
+    async def _build(self, python: str | None, packages: tuple[str, ...]) -> PreparedEnvironment:
         async with self._turn:
             at = self._activities[python, packages] = Activity()
             activity.set(at)  # of this task alone
-            return await self._built(python, packages)
-
-    async def _built(self, python: str | None, packages: tuple[str, ...]) -> PreparedEnvironment:
-        for package in packages:
-            if "\n" in package or package.lstrip().startswith("-"):
-                raise TargetError(f"{package!r} is not a package requirement", Outcome.REFUSED)
-        self._make_folder()
-        request = python or "{}.{}".format(*sys.version_info)
-        interpreter = await _find_python(request, self._folder)
-        version = await python_version(Path(interpreter))
-        pins = await self._resolved(interpreter, version, [*packages, "pip"])
-        content = "\n".join((request, os.path.realpath(interpreter), version, platform.platform(), pins))
-        path = self._folder / hashlib.sha256(content.encode()).hexdigest()[:20]
-        async with BuildLock(path.with_suffix(".lock")) as lock:
-            await make_whole(path, interpreter, pins, content, lock)
-        return PreparedEnvironment(path / "bin" / "python", (path / "bin",), path, built=True)
+            for package in packages:
+                if "\n" in package or package.lstrip().startswith("-"):
+                    raise TargetError(f"{package!r} is not a package requirement", Outcome.REFUSED)
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise TargetError(f"cannot make {self._folder} for environments: {error}") from error
+            request = python or "{}.{}".format(*sys.version_info)
+            interpreter = await _find_python(request, self._folder)
+            version = await python_version(Path(interpreter))
+            pins = await self._resolved(interpreter, version, [*packages, "pip"])
+            content = "\n".join((request, os.path.realpath(interpreter), version, platform.platform(), pins))
+            path = self._folder / hashlib.sha256(content.encode()).hexdigest()[:20]
+            async with BuildLock(path.with_suffix(".lock")) as lock:
+                await make_whole(path, interpreter, pins, content, lock)
+            return PreparedEnvironment(path / "bin" / "python", (path / "bin",), path, built=True)
 
     async def _resolved(self, interpreter: str, version: str, packages: list[str]) -> str:
         """The exact versions that these requirements mean today. Every runtime has pip: notebooks install with it."""
@@ -216,12 +212,6 @@ class Environments:
             write_pins(kept, pins)
         return pins
 
-    def _make_folder(self) -> None:
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise TargetError(f"cannot make {self._folder} for environments: {error}") from error
-
 
 def read_pins(path: Path) -> str:
     """Nothing when the file is not as it was written."""
@@ -235,10 +225,6 @@ def write_pins(path: Path, pins: str) -> None:
 
 def _pins_digest(pins: str) -> str:
     return f"# sha256 {hashlib.sha256(pins.encode()).hexdigest()}"
-
-
-def _failed(task: "asyncio.Task[PreparedEnvironment]") -> bool:
-    return task.cancelled() or task.exception() is not None
 
 
 async def _existing(interpreter: str) -> PreparedEnvironment:

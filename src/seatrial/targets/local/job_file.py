@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from seatrial.job import Step
 from seatrial.targets.local.containers import container_request
 from seatrial.targets.local.environments import PreparedEnvironment
 from seatrial.targets.local.folders import JobFolder, JobSubmission
@@ -25,7 +24,9 @@ def job_file(
     return {
         "version": 1,
         "name": job.name,
-        "steps": [_step(step) for step in job.steps],
+        "steps": [
+            {"name": step.name, "kind": step.kind, "args": step.args, "timeout_s": step.timeout_s} for step in job.steps
+        ],
         "limits": {"run_s": limits.run_s, "stall_s": limits.stall_s, "grace_s": limits.grace_s},
         "folders": {"out": str(folder.path), "work": str(folder.work), "files": str(folder.files)},
         "variables": job_environment(submission, folder.path, secrets, folders, environment.virtual_env),
@@ -36,10 +37,6 @@ def job_file(
         "ready": _ready(submission),
         "container": container_request(submission, folder.path, environment.image, secrets, agent),
     }
-
-
-def _step(step: Step) -> dict[str, Any]:
-    return {"name": step.name, "kind": step.kind, "args": step.args, "timeout_s": step.timeout_s}
 
 
 def _ready(submission: JobSubmission) -> dict[str, Any] | None:

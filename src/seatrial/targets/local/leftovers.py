@@ -82,14 +82,10 @@ def _paths(pid: int) -> Iterator[str]:
     for number in os.listdir(f"/proc/{pid}/fd"):
         with contextlib.suppress(OSError, IndexError, ValueError):
             path = os.readlink(f"/proc/{pid}/fd/{number}")
-            if path.startswith("/") and not path.startswith("/dev/") and _written(pid, number):
-                yield path.removesuffix(DELETED)
-
-
-def _written(pid: int, number: str) -> bool:
-    lines = Path(f"/proc/{pid}/fdinfo/{number}").read_text().splitlines()
-    flags = int(next(line for line in lines if line.startswith("flags:")).split()[1], 8)
-    return flags & os.O_ACCMODE != os.O_RDONLY
+            if path.startswith("/") and not path.startswith("/dev/"):
+                info = Path(f"/proc/{pid}/fdinfo/{number}").read_text()
+                if int(info.partition("flags:")[2].split()[0], 8) & os.O_ACCMODE != os.O_RDONLY:
+                    yield path.removesuffix(DELETED)
 
 
 def _fields(pid: int) -> list[bytes]:
@@ -144,7 +140,9 @@ def at_terminals(job: Path) -> str:
 
 def end_unsupervised(job: Path) -> int:
     """The same where nothing says any more which control groups it had."""
-    return end_leftovers(job, _groups(job))
+    # Named as in `agent/contain/cgroup.py`. os.walk minds no folder that goes meanwhile.
+    wanted = f"seatrial-{job.name[:200]}-{zlib.crc32(str(job).encode()):08x}"
+    return end_leftovers(job, [os.path.join(at, wanted) for at, names, _ in os.walk(CGROUPS) if wanted in names])
 
 
 def _members(folders: Iterable[Path]) -> set[int]:
@@ -190,9 +188,3 @@ async def remove_stray(folder: Path) -> None:
     for engine in filter(None, map(shutil.which, ENGINES)):
         if any(name == container_name(folder) for name, _, _ in await labelled_containers(engine)):
             await remove_container(engine, container_name(folder))
-
-
-def _groups(job: Path) -> list[str]:
-    """By their name, which is as `agent/contain/cgroup.py` makes it. os.walk minds no folder that goes meanwhile."""
-    wanted = f"seatrial-{job.name[:200]}-{zlib.crc32(str(job).encode()):08x}"
-    return [os.path.join(at, wanted) for at, names, _ in os.walk(CGROUPS) if wanted in names]

@@ -8,12 +8,13 @@ import random
 import shutil
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
 
+from seatrial.job import Outcome
 from seatrial.targets.local.folders import JobFolder, JobSubmission
 from seatrial.targets.local.supervisors import alive, ask
 from seatrial.targets.protocol import TargetError
@@ -60,9 +61,6 @@ def _is_new(file: Path) -> bool:
         return False
 
 
-# The GPUs of this machine: which there are, and each for one job at a time.
-
-
 _GPUS_LOCK = "gpus.lock"
 LOOK_AGAIN_S = 0.5  # for one that a job has given back
 _QUERY = ("--query-gpu=index,uuid", "--format=csv,noheader")
@@ -71,10 +69,6 @@ _QUERY = ("--query-gpu=index,uuid", "--format=csv,noheader")
 class LocalGpu(msgspec.Struct, frozen=True):
     index: int  # as nvidia-smi counts: by address on the bus
     uuid: str
-
-
-class GpusTaken(Exception):
-    """Not as many are free as the job asks for; they will be, when other jobs have ended."""
 
 
 async def gpus_of_machine() -> list[LocalGpu]:
@@ -109,12 +103,13 @@ def visible(gpus: Sequence[LocalGpu], variables: Mapping[str, str]) -> list[Loca
 
 
 def choose_gpus(gpus: Sequence[LocalGpu], count: int, folder: JobFolder, host: str) -> list[int]:
-    """So many that no other job has; all, where the machine has fewer. Raises GpusTaken. The lock is held."""
+    """So many that no other job has; all, where the machine has fewer. Raises TargetError with outcome QUEUE while
+    other jobs have them. The lock is held."""
     taken = {index for submission in submissions_of_others(folder, host) for index in submission.gpus}
     free = [gpu.index for gpu in gpus if gpu.index not in taken]
     wanted = min(count, len(gpus))
     if len(free) < wanted:
-        raise GpusTaken
+        raise TargetError(f"{wanted} GPUs are not free: other jobs have them", Outcome.QUEUE)
     return free[:wanted]
 
 
@@ -128,9 +123,6 @@ def gpu_variables(submission: JobSubmission) -> dict[str, str]:
     if not submission.gpus:
         return {}
     return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, submission.gpus)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-
-
-# The ports that jobs of this machine listen on: free ones, given out when a job is submitted, each to one job only.
 
 
 FIRST, LAST = 20_000, 29_999  # below what the kernel gives to outgoing connections, and what Kubernetes to its nodes
@@ -150,8 +142,9 @@ def reserved(folder: JobFolder, submission: JobSubmission, before: JobSubmission
     with locked(folder.path.parent.parent.parent / _PORTS_LOCK):
         others = submissions_of_others(folder, submission.host)
         taken = {number for other in others for number in other.ports.values()}
-        if before is not None and list(before.ports) == names and _all_free(before.ports.values(), taken):
-            yield before.ports
+        kept = before.ports if before is not None and list(before.ports) == names else {}
+        if kept and all(number not in taken and _free(number) for number in kept.values()):
+            yield kept
         else:
             yield dict(zip(names, _choose(len(names), taken), strict=True))
 
@@ -167,10 +160,6 @@ def _choose(count: int, taken: set[int]) -> list[int]:
             if len(chosen) == count:
                 return chosen
     raise TargetError(f"there are no {count} free ports from {FIRST} to {LAST}")
-
-
-def _all_free(numbers: Iterable[int], taken: set[int]) -> bool:
-    return all(number not in taken and _free(number) for number in numbers)
 
 
 def _range() -> list[int]:

@@ -79,13 +79,10 @@ async def ask(program: str, *arguments: str) -> tuple[int, str]:
     """Its exit code and what it said; one that cannot be started, or does not answer, has failed."""
     try:
         process = await asyncio.create_subprocess_exec(
-            program,
-            *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            program, *arguments,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
-        )
+        )  # fmt: skip
     except OSError as error:
         return 127, str(error.strerror or error)
     try:

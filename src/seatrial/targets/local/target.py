@@ -35,7 +35,6 @@ from seatrial.targets.local.job_file import job_file
 from seatrial.targets.local.leftovers import end_leftovers, end_unsupervised, remove_stray, strays
 from seatrial.targets.local.reservations import (
     LOOK_AGAIN_S,
-    GpusTaken,
     LocalGpu,
     choose_gpus,
     gpus_of_machine,
@@ -145,8 +144,11 @@ class LocalTarget:
         place: whoever submits it holds it to its limit."""
         gpus = await gpus_of_machine() if submission.job.resources.gpu.count else []
         while True:
-            with contextlib.suppress(GpusTaken):
+            try:
                 return await self._made(folder, submission, gpus)
+            except TargetError as error:
+                if error.outcome is not Outcome.QUEUE:
+                    raise
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _made(
@@ -168,7 +170,7 @@ class LocalTarget:
                 pass  # whoever cleans up took it for nobody's, before it said whose it is
             except OSError as error:
                 raise TargetError(f"cannot make the folder {folder.path}: {error}") from error
-            except (TargetError, GpusTaken, asyncio.CancelledError):  # nobody started it, and nobody will
+            except (TargetError, asyncio.CancelledError):  # nobody started it, and nobody will
                 folder.remove()
                 raise
             await asyncio.sleep(0.01)
@@ -211,7 +213,9 @@ class LocalTarget:
 
     @contextlib.asynccontextmanager
     async def endpoint(self, handle: str, port: str) -> AsyncIterator[Endpoint]:
-        folder, ports = self._folder(handle), self._ports(handle)
+        folder = self._folder(handle)
+        submission = folder.submission()
+        ports = submission.ports if submission is not None else {}
         if port not in ports:
             there = f"it has {', '.join(ports)}" if ports else "it has none"
             raise TargetError(f"{handle} has no port {port!r}: {there}", Outcome.REFUSED)
@@ -227,10 +231,6 @@ class LocalTarget:
 
     async def addresses(self, handle: str, asker: Mapping[str, Any]) -> dict[str, str]:
         return {}  # who is here opens an endpoint, which is the same address; who is elsewhere reaches nothing here
-
-    def _ports(self, handle: str) -> dict[str, int]:
-        submission = self._folder(handle).submission()
-        return submission.ports if submission is not None else {}
 
     async def list(self, run: str | None = None) -> list[Found]:
         jobs = self._state / "jobs"

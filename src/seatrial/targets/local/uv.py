@@ -1,4 +1,6 @@
-"""Runs uv, which builds environments, and interpreters, to see that they start."""
+"""Runs uv, which builds environments, and interpreters, to see that they start. Compares the files of an environment
+with what its packages say and with what they were when it was built: all cells share it, and a job can write to what
+it imports. Files that Python compiles (`__pycache__`) are not compared."""
 
 import asyncio
 import base64
@@ -13,18 +15,11 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
-from types import TracebackType
 
 import msgspec
 
 from seatrial.job import Outcome
 from seatrial.targets.protocol import TargetError
-
-# The files of a built environment: whether they are what their packages say, and whether they still are what they were
-# when it was built. All cells share it, and a job can write to whatever it imports.
-#
-# Files that Python compiles (`__pycache__`) are not looked at: they come and go with what is imported.
-
 
 _HASH = re.compile(r"(sha256|sha384|sha512)=([A-Za-z0-9_-]+)=*")
 
@@ -48,8 +43,12 @@ class Installed(msgspec.Struct, frozen=True):
 
 def take_stock(environment: Path, apart: Iterable[str] = ()) -> dict[str, KeptFile]:
     """Every file below `environment` but those `apart`. Blocks; raises OSError."""
-    found = {path: _kept(f"{environment}/{path}") for path in _paths(environment)}
-    return {path: kept for path, kept in found.items() if path not in apart}
+    found = {}
+    for path in set(_paths(environment)) - set(apart):
+        stat = os.lstat(f"{environment}/{path}")
+        digest = _digest(f"{environment}/{path}")
+        found[path] = KeptFile(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, digest)
+    return found
 
 
 def changed(environment: Path, files: Mapping[str, KeptFile], apart: Iterable[str] = ()) -> set[str]:
@@ -65,7 +64,14 @@ def packages(environment: Path) -> dict[str, dict[str, str]]:
     for site in environment.glob("lib/python*/site-packages"):
         for record in site.glob("*.dist-info/RECORD"):
             name = record.parent.name.removesuffix(".dist-info").rpartition("-")[0]
-            found[name] = dict(_recorded(record, site, environment))
+            files = found[name] = {}
+            # A damaged RECORD names no files; what it should name is found as changed.
+            with (
+                contextlib.suppress(OSError, ValueError, csv.Error),
+                record.open(encoding="utf-8", newline="") as lines,
+            ):
+                for path, said in ((line[0], line[1] if len(line) > 1 else "") for line in csv.reader(lines) if line):
+                    files[os.path.relpath(os.path.join(site, path), environment)] = said
     return found
 
 
@@ -77,14 +83,6 @@ def damaged_packages(environment: Path) -> set[str]:
         for name, files in packages(environment).items()
         if any(said and path.startswith("lib/") and not _is(environment / path, said) for path, said in files.items())
     }
-
-
-def _recorded(record: Path, site: Path, environment: Path) -> Iterator[tuple[str, str]]:
-    with contextlib.suppress(OSError, ValueError, csv.Error), record.open(encoding="utf-8", newline="") as lines:
-        for line in csv.reader(lines):
-            if line:
-                path = os.path.relpath(os.path.join(site, line[0]), environment)
-                yield path, line[1] if len(line) > 1 else ""
 
 
 def _is(path: Path, said: str) -> bool:
@@ -109,11 +107,6 @@ def _paths(environment: Path) -> Iterator[str]:
             yield f"{folder}/{name}"[start:]
 
 
-def _kept(path: str) -> KeptFile:
-    stat = os.lstat(path)
-    return KeptFile(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, _digest(path))
-
-
 def _digest(path: str) -> str:
     if os.path.islink(path):
         return f"-> {os.readlink(path)}"
@@ -131,14 +124,13 @@ def _differs(environment: Path, path: str, kept: KeptFile) -> bool:
         return True
 
 
-# Who builds an environment holds its lock, and so does the program that does the work: when only the former is killed,
-# the next one waits until the latter is done before it looks what there is.
-
-
 _POLL_S = 0.1
 
 
 class BuildLock:
+    """Held by the process that builds an environment and by the program that does the work: when only the former is
+    killed, the next process waits until the latter is done."""
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor = -1
@@ -163,9 +155,7 @@ class BuildLock:
                     os.close(self._descriptor)
                     raise
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         os.close(self._descriptor)
 
 
@@ -213,9 +203,7 @@ async def run_uv(
     refused = _REFUSED.search(text) and not _NETWORK.search(text)
     if len(text) > _MESSAGE_CHARACTERS:
         text = text[: _MESSAGE_CHARACTERS // 2] + "\n[...]\n" + text[-_MESSAGE_CHARACTERS // 2 :]
-    reason = " ".join(
-        line.strip(" ×╰─▶│├") for line in text.splitlines()
-    )  # one sentence, for a person who reads one line
+    reason = " ".join(line.strip(" ×╰─▶│├") for line in text.splitlines())  # one line for a person
     raise TargetError(f"uv {' '.join(arguments[:2])}: {reason}", Outcome.REFUSED if refused else Outcome.INFRA)
 
 

@@ -55,19 +55,12 @@ def machine_path() -> str:
 
 def job_marks(submission: JobSubmission) -> dict[str, str]:
     """By these its processes are found, whatever became of who started them; and by these they learn their ports."""
-    job = submission.job
+    job, ports = submission.job, submission.ports
     return {
         "SEATRIAL_RUN": job.run,
         "SEATRIAL_CELL": job.cell,
         "SEATRIAL_ATTEMPT": str(job.attempt),
         "SEATRIAL_JOB": job.name,
-        **_port_variables(submission.ports),
+        **{f"SEATRIAL_PORT_{name.upper().replace('-', '_')}": str(number) for name, number in ports.items()},
+        **({"SEATRIAL_PORT": str(next(iter(ports.values())))} if ports else {}),
     }
-
-
-def _port_variables(ports: Mapping[str, int]) -> dict[str, str]:
-    """By which the job learns them."""
-    variables = {f"SEATRIAL_PORT_{name.upper().replace('-', '_')}": str(number) for name, number in ports.items()}
-    if ports:
-        variables["SEATRIAL_PORT"] = str(next(iter(ports.values())))
-    return variables
