@@ -42,6 +42,7 @@ from seatrial.kubernetes.objects import (
     SERVICE_ACCOUNTS,
     SERVICES,
     VOLUME_CLAIMS,
+    Manifest,
     Meta,
     Object,
     ObjectPart,

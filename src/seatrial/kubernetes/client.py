@@ -32,7 +32,6 @@ from seatrial.kubernetes.watch import WATCH_PATIENCE_S, Watch
 FIELD_MANAGER = "seatrial"  # in the server's own record of changes
 DELETED_AT_ONCE = 500  # while a server deletes, it does little else
 MERGE = "application/merge-patch+json"
-Manifest = Mapping[str, Any] | bytes
 
 
 class Chosen(TypedDict, total=False):
@@ -97,7 +96,7 @@ class Kubernetes:
 
     async def create(
         self,
-        manifest: Manifest,
+        manifest: Mapping[str, Any] | bytes,
         into: type[O] = Object,  # type: ignore[assignment]
         *,
         resource: Resource | None = None,

@@ -11,6 +11,8 @@ from urllib.parse import quote
 
 import msgspec
 
+Manifest = dict[str, Any]  # an object of the API, or a part of one, as plain data
+
 # What decoding raises for something else than JSON of that form: text that is not UTF-8 and nesting without end, too.
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -177,7 +179,7 @@ WELL_KNOWN = (
 BY_KIND = {(resource.api_version, resource.kind): resource for resource in WELL_KNOWN}
 
 
-def pod_metadata(spec: Any) -> Iterator[dict[str, Any]]:
+def pod_metadata(spec: Any) -> Iterator[Manifest]:
     """The metadata of each pod template in a spec, at any depth: a Job in a JobSet, replicas of a training job."""
     if isinstance(spec, list):
         for one in spec:

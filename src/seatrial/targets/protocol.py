@@ -57,7 +57,7 @@ import msgspec
 from seatrial.job import Environment, Event, Job, Outcome
 
 if TYPE_CHECKING:
-    from seatrial.kubernetes import Kubernetes, Resource
+    from seatrial.kubernetes import Kubernetes, Manifest, Resource
 
 
 class TargetError(Exception):
@@ -193,7 +193,7 @@ class OwnedObjects(Protocol):
     kubeconfig: Path | None  # with `context`, by which another process gets the same access
     context: str | None
 
-    def own(self, manifest: Mapping[str, Any], resource: "Resource") -> dict[str, Any]:
+    def own(self, manifest: Mapping[str, Any], resource: "Resource") -> "Manifest":
         """A copy of the manifest with its owner and the attempt's labels, also on the pods that it describes. Raises
         TargetError for an object that cannot be owned: of the whole cluster, or of another namespace."""
 

@@ -11,13 +11,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 import orjson
 
 from seatrial.kinds.scale.work import NAME
-from seatrial.kubernetes import AlreadyExists, ApiError, Kubernetes, KubernetesError, Resource, pod_metadata
+from seatrial.kubernetes import AlreadyExists, ApiError, Kubernetes, KubernetesError, Manifest, Resource, pod_metadata
 from seatrial.migrate.runai.files import RunaiError, SubmittedWorkload
 
 SAVE_SHARE = 0.1  # of the time may go into writing what was submitted
@@ -31,7 +30,7 @@ class Waves(msgspec.Struct, frozen=True):
     run: str
     project: str
     namespace: str
-    manifest: dict[str, Any]  # with NAME where its name goes
+    manifest: Manifest  # with NAME where its name goes
     count: int
     parallel: int
     delay_s: float

@@ -5,10 +5,9 @@ import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from seatrial.http.http1 import RequestAttempt
-from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes
+from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes, Manifest
 from seatrial.targets.kubernetes import manifest, names
 from seatrial.targets.kubernetes.errors import target_errors
 from seatrial.targets.kubernetes.options import KubernetesOptions
@@ -26,8 +25,6 @@ from seatrial.targets.route import (
     until_answered,
 )
 
-Made = dict[str, Any]
-
 
 @dataclass(frozen=True)
 class JobPort:
@@ -36,7 +33,7 @@ class JobPort:
     client: Kubernetes
     options: KubernetesOptions
     job: JobAnnotation
-    owner: Made
+    owner: Manifest
     port: str
 
     def __str__(self) -> str:
@@ -102,7 +99,7 @@ async def make_service(wanted: JobPort) -> str:
     return f"{wanted.service}.{wanted.client.access.namespace}.svc:{wanted.number}"
 
 
-async def _make(wanted: JobPort, one: Made) -> None:
+async def _make(wanted: JobPort, one: Manifest) -> None:
     labels = {**names.run_labels(wanted.job.run, "endpoint"), names.JOB: names.object_name(wanted.job.name)}
     metadata = {"name": wanted.service, "namespace": wanted.client.access.namespace, "labels": labels}
     made = {**one, "metadata": {**metadata, "ownerReferences": [wanted.owner]}}
@@ -138,11 +135,11 @@ async def _first_hosts(wanted: JobPort) -> AsyncIterator[PodObject]:
             yield pod
 
 
-def ingress(wanted: JobPort) -> Made:
+def ingress(wanted: JobPort) -> Manifest:
     options = wanted.options
     backend = {"service": {"name": wanted.service, "port": {"number": wanted.number}}}
     paths = [{"path": "/", "pathType": "Prefix", "backend": backend}]
-    spec: Made = {"rules": [{"host": wanted.host, "http": {"paths": paths}}]}
+    spec: Manifest = {"rules": [{"host": wanted.host, "http": {"paths": paths}}]}
     if options.endpoint_class is not None:
         spec["ingressClassName"] = options.endpoint_class
     if options.endpoint_tls is not False:
@@ -151,10 +148,10 @@ def ingress(wanted: JobPort) -> Made:
     return {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "spec": spec}
 
 
-def route(wanted: JobPort) -> Made:
+def route(wanted: JobPort) -> Manifest:
     tls = wanted.options.endpoint_tls
     to = {"kind": "Service", "name": wanted.service}
-    spec: Made = {"host": wanted.host, "to": to, "port": {"targetPort": wanted.number}}
+    spec: Manifest = {"host": wanted.host, "to": to, "port": {"targetPort": wanted.number}}
     if tls is not False:
         secret = {"externalCertificate": {"name": tls}} if isinstance(tls, str) else {}
         spec["tls"] = {"termination": "edge", **secret}

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from seatrial.job import Outcome
-from seatrial.kubernetes import Kubernetes, Resource, pod_metadata
+from seatrial.kubernetes import Kubernetes, Manifest, Resource, pod_metadata
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.errors import target_errors
 from seatrial.targets.kubernetes.manifest.placement import marked
@@ -55,7 +55,7 @@ class ClusterObjects:
         self.labels = {**workload_labels(run), names.CELL: own["cell"], names.ATTEMPT: own["attempt"]}
         # Of all that belongs to this attempt: another of the same run may be at work beside it.
         self.selector = names.selector(run=names.label_value(run), part=_WORKLOAD, **own)
-        self._owners: dict[str, dict[str, Any]] = {}
+        self._owners: dict[str, Manifest] = {}
 
     async def __aenter__(self) -> "ClusterObjects":
         try:
@@ -70,7 +70,7 @@ class ClusterObjects:
         for run in reversed(self._runs.values()):
             await run.close()
 
-    def own(self, manifest: Mapping[str, Any], resource: Resource) -> dict[str, Any]:
+    def own(self, manifest: Mapping[str, Any], resource: Resource) -> Manifest:
         what = f"{resource.kind} {(manifest.get('metadata') or {}).get('name', '')}".strip()
         if not resource.namespaced:
             raise TargetError(f"{what} is of the whole cluster: it cannot belong to a run", Outcome.REFUSED)

@@ -26,6 +26,7 @@ from seatrial.kubernetes import (
     Conflict,
     Kubernetes,
     KubernetesError,
+    Manifest,
     Meta,
     NotFound,
     Object,
@@ -46,7 +47,7 @@ LEAST_TTL_S = 3 * 24 * 3600
 WORKED_ON_S = 24 * 3600  # that a run is kept from each beat on, at least
 
 
-MakeConfigs = Callable[[str, bytes, dict[str, Any], str], list[dict[str, Any]]]
+MakeConfigs = Callable[[str, bytes, Manifest, str], list[Manifest]]
 
 
 class RunMeta(Meta, frozen=True, gc=False):
@@ -146,7 +147,7 @@ class RunObject:
         self.name = names.run_object_name(run, of)
         self._client, self._options, self._agent = client, options, agent
         self._namespace = client.access.namespace
-        self._making: asyncio.Task[dict[str, Any]] | None = None
+        self._making: asyncio.Task[Manifest] | None = None
         self._configs: dict[str, asyncio.Task[list[str]]] = {}
         self._beat: asyncio.Task[None] | None = None
         self._made_s = time.time()
@@ -154,7 +155,7 @@ class RunObject:
 
     # ---- what is there once for the whole run
 
-    async def owner(self) -> dict[str, Any]:
+    async def owner(self) -> Manifest:
         """The reference by which it owns what is made; made or taken over if need be.
 
         Raises RunInUse when another machine works on the run."""
@@ -196,7 +197,7 @@ class RunObject:
 
     # ---- inner
 
-    async def _make(self) -> dict[str, Any]:
+    async def _make(self) -> Manifest:
         wanted = manifest.run_object(self.run, self._ttl_s(), self._options, self._namespace, self.image)
         wanted["metadata"]["name"] = self.name
         with target_errors(f"cannot begin run {self.run} in namespace {self._namespace}", UNANSWERED):
@@ -244,7 +245,7 @@ class RunObject:
         await asyncio.gather(*map(self._create_config, configs))
         return [config["metadata"]["name"] for config in configs]
 
-    async def _create_config(self, config: dict[str, Any]) -> None:
+    async def _create_config(self, config: Manifest) -> None:
         name = config["metadata"]["name"]
         with target_errors(f"cannot hand {name} to the jobs", UNANSWERED), contextlib.suppress(AlreadyExists):
             await self._client.create(config, resource=CONFIG_MAPS)

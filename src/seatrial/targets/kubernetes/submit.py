@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from seatrial.job import Job, Outcome, Unreadable, decode
-from seatrial.kubernetes import JOBS, PODS, AlreadyExists, Forbidden, Kubernetes, KubernetesError, Resource
+from seatrial.kubernetes import JOBS, PODS, AlreadyExists, Forbidden, Kubernetes, KubernetesError, Manifest, Resource
 from seatrial.targets.kubernetes import manifest, names
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.run_object import Annotated
@@ -98,7 +98,7 @@ async def try_job(client: Kubernetes, options: KubernetesOptions, made: "manifes
     return True
 
 
-async def _try(client: Kubernetes, resource: Resource, made: dict[str, Any]) -> None:
+async def _try(client: Kubernetes, resource: Resource, made: Manifest) -> None:
     try:
         await client.create(made, resource=resource, dry_run=True)
     except AlreadyExists:
@@ -109,7 +109,7 @@ async def _try(client: Kubernetes, resource: Resource, made: dict[str, Any]) -> 
             raise
 
 
-async def _without_keeper(client: Kubernetes, pod: dict[str, Any]) -> bool:
+async def _without_keeper(client: Kubernetes, pod: Manifest) -> bool:
     containers = [one for one in pod["spec"]["containers"] if one["name"] != names.KEEPER]
     try:
         await client.create({**pod, "spec": {**pod["spec"], "containers": containers}}, resource=PODS, dry_run=True)
@@ -118,7 +118,7 @@ async def _without_keeper(client: Kubernetes, pod: dict[str, Any]) -> bool:
     return True
 
 
-def _pod(root: dict[str, Any]) -> dict[str, Any]:
+def _pod(root: Manifest) -> Manifest:
     spec = root["spec"]
     if "replicatedJobs" in spec:
         spec = spec["replicatedJobs"][0]["template"]["spec"]

@@ -19,6 +19,7 @@ from seatrial.kubernetes import (
     Forbidden,
     Kubernetes,
     KubernetesError,
+    Manifest,
     NotFound,
     ObjectPart,
     load_access,
@@ -195,7 +196,7 @@ class KubernetesTarget:
         self._take_up(handle, root, created)
 
     def _job_objects(
-        self, job: Job, secrets: Mapping[str, str], owner: dict[str, Any], agent: str, inputs: list[str]
+        self, job: Job, secrets: Mapping[str, str], owner: Manifest, agent: str, inputs: list[str]
     ) -> "manifest.JobObjects":
         made = manifest.make(
             job, self._options, namespace=self._namespace, run_owner=owner, agent=agent, inputs=inputs, secrets=secrets
@@ -204,7 +205,7 @@ class KubernetesTarget:
         made.root["metadata"].setdefault("annotations", {})[names.JOB_DATA] = annotation
         return made
 
-    async def _put(self, one: dict[str, Any]) -> None:
+    async def _put(self, one: Manifest) -> None:
         with contextlib.suppress(AlreadyExists):
             await self._client.create(one)
 

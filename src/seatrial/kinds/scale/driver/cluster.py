@@ -43,7 +43,16 @@ from seatrial.kinds.scale.work import (
     Submission,
     WorkloadClass,
 )
-from seatrial.kubernetes import PODS, AlreadyExists, Chosen, Kubernetes, KubernetesError, Resource, pod_metadata
+from seatrial.kubernetes import (
+    PODS,
+    AlreadyExists,
+    Chosen,
+    Kubernetes,
+    KubernetesError,
+    Manifest,
+    Resource,
+    pod_metadata,
+)
 from seatrial.targets import HasApi, OwnedObjects, TargetError
 
 _POLL_S = 0.25
@@ -115,7 +124,7 @@ class ClusterPlace:
             )
         self._driver.note("preflight", **msgspec.to_builtins(ClusterLimits(limits)))
 
-    def _own(self, of: WorkloadClass, namespace: str) -> dict[str, Any]:
+    def _own(self, of: WorkloadClass, namespace: str) -> Manifest:
         """With a label on the workload and on its pods that says which one it is."""
         metadata = {**(of.manifest.get("metadata") or {}), "namespace": namespace or self._home}
         made = self._mine.own({**of.manifest, "metadata": metadata}, self._resources[of.name])

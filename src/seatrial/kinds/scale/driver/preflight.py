@@ -20,6 +20,7 @@ from seatrial.kubernetes import (
     Forbidden,
     Kubernetes,
     KubernetesError,
+    Manifest,
     Resource,
     Right,
     Tree,
@@ -89,7 +90,7 @@ def _unknown(what: str, error: KubernetesError) -> Limit:
     return Limit(what, f"not known: {why}", known=False)
 
 
-async def _all(client: Kubernetes, resource: Resource, **chosen: Any) -> list[dict[str, Any]]:
+async def _all(client: Kubernetes, resource: Resource, **chosen: Any) -> list[Manifest]:
     form = _Whole
     return [msgspec.to_builtins(one) async for one in client.list(resource, form, **chosen)]
 
@@ -276,7 +277,7 @@ def asked_for(manifest: Mapping[str, Any], pods: int) -> tuple[float, dict[str, 
     return gpus * pods, {name: amount * pods for name, amount in requests.items()}
 
 
-def _containers(spec: Any) -> list[dict[str, Any]]:
+def _containers(spec: Any) -> list[Manifest]:
     if isinstance(spec, list):
         return next(filter(None, map(_containers, spec)), [])
     if isinstance(spec, dict):

@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -21,7 +20,7 @@ from seatrial.kinds.scale.driver.health import read_lines
 from seatrial.kinds.scale.driver.stamps import StampFeed, Stamps, form_of
 from seatrial.kinds.scale.followed import Followed
 from seatrial.kinds.scale.work import CANARY, WORKLOAD_LABEL
-from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes, KubernetesError, Resource, load_access
+from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes, KubernetesError, Manifest, Resource, load_access
 from seatrial.targets import OwnedObjects
 
 SYNCED, FAILED = "synced", "failed "  # printed when everything that is there has been seen, or cannot be
@@ -159,7 +158,7 @@ class Canary:
         ]
 
 
-def _pod(name: str) -> dict[str, Any]:
+def _pod(name: str) -> Manifest:
     """Held back by a gate that nobody opens: it is never scheduled."""
     return {
         "apiVersion": "v1",

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from seatrial.job import Job, Outcome
-from seatrial.kubernetes import JOBS, Resource
+from seatrial.kubernetes import JOBS, Manifest, Resource
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.manifest.placement import QUEUE, marked, seconds
 from seatrial.targets.kubernetes.manifest.pod import plain_script, pod_deadline_s, pod_template
@@ -35,9 +35,7 @@ def root_deadline_s(job: Job, options: KubernetesOptions) -> float:
 RELEASE = {"spec": {"suspend": False}}
 
 
-def root_object(
-    job: Job, options: KubernetesOptions, metadata: dict[str, Any], template: dict[str, Any]
-) -> dict[str, Any]:
+def root_object(job: Job, options: KubernetesOptions, metadata: Manifest, template: Manifest) -> Manifest:
     resource = root_resource(options)
     make = _job_set if options.workload == "jobset" else _job
     if options.queue is not None:  # from the start: a policy may demand it of every Job
@@ -46,7 +44,7 @@ def root_object(
     return {**head, "spec": make(job, options, template)}
 
 
-def _job(job: Job, options: KubernetesOptions, template: dict[str, Any]) -> dict[str, Any]:
+def _job(job: Job, options: KubernetesOptions, template: Manifest) -> Manifest:
     limits = {
         "activeDeadlineSeconds": seconds(root_deadline_s(job, options)),
         "ttlSecondsAfterFinished": seconds(options.keep_s),
@@ -54,7 +52,7 @@ def _job(job: Job, options: KubernetesOptions, template: dict[str, Any]) -> dict
     return {"suspend": True, **limits, **_indexed(job), "template": template}
 
 
-def _indexed(job: Job) -> dict[str, Any]:
+def _indexed(job: Job) -> Manifest:
     """Every pod has a number; none is made twice, and none while another of its number still ends."""
     return {
         "completionMode": "Indexed",
@@ -65,7 +63,7 @@ def _indexed(job: Job) -> dict[str, Any]:
     }
 
 
-def _job_set(job: Job, options: KubernetesOptions, template: dict[str, Any]) -> dict[str, Any]:
+def _job_set(job: Job, options: KubernetesOptions, template: Manifest) -> Manifest:
     inner = {"activeDeadlineSeconds": seconds(root_deadline_s(job, options)), **_indexed(job)}
     name = names.object_name(job.name)
     return {
@@ -89,10 +87,10 @@ MOST_CONFIG_BYTES = 1000 << 10
 class JobObjects(msgspec.Struct, frozen=True):
     """The root is created first, suspended; the others are made its own (`owned_by`), and then it is released."""
 
-    root: dict[str, Any]
-    config: dict[str, Any]
-    secret: dict[str, Any] | None = None
-    service: dict[str, Any] | None = None
+    root: Manifest
+    config: Manifest
+    secret: Manifest | None = None
+    service: Manifest | None = None
 
 
 def make(
@@ -125,12 +123,12 @@ def make(
     )
 
 
-def owner(resource: Resource, name: str, uid: str) -> dict[str, Any]:
+def owner(resource: Resource, name: str, uid: str) -> Manifest:
     """The reference by which an object owns others. It blocks nothing: its deletion waits for no other."""
     return {"apiVersion": resource.api_version, "kind": resource.kind, "name": name, "uid": uid}
 
 
-def owned_by(manifest: Mapping[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
+def owned_by(manifest: Mapping[str, Any], owner: Mapping[str, Any]) -> Manifest:
     """The same object, which goes away when its owner does."""
     return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [dict(owner)]}}
 
@@ -194,12 +192,12 @@ def _image(job: Job, options: KubernetesOptions) -> str:
     return image
 
 
-def _metadata(job: Job, namespace: str, part: str) -> dict[str, Any]:
+def _metadata(job: Job, namespace: str, part: str) -> Manifest:
     labels = names.job_labels(job.run, job.name, job.cell, job.attempt, part)
     return {"name": names.object_name(job.name), "namespace": namespace, "labels": labels}
 
 
-def _config(job: Job, namespace: str, inputs: bool) -> dict[str, Any]:
+def _config(job: Job, namespace: str, inputs: bool) -> Manifest:
     data = {"job.json": job_text(job, inputs), "plain.sh": plain_script(job)}
     if job.environment.interpreter is not None:
         data["python"] = job.environment.interpreter
@@ -214,7 +212,7 @@ def _config(job: Job, namespace: str, inputs: bool) -> dict[str, Any]:
     return {**head, "immutable": True, "data": data}
 
 
-def _secret(job: Job, namespace: str, secrets: Mapping[str, str]) -> dict[str, Any] | None:
+def _secret(job: Job, namespace: str, secrets: Mapping[str, str]) -> Manifest | None:
     if not job.secrets:
         return None
     missing = sorted(set(job.secrets) - set(secrets))
@@ -227,7 +225,7 @@ def _secret(job: Job, namespace: str, secrets: Mapping[str, str]) -> dict[str, A
     return {**head, "immutable": True, "type": "Opaque", "stringData": values}
 
 
-def _service(job: Job, namespace: str, hosts: Hosts) -> dict[str, Any] | None:
+def _service(job: Job, namespace: str, hosts: Hosts) -> Manifest | None:
     """The names of several hosts, from before they are ready; a JobSet has a service of its own."""
     if hosts.subdomain is None:
         return None

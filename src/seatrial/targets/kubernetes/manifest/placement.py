@@ -3,10 +3,9 @@
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from seatrial.job import Job, Outcome
-from seatrial.kubernetes import pod_metadata
+from seatrial.kubernetes import Manifest, pod_metadata
 from seatrial.targets.kubernetes.options import GpuModel, KubernetesOptions
 from seatrial.targets.protocol import TargetError
 
@@ -39,7 +38,7 @@ HOSTNAME = "kubernetes.io/hostname"
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
-def resources(job: Job, options: KubernetesOptions) -> dict[str, Any]:
+def resources(job: Job, options: KubernetesOptions) -> Manifest:
     """As much as the machine of the cell has: asked for and allowed alike, so that figures can be compared."""
     wanted: dict[str, str] = {}
     if job.resources.cpu is not None:
@@ -51,7 +50,7 @@ def resources(job: Job, options: KubernetesOptions) -> dict[str, Any]:
     return {"requests": dict(wanted), "limits": wanted} if wanted else {}
 
 
-def keeper_resources(options: KubernetesOptions) -> dict[str, Any]:
+def keeper_resources(options: KubernetesOptions) -> Manifest:
     """It asks for next to nothing; to fetch files, and to start programs for that, it may take more."""
     keeper = options.keeper
     memory = size_quantity(keeper.memory_bytes)
@@ -81,7 +80,7 @@ def node_selector(job: Job, options: KubernetesOptions) -> dict[str, str]:
     return {key: value for key, (value, _) in sorted(chosen.items())}
 
 
-def affinity(job: Job) -> dict[str, Any]:
+def affinity(job: Job) -> Manifest:
     """Rather elsewhere than on the hosts to avoid; there all the same when nothing else is free."""
     hosts = sorted({host.strip() for avoided in job.avoid for host in avoided.split(",")} - {""})
     if not hosts:
@@ -118,7 +117,7 @@ def _gpu_labels(job: Job, options: KubernetesOptions) -> tuple[str, dict[str, st
 QUEUE = "kueue.x-k8s.io/queue-name"  # Kueue's own label
 
 
-def marked(made: dict[str, Any], options: KubernetesOptions) -> dict[str, Any]:
+def marked(made: Manifest, options: KubernetesOptions) -> Manifest:
     """With the target's own labels and annotations; those that Seatrial needs stand over them. Changes `made`."""
     if options.labels or options.annotations:
         for metadata in (made["metadata"], *pod_metadata(made.get("spec"))):
@@ -127,7 +126,7 @@ def marked(made: dict[str, Any], options: KubernetesOptions) -> dict[str, Any]:
     return made
 
 
-def label(metadata: dict[str, Any], added: Mapping[str, str], field: str = "labels") -> None:
+def label(metadata: Manifest, added: Mapping[str, str], field: str = "labels") -> None:
     """What is there stays."""
     if added:
         metadata[field] = {**added, **(metadata.get(field) or {})}

@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from shlex import quote
-from typing import Any
 
 import msgspec
 
 from seatrial.job import Job, Ready, Step
+from seatrial.kubernetes import Manifest
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.manifest import placement
 from seatrial.targets.kubernetes.manifest.placement import seconds, size_quantity
@@ -37,9 +37,9 @@ def pod_deadline_s(job: Job, options: KubernetesOptions) -> float:
 
 def pod_template(
     job: Job, options: KubernetesOptions, image: str, agent: str, inputs: Sequence[str], hosts: Hosts
-) -> dict[str, Any]:
+) -> Manifest:
     name = names.object_name(job.name)
-    spec: dict[str, Any] = {
+    spec: Manifest = {
         "restartPolicy": "Never",
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": seconds(job.limits.grace_s + GRACE_MARGIN_S),
@@ -49,7 +49,7 @@ def pod_template(
     }
     if options.service_account is None:
         spec["automountServiceAccountToken"] = False
-    chosen: dict[str, Any] = {
+    chosen: Manifest = {
         "serviceAccountName": options.service_account,
         "priorityClassName": options.priority,
         "imagePullSecrets": [{"name": secret} for secret in options.pull_secrets],
@@ -64,7 +64,7 @@ def pod_template(
     return {"metadata": {"labels": labels}, "spec": spec}
 
 
-def _trial(job: Job, options: KubernetesOptions, image: str, inputs: bool, hosts: Hosts) -> dict[str, Any]:
+def _trial(job: Job, options: KubernetesOptions, image: str, inputs: bool, hosts: Hosts) -> Manifest:
     mounts = [
         {"name": AGENT, "mountPath": names.AGENT, "readOnly": True},
         {"name": CONFIG, "mountPath": names.CONFIG, "readOnly": True},
@@ -85,13 +85,13 @@ def _trial(job: Job, options: KubernetesOptions, image: str, inputs: bool, hosts
     return made
 
 
-def _readiness(ready: Ready) -> dict[str, Any]:
+def _readiness(ready: Ready) -> Manifest:
     """Asked every second by the node, at the pod's own address. An answer below 400 counts, as Kubernetes has it."""
     how = {"httpGet": {"path": ready.path, "port": ready.port}} if ready.path else {"tcpSocket": {"port": ready.port}}
     return {**how, "periodSeconds": 1, "timeoutSeconds": PROBE_TIMEOUT_S}
 
 
-def _keeper(job: Job, options: KubernetesOptions, image: str) -> dict[str, Any]:
+def _keeper(job: Job, options: KubernetesOptions, image: str) -> Manifest:
     made = _container(names.KEEPER, "keep.sh", options, image)
     made["env"] = keeper_variables(keep_s(job, options))
     made["resources"] = placement.keeper_resources(options)
@@ -103,8 +103,8 @@ def _keeper(job: Job, options: KubernetesOptions, image: str) -> dict[str, Any]:
     return made
 
 
-def _container(name: str, script: str, options: KubernetesOptions, image: str) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": name, "image": image, "command": ["/bin/sh", f"{names.AGENT}/{script}"]}
+def _container(name: str, script: str, options: KubernetesOptions, image: str) -> Manifest:
+    made: Manifest = {"name": name, "image": image, "command": ["/bin/sh", f"{names.AGENT}/{script}"]}
     if options.pull is not None:
         made["imagePullPolicy"] = options.pull
     if options.security == "restricted":
@@ -112,9 +112,9 @@ def _container(name: str, script: str, options: KubernetesOptions, image: str) -
     return made
 
 
-def _pod_security(options: KubernetesOptions) -> dict[str, Any]:
+def _pod_security(options: KubernetesOptions) -> Manifest:
     user = options.run_as
-    made: dict[str, Any] = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
+    made: Manifest = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
     if user is not None:
         made["fsGroupChangePolicy"] = "OnRootMismatch"  # else every file of a claim is visited at each start
     if options.security == "restricted":
@@ -122,9 +122,9 @@ def _pod_security(options: KubernetesOptions) -> dict[str, Any]:
     return made
 
 
-def _own_volumes(config: str, agent: str, inputs: Sequence[str], options: KubernetesOptions) -> list[dict[str, Any]]:
+def _own_volumes(config: str, agent: str, inputs: Sequence[str], options: KubernetesOptions) -> list[Manifest]:
     volume = {"sizeLimit": size_quantity(options.files_size_bytes)} if options.files_size_bytes else {}
-    made: list[dict[str, Any]] = [
+    made: list[Manifest] = [
         {"name": AGENT, "configMap": {"name": agent}},
         {"name": CONFIG, "configMap": {"name": config}},
     ]
@@ -142,11 +142,11 @@ def _own_volumes(config: str, agent: str, inputs: Sequence[str], options: Kubern
     return made
 
 
-def _user_volumes(options: KubernetesOptions) -> list[dict[str, Any]]:
+def _user_volumes(options: KubernetesOptions) -> list[Manifest]:
     return [{"name": f"volume-{number}", **_source(volume)} for number, volume in enumerate(options.volumes)]
 
 
-def _source(volume: Volume) -> dict[str, Any]:
+def _source(volume: Volume) -> Manifest:
     if volume.claim is not None:
         read_only = {"readOnly": True} if volume.read_only else {}
         return {"persistentVolumeClaim": {"claimName": volume.claim, **read_only}}
@@ -157,8 +157,8 @@ def _source(volume: Volume) -> dict[str, Any]:
     return {"secret": {"secretName": volume.secret}}
 
 
-def _user_mount(number: int, volume: Volume) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": f"volume-{number}", "mountPath": volume.at}
+def _user_mount(number: int, volume: Volume) -> Manifest:
+    made: Manifest = {"name": f"volume-{number}", "mountPath": volume.at}
     if volume.read_only:
         made["readOnly"] = True
     if volume.path is not None:

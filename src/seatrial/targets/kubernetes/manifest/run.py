@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from seatrial.job import Input, Outcome
+from seatrial.kubernetes import Manifest
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.manifest.placement import QUEUE, marked, seconds
 from seatrial.targets.kubernetes.options import KubernetesOptions
@@ -24,7 +25,7 @@ PART = "part"  # its key
 NO_IMAGE = "none"  # of a pod that is never made
 
 
-def run_object(run: str, ttl_s: float, options: KubernetesOptions, namespace: str, image: str = "") -> dict[str, Any]:
+def run_object(run: str, ttl_s: float, options: KubernetesOptions, namespace: str, image: str = "") -> Manifest:
     """A Job of no pods: it is complete at once, and the cluster removes it, and so all that it owns, after `ttl_s`.
     Its `image`, which is never pulled, is that of a job of the run, so that a policy for images has nothing against it.
     """
@@ -57,7 +58,7 @@ def run_object(run: str, ttl_s: float, options: KubernetesOptions, namespace: st
     return marked(made, options)
 
 
-def agent_configs(run: str, agent: bytes, owner: Mapping[str, Any], namespace: str) -> list[dict[str, Any]]:
+def agent_configs(run: str, agent: bytes, owner: Mapping[str, Any], namespace: str) -> list[Manifest]:
     """The agent and the scripts that start it. Its name follows from the content: a newer agent has another."""
     folder = files(__package__).joinpath("scripts")
     scripts = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS}
@@ -68,7 +69,7 @@ def agent_configs(run: str, agent: bytes, owner: Mapping[str, Any], namespace: s
     return [{**made, "data": scripts, "binaryData": {"agent.pyz": base64.b64encode(agent).decode()}}]
 
 
-def input_configs(run: str, archive: bytes, owner: Mapping[str, Any], namespace: str) -> list[dict[str, Any]]:
+def input_configs(run: str, archive: bytes, owner: Mapping[str, Any], namespace: str) -> list[Manifest]:
     """An archive in parts, in order; two archives of a run with the same part share it. None of an empty one."""
     made = []
     for start in range(0, len(archive), PART_BYTES):
@@ -78,7 +79,7 @@ def input_configs(run: str, archive: bytes, owner: Mapping[str, Any], namespace:
     return made
 
 
-def _config_map(run: str, part: str, digest: str, owner: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+def _config_map(run: str, part: str, digest: str, owner: Mapping[str, Any], namespace: str) -> Manifest:
     name = names.object_name(f"{names.SEATRIAL}-{run}-{part}-{digest[:16]}")
     metadata = {
         "name": name,

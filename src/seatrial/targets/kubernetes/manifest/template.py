@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from seatrial.job import Outcome
+from seatrial.kubernetes import Manifest
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.manifest.pod import VOLUME
 from seatrial.targets.protocol import TargetError
@@ -21,7 +22,7 @@ _OWN_VARIABLES = ("HOME", "TMPDIR", "MASTER_ADDR", "MASTER_PORT")
 _OWN_FIELDS = ("command", "args", "terminationMessagePath", "terminationMessagePolicy")
 
 
-def templated(ours: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+def templated(ours: Manifest, patch: Mapping[str, Any]) -> Manifest:
     """`ours` with the patch on it. TargetError (REFUSED) when the patch means nothing or takes away what is needed."""
     if not patch:
         return ours
@@ -35,7 +36,7 @@ def templated(ours: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _merged(ours: Mapping[str, Any], patch: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+def _merged(ours: Mapping[str, Any], patch: Mapping[str, Any], path: tuple[str, ...]) -> Manifest:
     """Maps are merged, null takes a field away, lists are merged where MERGED has them."""
     made = dict(ours)
     for field, value in patch.items():
@@ -107,7 +108,7 @@ def _is_own(variable: Mapping[str, Any]) -> bool:
     return name.startswith("SEATRIAL_") or name in _OWN_VARIABLES or "valueFrom" in variable
 
 
-def _changed(ours: list[dict[str, Any]], made: Any, key: str) -> list[dict[str, Any]]:
+def _changed(ours: list[Manifest], made: Any, key: str) -> list[Manifest]:
     """Those of our elements that are not in the other list as they were."""
     found = _by(made, key)
     return [one for one in ours if found.get(one[key]) != one]

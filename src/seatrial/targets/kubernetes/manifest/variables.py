@@ -1,11 +1,10 @@
 """The environment of a pod's containers, and the names by which hosts of a job find each other. No value of a secret is
 ever in it: only where to find it."""
 
-from typing import Any
-
 import msgspec
 
 from seatrial.job import Job, Outcome
+from seatrial.kubernetes import Manifest
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.manifest.placement import seconds
 from seatrial.targets.kubernetes.options import KubernetesOptions
@@ -37,7 +36,7 @@ def hosts_of(job: Job, options: KubernetesOptions, namespace: str) -> Hosts:
     return Hosts(job.hosts, tuple(f"{name}-{number}.{name}.{namespace}.svc" for number in numbers), subdomain=name)
 
 
-def trial_variables(job: Job, options: KubernetesOptions, hosts: Hosts) -> list[dict[str, Any]]:
+def trial_variables(job: Job, options: KubernetesOptions, hosts: Hosts) -> list[Manifest]:
     """What comes later stands over what came before; what Seatrial itself needs stands over all."""
     unseen = {} if job.resources.gpu.count else _NO_GPU
     plain = {**unseen, **options.env, **job.env}
@@ -71,16 +70,16 @@ def _ports(job: Job) -> dict[str, str]:
     return {**made, "SEATRIAL_PORT": str(job.ports[0].number)} if job.ports else {}
 
 
-def keeper_variables(keep_s: float) -> list[dict[str, Any]]:
+def keeper_variables(keep_s: float) -> list[Manifest]:
     own = {**_NO_GPU, "SEATRIAL_KEEP_S": str(seconds(keep_s))}
     return [_literal(name, value) for name, value in sorted(own.items())]
 
 
-def _from_secret(job: Job, name: str) -> dict[str, Any]:
+def _from_secret(job: Job, name: str) -> Manifest:
     return {"name": name, "valueFrom": {"secretKeyRef": {"name": names.object_name(job.name), "key": name}}}
 
 
-def _literal(name: str, value: str) -> dict[str, Any]:
+def _literal(name: str, value: str) -> Manifest:
     """Kubernetes replaces `$(NAME)` in values; a doubled `$` is one of the value's own."""
     check_text(name, value)
     return {"name": name, "value": value.replace("$", "$$")}
