@@ -113,7 +113,7 @@ _VERBS = {
     Change.NEW: ("newly fails", "newly fail"),
     Change.SLOWER: ("is slower now", "are slower now"),
     Change.FASTER: ("is faster now", "are faster now"),
-    Change.OTHER_CAUSE: ("has another cause", "have another cause"),
+    Change.OTHER_CAUSE: ("has a different cause now", "have a different cause now"),
     Change.FIXED: ("is fixed", "are fixed"),
 }
 
@@ -153,7 +153,7 @@ _SAID = {  # in this order
     Change.NEW: "newly failing",
     Change.SLOWER: "slower now",
     Change.FASTER: "faster now",
-    Change.OTHER_CAUSE: "with another cause",
+    Change.OTHER_CAUSE: "with a different cause",
     Change.FIXED: "fixed",
     Change.KNOWN: "as bad as before",
     Change.FIRST: "for the first time",
@@ -229,13 +229,13 @@ def moment_text(moment: Moment, short: bool = False) -> str:
 
 
 def _changed(news: CellNews, good: bool) -> str:
-    then = f"{one_line(news.before)} {moment_text(news.last)}" if news.last else ""
+    last = moment_text(news.last) if news.last else ""
     since = moment_text(news.since) if news.since else ""
     match news.change:
         case Change.NEW | Change.SLOWER | Change.FASTER:
-            return f"{news.change.value}: {then}"
+            return f"{news.change.value}: {one_line(news.before)} {last}"
         case Change.OTHER_CAUSE:
-            return f"another cause: {then}"
+            return f"{one_line(news.before)} with a different cause {last}"
         case Change.KNOWN:
             return f"known since {since}" if since else "known"
         case Change.FIXED:
