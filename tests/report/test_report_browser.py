@@ -12,7 +12,23 @@ import sample
 import shapes
 from browser import CHROMIUM, chromium, new_page
 
-from seatrial.job import Cause, CellResult, Exhibit, Finding, Hole, RunResults, Verdict
+from seatrial.job import (
+    Cause,
+    CellResult,
+    Distribution,
+    Finding,
+    Hole,
+    RunResults,
+    Series,
+    Table,
+    Text,
+    TextBody,
+    Timeline,
+    TokenDiff,
+    TokenDifference,
+    Verdict,
+    convert,
+)
 from seatrial.report import write_reports
 from seatrial.report.html.page import RunPage
 from seatrial.report.view.run import RunView
@@ -317,13 +333,14 @@ ATTACK = (
 def attacked() -> RunResults:
     """Every field that a job, a server or a suite fills tries to run a script, to change the style or to fetch."""
     token = {"text": ATTACK, "logprob": -1.0, "top": [{"text": ATTACK, "logprob": -1.0}]}
-    exhibits = [
-        Exhibit("token-diff", ATTACK, data={"message": ATTACK, "position": 1, "expected": token, "got": token}),
-        Exhibit("table", ATTACK, [ATTACK], [[ATTACK]], {ATTACK: ATTACK}),
-        Exhibit("series", ATTACK, [ATTACK, ATTACK + "2"], [[0, 1], [1, 2]], {ATTACK: ATTACK}),
-        Exhibit("distribution", ATTACK, ["a", "p50"], [[ATTACK, 1.0]], {"p50": ATTACK}),
-        Exhibit("timeline", ATTACK, ["name", "begin", "end"], [[ATTACK, 0, 1]]),
-        Exhibit("text", ATTACK, data={"text": ATTACK}),
+    difference = {"message": ATTACK, "position": 1, "expected": token, "got": token}
+    charts = [
+        TokenDiff(ATTACK, convert(difference, TokenDifference)),
+        Table(ATTACK, [ATTACK], [[ATTACK]], {ATTACK: ATTACK}),
+        Series(ATTACK, [ATTACK, ATTACK + "2"], [[0, 1], [1, 2]], {ATTACK: ATTACK}),
+        Distribution(ATTACK, ["a", "p50"], [[ATTACK, 1.0]], {"p50": ATTACK}),
+        Timeline(ATTACK, ["name", "begin", "end"], [[ATTACK, 0, 1]]),
+        Text(ATTACK, TextBody(ATTACK)),
     ]
     found = Finding(ATTACK, ATTACK, Verdict.FAILED, ATTACK, ATTACK, ATTACK, {"packages": {ATTACK: ATTACK}})
     tried = sample.attempt(verdict=Verdict.FAILED, headline=ATTACK, why=ATTACK)
@@ -335,7 +352,7 @@ def attacked() -> RunResults:
         found,
         Finding("notebook train.ipynb rerun", "notebook", Verdict.FAILED, "error", ATTACK, ATTACK),
         attempts=[tried],
-        exhibits=exhibits,
+        charts=charts,
         metrics={ATTACK: {"value": 1.0, "unit": ATTACK, "source": ATTACK, "better": "lower"}},
     )
     run = sample.results(ATTACK, Verdict.FAILED, [bad, *sample.small().cells], [Hole("generic", bad.axes, ATTACK)])

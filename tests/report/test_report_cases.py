@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from sample import HOSTILE, cell, small
 
-from seatrial.job import CellResult, Exhibit, Finding, RunResults, Verdict
+from seatrial.job import CellResult, Finding, RunResults, Table, Verdict
 from seatrial.report.html.page import RunPage
 from seatrial.report.markdown import render_markdown
 from seatrial.report.view.run import RunView
@@ -17,7 +17,7 @@ COLUMNS = ["case", "verdict", "agreement", "ways", "message"]
 
 
 def configuration(number: int, machine: str, *rows: list[Any], **changes: Any) -> CellResult:
-    values = {"trial": "tiny", "exhibits": [Exhibit("table", "Cases", COLUMNS, list(rows))] if rows else []} | changes
+    values = {"trial": "tiny", "charts": [Table("Cases", COLUMNS, list(rows))] if rows else []} | changes
     verdict = values.pop("verdict", Verdict.FAILED if any(row[1] == "failed" for row in rows) else Verdict.PASSED)
     return cell(f"{number:08x}", "llama", machine, verdict, *values.pop("findings", ()), **values)
 
@@ -89,8 +89,8 @@ def test_every_report_has_the_rungs_in_words_and_the_way_to_the_cell() -> None:
 @pytest.mark.parametrize("odd", [[], [None], [HOSTILE, HOSTILE, HOSTILE, 1, HOSTILE], [{"a": 1}, [2], 10**400]])
 def test_whatever_a_table_holds_it_is_shown_and_does_nothing(odd: list[Any]) -> None:
     results = run(configuration(1, "f32", FINE, verdict=Verdict.PASSED))
-    exhibits = [Exhibit("table", "Cases", COLUMNS, [FINE, odd]), Exhibit("table", "Cases", [], [odd])]
-    results = run(msgspec.structs.replace(results.cells[0], exhibits=exhibits))
+    charts = [Table("Cases", COLUMNS, [FINE, odd]), Table("Cases", [], [odd])]
+    results = run(msgspec.structs.replace(results.cells[0], charts=charts))
     (made,) = tables(results)
     assert made.wrong == 1  # what cannot be read is not right
     page = RunPage(RunView(results, Path("nowhere"))).html()

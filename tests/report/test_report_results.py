@@ -26,7 +26,7 @@ def test_every_field_says_what_it_means() -> None:
         for name, field in part["properties"].items()
         if not field.get("description")
     ]
-    assert len(structs) == 14
+    assert len(structs) == 22
     assert missing == []
 
 
@@ -45,6 +45,8 @@ def test_what_is_written_is_valid(make: Any) -> None:
         lambda data: data["cells"][0].pop("hash"),
         lambda data: data["cells"][1]["findings"][0].update(verdict=3),
         lambda data: data["holes"][0].pop("why"),
+        lambda data: data["cells"][0].update(exhibits=[{"kind": "pie", "title": "t"}]),
+        lambda data: data["cells"][0].update(exhibits=[{"kind": "token-diff", "title": "t", "data": {"got": 7}}]),
     ],
 )
 def test_what_is_not_valid_is_refused_by_the_schema_and_by_us(spoil: Any, tmp_path: Path) -> None:

@@ -1,6 +1,19 @@
 """The neutral job, its lifecycle and what was observed of it. Data only; imports nothing of Seatrial."""
 
 from seatrial.job.causes import HEADLINE_CHARACTERS, cause_id, causes_by_cell, headline_of_cell, normalised
+from seatrial.job.charts import (
+    AnyChart,
+    Chart,
+    DiffToken,
+    Distribution,
+    Series,
+    Table,
+    Text,
+    TextBody,
+    Timeline,
+    TokenDiff,
+    TokenDifference,
+)
 from seatrial.job.conditions import (
     FieldDifference,
     Settings,
@@ -44,7 +57,6 @@ from seatrial.job.results import (
     CellResult,
     Change,
     Contents,
-    Exhibit,
     Hole,
     Moment,
     PartResult,

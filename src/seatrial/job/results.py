@@ -1,28 +1,15 @@
 """What a run came to, in the form of `results.json`. Other programs read it: it only grows."""
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from seatrial.job.charts import AnyChart
 from seatrial.job.lifecycle import Exit, Outcome, Place, StageTime
 from seatrial.job.verdict import EXIT_CODES, ExitCode, Finding, Verdict, worst_cell
 
 VERSION = 1
-
-
-# Typed data that a kind wants shown beside its findings; how it looks is the reports' business.
-class Exhibit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`table`: rows of columns. `series`: the same, the first column in order. `distribution`: a row for each figure,
-    with columns of quantiles. `token-diff`: in `data`, both sides of two answers where they differ. `timeline`: rows of
-    name, begin and end. `text`: in `data`, a `text`."""
-
-    kind: Literal["table", "series", "distribution", "token-diff", "timeline", "text"]
-    title: str
-    columns: list[str] = []
-    rows: list[list[Any]] = []
-    units: dict[str, str] = {}  # by column
-    data: dict[str, Any] = {}
 
 
 class PartResult(msgspec.Struct, frozen=True):
@@ -108,7 +95,7 @@ class CellResult(msgspec.Struct, frozen=True):
     fingerprint: str = ""  # of the conditions; figures of two never mix
     conditions: dict[str, str] = {}  # what must be equal for figures to be compared
     under_test: dict[str, str] = {}  # what may differ, because it is what is judged
-    exhibits: list[Exhibit] = []
+    charts: list[AnyChart] = msgspec.field(default_factory=list, name="exhibits")
     news: CellNews | None = None  # None: it did not run, or there was nothing to compare it with
 
     @property

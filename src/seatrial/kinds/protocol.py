@@ -5,7 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from seatrial.job import Contents, Exhibit, Finding, Observation, Part
+from seatrial.job import AnyChart, Contents, Finding, Observation, Part
 from seatrial.suite import Cell, TrialModel
 
 MISSING = "missing"  # in what is gathered: sentences about what is not there, without which nothing is run
@@ -16,7 +16,7 @@ class Judgement(msgspec.Struct, frozen=True):
 
     findings: list[Finding]
     metrics: dict[str, Any] = {}
-    exhibits: list[Exhibit] = []
+    charts: list[AnyChart] = []
 
 
 class Kind(Protocol):

@@ -9,6 +9,13 @@ from seatrial.job import VERSION, RunResults, Unreadable, decode, read_json
 
 SCHEMA_ID = "https://json-schema.org/draft/2020-12/schema"
 
+_SHOWN = {"kind": "The form that it is shown in.", "title": "For people."}
+_CHART = {
+    **_SHOWN,
+    "columns": "Names of the columns of rows; of a series the first is in order.",
+    "rows": "Of a table, a series, a timeline (name, begin, end) or a distribution (a figure and its quantiles).",
+    "units": "Of columns, where they have one.",
+}
 # What a field means, where its name and type do not say it all. A test keeps this complete.
 _MEANING: dict[str, dict[str, str]] = {
     "RunResults": {
@@ -73,14 +80,25 @@ _MEANING: dict[str, dict[str, str]] = {
         "at_s": "Wall time at which the cell, or else the run, started in it.",
         "commit": "What was tested in it, where that is known.",
     },
-    "Exhibit": {
-        "kind": "table, series, distribution, token-diff, timeline or text.",
-        "title": "For people.",
-        "columns": "Names of the columns of rows; of a series the first is in order.",
-        "rows": "Of a table, a series, a timeline (name, begin, end) or a distribution (a figure and its quantiles).",
-        "units": "Of columns, where they have one.",
-        "data": "Of a token-diff both sides where two answers differ; of a text its text.",
+    **dict.fromkeys(("Table", "Series", "Distribution", "Timeline"), _CHART),
+    "TokenDiff": {**_SHOWN, "data": "Both sides of two answers where they differ."},
+    "TokenDifference": {
+        "agreement": "How far the answers agree.",
+        "message": "What is different, in one line.",
+        "position": "Of the first token that differs, from 0.",
+        "size": "How large the difference is.",
+        "tolerance": "How large it may be.",
+        "expected": "The token that is expected there.",
+        "got": "The one that came.",
     },
+    "DiffToken": {
+        "text": "Of the token.",
+        "logprob": "Its log-probability, where it is known.",
+        "rank": "1 is the likeliest.",
+        "top": "The likeliest tokens in its place.",
+    },
+    "Text": {**_SHOWN, "data": "What it says."},
+    "TextBody": {"text": "Any text."},
     "Cause": {
         "id": "Six hex digits, the same in every run that says the same.",
         "verdict": "Of the findings that say so.",

@@ -8,13 +8,13 @@ from typing import Any
 import orjson
 import pytest
 
-from seatrial.job import ObservedStep, Outcome, Verdict
+from seatrial.job import ObservedStep, Outcome, Series, Verdict
 from seatrial.kinds.scale.driver.audit import read_audit, use_audit
 from seatrial.kinds.scale.driver.clock import ServerClock, agreements
 from seatrial.kinds.scale.driver.health import at_time, gaps, health_points, loop_lag_s, read_lines, read_sample
 from seatrial.kinds.scale.driver.stages import reached_stages
 from seatrial.kinds.scale.followed import POD_CREATED, SCHEDULED
-from seatrial.kinds.scale.measured import check_limits, check_measured, limited_by, measured_exhibits
+from seatrial.kinds.scale.measured import check_limits, check_measured, limited_by, measured_charts
 from seatrial.kinds.scale.work import ClockFigures, HealthPoint, Limit, MeasuredScale, Stamp, StampAgreement, Submission
 
 STEP = ObservedStep("driver", "drive", outcome=Outcome.EXITED, code=0)
@@ -139,10 +139,10 @@ def test_load_lag_and_health_are_on_one_axis_of_time() -> None:
     assert [one.refused for one in points] == [0, 2, 0, 0]
     assert [one.lag_s for one in points] == [0.1, 0.25, None, None], "what was not measured is not 0"
     assert points[1].create_p99_s == pytest.approx(0.003)
-    exhibit = measured_exhibits(MeasuredScale(health=points), [])[0]
-    assert exhibit.kind == "series"
-    assert exhibit.columns[:4] == ["seconds", "offered", "acknowledged", "refused"]
-    assert "etcd" not in exhibit.columns, "what was never known is no column"
+    chart = measured_charts(MeasuredScale(health=points), [])[0]
+    assert isinstance(chart, Series)
+    assert chart.columns[:4] == ["seconds", "offered", "acknowledged", "refused"]
+    assert "etcd" not in chart.columns, "what was never known is no column"
     assert limited_by(MeasuredScale(health=points)).startswith("the API server refused requests (2 of ours")
     assert len(health_points(submissions, [], [], [], 100_000.0)) <= 121
 

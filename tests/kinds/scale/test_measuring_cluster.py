@@ -53,10 +53,10 @@ def test_when_pods_were_bound_comes_from_the_audit_log_and_clocks_agree(scale: S
     assert findings["clock"].verdict is Verdict.PASSED, findings["clock"].message
     assert "stamps of the server agree" in findings["clock"].message
     assert findings["watch"].message.startswith("followed pods, jobs.batch")
-    titles = [one.title for one in scale.results().cells[0].exhibits]
+    titles = [one.title for one in scale.results().cells[0].charts]
     assert "Load, watch and control plane over time" in titles
     assert "Quantiles with intervals of 95 %" in titles
-    health = next(one for one in scale.results().cells[0].exhibits if one.title.startswith("Load"))
+    health = next(one for one in scale.results().cells[0].charts if one.title.startswith("Load"))
     assert {"seconds", "offered", "watch lag", "etcd", "in flight"} <= {*health.columns}
     assert sum(row[health.columns.index("acknowledged")] for row in health.rows) == 80
     scale.assert_nothing_left()
@@ -89,7 +89,7 @@ def test_who_evicted_pods_and_what_the_scheduler_decided_is_known(alone: ScaleWo
     assert seen["evicted"] > 0
     preflight = scale.findings()["preflight nodes"].message
     assert preflight == "20 nodes have 160 GPUs together, and 240 are asked for"
-    (evicted,) = [one for one in scale.results().cells[0].exhibits if one.title == "Who evicted pods"]
+    (evicted,) = [one for one in scale.results().cells[0].charts if one.title == "Who evicted pods"]
     highs = {one["number"] for one in scale.submissions() if one["of"] == "high"}
     names = {str(row[0]) for row in evicted.rows}
     assert all(name.startswith("scale-") and int(name.split("-")[2]) in highs for name in names), names

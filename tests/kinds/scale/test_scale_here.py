@@ -59,8 +59,8 @@ def test_processes_go_through_the_stages_of_workloads_and_are_judged(world: Worl
     pods = {one["pod"] for one in lines(world, "stamps.jsonl") if one["stage"] == "finished"}
     assert len(pods) == sum(3 if one["of"] == "gang" else 1 for one in made)
     assert findings(world)["clean-up"].verdict is Verdict.PASSED
-    exhibits = [one.title for one in world.results().cells[0].exhibits]
-    assert "From when it was to be sent to each stage" in exhibits
+    charts = [one.title for one in world.results().cells[0].charts]
+    assert "From when it was to be sent to each stage" in charts
     assert world.left() == []
 
 

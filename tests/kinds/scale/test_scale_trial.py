@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from seatrial.job import IN_SHORT, Exit, ObservedStep, Outcome, Verdict
+from seatrial.job import IN_SHORT, Exit, ObservedStep, Outcome, Series, Verdict
 from seatrial.kinds.scale.judge import check_scale
 from seatrial.kinds.scale.model import ScaleTrial, Workload, parse_scale_bound
 from seatrial.kinds.scale.work import FoundLimit, StageFigures, StageQuantile, TriedRate, WholeScale
@@ -163,17 +163,17 @@ def verdicts(step: ObservedStep, **bounds: Any) -> dict[str, Verdict]:
 
 
 def test_its_stages_are_shown_with_what_is_not_known_of_them() -> None:
-    distribution, curve, measured, intervals = check_scale(observed(), Exit(Outcome.EXITED, 0), ()).exhibits
+    distribution, curve, measured, intervals = check_scale(observed(), Exit(Outcome.EXITED, 0), ()).charts
     assert dict(zip(distribution.columns, distribution.rows[0], strict=True)) == {
         "stage": "scheduled", "p99": 2.0, "count": 100, "reached": 100, "unfinished": 0, "censored": 0,
         "failed": 0, "source": "watch", "resolution": 0.004,
     }  # fmt: skip
-    assert (curve.kind, curve.rows) == ("series", [])
+    assert (type(curve), curve.rows) == (Series, [])
     assert ["rate sent", 20.0, "1/s"] in measured.rows
     assert intervals.rows == [["scheduled", "p99", 2.0, 1.9, 2.2]]
     mixed = msgspec.structs.replace(WHOLE, mix={"gang": 2, "single": 98}, deleted=5, waited_s=1.5)
-    exhibits = check_scale(observed(mixed), Exit(Outcome.EXITED, 0), ()).exhibits
-    (measured,) = [one for one in exhibits if one.title == "How it was measured"]
+    charts = check_scale(observed(mixed), Exit(Outcome.EXITED, 0), ()).charts
+    (measured,) = [one for one in charts if one.title == "How it was measured"]
     assert ["made of gang", 2, ""] in measured.rows
     assert ["waited before trying again, in all", 1.5, "s"] in measured.rows
 
@@ -262,7 +262,7 @@ def test_a_limit_is_reported_with_both_ends_and_its_bounds_are_not_judged_again(
     assert found["limit"].message == "10/s keeps the bounds, 20/s does not"
     assert "bound scheduled.p99" not in found
     assert scaled.metrics["limit"] == {"value": 10.0, "unit": "1/s", "better": "higher"}
-    assert scaled.exhibits[0].rows[1] == [20.0, 19.9, "scheduled.p99 is 9, bound 1s", ""]
+    assert scaled.charts[0].rows[1] == [20.0, 19.9, "scheduled.p99 is 9, bound 1s", ""]
     step.notes[-1] = limit(0.0, 10.0)
     assert verdicts(step)["limit"] is Verdict.FAILED
     step.notes[-1] = limit(0.0, 0.0, doubt="how late its watch was could not be measured")

@@ -5,7 +5,7 @@ from collections import Counter
 
 from llama import EXAMPLE
 
-from seatrial.job import Verdict
+from seatrial.job import Distribution, Series, Table, TokenDiff, Verdict
 from world import World
 
 
@@ -27,13 +27,13 @@ def test_its_precisions_pass_and_its_fault_is_caught_by_its_answers(world: World
     first = next(finding for finding in bad if finding.step == "case A table")
     assert first.evidence.splitlines()[1].startswith("expected '*' -1.97")
     assert first.data["agreement"] == "drift"
-    kinds = Counter(exhibit.kind for exhibit in faulty.exhibits)
-    assert kinds == {"table": 1, "token-diff": 15}
-    difference = next(exhibit for exhibit in faulty.exhibits if exhibit.title == "A table (unary)")
-    assert [side["text"] for side in (difference.data["expected"], difference.data["got"])] == ["*", "*"]
-    assert len(difference.data["got"]["top"]) == 5
-    (table,) = (exhibit for exhibit in cells["tiny[runtime=llama,precision=f32]"].exhibits if exhibit.kind == "table")
+    kinds = Counter(type(chart) for chart in faulty.charts)
+    assert kinds == {Table: 1, TokenDiff: 15}
+    difference = next(chart for chart in faulty.charts if chart.title == "A table (unary)")
+    assert [side.text for side in (difference.data.expected, difference.data.got)] == ["*", "*"]
+    assert len(difference.data.got.top) == 5
+    (table,) = (chart for chart in cells["tiny[runtime=llama,precision=f32]"].charts if isinstance(chart, Table))
     assert [row[1] for row in table.rows] == ["passed"] * 18
-    shown = {exhibit.kind: exhibit for exhibit in cells["loaded[runtime=llama]"].exhibits}
-    assert [row[0] for row in shown["distribution"].rows] == ["lag", "ttft", "first_byte", "itl", "tpot", "e2e"]
-    assert sum(row[1] for row in shown["series"].rows) == 100
+    shown = {type(chart): chart for chart in cells["loaded[runtime=llama]"].charts}
+    assert [row[0] for row in shown[Distribution].rows] == ["lag", "ttft", "first_byte", "itl", "tpot", "e2e"]
+    assert sum(row[1] for row in shown[Series].rows) == 100

@@ -171,7 +171,7 @@ def test_a_recorded_curve_is_compared(world: World) -> None:
     curve = world.folder / "good.csv"
     curve.write_text("step,loss\n" + "".join(f"{n},{4.0 / (n + 1)}\n" for n in range(8)))
     cell = run(world, "command: python job.py, loss: {curve: good.csv, tolerance: 1%}", check=0)
-    drawn = {exhibit.title: exhibit for exhibit in cell.exhibits}["The loss by step"]
+    drawn = {chart.title: chart for chart in cell.charts}["The loss by step"]
     assert drawn.columns == ["step", "loss", "recorded"]
     assert [row[0] for row in drawn.rows] == list(range(8))
     assert all(ours == pytest.approx(recorded, rel=0.01) for _, ours, recorded in drawn.rows)

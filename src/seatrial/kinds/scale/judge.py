@@ -10,9 +10,22 @@ import msgspec
 from seatrial.checks.ended import ended_badly
 from seatrial.checks.evidence import most_relevant_first
 from seatrial.checks.findings import check_limit, failed, passed
-from seatrial.job import IN_SHORT, Exhibit, Exit, Finding, ObservedStep, Unreadable, Verdict, convert, figure_text
+from seatrial.job import (
+    IN_SHORT,
+    AnyChart,
+    Distribution,
+    Exit,
+    Finding,
+    ObservedStep,
+    Series,
+    Table,
+    Unreadable,
+    Verdict,
+    convert,
+    figure_text,
+)
 from seatrial.job.metric import FixedBound
-from seatrial.kinds.scale.measured import check_limits, check_measured, measured_exhibits
+from seatrial.kinds.scale.measured import check_limits, check_measured, measured_charts
 from seatrial.kinds.scale.work import (
     ClusterLimits,
     FoundLimit,
@@ -29,7 +42,7 @@ PROMISED_RATE = 20  # pods and requests of users a second that Kubernetes' servi
 class Scaled(msgspec.Struct, frozen=True):
     findings: list[Finding]
     metrics: dict[str, Any] = {}
-    exhibits: list[Exhibit] = []
+    charts: list[AnyChart] = []
 
 
 def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...], slo: str = "") -> Scaled:
@@ -65,13 +78,13 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
     metrics = _metrics(whole, stages)
     if limit is not None and limit.low:
         metrics["limit"] = {"value": limit.low, "unit": "1/s", "better": "higher"}
-    exhibits = [*_limit_exhibits(limit), *_exhibits(whole, stages)]
+    charts = [*_limit_charts(limit), *_charts(whole, stages)]
     if limits:
         findings += check_limits(step, limits[-1].limits)
     if measured is not None:
         findings += check_measured(step, measured)
-        exhibits += measured_exhibits(measured, limits[-1].limits if limits else [])
-    return Scaled(findings, metrics, exhibits)
+        charts += measured_charts(measured, limits[-1].limits if limits else [])
+    return Scaled(findings, metrics, charts)
 
 
 def _in_short(
@@ -106,12 +119,12 @@ def _limit(step: ObservedStep, found: FoundLimit) -> Finding:
     return check_limit(step.name, "limit", tries, found.low, found.high, found.doubt)
 
 
-def _limit_exhibits(found: FoundLimit | None) -> list[Exhibit]:
+def _limit_charts(found: FoundLimit | None) -> list[AnyChart]:
     if found is None:
         return []
     rows: list[list[Any]] = [[one.rate, one.sent, "; ".join(one.broken) or "holds", one.doubt] for one in found.tries]
     units = {"rate": "1/s", "sent": "1/s"}
-    return [Exhibit("table", "Rates that were tried", ["rate", "sent", "bounds", "not judged"], rows, units)]
+    return [Table("Rates that were tried", ["rate", "sent", "bounds", "not judged"], rows, units)]
 
 
 def _churn(step: ObservedStep, whole: WholeScale) -> Finding:
@@ -208,7 +221,7 @@ def _metrics(whole: WholeScale, stages: dict[str, StageFigures]) -> dict[str, An
     return made
 
 
-def _exhibits(whole: WholeScale, stages: dict[str, StageFigures]) -> list[Exhibit]:
+def _charts(whole: WholeScale, stages: dict[str, StageFigures]) -> list[AnyChart]:
     """Quantiles of each stage with what is not known of it, the way to them over time, and whether to trust them."""
     if not stages:
         return []
@@ -218,13 +231,13 @@ def _exhibits(whole: WholeScale, stages: dict[str, StageFigures]) -> list[Exhibi
         [one.name, *(quantile.value for quantile in one.quantiles), *_counts(one)] for one in stages.values()
     ]
     units = dict.fromkeys([*names, "resolution"], "s")
-    found = [
-        Exhibit("distribution", "From when it was to be sent to each stage", ["stage", *names, *counts], rows, units)
+    found: list[AnyChart] = [
+        Distribution("From when it was to be sent to each stage", ["stage", *names, *counts], rows, units)
     ]
     for stage in stages.values():
         title = f"Share of workloads by time to {stage.name.replace('_', ' ')}"
         curve = [list(point) for point in stage.curve]
-        found.append(Exhibit("series", title, ["seconds", "share"], curve, {"seconds": "s"}))
+        found.append(Series(title, ["seconds", "share"], curve, {"seconds": "s"}))
     measured: list[list[Any]] = [
         ["offered rate", whole.offered_rate, "1/s"],
         ["rate sent", whole.rate, "1/s"],
@@ -235,7 +248,7 @@ def _exhibits(whole: WholeScale, stages: dict[str, StageFigures]) -> list[Exhibi
         ["waited before trying again, in all", whole.waited_s, "s"],
         *([f"made of {name}", count, ""] for name, count in whole.mix.items() if len(whole.mix) > 1),
     ]
-    found.append(Exhibit("table", "How it was measured", ["what", "value", "unit"], measured))
+    found.append(Table("How it was measured", ["what", "value", "unit"], measured))
     return [*found, _intervals(stages)]
 
 
@@ -244,10 +257,10 @@ def _counts(stage: StageFigures) -> list[Any]:
     return [*counted, stage.source, stage.resolution_s]
 
 
-def _intervals(stages: dict[str, StageFigures]) -> Exhibit:
+def _intervals(stages: dict[str, StageFigures]) -> Table:
     """A quantile without a value is above its lower end."""
     rows: list[list[Any]] = [
         [stage.name, one.name, one.value, one.lower, one.upper] for stage in stages.values() for one in stage.quantiles
     ]
     columns = ["stage", "quantile", "value", "lower", "upper"]
-    return Exhibit("table", "Quantiles with intervals of 95 %", columns, rows, dict.fromkeys(columns[2:], "s"))
+    return Table("Quantiles with intervals of 95 %", columns, rows, dict.fromkeys(columns[2:], "s"))

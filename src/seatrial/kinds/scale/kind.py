@@ -66,7 +66,7 @@ class ScaleKind:
         (step,) = seen.steps
         model: ScaleTrial = cell.spec
         scaled = check_scale(step, seen.exit, model.scale_bounds(), model.slo or "")
-        return Judgement([*check_job(seen, DRIVER), *scaled.findings], scaled.metrics, scaled.exhibits)
+        return Judgement([*check_job(seen, DRIVER), *scaled.findings], scaled.metrics, scaled.charts)
 
 
 def _classes(cell: Cell) -> tuple[WorkloadClass, ...]:

@@ -1,9 +1,9 @@
-"""Findings and exhibits on how a scale trial measured: clocks, gaps, what may limit it, the cluster's health."""
+"""Findings and charts on how a scale trial measured: clocks, gaps, what may limit it, the cluster's health."""
 
 from typing import Any
 
 from seatrial.checks.findings import passed
-from seatrial.job import Exhibit, Finding, ObservedStep, Verdict, figure_text
+from seatrial.job import AnyChart, Finding, ObservedStep, Series, Table, Verdict, figure_text
 from seatrial.kinds.scale.work import AuditFigures, ClockFigures, HealthPoint, Limit, MeasuredScale
 
 
@@ -67,28 +67,26 @@ def _audit(step: ObservedStep, audit: AuditFigures) -> Finding:
     return passed(step, "audit log", text)
 
 
-def measured_exhibits(measured: MeasuredScale, limits: list[Limit]) -> list[Exhibit]:
-    found = [_health(measured.health)] if measured.health else []
+def measured_charts(measured: MeasuredScale, limits: list[Limit]) -> list[AnyChart]:
+    found: list[AnyChart] = [_health(measured.health)] if measured.health else []
     if measured.evicted_by:
         rows: list[list[Any]] = [[who, count] for who, count in sorted(measured.evicted_by.items())]
-        found.append(Exhibit("table", "Who evicted pods", ["by", "pods"], rows))
+        found.append(Table("Who evicted pods", ["by", "pods"], rows))
     if measured.clock is not None and measured.clock.stamps:
         found.append(_stamps(measured.clock))
     rows = [[one.what, one.text, "yes" if one.known else "not known"] for one in limits]
     if rows:
-        found.append(
-            Exhibit("table", "What may limit the trial before the cluster does", ["what", "why", "known"], rows)
-        )
+        found.append(Table("What may limit the trial before the cluster does", ["what", "why", "known"], rows))
     return found
 
 
-def _stamps(clock: ClockFigures) -> Exhibit:
+def _stamps(clock: ClockFigures) -> Table:
     rows: list[list[Any]] = [[one.stage, one.stamps, one.disagree, one.worst_s] for one in clock.stamps]
     columns = ["stage", "stamps", "disagree", "worst"]
-    return Exhibit("table", "Stamps of servers beside what was seen", columns, rows, {"worst": "s"})
+    return Table("Stamps of servers beside what was seen", columns, rows, {"worst": "s"})
 
 
-def _health(points: list[HealthPoint]) -> Exhibit:
+def _health(points: list[HealthPoint]) -> Series:
     """All on one axis of time; columns that are never known are left out."""
     verbs = sorted({verb for one in points for verb in one.latency_s})
     columns: dict[str, tuple[str, list[Any]]] = {
@@ -109,7 +107,7 @@ def _health(points: list[HealthPoint]) -> Exhibit:
     known = {name: (unit, values) for name, (unit, values) in columns.items() if any(one is not None for one in values)}
     rows = [list(row) for row in zip(*(values for _, values in known.values()), strict=True)]
     units = {name: unit for name, (unit, _) in known.items() if unit}
-    return Exhibit("series", "Load, watch and control plane over time", list(known), rows, units)
+    return Series("Load, watch and control plane over time", list(known), rows, units)
 
 
 def limited_by(measured: MeasuredScale) -> str:

@@ -5,7 +5,22 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from seatrial.job import IN_SHORT, Exhibit, Finding, Unreadable, Verdict, count, figure_text, worst
+from seatrial.job import (
+    IN_SHORT,
+    AnyChart,
+    Distribution,
+    Finding,
+    Series,
+    Table,
+    TokenDiff,
+    TokenDifference,
+    Unreadable,
+    Verdict,
+    convert,
+    count,
+    figure_text,
+    worst,
+)
 from seatrial.kinds.serving.answers.findings import ANSWERS
 from seatrial.kinds.serving.load import summary_of
 from seatrial.kinds.serving.work import LATENCIES, LoadSummary
@@ -16,12 +31,13 @@ _QUANTILES = ("p50", "p90", "p95", "p99", "mean", "max", "count")
 _SERIES = ("at_s", "requests", "errors", "p50", "max")
 
 
-def exhibits_of(findings: Sequence[Finding], note: dict[str, Any] | None) -> list[Exhibit]:
+def charts_of(findings: Sequence[Finding], note: dict[str, Any] | None) -> list[AnyChart]:
     """`note`: the driver's, of the load."""
-    found = [_cases(findings), *_differences(findings)]
-    if (load := _load(note)) is not None:
-        found += [_latencies(load), _over_time(load)]
-    return [one for one in found if one.rows or one.data]
+    cases, load = _cases(findings), _load(note)
+    found: list[AnyChart] = [*([cases] if cases.rows else []), *_differences(findings)]
+    if load is not None:
+        found += [one for one in (_latencies(load), _over_time(load)) if one.rows]
+    return found
 
 
 def in_short(findings: Sequence[Finding], note: dict[str, Any] | None) -> list[Finding]:
@@ -45,7 +61,7 @@ def _load(note: dict[str, Any] | None) -> LoadSummary | None:
     return None
 
 
-def _cases(findings: Sequence[Finding]) -> Exhibit:
+def _cases(findings: Sequence[Finding]) -> Table:
     """The worst that was found of each case, over all ways of asking it. Of one such table for each configuration a
     report makes cases by configurations."""
     by_case: dict[str, list[Finding]] = {}
@@ -61,31 +77,31 @@ def _cases(findings: Sequence[Finding]) -> Exhibit:
             first = next((one for one in worst_ones if one.data), first)
         agreement = first.data.get("agreement") or first.class_ or "exact"
         rows.append([name, verdict.value, agreement, len(ones), first.message])
-    return Exhibit("table", "Cases", ["case", "verdict", "agreement", "ways", "message"], rows)
+    return Table("Cases", ["case", "verdict", "agreement", "ways", "message"], rows)
 
 
-def _differences(findings: Sequence[Finding]) -> Iterator[Exhibit]:
+def _differences(findings: Sequence[Finding]) -> Iterator[TokenDiff]:
     """Both sides with their likeliest tokens where an answer went wrong, or another way at a near tie."""
     shown = 0
     for finding in sorted(findings, key=lambda one: one.verdict is Verdict.PASSED):
         if finding.step.startswith(CASE) and finding.data.get("position") is not None and shown < MOST_DIFFERENCES:
             shown += 1
             title = f"{finding.step.removeprefix(CASE)} ({finding.check})"
-            yield Exhibit("token-diff", title, data=finding.data)
+            yield TokenDiff(title, convert(finding.data, TokenDifference))
 
 
-def _latencies(load: LoadSummary) -> Exhibit:
+def _latencies(load: LoadSummary) -> Distribution:
     rows = [
         [name, *(load.latencies[name].get(quantile) for quantile in _QUANTILES)]
         for name in LATENCIES
         if name in load.latencies
     ]
     units = dict.fromkeys(_QUANTILES[:-1], "s")
-    return Exhibit("distribution", "Latencies of the load", ["figure", *_QUANTILES], rows, units)
+    return Distribution("Latencies of the load", ["figure", *_QUANTILES], rows, units)
 
 
-def _over_time(load: LoadSummary) -> Exhibit:
+def _over_time(load: LoadSummary) -> Series:
     rows = [[row.get(name) for name in _SERIES] for row in load.series]
     units = {"time": "s", "p50": "s", "max": "s"}
     title = "The load over time: until the first token, or the end, by when requests were to begin"
-    return Exhibit("series", title, ["time", *_SERIES[1:]], rows, units)
+    return Series(title, ["time", *_SERIES[1:]], rows, units)

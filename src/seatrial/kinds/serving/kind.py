@@ -7,7 +7,7 @@ from seatrial.checks.findings import figure_data
 from seatrial.job import Contents, Observation, ObservedStep, Part, SkippedItem
 from seatrial.kinds.job import DRIVER
 from seatrial.kinds.protocol import Judgement
-from seatrial.kinds.serving.charts import exhibits_of, in_short
+from seatrial.kinds.serving.charts import charts_of, in_short
 from seatrial.kinds.serving.ended import cause_of_silence, check_driver, check_ready, check_server, driver_records
 from seatrial.kinds.serving.gather import asked_cases, gather_cases, planned_cases
 from seatrial.kinds.serving.judge import check_cases
@@ -50,8 +50,8 @@ class ServingKind:
         if work.load is not None:
             found, figures = check_load(work.load, records, cause)
             findings, metrics = findings + found, metrics | figures
-        exhibits = exhibits_of(findings, records.load)
-        return Judgement(findings + in_short(findings, records.load), metrics, exhibits)
+        charts = charts_of(findings, records.load)
+        return Judgement(findings + in_short(findings, records.load), metrics, charts)
 
 
 kind = ServingKind()

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from seatrial.job import Exhibit, ObservedStep
+from seatrial.job import AnyChart, ObservedStep, Series
 from seatrial.readers.log import log_values
 
 MOST_HOSTS = 4  # columns; the findings are about all
@@ -12,7 +12,7 @@ _MOST_ROWS = 500
 _Column = Mapping[int, float]
 
 
-def training_exhibits(train: ObservedStep, recorded: _Column, step_unit: str) -> list[Exhibit]:
+def training_charts(train: ObservedStep, recorded: _Column, step_unit: str) -> list[AnyChart]:
     losses = _by_host(train, "loss")
     if losses and recorded:
         losses |= {"recorded": recorded}
@@ -20,7 +20,7 @@ def training_exhibits(train: ObservedStep, recorded: _Column, step_unit: str) ->
         _series("The loss by step", losses, ""),
         _series("The time of a step", _by_host(train, "step_time"), step_unit),
     ]
-    return [exhibit for exhibit in made if exhibit]
+    return [chart for chart in made if chart]
 
 
 def _by_host(train: ObservedStep, name: str) -> dict[str, _Column]:
@@ -39,7 +39,7 @@ def _by_host(train: ObservedStep, name: str) -> dict[str, _Column]:
     return found
 
 
-def _series(title: str, columns: Mapping[str, _Column], unit: str) -> Exhibit | None:
+def _series(title: str, columns: Mapping[str, _Column], unit: str) -> Series | None:
     """None where there is not even a line to draw."""
     steps = sorted({step for column in columns.values() for step in column})
     if len(steps) < 2:
@@ -48,4 +48,4 @@ def _series(title: str, columns: Mapping[str, _Column], unit: str) -> Exhibit | 
     kept = sorted({*steps[::every], steps[-1]})
     rows = [[step, *(column.get(step) for column in columns.values())] for step in kept]
     units = dict.fromkeys(columns, unit) if unit else {}
-    return Exhibit("series", title, ["step", *columns], rows, units)
+    return Series(title, ["step", *columns], rows, units)

@@ -14,7 +14,7 @@ from seatrial.checks.metrics import MetricExpected, check_metric, step_time_figu
 from seatrial.job import Finding, Observation, ObservedStep, Part, Verdict, unit_factor
 from seatrial.kinds.job import make_job, only_part, workspace_inputs
 from seatrial.kinds.protocol import Judgement
-from seatrial.kinds.training.charts import training_exhibits
+from seatrial.kinds.training.charts import training_charts
 from seatrial.kinds.training.curve import CurveError, read_curve
 from seatrial.kinds.training.loss import LossExpected, check_loss
 from seatrial.kinds.training.model import TrainingTrial
@@ -90,8 +90,8 @@ class TrainingKind:
             if made:
                 metrics[name] = made
                 findings += _against_profile(model, files, name, metric, made)
-        exhibits = training_exhibits(train, _recorded(cell), model.steps.unit)
-        return Judgement(findings, _figures(train) | metrics, exhibits)
+        charts = training_charts(train, _recorded(cell), model.steps.unit)
+        return Judgement(findings, _figures(train) | metrics, charts)
 
 
 def _log(model: TrainingTrial, train: ObservedStep) -> LogExpected:

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from seatrial.job import AttemptResult, Finding, StageTime, Verdict, figure_text
-from seatrial.report.html.charts import Chart, Picture, picture, resource_charts
+from seatrial.report.html.charts import Picture, ResourceChart, picture, resource_charts
 from seatrial.report.view.cell import CellDetails, CellView, NotebookView, nonnegative, url
 from seatrial.report.view.words import duration_text, one_line, shorten, size_text
 
@@ -154,8 +154,8 @@ class CellInspector:
     figures: list[tuple[str, str, str]]  # name, value, source
     more_figures: int
     notebooks: list[NotebookTable]
-    charts: list[Chart]
-    exhibits: list[Picture]
+    resources: list[ResourceChart]
+    pictures: list[Picture]
     links: list[Link]
     more_files: int
     log_tail: str
@@ -177,8 +177,8 @@ def inspect_cell(cell: CellView, served: bool = False) -> CellInspector:
         figures=[(one.name, figure_text(one.value, one.unit), one.source) for one in cell.figures[:_MOST_FIGURES]],
         more_figures=max(0, len(cell.figures) - _MOST_FIGURES),
         notebooks=[notebook_table(notebook) for notebook in details.notebooks if notebook.passes],
-        charts=resource_charts(details.observed),
-        exhibits=[picture(exhibit) for exhibit in cell.charts],
+        resources=resource_charts(details.observed),
+        pictures=[picture(chart) for chart in cell.charts],
         links=links,
         more_files=more,
         log_tail=shorten(details.log_tail(), _MOST_EVIDENCE) if cell.bad else "",

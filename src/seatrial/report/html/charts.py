@@ -1,14 +1,27 @@
-"""The pictures of exhibits: what a kind gave as typed data, as numbers of an SVG. One form for each kind of exhibit.
+"""Charts of a cell as numbers of an SVG: what its kind gave as typed data, and its resource samples.
 
-The data come from a run folder and may hold anything: what is not a finite number is not drawn, and is in the table."""
+Rows come from a run folder and may hold anything: what is not a finite number is not drawn, and is in the table."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, pairwise, repeat
 from typing import Any
 
-from seatrial.job import Exhibit, Observation, Sample, figure_text
+from seatrial.job import (
+    AnyChart,
+    Chart,
+    DiffToken,
+    Distribution,
+    Observation,
+    Sample,
+    Series,
+    Text,
+    Timeline,
+    TokenDiff,
+    TokenDifference,
+    figure_text,
+)
 from seatrial.job.units import count
 from seatrial.report.view.cell import nonnegative
 from seatrial.report.view.words import duration_text, one_line, size_text
@@ -17,6 +30,7 @@ WIDTH, HEIGHT = 420, 90
 MOST_POINTS = 200
 _MOST_ROWS = 200
 _MOST_TEXT = 20_000
+_MOST_TOKENS = 10
 
 
 @dataclass(frozen=True)
@@ -29,45 +43,70 @@ class Curve:
 
 
 @dataclass(frozen=True)
+class Bar:
+    name: str
+    left: float = 0
+    right: float = 0
+    text: str = ""
+    marks: list[tuple[float, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class TokenBar:
+    text: str
+    chosen: bool
+    logprob: str
+    share: str
+    bar: float
+
+
+@dataclass(frozen=True)
 class Picture:
-    """An exhibit with all that its macro needs."""
+    """What the macro of its kind needs."""
 
     kind: str
     title: str
-    columns: list[str]
-    rows: list[list[str]]
-    numeric: list[bool]  # which columns are figures
-    left_out: str
-    curves: list[Curve]
-    begin: str
-    end: str
-    bars: list[dict[str, Any]]
-    data: dict[str, Any]
+    columns: list[str] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+    numeric: list[bool] = field(default_factory=list)  # which columns are figures
+    left_out: str = ""
+    curves: list[Curve] = field(default_factory=list)
+    begin: str = ""
+    end: str = ""
+    bars: list[Bar] = field(default_factory=list)
+    text: str = ""
+    sides: dict[str, list[TokenBar]] = field(default_factory=dict)
 
 
-def picture(exhibit: Exhibit) -> Picture:
-    rows = exhibit.rows[:_MOST_ROWS] if exhibit.kind != "series" else []
-    first = exhibit.columns[0] if exhibit.columns else ""
-    units = [exhibit.units.get(name, "") for name in exhibit.columns]
-    at = [row[0] for row in exhibit.rows if row and _number(row[0]) is not None] if exhibit.kind == "series" else []
-    more = len(exhibit.rows) - len(rows)
+def picture(chart: AnyChart) -> Picture:
+    match chart:
+        case Text():
+            return Picture("text", chart.title, text=chart.data.text[:_MOST_TEXT])
+        case TokenDiff():
+            return _token_diff(chart.title, chart.data)
+        case Series():
+            at = [number for row in chart.rows if row and (number := _number(row[0])) is not None]
+            unit = chart.units.get(chart.columns[0], "") if chart.columns else ""
+            begin, end = (figure_text(min(at), unit), figure_text(max(at), unit)) if at else ("", "")
+            return Picture("series", chart.title, _columns(chart), curves=_curves(chart), begin=begin, end=end)
+        case Timeline():
+            return Picture("timeline", chart.title, bars=_timeline(chart.rows))
+    units = [chart.units.get(name, "") for name in chart.columns]
+    more = len(chart.rows) - _MOST_ROWS
     return Picture(
-        kind=exhibit.kind,
-        title=exhibit.title,
-        columns=[_column(name, exhibit.units) for name in exhibit.columns],
-        rows=[list(map(_shown, row, chain(units, repeat("")))) for row in rows],
-        numeric=[_is_numeric(exhibit.rows, place) for place in range(len(exhibit.columns))],
-        left_out=f"and {count(more, 'more row')}, in results.json" if more and exhibit.kind != "series" else "",
-        curves=_curves(exhibit) if exhibit.kind == "series" else [],
-        begin=figure_text(float(min(at)), exhibit.units.get(first, "")) if at else "",
-        end=figure_text(float(max(at)), exhibit.units.get(first, "")) if at else "",
-        bars=_bars(exhibit),
-        data=_token_diff(exhibit.data) if exhibit.kind == "token-diff" else _text(exhibit.data),
+        "distribution" if isinstance(chart, Distribution) else "table",
+        chart.title,
+        _columns(chart),
+        rows=[list(map(_shown, row, chain(units, repeat("")))) for row in chart.rows[:_MOST_ROWS]],
+        numeric=[_is_numeric(chart.rows, place) for place in range(len(chart.columns))],
+        left_out=f"and {count(more, 'more row')}, in results.json" if more > 0 else "",
+        bars=_quantiles(chart) if isinstance(chart, Distribution) else [],
     )
 
 
-def _column(name: str, units: dict[str, str]) -> str:
-    return f"{name}, {units[name]}" if units.get(name, "s") != "s" else name
+def _columns(chart: Chart) -> list[str]:
+    """With units, but for seconds, which stand in the rows."""
+    return [f"{name}, {chart.units[name]}" if chart.units.get(name, "s") != "s" else name for name in chart.columns]
 
 
 def _number(value: Any) -> float | None:
@@ -89,17 +128,17 @@ def _is_numeric(rows: Sequence[Sequence[Any]], place: int) -> bool:
     return bool(found) and all(_number(value) is not None for value in found)
 
 
-def _curves(exhibit: Exhibit) -> list[Curve]:
-    """One chart for each column beside the first: their units differ."""
+def _curves(chart: Series) -> list[Curve]:
+    """One for each column beside the first: their units differ."""
     made = []
-    for place, name in enumerate(exhibit.columns[1:], 1):
+    for place, name in enumerate(chart.columns[1:], 1):
         points = []
-        for row in exhibit.rows:
+        for row in chart.rows:
             x, y = _number(row[0]) if row else None, _number(row[place]) if len(row) > place else None
             if x is not None and y is not None:
                 points.append((x, y))
         if points:
-            made.append(_curve(name, exhibit.units.get(name, ""), points))
+            made.append(_curve(name, chart.units.get(name, ""), points))
     return made
 
 
@@ -132,35 +171,29 @@ def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return kept
 
 
-def _bars(exhibit: Exhibit) -> list[dict[str, Any]]:
-    """Of a distribution a line from its least to its largest quantile, with a mark for each; of a timeline a bar."""
-    if exhibit.kind == "timeline":
-        return _timeline(exhibit.rows)
-    if exhibit.kind != "distribution":
-        return []
-    wanted = [place for place, name in enumerate(exhibit.columns) if place and (name[:1] == "p" or name == "max")]
+def _quantiles(chart: Distribution) -> list[Bar]:
+    """Each a line from its least to its largest quantile, with a mark for each."""
+    wanted = [place for place, name in enumerate(chart.columns) if place and (name[:1] == "p" or name == "max")]
+    unit = chart.units.get(chart.columns[wanted[0]], "") if wanted else ""
     found = []
-    for row in exhibit.rows[:_MOST_ROWS]:
+    for row in chart.rows[:_MOST_ROWS]:
         marks = [
-            (exhibit.columns[place], number)
+            (chart.columns[place], number)
             for place in wanted
             if len(row) > place and (number := _number(row[place])) is not None and number >= 0
         ]
         found.append((str(row[0]) if row else "", marks))
-    most = max((number for _, marks in found for _, number in marks), default=0.0) or 1.0
-    unit = exhibit.units.get(exhibit.columns[wanted[0]], "") if wanted else ""
-    return [
-        {
-            "name": name,
-            "left": round(min(number for _, number in marks) / most * WIDTH, 1) if marks else 0,
-            "right": round(max(number for _, number in marks) / most * WIDTH, 1) if marks else 0,
-            "marks": [
-                (round(number / most * WIDTH, 1), f"{title} {figure_text(number, unit)}") for title, number in marks
-            ],
-            "text": _spread(marks, unit),
-        }
-        for name, marks in found
-    ]
+    scale = WIDTH / (max((number for _, marks in found for _, number in marks), default=0.0) or 1.0)
+    bars = []
+    for name, marks in found:
+        if not marks:
+            bars.append(Bar(name))
+            continue
+        numbers = [number for _, number in marks]
+        placed = [(round(number * scale, 1), f"{title} {figure_text(number, unit)}") for title, number in marks]
+        ends = round(min(numbers) * scale, 1), round(max(numbers) * scale, 1)
+        bars.append(Bar(name, *ends, _spread(marks, unit), placed))
+    return bars
 
 
 def _spread(marks: list[tuple[str, float]], unit: str) -> str:
@@ -169,7 +202,7 @@ def _spread(marks: list[tuple[str, float]], unit: str) -> str:
     return ", ".join(f"{name} {figure_text(known[name], unit)}" for name in shown)
 
 
-def _timeline(rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+def _timeline(rows: Sequence[Sequence[Any]]) -> list[Bar]:
     found = []
     for row in rows[:_MOST_ROWS]:
         begin, end = (_number(value) for value in (*row, None, None, None)[1:3])
@@ -177,54 +210,35 @@ def _timeline(rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
             found.append((str(row[0]), begin, end))
     first = min((begin for _, begin, _ in found), default=0.0)
     span = max((end for _, _, end in found), default=0.0) - first or 1.0
+    scale = WIDTH / span
     return [
-        {
-            "name": name,
-            "left": round((begin - first) / span * WIDTH, 1),
-            "right": round((end - first) / span * WIDTH, 1),
-            "text": duration_text(end - begin),
-            "marks": [],
-        }
+        Bar(name, round((begin - first) * scale, 1), round((end - first) * scale, 1), duration_text(end - begin))
         for name, begin, end in found
     ]
 
 
-def _text(data: dict[str, Any]) -> dict[str, Any]:
-    return {"text": str(data.get("text") or "")[:_MOST_TEXT]}
-
-
-def _token_diff(data: dict[str, Any]) -> dict[str, Any]:
+def _token_diff(title: str, found: TokenDifference) -> Picture:
     """Both sides with their likeliest tokens, each with its probability as a bar."""
-    sides = {name: _side(data.get(name)) for name in ("expected", "got")}
-    before = data.get("before")
-    return {
-        "message": str(data.get("message") or ""),
-        "agreement": str(data.get("agreement") or ""),
-        "position": _shown(data.get("position")),
-        "before": str(before)[-300:] if isinstance(before, str) else "",
-        "sides": sides,
-    }
+    where = "" if found.position is None else figure_text(found.position)
+    text = f"token {where}: {found.message or found.agreement}"
+    return Picture("token-diff", title, text=text, sides={"expected": _side(found.expected), "got": _side(found.got)})
 
 
-def _side(side: Any) -> list[dict[str, Any]]:
-    if not isinstance(side, dict):
+def _side(side: DiffToken | None) -> list[TokenBar]:
+    if side is None:
         return []
-    top = side.get("top")
-    found = [one for one in top if isinstance(one, dict)] if isinstance(top, list) else []
-    if not any(one.get("text") == side.get("text") for one in found):
-        found = [side, *found]
+    tokens = side.top if any(one.text == side.text for one in side.top) else [side, *side.top]
     made = []
-    for one in found[:10]:
-        logprob = _number(one.get("logprob"))
-        share = math.exp(min(0.0, logprob)) if logprob is not None else None
+    for one in tokens[:_MOST_TOKENS]:
+        share = math.exp(min(0.0, one.logprob)) if one.logprob is not None else None
         made.append(
-            {
-                "text": repr(str(one.get("text") or ""))[1:-1],
-                "chosen": one.get("text") == side.get("text"),
-                "logprob": f"{logprob:.4f}" if logprob is not None else "",
-                "share": f"{share * 100:.3g} %" if share is not None else "",
-                "bar": round((share or 0.0) * 60, 1),
-            }
+            TokenBar(
+                text=repr(one.text)[1:-1],
+                chosen=one.text == side.text,
+                logprob=f"{one.logprob:.4f}" if one.logprob is not None else "",
+                share=f"{share * 100:.3g} %" if share is not None else "",
+                bar=round((share or 0.0) * 60, 1),
+            )
         )
     return made
 
@@ -246,7 +260,7 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Chart:
+class ResourceChart:
     """Ready for a template: numbers of the SVG's own units, and texts."""
 
     title: str
@@ -257,12 +271,12 @@ class Chart:
     bands: list[Band]
 
 
-def resource_charts(observed: Mapping[str, Observation]) -> list[Chart]:
+def resource_charts(observed: Mapping[str, Observation]) -> list[ResourceChart]:
     """Each part has its own: their processes have nothing in common, nor have the clocks of their steps."""
     return [chart for part, one in observed.items() for chart in _charts(f" of the {part}" if part else "", one)]
 
 
-def _charts(whose: str, observed: Observation) -> list[Chart]:
+def _charts(whose: str, observed: Observation) -> list[ResourceChart]:
     steps = [step for step in observed.steps if step.started_s is not None]
     samples = sorted((sample for step in steps for sample in step.samples), key=lambda sample: sample.at_s)
     if len(samples) < 3:
@@ -287,13 +301,15 @@ def _charts(whose: str, observed: Observation) -> list[Chart]:
         ("GPU use, %", _gpu(samples, "utilization", max), _two),
     ]
     return [
-        _chart(f"{title}{whose}", points, form(max(v for _, v in points)), first, span, bands)
+        _drawn(f"{title}{whose}", points, form(max(v for _, v in points)), first, span, bands)
         for title, points, form in series
         if len(points) > 2
     ]
 
 
-def _chart(title: str, points: list[SamplePoint], most: str, first: float, span: float, bands: list[Band]) -> Chart:
+def _drawn(
+    title: str, points: list[SamplePoint], most: str, first: float, span: float, bands: list[Band]
+) -> ResourceChart:
     kept = _thinned_samples(points)
     top = max(value for _, value in kept) or 1.0
     placed = [
@@ -302,7 +318,7 @@ def _chart(title: str, points: list[SamplePoint], most: str, first: float, span:
     ]
     start, end = placed[0].split(",")[0], placed[-1].split(",")[0]
     area = f"{start},{SAMPLES_HEIGHT} {' '.join(placed)} {end},{SAMPLES_HEIGHT}"
-    return Chart(title, most, duration_text(span), " ".join(placed), area, bands)
+    return ResourceChart(title, most, duration_text(span), " ".join(placed), area, bands)
 
 
 def _thinned_samples(points: list[SamplePoint]) -> list[SamplePoint]:

@@ -64,7 +64,7 @@ class CellView:
         self.id, self.hash, self.kind, self.axes = result.id, result.hash, result.kind, result.axes
         self.trial, self.benchmark = result.trial, result.benchmark
         self.verdict, self.flaky, self.reason, self.done = result.verdict, result.flaky, result.why, result.done
-        self.attempts, self.findings, self.charts = result.attempts, result.findings, result.exhibits
+        self.attempts, self.findings, self.charts = result.attempts, result.findings, result.charts
         self.news = result.news
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.job import Exhibit, Verdict, worst
+from seatrial.job import Table, Verdict, worst
 from seatrial.report.view.cell import CellView
 from seatrial.report.view.grid import axis_values, by_trial
 from seatrial.report.view.words import AGREEMENTS, one_line
@@ -78,8 +78,8 @@ def _joined(trial: str, cells: list[CellView]) -> JudgedTable:
     )
 
 
-def _table(cell: CellView) -> Exhibit | None:
-    return next((one for one in cell.charts if one.kind == "table" and one.columns[1:3] == _JUDGED_BY), None)
+def _table(cell: CellView) -> Table | None:
+    return next((one for one in cell.charts if isinstance(one, Table) and one.columns[1:3] == _JUDGED_BY), None)
 
 
 def _fields(cell: CellView) -> dict[str, JudgedField] | None:

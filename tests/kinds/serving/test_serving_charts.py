@@ -7,7 +7,7 @@ import pytest
 from seatrial.job import Finding, Verdict
 from seatrial.kinds.serving.answers import Answered, Comparing, check_answers, tolerance_for
 from seatrial.kinds.serving.answers.rules import AnswerRule
-from seatrial.kinds.serving.charts import exhibits_of, in_short
+from seatrial.kinds.serving.charts import charts_of, in_short
 from seatrial.kinds.serving.generation import Answer, Case, Generation, Request
 
 EXACT = ("", Verdict.PASSED, {})
@@ -35,7 +35,7 @@ def test_a_case_has_the_agreement_of_its_worst_way(
     found: list[tuple[str, Verdict, dict[str, Any]]], agreement: str
 ) -> None:
     findings = [Finding("case one", "unary", verdict, class_, data=data) for class_, verdict, data in found]
-    (table,) = exhibits_of(findings, None)
+    (table,) = charts_of(findings, None)
     assert [row[:3] for row in table.rows] == [
         ["one", min(found, key=lambda one: one[1] is Verdict.PASSED)[1], agreement]
     ]
@@ -47,7 +47,7 @@ def test_a_case_whose_text_is_not_checked_is_not_called_exact() -> None:
     for skip_check in (False, True):
         case = Case("one", Request(("hi",)), answer, skip_check=skip_check)
         comparing = Comparing(AnswerRule.TEXT, tolerance_for("f32"))
-        (table,) = exhibits_of(list(check_answers([Answered(case, "unary", answer)], comparing, "openai")), None)
+        (table,) = charts_of(list(check_answers([Answered(case, "unary", answer)], comparing, "openai")), None)
         agreements.append(table.rows[0][1:3])
     assert agreements == [["passed", "exact"], ["passed", "counts_only"]]
 
