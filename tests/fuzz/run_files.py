@@ -13,9 +13,10 @@ from fuzz.fuzzing import Kind
 from fuzz.seeds import Seeds
 from report import sample
 from seatrial import plugins
-from seatrial.engine import PlanChanged, reopen
+from seatrial.engine import reopen
 from seatrial.engine.judge import judge_attempt, result_of
 from seatrial.engine.states import read_run
+from seatrial.plan import PlanError
 from seatrial.record import (
     DamagedFile,
     DamagedRun,
@@ -92,7 +93,7 @@ def of_runs(seeds: Seeds) -> Iterator[Kind]:
             (DamagedFile,),
         )
 
-    yield Kind("plans", [plan], sealed_plan, read_plan, (DamagedRun, PlanChanged))
+    yield Kind("plans", [plan], sealed_plan, read_plan, (DamagedRun, PlanError))
     yield Kind("journals", [journal], sealed_journal, read_entries, (JournalError,))
     yield Kind("results", results, mutate.json_text, report, (ResultsError,))
     by_trial = {cells[path.parts[-3]].trial: number for number, path in enumerate(observations)}

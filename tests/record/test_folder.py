@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.record import DamagedRun, PlannedCells, RunFolder, UnknownRun, find_run, write_whole
+from seatrial.job.plan import PlanFile
+from seatrial.record import DamagedRun, RunFolder, UnknownRun, find_run, write_whole
+
+PLAN = PlanFile([], [], price=1.5)
 
 
 def planned(runs: Path, suite: str, age_s: int = 0) -> RunFolder:
     folder = RunFolder.create(runs, suite)
-    folder.write_plan({})
+    folder.write_plan(PlanFile([], []))
     os.utime(folder.plan, (1e9 - age_s, 1e9 - age_s))
     return folder
 
@@ -67,19 +70,19 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
 
 def test_a_plan_with_any_byte_changed_or_lost_is_damaged(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path, "suite")
-    folder.write_plan({"cells": [], "holes": [], "bounds": {"a": 1.5}})
+    folder.write_plan(PLAN)
     whole = folder.plan.read_bytes()
-    assert folder.read_plan(PlannedCells) == PlannedCells([], [])
+    assert folder.read_plan() == PLAN
     for at in range(len(whole)):
         for changed in (bytes([whole[at] ^ 1]), b"\xff", b""):
             folder.plan.write_bytes(whole[:at] + changed + whole[at + 1 :])
             with pytest.raises(DamagedRun, match=r"plan\.json is damaged"):
-                folder.read_plan(PlannedCells)
+                folder.read_plan()
 
 
 def test_a_plan_that_another_program_wrote_again_is_damaged(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path, "suite")
-    folder.write_plan({"cells": [], "holes": [], "bounds": {"a": 1.5}})
+    folder.write_plan(PLAN)
     folder.plan.write_text(json.dumps({**json.loads(folder.plan.read_bytes()), "bounds": {"a": 2.5}}))
     with pytest.raises(DamagedRun, match="its checksum is not that of what it holds"):
-        folder.read_plan(PlannedCells)
+        folder.read_plan()

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import Field
 
-from seatrial.suite import Model, Suite, SuiteError, TrialModel, choose_target, from_data, restore_chosen_target
+from seatrial.suite import Model, Suite, SuiteError, TrialModel, choose_target, from_data
 
 SUITE = {
     "targets": {"cluster": {"kind": "far", "parallel": 2}},
@@ -111,10 +111,3 @@ def test_machines_keep_their_shapes_and_leave_what_another_target_finds_them_by(
     assert on.machine("here").target == "placed"
     same = suite().on(chosen("cluster"))
     assert same.machines["big"] == suite().machines["big"]
-
-
-def test_what_is_written_with_a_plan_gives_the_same_again(tmp_path: Path) -> None:
-    (tmp_path / "other.yaml").write_text("kind: placed\nnamespace: a\n")
-    for text in ("cluster", "here", "placed", "placed:namespace=a,parallel=4", str(tmp_path / "other.yaml")):
-        moved = chosen(text)
-        assert restore_chosen_target(moved.written(), suite().targets, MORE) == moved

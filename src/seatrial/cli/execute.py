@@ -176,10 +176,10 @@ def _watch(folder: "RunFolder", owner: "Owner") -> None:
 
 
 def opened(folder: "RunFolder") -> "PreparedRun":
-    from seatrial.engine import PlanChanged, reopen
+    from seatrial.engine import reopen
     from seatrial.job import ExitCode
+    from seatrial.plan import PlanError
     from seatrial.record import DamagedRun, owner_of
-    from seatrial.suite import SuiteError
 
     owner = owner_of(folder.path)
     if owner is not None and not owner.here:
@@ -187,7 +187,7 @@ def opened(folder: "RunFolder") -> "PreparedRun":
         click.echo(f"seatrial: {folder.run} was last worked on by {who}", err=True)
     try:
         return reopen(folder)
-    except (PlanChanged, SuiteError) as error:
+    except PlanError as error:
         fail(str(error))
     except DamagedRun as error:
         fail(str(error), ExitCode.INFRA)

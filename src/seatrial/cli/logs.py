@@ -11,7 +11,8 @@ from seatrial.cli.common import RUN, RUNS, cells_of, fail, find
 
 if TYPE_CHECKING:
     from seatrial.engine import LogSource
-    from seatrial.record import PlannedCell, RunFolder
+    from seatrial.job.plan import PlannedCell
+    from seatrial.record import RunFolder
 
 
 @click.command()
@@ -29,8 +30,8 @@ def command(run: str, cell: str | None, follow: bool, attempt: int | None, runs:
     import asyncio
 
     from seatrial.job import ExitCode
+    from seatrial.plan import PlanError
     from seatrial.record import DamagedRun, JournalError
-    from seatrial.suite import SuiteError
 
     if follow and attempt:
         fail("--attempt is of what has been: with -f there is only the last")
@@ -39,7 +40,7 @@ def command(run: str, cell: str | None, follow: bool, attempt: int | None, runs:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # targets are let go of in order
     try:
         problems = asyncio.run(_show(folder, cells, follow, ended_too=cell is not None, attempt=attempt))
-    except (JournalError, DamagedRun, SuiteError) as error:
+    except (JournalError, DamagedRun, PlanError) as error:
         fail(str(error), ExitCode.INFRA)
     except BrokenPipeError:
         sys.stderr.close()  # whoever read it has had enough

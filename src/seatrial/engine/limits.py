@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from seatrial import plugins
-from seatrial.suite import Cell, Suite
+from seatrial.suite import Cell, RunSuite
 
 CELLS_ELSEWHERE = 50  # cells at a time on a target that is not this machine, unless it says otherwise
 
@@ -14,7 +14,7 @@ CELLS_ELSEWHERE = 50  # cells at a time on a target that is not this machine, un
 class Caps:
     """The machine's place is taken before the target's, always in that order: two cells never wait for each other."""
 
-    def __init__(self, suite: Suite, parallel: int | None) -> None:
+    def __init__(self, suite: RunSuite, parallel: int | None) -> None:
         self._suite = suite
         self._parallel = parallel
         self._targets: dict[str, asyncio.Semaphore] = {}

@@ -8,7 +8,7 @@ from typing import Any
 
 from seatrial.agent.masking.mask import Mask
 from seatrial.job import SECRET_FILE, Job
-from seatrial.suite import Suite
+from seatrial.suite import RunSuite, Suite
 
 _LONGEST = 64 << 10  # bytes; a variable cannot hold much more
 SHORTEST = 4  # anything shorter would be masked in the middle of innocent words, and give itself away by that
@@ -22,7 +22,7 @@ class SecretError(Exception):
 class Secrets:
     """Resolved once, before the first job starts."""
 
-    def __init__(self, suite: Suite, jobs: Iterable[Job]) -> None:
+    def __init__(self, suite: RunSuite, jobs: Iterable[Job]) -> None:
         self._values: dict[str, str] = {}
         problems = []
         for name in sorted({name for job in jobs for name in job.secrets.values()}):
@@ -46,7 +46,7 @@ def check_written(suite: Suite) -> None:
     for name in {*suite.secrets, *_named(suite)}:
         with contextlib.suppress(OSError, ValueError):  # one that cannot be had is told when a job needs it
             values[name] = _value(suite, name)
-    options = {**(suite.data.get("targets") or {}), **({suite.moved.name: suite.moved.data} if suite.moved else {})}
+    options = suite.data.get("targets") or {}
     found = [f"{path} holds the value of secret {name}" for path, name in _holding(options, "targets", values)]
     if found:
         advice = "options of a target are written down; hand a secret to jobs with `env: {NAME: {secret: ...}}`"
@@ -90,7 +90,7 @@ def _text(path: Path) -> str:
     return text
 
 
-def _value(suite: Suite, name: str) -> str:
+def _value(suite: RunSuite, name: str) -> str:
     source = suite.secrets.get(name)
     file = source.file if source else name.removeprefix(SECRET_FILE) if name.startswith(SECRET_FILE) else None
     if file:

@@ -25,6 +25,14 @@ class Settings(msgspec.Struct, frozen=True, dict=True):
         return fields_digest(self.conditions) if self.conditions else ""
 
 
+class WrittenFields(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Fields of one entry of a suite, by dotted name, as text with its placeholders."""
+
+    own: _Fields = {}
+    workspace: _Fields = {}
+    env: _Fields = {}
+
+
 class FieldDifference(msgspec.Struct, frozen=True):
     """A field that is not the same on both sides; None: it is not set there."""
 

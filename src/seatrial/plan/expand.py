@@ -8,6 +8,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from seatrial.job import Hole
+from seatrial.job.conditions import WrittenFields
 from seatrial.job.units import format_size
 from seatrial.plan.pairwise import REPEAT, cut, prove
 from seatrial.plan.plan import Cost, Plan, TooManyCells
@@ -29,7 +30,7 @@ from seatrial.suite import (
     compile_rule,
     has_placeholder,
 )
-from seatrial.suite.conditions import WrittenFields, axis_fields
+from seatrial.suite.conditions import axis_fields, place_fields, runtime_fields, trial_fields
 
 # Whether a machine has what is needed, and in plain words what it lacks.
 
@@ -186,7 +187,7 @@ class _Trial:
         self._content = _digest([name, model.content(), _plain(suite.env)])
         self._work = _digest(model.work())
         self._policy = Policy.of(model)
-        self._fields = WrittenFields.of_trial(model)
+        self._fields = trial_fields(model)
         self._resolver = Resolver(f"trials.{name}", model, suite.data["trials"][name], TRIAL_APART)
         self._machines: dict[str, tuple[Machine, str]] = {}
         self._runtimes: dict[str | None, _RuntimeOf] = {}
@@ -219,10 +220,9 @@ class _Trial:
 
     def _machine(self, name: str) -> Machine:
         """Of a trial that names its target instead of machines, one of which nothing is known but that."""
-        target, moved = self._model.target, self._suite.moved
-        if target is None:
+        if self._model.target is None:
             return self._suite.machine(name)
-        return Machine(target=moved.name if moved else target)
+        return Machine(target=self._suite.override_name or self._model.target)
 
     def _reason(self, labels: Mapping[str, str], picked: Iterable[_Picked], place: "_Place") -> tuple[str, str]:
         if self._model.disabled is not None:
@@ -311,7 +311,7 @@ class _RuntimeOf:
         self.tags = (*model.tags, *runtime.tags)
         self.env = {**suite.env, **runtime.env, **model.env}
         self.has_placeholders = any(isinstance(value, str) and "${" in value for value in self.env.values())
-        self.fields = WrittenFields.of_runtime(self.runtime, suite.env)
+        self.fields = runtime_fields(self.runtime, suite.env)
         self.content = _json(self.runtime and runtime.content())
         self.work = _json(self.runtime and runtime.work())
         self.env_content = _json(_plain(self.env))
@@ -341,7 +341,7 @@ class _Place:
         self.machine = machine
         self.runtime = runtime
         self.tags = frozenset((*runtime.tags, *machine.tags))
-        self.fields = fields.on(runtime.fields, machine)
+        self.fields = place_fields(fields, runtime.fields, machine)
         self.digest = _sha256(f"[{runtime.content}, {machine_content}]")
         self.work = _sha256(f"[{runtime.work}, {machine_content}, {runtime.env_content}]")
         self.unmet = unmet(f"runtime {runtime.name}", runtime.needs, machine_name, machine) or unmet(

@@ -3,8 +3,6 @@
 from seatrial.record.folder import (
     DamagedFile,
     DamagedRun,
-    PlannedCell,
-    PlannedCells,
     RunFolder,
     UnknownRun,
     find_run,

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from seatrial.job import Hole, Observation, Part, RunResults, Unreadable, decode, read_json, read_regular
+from seatrial.job import Observation, Part, RunResults, Unreadable, decode, read_json, read_regular
+from seatrial.job.plan import PlanFile
 
 _T = TypeVar("_T")
 _BEGUN = ".begun-"  # before the name of a run folder that has no plan yet
@@ -39,34 +40,6 @@ class DamagedFile(Exception):
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path} cannot be read any more: {why}")
-
-
-class PlannedCell(msgspec.Struct, frozen=True):
-    """What `plan.json` says of a cell."""
-
-    id: str
-    hash: str
-    axes: dict[str, str]
-    trial: str
-    tags: frozenset[str] = frozenset()
-    estimate_s: float | None = None
-
-
-class PlannedOptions(msgspec.Struct, frozen=True):
-    """What `plan.json` says of what is done with a run."""
-
-    out: str = ""  # address that the folder is copied to
-    strict: bool = False  # figures without bounds, and regressions inside them, are no pass
-    against: str = ""  # the run that news are relative to; empty: each cell's last run
-
-
-class PlannedCells(msgspec.Struct, frozen=True):
-    """What `plan.json` says of what runs and what does not."""
-
-    cells: list[PlannedCell]
-    holes: list[Hole]
-    axes: dict[str, dict[str, list[str]]] = {}  # values of each trial's axes, in the order of the suite
-    options: PlannedOptions = PlannedOptions()
 
 
 class RunFolder:
@@ -116,18 +89,18 @@ class RunFolder:
         folder = f"{self.path}/cells/{cell}/{attempt}"
         return Path(folder if part == "job" else f"{folder}/{part}")
 
-    def write_plan(self, plan: dict[str, Any]) -> None:
+    def write_plan(self, plan: PlanFile) -> None:
         write_whole(self._begun / self.plan.name, summed_plan(plan))
         os.rename(self._begun, self.path)
 
-    def read_plan(self, form: type[_T]) -> _T:
+    def read_plan(self) -> PlanFile:
         """Raises DamagedRun."""
         try:
             data = read_regular(self.plan, follow=True)
             body, mark, crc = data.rpartition(b',\n "crc": "')
             if crc != b'%08x"\n}' % zlib.crc32(body + b"\n}") and (mark or not _UNSEALED.search(data)):
                 raise DamagedRun(self.plan, "its checksum is not that of what it holds")
-            return decode(data, form)
+            return decode(data, PlanFile)
         except (OSError, Unreadable) as error:
             raise DamagedRun(self.plan, str(error)) from error
 
@@ -162,7 +135,7 @@ class RunFolder:
         return path
 
 
-def summed_plan(plan: dict[str, Any]) -> bytes:
+def summed_plan(plan: PlanFile | dict[str, Any]) -> bytes:
     """With a checksum at its end: a plan decides verdicts, and a wrong one must not be taken for it."""
     body = msgspec.json.format(msgspec.json.encode(plan), indent=1)
     return b'%s,\n "crc": "%08x"\n}' % (body.removesuffix(b"\n}"), zlib.crc32(body))

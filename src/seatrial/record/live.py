@@ -134,10 +134,6 @@ class _Results(msgspec.Struct):
     counts: dict[str, int] = {}
 
 
-class _Plan(msgspec.Struct):
-    cells: list[msgspec.Raw]
-
-
 def run_overviews(runs: Path, last: int) -> tuple[list[RunOverview], int]:
     """The newest first, at most `last`; and how many there are in all."""
     plans = sorted(runs.glob("*/plan.json"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
@@ -147,7 +143,7 @@ def run_overviews(runs: Path, last: int) -> tuple[list[RunOverview], int]:
 def run_overview(folder: RunFolder) -> RunOverview:
     began_s = folder.plan.stat().st_mtime
     try:
-        cells = len(folder.read_plan(_Plan).cells)
+        cells = len(folder.read_plan().cells)
     except DamagedRun as error:
         return RunOverview(folder.run, RunState.DAMAGED, began_s, 0, 0, why=str(error))
     owner = owner_of(folder.path)

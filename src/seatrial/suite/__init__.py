@@ -18,10 +18,21 @@ from seatrial.suite.models import (
     SecretSource,
     Workspace,
 )
-from seatrial.suite.overrides import choose_target, restore_chosen_target
+from seatrial.suite.overrides import choose_target
 from seatrial.suite.placeholders import Fill, has_placeholder
 from seatrial.suite.schema import suite_schema
-from seatrial.suite.suite import HERE, LOCAL, Axis, AxisValue, BaselineFile, ChosenTarget, Group, Suite, TargetEntry
+from seatrial.suite.suite import (
+    HERE,
+    LOCAL,
+    Axis,
+    AxisValue,
+    BaselineFile,
+    ChosenTarget,
+    Group,
+    RunSuite,
+    Suite,
+    TargetEntry,
+)
 from seatrial.suite.trial import DeclaredFigure, Exclude, Timeout, TrialModel, Xfail
 from seatrial.suite.values import (
     Duration,

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from seatrial.job import COUNTED, Settings, flat_fields
+from seatrial.job.conditions import WrittenFields
 from seatrial.suite.cell import Cell
 from seatrial.suite.models import EnvValue, Machine, Runtime, Workspace
 from seatrial.suite.suite import Axis
@@ -64,29 +63,24 @@ def known_fields(trial: TrialModel, axes: Iterable[Axis], variables: Iterable[st
     return sorted(known)
 
 
-class WrittenFields(msgspec.Struct, frozen=True):
-    """Fields of one entry of a suite, by dotted name, as text with its placeholders."""
+def trial_fields(trial: TrialModel) -> WrittenFields:
+    workspace = _of_workspace(getattr(trial, "workspace", None))
+    return WrittenFields(dict(_of_trial(trial)), workspace, _of_env(trial.env))
 
-    own: dict[str, str] = {}
-    workspace: dict[str, str] = {}
-    env: dict[str, str] = {}
 
-    @classmethod
-    def of_trial(cls, trial: TrialModel) -> "WrittenFields":
-        return cls(dict(_of_trial(trial)), _of_workspace(getattr(trial, "workspace", None)), _of_env(trial.env))
+def runtime_fields(runtime: Runtime | None, env: Mapping[str, EnvValue]) -> WrittenFields:
+    """`env` is of the suite, which the runtime's goes over."""
+    if runtime is None:
+        return WrittenFields(env=_of_env(env))
+    own = {key: value for key, value in runtime.work().items() if key in OF_RUNTIME}
+    variables = _of_env({**env, **runtime.env})
+    return WrittenFields(dict(flat_fields(own, "")), _of_workspace(runtime.workspace), variables)
 
-    @classmethod
-    def of_runtime(cls, runtime: Runtime | None, env: Mapping[str, EnvValue]) -> "WrittenFields":
-        """`env` is of the suite, which the runtime's goes over."""
-        if runtime is None:
-            return cls(env=_of_env(env))
-        own = {key: value for key, value in runtime.work().items() if key in OF_RUNTIME}
-        return cls(dict(flat_fields(own, "")), _of_workspace(runtime.workspace), _of_env({**env, **runtime.env}))
 
-    def on(self, runtime: "WrittenFields", machine: Machine) -> dict[str, str]:
-        """Of a trial with this runtime on that machine."""
-        workspace, env = self.workspace or runtime.workspace, {**runtime.env, **self.env}
-        return {**self.own, **workspace, **runtime.own, **env, **dict(flat_fields(machine.content(), MACHINE))}
+def place_fields(trial: WrittenFields, runtime: WrittenFields, machine: Machine) -> dict[str, str]:
+    """Of a trial with this runtime on that machine."""
+    workspace, env = trial.workspace or runtime.workspace, {**runtime.env, **trial.env}
+    return {**trial.own, **workspace, **runtime.own, **env, **dict(flat_fields(machine.content(), MACHINE))}
 
 
 def axis_fields(axis: str, value: Any) -> dict[str, str]:

@@ -38,18 +38,6 @@ def choose_target(text: str, known: Mapping[str, TargetEntry], kinds: TargetMode
     raise SuiteError([Problem(message, path=OPTION)])
 
 
-def restore_chosen_target(
-    written: Mapping[str, Any], known: Mapping[str, TargetEntry], kinds: TargetModels
-) -> ChosenTarget:
-    """The same from what `ChosenTarget.written` gave, when a run is taken up. Raises SuiteError."""
-    text, name, data = written["text"], written["name"], written.get("entry")
-    if data is not None:
-        return _made(text, name, data, kinds, _nowhere)
-    if name not in known:
-        raise SuiteError([Problem(f"the suite has no target {name!r} any more", path=OPTION)])
-    return ChosenTarget(text, name, known[name])
-
-
 def _from_options(text: str, kind: str, options: str, kinds: TargetModels) -> ChosenTarget:
     given: dict[str, str] = {}
     for part in _OPTION.split(options):

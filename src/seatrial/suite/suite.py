@@ -52,10 +52,6 @@ class ChosenTarget(msgspec.Struct, frozen=True):
     entry: TargetEntry
     data: dict[str, Any] | None = None  # None: an entry of the suite
 
-    def written(self) -> dict[str, Any]:
-        """For the plan of a run; `restore_chosen_target` takes it."""
-        return {"text": self.text, "name": self.name, "entry": self.data}
-
 
 class BaselineFile(Protocol):
     """A file of bounds, as far as planning needs it."""
@@ -66,15 +62,26 @@ class BaselineFile(Protocol):
     def bounds(self, benchmark: str) -> tuple[Bound, ...]: ...
 
 
-class Suite(msgspec.Struct, frozen=True):
+class RunSuite(msgspec.Struct, frozen=True):
+    """What a run needs of a suite beside the cells."""
+
     name: str
     directory: Path  # relative paths start here
     path: Path | None  # None: made from data
-    data: dict[str, Any]  # as written, includes merged; JSON can hold it, `from_data` takes it
     targets: dict[str, TargetEntry]  # `here` is always among them
+    secrets: dict[str, SecretSource]
+    target_override: str = ""  # `--target`, as it was asked for
+
+    def parallel(self, target: str) -> int | None:
+        """Jobs at a time that the suite allows on a target."""
+        parallel = getattr(self.targets[target].options, "parallel", None)
+        return parallel if isinstance(parallel, int) else None
+
+
+class Suite(RunSuite, frozen=True, kw_only=True):
+    data: dict[str, Any]  # as written, includes merged; JSON can hold it, `from_data` takes it
     machines: dict[str, Machine]  # as declared; `machine()` also knows the implicit one
     runtimes: dict[str, Runtime]
-    secrets: dict[str, SecretSource]
     env: dict[str, EnvValue]
     trials: dict[str, TrialModel]
     axes: dict[str, tuple[Group, ...]]  # of each trial, all but `repeat`
@@ -82,12 +89,7 @@ class Suite(msgspec.Struct, frozen=True):
     max_cost: float | None = None
     estimate_s: float | None = None
     baselines: dict[str, BaselineFile] = {}  # by the text of a trial's `baseline`
-    moved: ChosenTarget | None = None  # `data` is still as written
-
-    def parallel(self, target: str) -> int | None:
-        """Jobs at a time that the suite allows on a target."""
-        parallel = getattr(self.targets[target].options, "parallel", None)
-        return parallel if isinstance(parallel, int) else None
+    override_name: str = ""  # the target that everything runs on, if there is one
 
     def repeated(self, count: int) -> "Suite":
         """The same suite with each cell `count` times, whatever its trials say."""
@@ -95,26 +97,39 @@ class Suite(msgspec.Struct, frozen=True):
         written = {name: {**entry, "repeat": count} for name, entry in self.data["trials"].items()}
         return msgspec.structs.replace(self, trials=trials, data={**self.data, "trials": written})
 
-    def on(self, moved: ChosenTarget) -> "Suite":
+    def on(self, target: ChosenTarget) -> "Suite":
         """The same suite with everything on one target. Machines keep their shapes; how another target finds one
         (`select`) says nothing there."""
-        machines = {
-            name: machine if machine.target == moved.name else _moved(machine, moved.name)
-            for name, machine in self.machines.items()
-        }
+        elsewhere = {name: one for name, one in self.machines.items() if one.target != target.name}
+        machines = {name: _on_target(one, target.name) for name, one in elsewhere.items()}
+        written = {name: {**self.data["machines"][name], **_place(target.name)} for name in elsewhere}
+        added = {} if target.data is None else {target.name: target.data}
         return msgspec.structs.replace(
-            self, machines=machines, targets={**self.targets, moved.name: moved.entry}, moved=moved
+            self,
+            machines={**self.machines, **machines},
+            targets={**self.targets, target.name: target.entry},
+            data={
+                **self.data,
+                "machines": {**(self.data.get("machines") or {}), **written},
+                "targets": {**(self.data.get("targets") or {}), **added},
+            },
+            target_override=target.text,
+            override_name=target.name,
         )
 
     def machine(self, name: str) -> Machine:
         if name in self.machines:
             return self.machines[name]
         implicit = _IMPLICIT[name]
-        return implicit if self.moved is None else _moved(implicit, self.moved.name)
+        return _on_target(implicit, self.override_name) if self.override_name else implicit
 
 
-def _moved(machine: Machine, target: str) -> Machine:
-    return machine.model_copy(update={"target": target, "select": {}})
+def _place(target: str) -> dict[str, Any]:
+    return {"target": target, "select": {}}
+
+
+def _on_target(machine: Machine, target: str) -> Machine:
+    return machine.model_copy(update=_place(target))
 
 
 _IMPLICIT = {HERE: Machine.model_construct()}

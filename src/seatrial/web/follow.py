@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from seatrial.job import Unreadable
-from seatrial.record import DamagedRun, JournalError, PlannedCells, RunFolder, read_journal
+from seatrial.record import DamagedRun, JournalError, RunFolder, read_journal
 from seatrial.report.view.live import LiveRun
 
 _EVERY_S = 0.3
@@ -50,14 +50,14 @@ class FollowedRun:
     def read_files(self) -> _Read:
         """It reads files: not for an event loop."""
         try:
-            run = None if self.planned else LiveRun.of(self.folder.read_plan(PlannedCells).cells)
+            run = None if self.planned else LiveRun.of(self.folder.read_plan().cells)
             try:
                 found = os.stat(self.folder.journal)
             except FileNotFoundError:
                 return _Read(run, [], self._bytes_read, self._inode, self.wrong)
             start, first = self._bytes_read, self.line + 1
             if self._inode and (found.st_ino != self._inode or found.st_size < start):
-                run, start, first = LiveRun.of(self.folder.read_plan(PlannedCells).cells), 0, 0
+                run, start, first = LiveRun.of(self.folder.read_plan().cells), 0, 0
             elif found.st_size == start or self.wrong:
                 return _Read(run, [], start, found.st_ino, self.wrong)
             entries, read = read_journal(self.folder.journal, start, first)

@@ -10,8 +10,9 @@ import click
 
 if TYPE_CHECKING:
     from seatrial.job import RunResults
+    from seatrial.job.plan import PlanFile, PlannedCell
     from seatrial.plan import Plan
-    from seatrial.record import PlannedCell, PlannedCells, RunFolder
+    from seatrial.record import RunFolder
     from seatrial.record.history import History
     from seatrial.suite import BaselineFile, Suite, TargetEntry, TrialModel
 
@@ -112,11 +113,11 @@ def print_json(data: "dict[str, Any]") -> None:
     click.echo(json.dumps(msgspec.to_builtins({"version": 1, **data}), indent=1, ensure_ascii=False))
 
 
-def planned(folder: "RunFolder") -> "PlannedCells":
-    from seatrial.record import DamagedRun, PlannedCells
+def planned(folder: "RunFolder") -> "PlanFile":
+    from seatrial.record import DamagedRun
 
     try:
-        return folder.read_plan(PlannedCells)
+        return folder.read_plan()
     except DamagedRun as error:
         fail(str(error), 3)
 

@@ -9,9 +9,10 @@ from seatrial.cli.common import RUN, RUNS, cells_of, fail, find, print_json
 
 if TYPE_CHECKING:
     from seatrial.job.metric import FixedBound
+    from seatrial.job.plan import PlannedCell
     from seatrial.kinds.scale.driver.merge import Merged
     from seatrial.kinds.scale.work import ScaleWork, StageQuantile
-    from seatrial.record import PlannedCell, RunFolder
+    from seatrial.record import RunFolder
 
 _PART = "driver"
 

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from seatrial.job import Verdict
-from seatrial.record import PlannedCell
+from seatrial.job.plan import PlannedCell
 from seatrial.report.view.words import one_line
 
 _VERDICTS = frozenset(verdict.value for verdict in Verdict)
