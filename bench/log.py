@@ -42,7 +42,9 @@ async def main(seconds: float) -> None:
         target = kind.open("here", kind.options())
         await target.open()
         command = f"sleep 0.5; {sys.executable} {script}"
-        job = Job("bench-log-1", "bench-log", "00000000", 1, "log", (Step("run writer", "run", {"command": command}),))
+        job = Job(
+            "bench-log-1", "bench-log", "00000000", 1, "log", (Step("run writer", "command", {"command": command}),)
+        )
         handle = await target.submit(job, {})
         folder = Path(state) / "jobs" / "bench-log" / "bench-log-1"
         supervisor = json.loads((folder / "supervisor.json").read_text())["pid"]

@@ -29,7 +29,7 @@ def train(
     output: str = "",
     **result: Any,
 ) -> ObservedStep:
-    return ObservedStep("train", "train", outcome=outcome, code=code, output=output, notes=list(notes), result=result)
+    return ObservedStep("train", "command", outcome=outcome, code=code, output=output, notes=list(notes), result=result)
 
 
 def matched(text: str = "", line: int = 1, **hosts: int) -> dict[str, Any]:

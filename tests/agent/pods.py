@@ -30,7 +30,7 @@ class PodProcesses:
         return {"PATH": os.environ["PATH"], "HOME": str(volume / "home"), "TMPDIR": str(volume / "tmp"), **own, **more}
 
     def write(self, *commands: str, **fields: Any) -> None:
-        steps = [{"name": f"run {c}", "kind": "run", "args": {"command": c}, "timeout_s": None} for c in commands]
+        steps = [{"name": f"run {c}", "kind": "command", "args": {"command": c}, "timeout_s": None} for c in commands]
         job = {
             "version": 1, "name": "job", "steps": steps, "limits": {"grace_s": 0.5}, "secret_variables": [], "hosts": 1,
             "inputs": False, "environment": {}, "memory_bytes": None, "log": {"segments": 4}, **fields,

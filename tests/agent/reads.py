@@ -15,9 +15,11 @@ STEP = pattern(r"\bstep: (\d+)", "step: ")
 STEP_TIME = pattern(r"step_time: ([\d.]+)", "step_time: ")
 
 
-def read_log(data: bytes, chunk: int = 1 << 18, **args: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def read_log(
+    data: bytes, chunk: int = 1 << 18, hosts: int = 1, **follow: Any
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """(result, notes) of a log that is there already."""
-    reading = Reading(args)
+    reading = Reading(follow, hosts)
     notes = []
     for start in range(0, len(data), chunk):
         reading.feed(data[start : start + chunk])

@@ -49,7 +49,8 @@ class Supervised:
     def request(self, *commands: str, timeouts_s: dict[str, float] | None = None, **fields: Any) -> dict[str, Any]:
         limits = timeouts_s or {}
         steps = [
-            {"name": f"run {c}", "kind": "run", "args": {"command": c}, "timeout_s": limits.get(c)} for c in commands
+            {"name": f"run {c}", "kind": "command", "args": {"command": c}, "timeout_s": limits.get(c)}
+            for c in commands
         ]
         secrets = {f"SECRET_{number}": value for number, value in enumerate(fields.pop("secrets", []))}
         env = {"PATH": os.environ["PATH"], "SEATRIAL_FILES": str(self.folder / "files"), **fields.pop("env", {})}

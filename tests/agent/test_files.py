@@ -19,14 +19,14 @@ from seatrial.agent.readers.json_file import ABSENT, find_key
 def look(job: Supervised, entries: dict[str, Any], make: str = "true", **args: Any) -> dict[str, Any]:
     """The record `done` of a step `files` after a step that makes them."""
     steps = [
-        {"name": "make", "kind": "run", "args": {"command": make}, "timeout_s": 60},
+        {"name": "make", "kind": "command", "args": {"command": make}, "timeout_s": 60},
         {
             "name": "files",
-            "kind": "files",
+            "kind": "read",
             "args": {"roots": [".", "files"], "entries": entries, **args},
             "timeout_s": 60,
         },
-        {"name": "after", "kind": "run", "args": {"command": "echo after"}, "timeout_s": 60},
+        {"name": "after", "kind": "command", "args": {"command": "echo after"}, "timeout_s": 60},
     ]
     job.run(steps=steps)
     done: dict[str, Any] = job.records("done")[1]
@@ -250,7 +250,7 @@ def test_files_are_read_in_the_foreground_too(agent: Path, tmp_path: Path) -> No
     """As inside a container."""
     (tmp_path / "m.json").write_text('{"a": 5}')
     entry = {"it": {"match": "m.json", "reader": "json", "keys": ["a"]}}
-    steps = [{"name": "files", "kind": "files", "args": {"entries": entry}}]
+    steps = [{"name": "files", "kind": "read", "args": {"entries": entry}}]
     folders = {"out": str(tmp_path), "work": str(tmp_path), "files": "f"}
     spec = {"version": 1, "steps": steps, "folders": folders}
     (tmp_path / "spec.json").write_text(json.dumps(spec))

@@ -8,7 +8,7 @@ from supervised import Supervised
 from seatrial.agent.job_file import BadJobFile, read_job_file
 from seatrial.agent.run.ending import RunLimits
 
-STEP = {"name": "run true", "kind": "run"}
+STEP = {"name": "run true", "kind": "command"}
 
 
 def test_what_is_left_out_or_null_has_its_default() -> None:

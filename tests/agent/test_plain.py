@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not Path("/bin/busybox").exists(), reason="needs
 
 
 def run(*commands: str, timeout_s: float | None = None) -> tuple[Step, ...]:
-    return tuple(Step(f"run {command}", "run", {"command": command}, timeout_s) for command in commands)
+    return tuple(Step(f"run {command}", "command", {"command": command}, timeout_s) for command in commands)
 
 
 class Plain(PodProcesses):
@@ -103,10 +103,13 @@ HOSTILE = [
 
 
 def test_names_and_commands_do_not_break_out_and_steps_that_need_more_are_refused(plain: Plain) -> None:
-    good = [Step(name, "run", {"command": f"cat <<'E'\n{name}\nE\n"}) for name in HOSTILE]
-    missing = [Step(name, "command", {"command": name}) for name in HOSTILE]
-    refused = [Step(name, name, {}) for name in HOSTILE] + [Step("r", "run", {}), Step("r", "run", {"command": "\0"})]
-    plain.ended(plain.begin(*good, *missing, *refused, Step("tar", "command", {"command": "tar"})))
+    good = [Step(name, "command", {"command": f"cat <<'E'\n{name}\nE\n"}) for name in HOSTILE]
+    missing = [Step(name, "which", {"command": name}) for name in HOSTILE]
+    refused = [Step(name, name, {}) for name in HOSTILE] + [
+        Step("r", "command", {}),
+        Step("r", "command", {"command": "\0"}),
+    ]
+    plain.ended(plain.begin(*good, *missing, *refused, Step("tar", "which", {"command": "tar"})))
     *found, tar = plain.read().steps
     assert [step.code for step in found[: len(good)]] == [0] * len(good)
     assert [step.result["path"] for step in found[len(good) : -len(refused)]] == [None] * len(missing)

@@ -62,7 +62,7 @@ class TestAnEnd:
         assert pod.run("setsid sleep 1000 & true")["left"] == 1
 
     def test_fits_into_a_message_with_a_thousand_steps(self, pod: PodProcesses) -> None:
-        steps = [{"name": "nothing", "kind": "command", "args": {"command": "no-such-command"}}] * 1000
+        steps = [{"name": "nothing", "kind": "which", "args": {"command": "no-such-command"}}] * 1000
         end = pod.run(steps=steps)
         assert (end["outcome"], "steps" in end) == ("exited", False)
         assert len(pod.records("done")) == 1000
@@ -165,7 +165,7 @@ class TestASecondStart:
             lines = (
                 (pod.out / "records.jsonl").read_bytes().splitlines() if (pod.out / "records.jsonl").exists() else []
             )
-            assert read_records(lines, [Step("run", "run")] * 3).broken == 0
+            assert read_records(lines, [Step("run", "command")] * 3).broken == 0
         else:
             assert end["outcome"] == "exited"
             assert (pod.root / "volume/count").read_text() == "x\n" * 3
@@ -271,15 +271,17 @@ class TestHosts:
     TRAIN: dict[str, Any] = {  # noqa: RUF012 - never written to
         "command": 'echo "step: $SEATRIAL_HOST loss: 0.5 host $SEATRIAL_HOST of $SEATRIAL_HOSTS"; echo bad; exit 5',
         "hosts": 3,
-        "values": {"step": STEP, "loss": LOSS},
-        "must": [pattern("of 3", "of 3")],
-        "never": [pattern("never said", "never said")],
+        "follow": {
+            "values": {"step": STEP, "loss": LOSS},
+            "must": [pattern("of 3", "of 3")],
+            "never": [pattern("never said", "never said")],
+        },
     }
 
     def steps(self) -> list[dict[str, Any]]:
         return [
-            {"name": "train", "kind": "train", "args": self.TRAIN},
-            {"name": "say", "kind": "run", "args": {"command": f"echo $SEATRIAL_HOST/$SEATRIAL_HOSTS {RANKS}"}},
+            {"name": "train", "kind": "command", "args": self.TRAIN},
+            {"name": "say", "kind": "command", "args": {"command": f"echo $SEATRIAL_HOST/$SEATRIAL_HOSTS {RANKS}"}},
         ]
 
     @pytest.mark.parametrize("env", [{"JOB_COMPLETION_INDEX": "2", "RANK": "1"}, {"RANK": "2"}])
@@ -296,7 +298,7 @@ class TestHosts:
         assert {note["host"] for note in notes if note["note"] == "values"} == {2}
 
     def test_one_alone_starts_several_processes_as_on_this_machine(self, pod: PodProcesses) -> None:
-        ranks = {"name": "ranks", "kind": "train", "args": {"command": f"echo {RANKS}", "hosts": 3}}
+        ranks = {"name": "ranks", "kind": "command", "args": {"command": f"echo {RANKS}", "hosts": 3}}
         pod.run(steps=[*self.steps(), ranks])
         done = pod.records("done")
         assert {f"[{n}] step: {n} loss: 0.5 host {n} of 3" for n in range(3)} <= set(done[0]["output"].splitlines())
@@ -334,8 +336,8 @@ def test_it_runs_with_every_python_from_3_8(tmp_path: Path, agent: Path, python:
         tar.add(__file__, "here.py")
     environment = {"python": ".".join(map(str, version(python)[:2])), "packages": []}
     steps = [
-        {"name": "look", "kind": "run", "args": {"command": "test -s here.py && python --version"}},
-        {"name": "train", "kind": "train", "args": {"command": "echo step: 1", "values": {"step": STEP}}},
+        {"name": "look", "kind": "command", "args": {"command": "test -s here.py && python --version"}},
+        {"name": "train", "kind": "command", "args": {"command": "echo step: 1", "follow": {"values": {"step": STEP}}}},
         {"name": "import", "kind": "import", "args": {"module": "json"}},
     ]
     end = pod.run(steps=steps, inputs=True, environment=environment, memory_bytes=1 << 30)

@@ -169,7 +169,7 @@ class TestPython:
         made = tmp_path / "named"
         subprocess.run([BASE, "-m", "venv", "--without-pip", made], check=True)
         steps = [
-            {"name": "where", "kind": "run", "args": {"command": "command -v python; echo $VIRTUAL_ENV"}},
+            {"name": "where", "kind": "command", "args": {"command": "command -v python; echo $VIRTUAL_ENV"}},
             {"name": "import", "kind": "import", "args": {"module": "json"}},
         ]
         end = pod.run(steps=steps, environment={"interpreter": str(made / "bin/python")})
@@ -211,7 +211,7 @@ def test_a_notebook_without_an_nbclient_to_be_had_says_so_and_other_steps_run(po
     (pod.root / "volume/work/a.ipynb").write_text(json.dumps(NOTEBOOK))
     steps = [
         {"name": "notebook", "kind": "notebook", "args": {"path": "a.ipynb"}},
-        {"name": "other", "kind": "run", "args": {"command": "echo other"}},
+        {"name": "other", "kind": "command", "args": {"command": "echo other"}},
     ]
     end = pod.run(steps=steps, env={"PIP_NO_INDEX": "1"})
     assert end["steps"] == [["exited", 1], ["exited", 0]]

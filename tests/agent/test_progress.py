@@ -23,7 +23,10 @@ async def test_the_last_step_and_what_a_program_says_itself_are_shown(
     values = {"step": STEP, "loss": LOSS}
     trained, said = tmp_path / "trained", tmp_path / "said"
     train, own = TRAIN + UNTIL.format(trained), OWN + UNTIL.format(said)
-    steps = (Step("train", "train", {"command": train, "values": values}), Step("own", "run", {"command": own}))
+    steps = (
+        Step("train", "command", {"command": train, "follow": {"values": values}}),
+        Step("own", "command", {"command": own}),
+    )
     job = Job("progress-1", "progress", "00000000", 1, "progress", steps)
     seen: list[str] = []
     try:

@@ -12,7 +12,7 @@ from reads import LOSS, STEP, host_profile, pattern, values
 from seatrial.job import Outcome, Step, read_records
 from seatrial.job.observation import ObservedStep
 
-STEPS = [Step("train", "train"), Step("files", "files")]
+STEPS = [Step("train", "command"), Step("files", "read")]
 
 
 def read(agent: Path, **spec: Any) -> tuple[ObservedStep, ObservedStep]:
@@ -40,7 +40,7 @@ def test_a_log_and_a_folder_give_what_a_job_would_have(agent: Path, tmp_path: Pa
     (tmp_path / "profile/host.xplane.pb").write_bytes(host_profile({1: 0.1, 2: 0.2}))
     logs = [{"path": str(tmp_path / "log.txt"), "host": 0}]
     entries = {"profile": {"match": "**/*.xplane.pb", "reader": "xplane"}}
-    train, files = read(agent, logs=logs, train=TRAIN, roots=[str(tmp_path)], entries=entries)
+    train, files = read(agent, logs=logs, follow=TRAIN, roots=[str(tmp_path)], entries=entries)
     assert train.outcome is Outcome.EXITED
     assert values(train.notes, "loss") == [2, "nan", 1]
     assert train.result["must"]["Finished"]["line"] == 5
@@ -55,7 +55,7 @@ def test_each_host_has_a_log_of_its_own_also_a_compressed_one(agent: Path, tmp_p
     (tmp_path / "0").write_bytes(b"step: 1 loss: 2\nhalf")
     (tmp_path / "1").write_bytes(gzip.compress(b"step: 1 loss: 3\nFinished\n"))
     logs = [{"path": str(tmp_path / str(host)), "host": host} for host in (0, 1)]
-    train, _ = read(agent, logs=logs, train=TRAIN, roots=[], entries={})
+    train, _ = read(agent, logs=logs, follow=TRAIN, roots=[], entries={})
     assert [values(train.notes, "loss", host) for host in (0, 1)] == [[2], [3]]
     assert train.result["must"]["Finished"]["host"] == {"1": 1}
     assert train.result["lines"] == 4
@@ -64,7 +64,7 @@ def test_each_host_has_a_log_of_its_own_also_a_compressed_one(agent: Path, tmp_p
 def test_one_log_of_several_hosts_says_whose_each_line_is(agent: Path, tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_bytes(b"[0] loss: 1\n[1] loss: 2\n")
     logs = [{"path": str(tmp_path / "log.txt"), "host": None}]
-    train, _ = read(agent, logs=logs, train={**TRAIN, "hosts": 2}, roots=[], entries={})
+    train, _ = read(agent, logs=logs, follow=TRAIN, hosts=2, roots=[], entries={})
     assert [values(train.notes, "loss", host) for host in (0, 1)] == [[1], [2]]
 
 
@@ -73,7 +73,7 @@ def test_logs_that_cannot_be_read_are_told_and_the_others_are_read(agent: Path, 
     (tmp_path / "good").write_bytes(b"loss: 7\n")
     names = ["none", ".", "cut.gz", "good"]
     logs = [{"path": str(tmp_path / name), "host": host} for host, name in enumerate(names)]
-    train, _ = read(agent, logs=logs, train=TRAIN, roots=[], entries={})
+    train, _ = read(agent, logs=logs, follow=TRAIN, roots=[], entries={})
     assert [Path(error["path"]).name for error in train.result["errors"]] == ["none", tmp_path.name, "cut.gz"]
     assert values(train.notes, "loss", 3) == [7]
 
@@ -81,7 +81,7 @@ def test_logs_that_cannot_be_read_are_told_and_the_others_are_read(agent: Path, 
 def test_the_time_for_all_of_it_is_limited(agent: Path, tmp_path: Path) -> None:
     logs = [{"path": "/dev/zero", "host": 0}]
     train, files = read(
-        agent, logs=logs, train=TRAIN, roots=[str(tmp_path)], entries={"x": {"match": "*"}}, seconds=0.5
+        agent, logs=logs, follow=TRAIN, roots=[str(tmp_path)], entries={"x": {"match": "*"}}, seconds=0.5
     )
     assert "the time for reading was over" in train.result["errors"][0]["error"]
     assert files.result["x"]["count"] == 0
@@ -90,6 +90,6 @@ def test_the_time_for_all_of_it_is_limited(agent: Path, tmp_path: Path) -> None:
 def test_without_any_log_only_files_are_read(agent: Path, tmp_path: Path) -> None:
     (tmp_path / "m.json").write_text('{"step_execution_time": 2.4}')
     entries = {"m": {"match": "m.json", "reader": "json", "keys": ["step_execution_time"]}}
-    train, files = read(agent, logs=[], train=None, roots=[str(tmp_path)], entries=entries)
+    train, files = read(agent, logs=[], follow=None, roots=[str(tmp_path)], entries=entries)
     assert train.result["lines"] == 0
     assert files.result["m"]["files"][0]["values"] == {"step_execution_time": 2.4}

@@ -342,7 +342,7 @@ def test_what_is_no_pattern_is_dropped_and_told() -> None:
 @settings(max_examples=300)
 def test_no_bytes_at_all_break_the_reading(pieces: list[bytes]) -> None:
     reading = Reading(
-        {"values": ALL, "finite": ["loss"], "hosts": 2, "stall": {"factor": 2}, "must": [pattern("x|y")]}, 0
+        {"values": ALL, "finite": ["loss"], "stall": {"factor": 2}, "must": [pattern("x|y")]}, hosts=2, begun_s=0
     )
     for tick, piece in enumerate(pieces):
         reading.feed(piece, float(tick))
@@ -371,8 +371,8 @@ def test_lines_of_several_hosts_are_told_apart() -> None:
 # ---- while it runs
 
 
-def live(**args: object) -> Reading:
-    return Reading(args, 100.0)
+def live(hosts: int = 1, **follow: object) -> Reading:
+    return Reading(follow, hosts, begun_s=100.0)
 
 
 def test_a_forbidden_line_ends_it_after_the_lines_that_say_why() -> None:

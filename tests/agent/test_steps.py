@@ -44,7 +44,7 @@ def script(runner: StepRunner, name: str, text: str) -> None:
 
 
 def test_run_is_a_shell_line_in_the_work_folder(runner: StepRunner) -> None:
-    driven = runner.do("run", command="pwd; echo err >&2; exit 3")
+    driven = runner.do("command", command="pwd; echo err >&2; exit 3")
     assert driven.ended.code == 3
     assert driven.output.splitlines() == [str(runner.folder / "work"), "err"]
     assert driven.result == {}
@@ -116,25 +116,25 @@ def test_an_import_without_any_python_says_so(runner: StepRunner) -> None:
 
 def test_a_command_tells_path_and_version(runner: StepRunner) -> None:
     script(runner, "tool", "#!/bin/sh\necho\nprintf '\\033[1mtool 4.2\\033[0m\\nmore\\n'\n")
-    answers = (runner.do("command", command="tool").result for _ in range(5))  # a busy machine may not have it in time
+    answers = (runner.do("which", command="tool").result for _ in range(5))  # a busy machine may not have it in time
     assert {"path": str(runner.folder / "bin" / "tool"), "version": "tool 4.2"} in answers
 
 
 @pytest.mark.parametrize("text", ["#!/bin/sh\necho usage; exit 2\n", "#!/bin/sh\n", "not a program"])
 def test_a_command_without_a_version_is_still_there(text: str, runner: StepRunner) -> None:
     script(runner, "tool", text)
-    assert runner.do("command", command="tool").result == {"path": str(runner.folder / "bin" / "tool"), "version": None}
+    assert runner.do("which", command="tool").result == {"path": str(runner.folder / "bin" / "tool"), "version": None}
 
 
 def test_a_command_that_hangs_when_asked_for_its_version_is_still_there(runner: StepRunner) -> None:
     script(runner, "tool", "#!/bin/sh\nsleep 1000 & sleep 1000\n")
-    driven = runner.do("command", command="tool")
+    driven = runner.do("which", command="tool")
     assert driven.result["path"]
     assert driven.result["version"] is None
 
 
 def test_a_command_that_is_not_on_path_has_no_path(runner: StepRunner) -> None:
-    assert runner.do("command", command="no-such-command").result == {"path": None, "version": None}
+    assert runner.do("which", command="no-such-command").result == {"path": None, "version": None}
 
 
 def test_facts_are_those_of_the_runtime(runner: StepRunner) -> None:
@@ -264,11 +264,11 @@ def test_a_repository_that_is_not_there_fails_and_asks_nobody(runner: StepRunner
 @pytest.mark.parametrize(
     ("kind", "args", "message"),
     [
-        ("no-such-kind", {}, "this agent has no step kind 'no-such-kind'; it knows command, drive, facts, files"),
-        ("run", {}, "step 'run' needs the argument 'command'"),
+        ("no-such-kind", {}, "this agent has no step kind 'no-such-kind'; it knows command, drive, facts, import"),
+        ("command", {}, "step 'command' needs the argument 'command'"),
         ("workspace", {"git": "--upload-pack=touch pwned"}, "do not start with a dash"),
-        ("train", {"command": "true", "hosts": "many"}, "the arguments of step 'train' make no sense"),
-        ("train", {"command": "true", "must": "words"}, "the arguments of step 'train' make no sense"),
+        ("command", {"command": "true", "hosts": "many"}, "the arguments of step 'command' make no sense"),
+        ("command", {"command": "true", "follow": {"must": "words"}}, "the arguments of step 'command' make no sense"),
     ],
 )
 def test_a_step_that_makes_no_sense_fails_and_says_why(

@@ -285,7 +285,7 @@ def test_the_agent_runs_with_every_python_from_3_8(agent: Path, tmp_path: Path, 
     last = json.loads((tmp_path / "records.jsonl").read_bytes().splitlines()[-1])
     assert (last["event"], last["outcome"]) == ("end", "exited")
     (tmp_path / "records.jsonl").unlink()
-    kinds = {"import": {"module": "json"}, "command": {"command": "sh"}, "facts": {}}
+    kinds = {"import": {"module": "json"}, "which": {"command": "sh"}, "facts": {}}
     spec["steps"] = [{"name": kind, "kind": kind, "args": args, "timeout_s": 60} for kind, args in kinds.items()]
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     path = f"{python.parent}:{os.environ['PATH']}"

@@ -37,9 +37,10 @@ def program(job: Supervised, then: str, steps: int = 10, every_s: float = 0.02) 
 def train(job: Supervised, command: str, **args: Any) -> dict[str, Any]:
     """Its record `done`; a step after it runs in any case."""
     fields = {key: args.pop(key) for key in ("limits", "secrets") if key in args}
+    followed = {"command": command, "hosts": args.pop("hosts", 1), "follow": {"values": VALUES, **args}}
     steps = [
-        {"name": "train", "kind": "train", "args": {"command": command, "values": VALUES, **args}},
-        {"name": "after", "kind": "run", "args": {"command": "echo after"}},
+        {"name": "train", "kind": "command", "args": followed},
+        {"name": "after", "kind": "command", "args": {"command": "echo after"}},
     ]
     job.run(steps=steps, **fields)
     done, after = job.records("done")

@@ -21,7 +21,7 @@ def file(path: str, size: int = 100, at_s: float = 1500.0, **more: Any) -> dict[
 def files(*entries: dict[str, Any], name: str = "out", **others: list[dict[str, Any]]) -> ObservedStep:
     result = {name: {"count": len(entries), "files": list(entries)}}
     result |= {other: {"count": len(found), "files": found} for other, found in others.items()}
-    return ObservedStep("files", "files", outcome=Outcome.EXITED, code=0, result=result)
+    return ObservedStep("files", "read", outcome=Outcome.EXITED, code=0, result=result)
 
 
 def judged(seen: ObservedStep, window: JobWindow | None = WINDOW, **expected: Any) -> dict[str, tuple[str, str]]:
@@ -80,7 +80,7 @@ def test_files_that_cannot_be_read_are_broken_and_named() -> None:
 
 
 def test_a_job_that_never_came_to_its_files_says_why() -> None:
-    seen = ObservedStep("files", "files")
+    seen = ObservedStep("files", "read")
     (finding,) = check_files(seen, Exit(Outcome.TIMEOUT), "out", FilesExpected("*"), WINDOW)
     assert (finding.step, finding.verdict, finding.class_) == ("files out", Verdict.TIMEOUT, "timeout")
 
@@ -155,7 +155,7 @@ def test_numbers_at_the_end_of_what_a_float_holds_come_to_no_figure() -> None:
 def test_of_a_job_that_was_ended_early_no_figure_is_missed() -> None:
     ended = train(outcome=Outcome.STOPPED, code=None)
     assert metric(files(), ended, entry="out", key="k")[0] == "skipped"
-    assert metric(ObservedStep("files", "files"), entry="out", key="k")[0] == "skipped"
+    assert metric(ObservedStep("files", "read"), entry="out", key="k")[0] == "skipped"
 
 
 def test_fixed_limits_are_inclusive() -> None:

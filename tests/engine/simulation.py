@@ -553,7 +553,7 @@ class SimKind:
     def _job(self, cell: Cell, run: str, attempt: int, part: str) -> Job:
         name = f"{cell.hash}-{attempt}" + ("" if part == "job" else f"-{part}")
         limits = Limits(queue_s=QUEUE_S, run_s=None if part == "server" else RUN_S)
-        return Job(name, run, cell.hash, attempt, cell.id, (Step("work", "run"),), part=part, limits=limits)
+        return Job(name, run, cell.hash, attempt, cell.id, (Step("work", "command"),), part=part, limits=limits)
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         findings = [finding for part, seen in observed.items() for finding in check_job(seen, part)]

@@ -11,7 +11,7 @@ from seatrial.engine.collect import clear_scratch, collect, file_names, read_all
 from seatrial.job import Job, Outcome, Step
 from seatrial.targets import TargetError
 
-JOB = Job("name", "run", "cell", 1, "title", (Step("train", "train", {"hosts": 2}),), hosts=2)
+JOB = Job("name", "run", "cell", 1, "title", (Step("train", "command", {"hosts": 2}),), hosts=2)
 
 
 class Folder:

@@ -50,7 +50,7 @@ async def main(kubeconfig, namespace, shared, release):
         os.kill(os.getpid(), signal.SIGKILL)
     if release == "no":
         target._client.patch = killed
-    step = Step("run", "run", {"command": "echo once >> /shared/ran"})
+    step = Step("run", "command", {"command": "echo once >> /shared/ran"})
     python = Environment(image="localhost/python:3")
     job = Job("lost-69b56f04-1", "lost", "69b56f04", 1, "t", (step,), environment=python)
     handle = await target.submit(job, {})

@@ -74,9 +74,9 @@ def of_jobs(seeds: Seeds) -> Iterator[Kind]:
             mutate.json_text,
             lambda data, name=name: _job_folder(folder, name, data),
         )
-    train = next(step.args for step in parts["train"].job.steps if step.kind == "train")
+    follow = next(step.args for step in parts["train"].job.steps if "follow" in step.args)["follow"]
     yield from _of_scale(seeds)
-    yield Kind("logs", [LOG], mutate.log_text, lambda data: _log({**train, "hosts": 2}, data))
+    yield Kind("logs", [LOG], mutate.log_text, lambda data: _log(follow, data))
     yield Kind("notes", [b'{"note":"progress","text":"3 of 4"}\n{"note":"cell","cell":1}\n'], mutate.json_lines, _notes)
     broken = (read_files.UnreadableFile, xplane.BrokenProfile, json_file.BrokenJson)
     profile = (ROOT / "tests/agent/profiles/cpu.xplane.pb").read_bytes()
@@ -129,8 +129,8 @@ def _job_folder(folder: JobFolder, name: str, data: bytes) -> object:
     return folder.submission(), folder.end(), alive(folder.identity())
 
 
-def _log(train: dict[str, Any], data: bytes) -> object:
-    reading = Reading(train, begun_s=0.0)
+def _log(follow: dict[str, Any], data: bytes) -> object:
+    reading = Reading(follow, hosts=2, begun_s=0.0)
     for start in range(0, len(data), 1000):
         reading.feed(data[start : start + 1000], float(start))
     reading.flush(1e6)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from seatrial.job import ObservedStep, Outcome, Records, Step, merged, read_records
 
-STEPS = (Step("train", "train"), Step("files", "files"))
+STEPS = (Step("train", "command"), Step("files", "read"))
 HARDWARE = {"cpu": "one", "cores": 2, "memory_bytes": 100, "gpu": ["A100"]}
 
 

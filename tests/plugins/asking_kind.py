@@ -65,7 +65,7 @@ class AskingKind:
             job,
             name=f"{job.name}-server",
             part="server",
-            steps=(Step("server", "run", {"command": model.server}),),
+            steps=(Step("server", "command", {"command": model.server}),),
             ports=(Port("http", 8000),),
             ready=Ready("http", "/health", model.within_s),
         )

@@ -23,7 +23,9 @@ class BreakingKind:
 
     def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
         self._break(cell, "parts")
-        return only_part(cell, make_job(cell, run, attempt, [Step("run", "run", {"command": cell.spec.command})], ()))
+        return only_part(
+            cell, make_job(cell, run, attempt, [Step("run", "command", {"command": cell.spec.command})], ())
+        )
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         self._break(cell, "judge")

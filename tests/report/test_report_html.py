@@ -92,7 +92,7 @@ def test_parts_of_an_attempt_have_charts_of_their_own(tmp_path: Path) -> None:
     observed = {}
     for part, cores in (("server", 2.0), ("driver", 0.5)):
         samples = [Sample(float(at), int(cores * 100) << 20, cores * at) for at in range(10)]
-        steps = [ObservedStep(part, "run", started_s=0.0, ended_s=9.0, samples=samples)]
+        steps = [ObservedStep(part, "command", started_s=0.0, ended_s=9.0, samples=samples)]
         observed[part] = Observation(part, 1, Place("here", "here"), Exit(Outcome.EXITED), steps=steps)
     charts = resource_charts(observed)
     assert [(chart.title, chart.most) for chart in charts] == [

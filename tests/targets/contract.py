@@ -41,7 +41,7 @@ class Site:
         run = run or self.run
         name = f"{run}-{name}"
         self.names.append(name)
-        steps = tuple(Step(f"run {command}", "run", {"command": command}) for command in commands)
+        steps = tuple(Step(f"run {command}", "command", {"command": command}) for command in commands)
         return Job(name=name, run=run, cell="69b56f04", attempt=1, title=name, steps=steps, **fields)  # type: ignore[arg-type]
 
     def server(self, name: str, before: str = "", ready: Ready | None = None, **fields: object) -> Job:

@@ -10,7 +10,7 @@ from seatrial.targets.local import kind
 async def main(run: str, name: str, command: str) -> None:
     target = kind.open("here", kind.options())
     await target.open()
-    job = Job(name, run, "69b56f04", 1, name, (Step(f"run {command}", "run", {"command": command}),))
+    job = Job(name, run, "69b56f04", 1, name, (Step(f"run {command}", "command", {"command": command}),))
     print("now", flush=True)
     await target.submit(job, {})
     await asyncio.sleep(60)

@@ -160,8 +160,8 @@ async def test_plain_commands_run_with_and_without_a_python_in_the_image(site: S
 
 async def test_a_step_over_its_time_is_ended_inside_and_the_next_runs(site: Site, image: str) -> None:
     steps = (
-        Step("run slow", "run", {"command": "sleep 1401 & sleep 1402"}, timeout_s=1.5),
-        Step("run next", "run", {"command": "for p in /proc/[0-9]*; do cat $p/cmdline | tr '\\0' ' '; echo; done"}),
+        Step("run slow", "command", {"command": "sleep 1401 & sleep 1402"}, timeout_s=1.5),
+        Step("run next", "command", {"command": "for p in /proc/[0-9]*; do cat $p/cmdline | tr '\\0' ' '; echo; done"}),
     )
     job = msgspec.structs.replace(
         site.job(environment=Environment(image=image), limits=Limits(grace_s=0.5)), steps=steps

@@ -62,7 +62,7 @@ ports._range = lambda: list(map(int, sys.argv[3:]))
 async def main(run, name):
     target = kind.open("here", kind.options())
     await target.open()
-    steps = (Step("run sleep", "run", {"command": "sleep 1000"}),)
+    steps = (Step("run sleep", "command", {"command": "sleep 1000"}),)
     await asyncio.gather(*(target.submit(Job(f"{name}-{n}", run, "69b56f04", 1, name, steps, ports=(Port("http"),),
                                              limits=Limits(grace_s=0.1)), {}) for n in range(4)))
     await target.close()

@@ -1,7 +1,7 @@
 """`python AGENT read`: reads logs and files that are there already, as if a job had just made them.
 
-A JSON object comes by standard input: {"logs": [{"path", "host"}], "train": arguments of a step `train` or null,
-"roots", "entries": as of a step `files`, "memory_bytes", "seconds"}. Records go to standard output in the form of
+A JSON object comes by standard input: {"logs": [{"path", "host"}], "follow", "hosts": as of a step `command`,
+"roots", "entries": as of a step `read`, "memory_bytes", "seconds"}. Records go to standard output in the form of
 records.jsonl: step 0 is the log, step 1 the files. A `host` that is null: the lines say whose they are, where
 there are several.
 """
@@ -47,7 +47,7 @@ def _record(event: str, **fields: Any) -> None:
 
 
 def _read_logs(spec: Dict[str, Any], limited: Limited) -> Dict[str, Any]:
-    reading = Reading(spec.get("train") or {})
+    reading = Reading(spec.get("follow") or {}, spec.get("hosts") or 1)
     errors = []
     for log in spec.get("logs") or ():
         host = log.get("host")

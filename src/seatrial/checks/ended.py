@@ -94,7 +94,7 @@ def killed_for_memory(observed: ObservedStep) -> str:
 def ended_badly(observed: ObservedStep, check: str, ended: Exit, step: str = "") -> Finding | None:
     """The finding for a step that did not come to an end of its own; None when it did."""
     if observed.outcome is Outcome.EXITED:
-        return unseen(observed, check, step) if observed.kind != "run" else None
+        return unseen(observed, check, step)
     if observed.outcome is not None:
         outcome = observed.outcome
         message = f"it {describe_exit(Exit(outcome, observed.code, observed.signal, observed.message))}"

@@ -60,7 +60,7 @@ def check_folder(
     kind = plugins.kinds()[cell.kind]
     cell = replace(cell, gathered=kind.gather(cell))
     job = kind.parts(cell, "check", 1)[0].job
-    train = next((step for step in job.steps if step.kind == "train"), None)
+    train = next((step for step in job.steps if "hosts" in step.args), None)
     if train is None:
         raise CannotCheck(f"trial {cell.trial!r} is of kind {cell.kind}; only training can be judged by its files")
     if not folder.is_dir():
@@ -134,7 +134,8 @@ def _says_hosts(log: Path) -> bool:
 
 
 def _asks_log(train: Step) -> bool:
-    return bool(train.args["must"] or train.args["never"] or train.args["values"].keys() - {"step", "step_time"})
+    follow = train.args["follow"]
+    return bool(follow["must"] or follow["never"] or follow["values"].keys() - {"step", "step_time"})
 
 
 def _observe(job: Job, train: Step, folder: Path, logs: tuple[Path, ...], exit_code: int | None) -> Observation:
@@ -143,10 +144,11 @@ def _observe(job: Job, train: Step, folder: Path, logs: tuple[Path, ...], exit_c
     of_all = len(logs) == 1 and hosts > 1 and _says_hosts(logs[0])
     known = {} if of_all or not logs else {"logs": len(logs)}
     train = msgspec.structs.replace(train, args={**train.args, "hosts": hosts, **known})
-    files = next((step for step in job.steps if step.kind == "files"), Step("files", "files", {"entries": {}}))
+    files = next((step for step in job.steps if step.kind == "read"), Step("files", "read", {"entries": {}}))
     spec = {
         "logs": [{"path": str(log.absolute()), "host": None if of_all else host} for host, log in enumerate(logs)],
-        "train": train.args,
+        "follow": train.args["follow"],
+        "hosts": hosts,
         "roots": [str(folder)],
         "entries": files.args["entries"],
     }

@@ -82,7 +82,7 @@ def _end(process: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
 def with_artifacts(job: Job, observation: Observation, mask: Mask) -> Observation:
     """The observation with each step that looks for files at an address done from here. That they cannot be had is no
     fault of the job: the step's outcome says so."""
-    far = {step.name: step for step in job.steps if step.kind == "files" and _address(step)}
+    far = {step.name: step for step in job.steps if step.kind == "read" and _address(step)}
     if not far or observation.exit.outcome in (Outcome.CANCELLED, Outcome.REFUSED):
         return observation
     steps = [
@@ -105,8 +105,8 @@ def _with_files(step: Step, observed: ObservedStep, mask: Mask) -> ObservedStep:
             pass  # that a job wrote nothing is for its checks to say
         except CannotCheck as error:
             return msgspec.structs.replace(observed, outcome=Outcome.INFRA, output=mask.text(str(error)), result={})
-        records, ended = read_as_agent({"logs": [], "train": None, "roots": [scratch], "entries": entries})
-    nothing = Step("train", "train")
+        records, ended = read_as_agent({"logs": [], "roots": [scratch], "entries": entries})
+    nothing = Step("log", "command")
     found = read_records(records, [nothing, step]).steps[1]
     output = ended.message if ended.outcome is not Outcome.EXITED else observed.output
     return msgspec.structs.replace(
@@ -209,7 +209,7 @@ def read_all(job: Job, into: Path, apart: bool) -> Records:
 
 def is_little(job: Job, into: Path) -> bool:
     """Whether what was collected is read sooner than a thread is found for it: hundreds of jobs may end at once."""
-    if any(step.kind == "files" for step in job.steps) or (into / FILES).exists():
+    if any(step.kind == "read" for step in job.steps) or (into / FILES).exists():
         return False
     try:
         return (into / RECORDS).stat().st_size <= _LITTLE_BYTES

@@ -369,7 +369,7 @@ class Run:
             interrupted=self._interrupted,
             seatrial=__version__,
             commit=self._options.commit,
-            target=self._prepared.suite.moved.text if self._prepared.suite.moved else "",
+            target=self._prepared.suite.target_override,
             axes={trial: {axis: [*found] for axis, found in of.items()} for trial, of in plan.labels.items()},
         )
 

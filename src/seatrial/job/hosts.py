@@ -92,7 +92,7 @@ def _first_result(results: list[dict[str, Any]], first: int) -> dict[str, Any]:
 # ---- what was read of the log
 
 
-def _train_result(results: list[dict[str, Any]], first: int) -> dict[str, Any]:
+def _followed_result(results: list[dict[str, Any]], first: int) -> dict[str, Any]:
     found = [result for result in results if result]
     if not found:
         return {}
@@ -167,7 +167,7 @@ def _files_at(path: str, found: list[tuple[int, dict[str, Any]]]) -> Iterator[di
         yield {**one, "path": f"hosts/{host}/{path}"}
 
 
-_RESULTS = {"train": _train_result, "files": _files_result}
+_RESULTS = {"command": _followed_result, "read": _files_result}
 
 
 # ---- the rest

@@ -17,9 +17,9 @@ The agent writes one JSON object a line while it works, so that a job killed at 
      "log_omitted_bytes": ...}
     {"event": "unkept", "at_s": 0, "data": {"count": ..., "bytes": ..., "names": [...]}}  by who fetched the others
 
-A step of kind `train` notes what it reads of the log while it runs: `values` (name, host, steps, values, lines, at),
+A step `command` with `follow` notes what it reads of its output: `values` (name, host, steps, values, lines, at),
 `never` (pattern, host, line, text), `host` (host, code: it ended) and `progress` (text, for people); its result has
-`lines`, `long_lines`, `steps`, `must`, `never`, `values`, `stopped` and `dropped`. The result of one of kind `files`
+`lines`, `long_lines`, `steps`, `must`, `never`, `values`, `stopped` and `dropped`. The result of a step `read`
 has for each entry its `count` and its `files`, and `error` or `cut` where not all of it could be read.
 Hosts that each have a place of their own have an agent each, whose notes and results name its host; `hosts.py` puts
 their records together.

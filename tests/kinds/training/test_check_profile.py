@@ -142,7 +142,7 @@ def test_each_hosts_profile_is_compared_with_its_own_log() -> None:
             {"path": f"profile/0-{host}/h.xplane.pb", "bytes": 9, "error": None, "profile": one}
             for host, one in enumerate(profiles)
         ]
-        found = ObservedStep("files", "files", outcome=Outcome.EXITED, result={"prof": {"count": 2, "files": files}})
+        found = ObservedStep("files", "read", outcome=Outcome.EXITED, result={"prof": {"count": 2, "files": files}})
         findings = brief(check_profile(found, train(*logs), "prof", ProfileExpected(agrees=0.05)))
         assert findings["agrees"][0] == verdict
 

@@ -62,11 +62,12 @@ def test_a_suite_becomes_what_the_agent_runs_and_reads(tmp_path: Path) -> None:
     assert [one.name for one in made.steps] == ["train", "files"]
     args = step(made, "train").args
     assert (args["command"], args["hosts"]) == ("python train.py model=llama-3.1", 2)
-    assert args["must"] == [{"pattern": r"Finished llama\-3\.1", "literal": "Finished llama-3.1"}]
-    assert args["never"] == [{"pattern": "Traceback", "literal": "Traceback"}]
-    assert set(args["values"]) == {"step", "step_time", "loss", "metric rate"}
-    assert args["finite"] == ["loss"]
-    assert args["stall"] == {"factor": 30.0, "least_s": 60.0, "steps": 3}
+    follow = args["follow"]
+    assert follow["must"] == [{"pattern": r"Finished llama\-3\.1", "literal": "Finished llama-3.1"}]
+    assert follow["never"] == [{"pattern": "Traceback", "literal": "Traceback"}]
+    assert set(follow["values"]) == {"step", "step_time", "loss", "metric rate"}
+    assert follow["finite"] == ["loss"]
+    assert follow["stall"] == {"factor": 30.0, "least_s": 60.0, "steps": 3}
     files = step(made, "files").args
     assert files["roots"] == [".", "files"]
     assert files["entries"]["profile"]["reader"] == "xplane"
@@ -77,7 +78,7 @@ def test_a_suite_becomes_what_the_agent_runs_and_reads(tmp_path: Path) -> None:
 
 def test_values_of_axes_stand_for_themselves_in_patterns(tmp_path: Path) -> None:
     (_, second) = cells(tmp_path, FULL)
-    (must,) = step(kind.parts(second, "r", 1)[0].job, "train").args["must"]
+    (must,) = step(kind.parts(second, "r", 1)[0].job, "train").args["follow"]["must"]
     assert re.search(must["pattern"], "Finished c++")
     assert not re.search(must["pattern"], "Finished cc")
 
@@ -85,13 +86,15 @@ def test_values_of_axes_stand_for_themselves_in_patterns(tmp_path: Path) -> None
 def test_a_command_alone_is_a_trial(tmp_path: Path) -> None:
     made = job(tmp_path, "trials: {t: {kind: training, command: sleep 1}}")
     assert [one.name for one in made.steps] == ["train"]
-    args = step(made, "train").args
-    assert set(args["values"]) == {"step", "step_time"}
-    assert args["finite"] == []  # what a log calls loss is not judged unasked
-    assert args["stall"] == {"factor": 100.0, "least_s": 300.0, "steps": 5}
-    assert step(job(tmp_path, "trials: {t: {kind: training, command: x, stall: false}}"), "train").args["stall"] is None
-    assert "any" not in args
-    assert step(job(tmp_path, "trials: {t: {kind: training, command: x, log: {hosts: any}}}"), "train").args["any"]
+    follow = step(made, "train").args["follow"]
+    assert set(follow["values"]) == {"step", "step_time"}
+    assert follow["finite"] == []  # what a log calls loss is not judged unasked
+    assert follow["stall"] == {"factor": 100.0, "least_s": 300.0, "steps": 5}
+    patient = job(tmp_path, "trials: {t: {kind: training, command: x, stall: false}}")
+    assert step(patient, "train").args["follow"]["stall"] is None
+    assert "any" not in follow
+    one_is_enough = job(tmp_path, "trials: {t: {kind: training, command: x, log: {hosts: any}}}")
+    assert step(one_is_enough, "train").args["follow"]["any"]
 
 
 def test_a_repository_is_cloned_first_and_the_trials_own_wins(tmp_path: Path) -> None:

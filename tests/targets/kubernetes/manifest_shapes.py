@@ -23,7 +23,7 @@ JOB = Job(
     cell="69b56f04",
     attempt=1,
     title="generic[runtime=pytorch,machine=cpu]",
-    steps=(Step("greet", "run", {"command": "echo hello"}, 60.0), Step("numpy", "import", {"module": "numpy"})),
+    steps=(Step("greet", "command", {"command": "echo hello"}, 60.0), Step("numpy", "import", {"module": "numpy"})),
     environment=Environment("pytorch", image=IMAGE),
     resources=Resources(cpu=2.5, memory_bytes=8 << 30),
     limits=Limits(queue_s=600.0, run_s=3600.0, stall_s=300.0),

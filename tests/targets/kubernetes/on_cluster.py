@@ -22,7 +22,7 @@ WITHIN_S = 600.0
 
 def job(*commands: str, image: str = IMAGE, **fields: Any) -> Job:
     run = fields.pop("run", None) or f"run-{uuid.uuid4().hex[:8]}"
-    steps = tuple(Step(f"run {command}", "run", {"command": command}) for command in commands)
+    steps = tuple(Step(f"run {command}", "command", {"command": command}) for command in commands)
     limits = fields.pop("limits", Limits(run_s=600, grace_s=1))
     return Job(
         name=f"{run}-69b56f04-1", run=run, cell="69b56f04", attempt=1, title="t[n=1]", steps=steps,

@@ -12,7 +12,7 @@ async def main(kubeconfig: str, namespace: str, shared: str, run: str, name: str
     options = kind.options(kubeconfig=kubeconfig, namespace=namespace, volumes=volumes, pull="Never")
     target = kind.open("cluster", options)
     await target.open()
-    step = Step(f"run {command}", "run", {"command": command})
+    step = Step(f"run {command}", "command", {"command": command})
     job = Job(name, run, "69b56f04", 1, name, (step,), environment=Environment(image="localhost/python:3"))
     print("now", flush=True)
     await target.submit(job, {})

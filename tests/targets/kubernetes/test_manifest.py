@@ -106,7 +106,7 @@ def test_the_interpreter_that_a_runtime_names_is_handed_in_for_the_agent() -> No
 
 
 def test_what_is_too_long_for_a_config_map_is_refused_before_the_cluster_does() -> None:
-    steps = (Step("long", "run", {"command": "x" * (1 << 20)}),)
+    steps = (Step("long", "command", {"command": "x" * (1 << 20)}),)
     assert "put long commands and parameters into files" in refusal(changed(steps=steps))
 
 
@@ -125,7 +125,7 @@ def test_a_value_that_no_variable_can_hold_is_refused_without_telling_it(bad: st
     [
         ("title", "x\udcff"),
         ("name", "x\udcff"),
-        ("steps", (Step("a", "run", {"command": "\udcff"}),)),
+        ("steps", (Step("a", "command", {"command": "\udcff"}),)),
         ("environment", Environment(image="\udcff")),
         ("avoid", ("\udcff",)),
         ("secrets", {"A\udcff": "x"}),

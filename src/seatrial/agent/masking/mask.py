@@ -29,7 +29,7 @@ _RECORDS = """
 _NOTES = """
     absent cell cells class command commit crashed dead driver error errors executable facts file imported import
     implied kept kernel language limit machine model name packages pass passed passed-over path prefix progress python
-    restarted seconds shell skipped failed source state terminal text thing traceback unknown_ref unseen broken
+    restarted seconds shell skipped failed source state terminal text thing traceback unknown_ref unseen broken which
     fresh rerun restart gpu_error gpu_memory_source gpu_peak_memory_bytes gpu_source nvidia-smi
 """
 _TRAINING = """

@@ -257,7 +257,7 @@ class Pod:
 
         records = RecordsFile(self._folders.volume(""), self._mask, "environment.jsonl")
         limits = self._job.limits._replace(stall_s=None)  # an installer says nothing while it fetches
-        step = {"name": name, "kind": "run", "timeout_s": None}
+        step = {"name": name, "kind": "command", "timeout_s": None}
         ending = self._drive([step], self._context(env), records, limits, lambda *_: Prepared(argv, finish=finish))
         records.close()
         self._done = []

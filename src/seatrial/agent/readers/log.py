@@ -1,4 +1,4 @@
-"""Reads the log of a training while it is written: what must and must never be in it, and the figures in it.
+"""Reads the output of a command while it is written: what must and must never be in it, and the figures in it.
 
 `Reading` is fed bytes and says when the program must be ended (`over`), what to note (`notes`), and at the end what was
 seen (`result`). The runner feeds it from a pipe; `read_existing.py` from files that are there already.
@@ -37,13 +37,14 @@ class Sought:
 
 
 class Reading:
-    """`args` are those of a step of kind `train`. Times are of the monotonic clock; None: not known, not live. `host`:
+    """`follow` is that of a step `command`. Times are of the monotonic clock; None: not known, not live. `host`:
     which of the hosts all that is fed comes from, where each has an agent of its own. `mask`: for lines that are shown;
     what is fed is as it was written."""
 
     def __init__(
         self,
-        args: Dict[str, Any],
+        follow: Dict[str, Any],
+        hosts: int = 1,
         begun_s: Optional[float] = None,
         host: Optional[int] = None,
         mask: Optional[Mask] = None,
@@ -52,17 +53,17 @@ class Reading:
         self._mask = mask or Mask()
         self._patterns = Patterns()
         self._begun_s = begun_s
-        self._must = self._sought(args.get("must"))
-        self._never = self._sought(args.get("never"))
-        compiled = {name: self._patterns.compiled(spec) for name, spec in (args.get("values") or {}).items()}
+        self._must = self._sought(follow.get("must"))
+        self._never = self._sought(follow.get("never"))
+        compiled = {name: self._patterns.compiled(spec) for name, spec in (follow.get("values") or {}).items()}
         found = {name: pattern for name, pattern in compiled.items() if pattern is not None}
-        self._progress = StepProgress(args.get("stall"))
-        finite = set(args.get("finite") or ())
+        self._progress = StepProgress(follow.get("stall"))
+        finite = set(follow.get("finite") or ())
         self._values = Values(
-            found, finite, self._progress, begun_s, self._stop, self._mask, _recorded_steps(args.get("curve"))
+            found, finite, self._progress, begun_s, self._stop, self._mask, _recorded_steps(follow.get("curve"))
         )
-        self._several = int(args.get("hosts") or 1) > 1 or host is not None
-        self._any = bool(args.get("any"))  # `must` is asked of one host, no matter which
+        self._several = int(hosts) > 1 or host is not None
+        self._any = bool(follow.get("any"))  # `must` is asked of one host, no matter which
         self._streams: Dict[Optional[int], Lines] = {}
         self._noted: List[Dict[str, Any]] = []
         self._next_batch_s = self._next_progress_s = 0.0

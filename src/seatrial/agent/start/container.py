@@ -19,7 +19,7 @@ from ..contain.sandbox import Sandbox
 from ..job_file import JobFile
 from ..run.ending import Ending
 from ..run.readiness import listens_in
-from ..steps.kinds import Context, Ended, Prepared, Result, read_along
+from ..steps.kinds import Context, Ended, Prepared, Result, follow
 
 _INSIDE = "/seatrial"
 IDLE = "exec tail -f /dev/null"
@@ -130,13 +130,12 @@ class Container:
     # ---- without
 
     def prepare(self, step: Dict[str, Any], context: Context) -> Prepared:
-        if step["kind"] == "run":
-            return Prepared(self._exec(["/bin/sh", "-c", step["args"]["command"]]))
-        if step["kind"] == "train" and int(step["args"].get("hosts") or 1) == 1:
-            command = "export SEATRIAL_HOST=0 SEATRIAL_HOSTS=1\n" + step["args"]["command"]
-            return Prepared(self._exec(["/bin/sh", "-c", command]), **read_along(step["args"], context))
-        if step["kind"] == "command":
-            return Prepared(self._exec(["/bin/sh", "-c", _FIND, "sh", step["args"]["command"]]), finish=_found)
+        args = step["args"]
+        if step["kind"] == "command" and int(args.get("hosts") or 1) == 1:
+            variables = "export SEATRIAL_HOST=0 SEATRIAL_HOSTS=1\n" if args.get("hosts") else ""
+            return Prepared(self._exec(["/bin/sh", "-c", variables + args["command"]]), **follow(args, context))
+        if step["kind"] == "which":
+            return Prepared(self._exec(["/bin/sh", "-c", _FIND, "sh", args["command"]]), finish=_found)
         message = "a step of kind %r needs a Python of 3.8 or later in the image; there is none" % step["kind"]
         return Prepared(outcome="refused", result={"error": message})
 

@@ -135,37 +135,37 @@ def _fails(message: str) -> Prepared:
     return Prepared([*SHELL, 'echo "$1" >&2; exit 2', "sh", message], result={"error": message})
 
 
-def _run(args: Result, context: Context) -> Prepared:
-    return Prepared([*SHELL, args["command"]])
-
-
-def _train(args: Result, context: Context) -> Prepared:
-    """A command whose output is read while it runs. Each of its hosts knows which one it is."""
-    count = int(args.get("hosts") or 1) if context.host is None else context.hosts
-    env = {"SEATRIAL_HOST": str(context.host or 0), "SEATRIAL_HOSTS": str(count)}
+def _command(args: Result, context: Context) -> Prepared:
+    """A command line. With `hosts` it runs on each of them, and each knows which one it is."""
     argv = [*SHELL, args["command"]]
+    if args.get("hosts") is None:
+        return Prepared(argv, **follow(args, context))
+    count = int(args["hosts"]) if context.host is None else context.hosts
     if count > 1 and context.host is None:
         argv = [sys.executable, "-I", "-S", "-c", source("hosts"), str(count), args["command"]]
-    return Prepared(argv, env=env, **read_along(args, context))
+    env = {"SEATRIAL_HOST": str(context.host or 0), "SEATRIAL_HOSTS": str(count)}
+    return Prepared(argv, env=env, **follow(args, context))
 
 
-def read_along(args: Result, context: Context) -> Dict[str, Any]:
-    """What makes a step one whose output is read by `args`."""
+def follow(args: Result, context: Context) -> Dict[str, Any]:
+    """With `follow`, the output of a command is read while it runs, and may end it."""
+    if not args.get("follow"):
+        return {}
     from ..readers.log import Reading
 
-    reading = Reading(args, context.begun_s, context.host, Mask(context.secrets))
+    reading = Reading(args["follow"], args.get("hosts") or 1, context.begun_s, context.host, Mask(context.secrets))
     return {"reading": reading, "finish": lambda ended: reading.result(time.monotonic())}
 
 
-def _command(args: Result, context: Context) -> Prepared:
+def _which(args: Result, context: Context) -> Prepared:
     path = context.which(args["command"])
     if path is None:
         return Prepared(result={"path": None, "version": None})
 
     def finish(ended: Ended) -> Result:
-        return {"path": path, "version": (ended.note("command") or {}).get("version")}
+        return {"path": path, "version": (ended.note("which") or {}).get("version")}
 
-    return Prepared([sys.executable, "-I", "-S", "-c", source("probe"), "command", path], finish=finish)
+    return Prepared([sys.executable, "-I", "-S", "-c", source("probe"), "which", path], finish=finish)
 
 
 def _import(args: Result, context: Context) -> Prepared:
@@ -289,7 +289,7 @@ def _drive(args: Result, context: Context) -> Prepared:
     return prepared([], RESTARTS)
 
 
-def _files(args: Result, context: Context) -> Prepared:
+def _read(args: Result, context: Context) -> Prepared:
     """What the job made is read in a process of its own, which may be ended by what it reads. It reports as it goes,
     into memory of this process, so that what it had read by then is known."""
     request, report = os.memfd_create("request"), os.memfd_create("report")
@@ -328,10 +328,9 @@ def source(module: str) -> str:
 
 
 _KINDS: Dict[str, Callable[[Result, Context], Prepared]] = {
-    "run": _run,
-    "train": _train,
-    "files": _files,
     "command": _command,
+    "read": _read,
+    "which": _which,
     "import": _import,
     "facts": _facts,
     "workspace": _workspace,

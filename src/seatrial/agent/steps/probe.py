@@ -286,7 +286,7 @@ def _os() -> Dict[str, str]:
     return {"name": name, "kernel": uname.release, "machine": uname.machine}
 
 
-_PROBES = {"import": probe_import, "command": probe_version, "facts": probe_facts}
+_PROBES = {"import": probe_import, "which": probe_version, "facts": probe_facts}
 
 
 def main(arguments: List[str]) -> int:

@@ -63,7 +63,7 @@ def declared_of(machine: Machine, wanted: Facts) -> Declared:
 
 
 def _command(command: str) -> PlannedStep:
-    step = Step(f"command {command}", "command", {"command": command}, COMMAND_S)
+    step = Step(f"command {command}", "which", {"command": command}, COMMAND_S)
     return PlannedStep(step, lambda observed, ended: [check_command(observed, ended)])
 
 
@@ -75,7 +75,7 @@ def _import(module: str, version: str) -> PlannedStep:
 def _runs(model: RuntimeTrial) -> Iterator[PlannedStep]:
     for one in model.run_checks:
         expected = RunExpected(one.exit, one.contains, one.matches, one.never)
-        step = Step(one.step, "run", {"command": one.command}, one.timeout_s)
+        step = Step(one.step, "command", {"command": one.command}, one.timeout_s)
         yield PlannedStep(step, partial(check_run, expected=expected))
 
 

@@ -48,7 +48,7 @@ def _server(cell: Cell, job: Job) -> Job:
     if ready.http is not None:
         probe = Ready(HEALTH_PORT if HEALTH_PORT in ports else SERVER_PORT, _health(cell)[1], ready.within_s)
     steps = [planned.step for planned in plan_workspace(cell, model.workspace_of(cell.runtime))]
-    steps.append(Step(SERVER, "run", {"command": server.command}))
+    steps.append(Step(SERVER, "command", {"command": server.command}))
     return msgspec.structs.replace(
         job,
         name=f"{job.name}-{SERVER}",

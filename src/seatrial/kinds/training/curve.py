@@ -44,7 +44,7 @@ def read_curve(path: Path) -> dict[int, float]:
 def curve_of(observation: Observation, host: int | None = None) -> dict[int, float]:
     """The losses that the log of a run told, by their steps: the last of each. Of several hosts, those of `host`, or of
     the first that told any. Raises CurveError."""
-    losses = [log_values(step, "loss") for step in observation.steps if step.kind == "train"]
+    losses = [log_values(step, "loss") for step in observation.steps if step.kind == "command"]
     hosts = losses[0].hosts if losses else []
     if not hosts:
         raise CurveError("its log tells no loss; the trial reads one with `loss: {}`")

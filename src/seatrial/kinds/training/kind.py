@@ -70,8 +70,8 @@ class TrainingKind:
         findings = check_job(observation)
         if "workspace" in step_by_name:
             findings.append(check_workspace(step_by_name["workspace"], observation.exit))
-        train = step_by_name.get(TRAIN) or ObservedStep(TRAIN, "train")
-        files = step_by_name.get(FILES) or ObservedStep(FILES, "files")
+        train = step_by_name.get(TRAIN) or ObservedStep(TRAIN, "command")
+        files = step_by_name.get(FILES) or ObservedStep(FILES, "read")
         findings += check_exit(train, observation.exit)
         findings += [*check_log(train, _log(model, train)), *_loss(cell, model, train)]
         asked = _asked_hosts(model, train)

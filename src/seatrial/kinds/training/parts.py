@@ -21,13 +21,13 @@ WORK, KEPT = ".", "files"  # the agent's names for the work folder and for the f
 def plan_job_steps(cell: Cell, artifacts: str | None) -> Iterator[Step]:
     model: TrainingTrial = cell.spec
     yield from (planned.step for planned in plan_workspace(cell, model.workspace_of(cell.runtime)))
-    args = {"command": model.command, "hosts": model.hosts, **reading(cell)}
+    follow = reading(cell)
     if model.log.hosts == "any":
-        args["any"] = True  # when one host has said all that it must, no other is waited for
-    yield Step(TRAIN, "train", args)
+        follow["any"] = True  # when one host has said all that it must, no other is waited for
+    yield Step(TRAIN, "command", {"command": model.command, "hosts": model.hosts, "follow": follow})
     entries = file_entries(cell)
     if entries:
-        yield Step(FILES, "files", {"roots": [artifacts] if artifacts else [WORK, KEPT], "entries": entries}, FILES_S)
+        yield Step(FILES, "read", {"roots": [artifacts] if artifacts else [WORK, KEPT], "entries": entries}, FILES_S)
 
 
 def reading(cell: Cell) -> dict[str, Any]:

@@ -149,7 +149,7 @@ class _Examination:
         image = self._options.image or "localhost/any"
         job = Job(
             name="doctor", run="doctor", cell="doctor", attempt=1, title="doctor",
-            steps=(Step("run true", "run", {"command": "true"}),), environment=Environment(image=image),
+            steps=(Step("run true", "command", {"command": "true"}),), environment=Environment(image=image),
         )  # fmt: skip
         try:
             owner = manifest.owner(JOBS, names.run_object_name("doctor"), manifest.NO_UID)

@@ -33,7 +33,7 @@ class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
         steps = tuple(step.name for step in job.steps)
         if sum(len(name.encode()) for name in steps) > MOST_NAMES_BYTES:
             steps = ()
-        plain = all(step.kind == "run" for step in job.steps)
+        plain = all(step.kind == "command" and "hosts" not in step.args for step in job.steps)
         runs = len(job.steps) if plain else 0
         ports = {port.name: port.number for port in job.ports}
         limited = job.limits.queue_s is not None

@@ -60,7 +60,7 @@ step() {
     outcome=refused code=null result='{}'
     case $3 in
         refused) result=$5 ;;
-        command) run "$4" 'command -v "$1"' "$5" ;;
+        which) run "$4" 'command -v "$1"' "$5" ;;
         *) run "$4" "$5" '' ;;
     esac
     [ -z "$(tail -c 1 "$out/log.txt")" ] || echo >>"$out/log.txt"
@@ -68,8 +68,8 @@ step() {
     text=$(tail -c +$((before + 1)) "$out/log.txt" | tail -c $output_bytes | json_text)
     omitted=$(($(wc -c <"$out/log.txt") - before - output_bytes))
     case $3$code in
-        command0) result="{\"path\":\"${text%??}\",\"version\":null}" ;;
-        command*) result='{"path":null,"version":null}' ;;
+        which0) result="{\"path\":\"${text%??}\",\"version\":null}" ;;
+        which*) result='{"path":null,"version":null}' ;;
     esac
     facts="\"outcome\":\"$outcome\",\"code\":$code,\"output\":\"$text\",\"output_omitted_bytes\":$((omitted > 0 ? omitted : 0))"
     record "{\"event\":\"done\",\"step\":$1,\"at_s\":$up,$facts,\"result\":$result}"
