@@ -17,7 +17,6 @@ from seatrial.job import (
     Cause,
     CellResult,
     Finding,
-    Place,
     Verdict,
     cause_id,
     headline_of_cell,
@@ -153,12 +152,10 @@ def _log_comb(n: int, k: int) -> float:
 
 
 def _axes(cell: CellResult) -> dict[str, tuple[str, ...]]:
-    own = {axis: (value,) for axis, value in {"trial": cell.trial, **cell.axes}.items()}
-    return {**own, HOST: _hosts(cell.attempts[-1].place)}
-
-
-def _hosts(place: Place) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(getattr(place, "hosts", ()) or place.host.split(", ")))
+    own: dict[str, tuple[str, ...]] = {"trial": (cell.trial,)}
+    own |= {axis: (value,) for axis, value in cell.axes.items()}
+    hosts = tuple(dict.fromkeys(cell.attempts[-1].place.hosts))
+    return {**own, HOST: hosts} if hosts else own
 
 
 def _places(values: list[list[_Value]]) -> Iterable[_Place]:
