@@ -1,18 +1,20 @@
-"""How many cells may run at once: a cap for each target and each machine."""
+"""What limits the start of cells: places on targets and machines, failures, cost."""
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from seatrial import plugins
+from seatrial.job import count
 from seatrial.suite import Cell, RunSuite
 
 CELLS_ELSEWHERE = 50  # cells at a time on a target that is not this machine, unless it says otherwise
 
 
 class Caps:
-    """The machine's place is taken before the target's, always in that order: two cells never wait for each other."""
+    """How many cells may run at once on each target and each machine. The machine's place is always taken before the
+    target's: two cells never wait for each other."""
 
     def __init__(self, suite: RunSuite, parallel: int | None) -> None:
         self._suite = suite
@@ -46,3 +48,46 @@ class Caps:
             limit = self._parallel or self._suite.parallel(cell.target) or self._default(cell.target)
             self._targets[cell.target] = asyncio.Semaphore(limit)
         return self._targets[cell.target]
+
+
+class Budget:
+    """How many cells may fail, and what all may cost, until no other one is started."""
+
+    def __init__(self, max_failures: int | None, max_cost: float | None) -> None:
+        self._max_failures = max_failures
+        self._max_cost = max_cost
+        self.failures = 0
+        self._spent = 0.0
+        self._reserved = 0.0  # what is expected of the cells that run
+
+    def charge(self, cell: Cell, seconds: float) -> None:
+        self._spent += _cost(cell, seconds)
+
+    @contextmanager
+    def reserve(self, cell: Cell) -> Iterator[None]:
+        expected = _expected_cost(cell)
+        self._reserved += expected
+        try:
+            yield
+        finally:
+            self._reserved -= expected
+
+    def why_not(self, cell: Cell) -> str:
+        """Why no new attempt may be started now, if so."""
+        limit, most, expected = self._max_failures, self._max_cost, _expected_cost(cell)
+        if limit is not None and self.failures >= limit:
+            return f"not started: {count(self.failures, 'cell')} had failed (max failures {limit})"
+        if most is not None and self._spent + self._reserved + expected > most:
+            spent = f"{self._spent:.2f} is spent and {self._reserved:.2f} reserved for what runs"
+            return f"not started: {spent}; {expected:.2f} more would be over the limit of {most:.2f}"
+        return ""
+
+
+def _expected_cost(cell: Cell) -> float:
+    """By its estimate, else by its run limit: the plan was bounded in the same way."""
+    seconds = cell.policy.run_s if cell.estimate_s is None else cell.estimate_s
+    return _cost(cell, seconds or 0.0)
+
+
+def _cost(cell: Cell, seconds: float) -> float:
+    return (cell.price_per_hour or 0.0) * seconds / 3600

@@ -8,7 +8,7 @@ import signal
 import time
 import traceback
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
 import msgspec
@@ -29,13 +29,13 @@ from seatrial.engine.judge import (
     result_of,
     run_verdict,
 )
-from seatrial.engine.limits import Caps
+from seatrial.engine.limits import Budget, Caps
 from seatrial.engine.prepare import PreparedRun
 from seatrial.engine.reap import RUN_FOLDER
 from seatrial.engine.secrets import Secrets
 from seatrial.engine.states import JOURNAL_VERSION, AttemptRecord, read_run
 from seatrial.engine.verify import shapes, verify
-from seatrial.job import VERSION, CellResult, Environment, Part, RunResults, count
+from seatrial.job import VERSION, CellResult, Environment, Part, RunResults
 from seatrial.record import DamagedFile, Journal, JournalError, Ownership
 from seatrial.suite import Cell
 from seatrial.targets import RunInUse, Target, TargetError
@@ -83,13 +83,11 @@ class Run:
         self._first = dict(self._first_parts())
         self._secrets = Secrets(prepared.suite, (part.job for parts in self._first.values() for part in parts))
         self._caps = Caps(prepared.suite, prepared.options.parallel)
+        self._budget = Budget(prepared.options.max_failures, prepared.options.max_cost)
         self._followers: dict[str, Follower] = {}
         self._opened: dict[str, asyncio.Task[None]] = {}
         self._verifying: asyncio.Task[None] | None = None
         self._attempts: set[Attempt] = set()  # that are being made
-        self._failures = 0
-        self._spent = 0.0
-        self._reserved = 0.0  # what is expected of the cells that run
 
     async def execute(self, owned: bool = False) -> RunResults:
         """Run to the end. Raises Owned when somebody else has the run, RunRefused when a target would never take its
@@ -134,7 +132,7 @@ class Run:
         for cell in self._prepared.plan.cells:  # all of them first: a new one starts only if the budget has room
             for one in self._past.attempts.get(cell.hash, ()):
                 if one.over:
-                    self._spent += _cost(cell, one.wall_seconds if one.seconds is None else one.seconds)
+                    self._budget.charge(cell, one.wall_seconds if one.seconds is None else one.seconds)
         if self._interrupted:
             self._cancel()
         with self._signals():
@@ -210,14 +208,12 @@ class Run:
         while True:
             known = past[len(made)] if len(made) < len(past) else None
             over = known is not None and known.over
-            async with self._place(cell, free=over):
+            async with contextlib.nullcontext() if over else self._caps.place(cell):
                 why = self._why_not(cell) if known is None else ""
                 if why:
                     break
-                reserved = 0.0 if over else _expected_cost(cell)
-                self._reserved += reserved
-                judged = await self._made(cell, known, made)
-                self._reserved -= reserved
+                with contextlib.nullcontext() if over else self._budget.reserve(cell):
+                    judged = await self._made(cell, known, made)
             made.append(judged)
             if len(made) < len(past):
                 continue  # what was begun is brought to its end, whatever happens now
@@ -228,7 +224,7 @@ class Run:
         result = result_of(cell, made, why)
         if not made and cell.hash not in self._past.skipped:
             await self._journal.write("skipped", cell=cell.hash, why=why)
-        self._failures += not result.verdict.good
+        self._budget.failures += not result.verdict.good
         self._listener.update(cell.id, result.verdict, result.why)
         return result
 
@@ -249,7 +245,7 @@ class Run:
             trace = self._secrets.mask.text("".join(traceback.format_exception(found)))
             await self._journal.write("broken", cell=cell.hash, attempt=number, why=why, traceback=trace)
             await attempt.discard()
-            self._spent += _cost(cell, attempt.wall_seconds)
+            self._budget.charge(cell, attempt.wall_seconds)
             return judge_broken(cell, number, why, trace)
         finally:
             self._attempts.discard(attempt)
@@ -257,7 +253,7 @@ class Run:
     async def _attempted(
         self, attempt: Attempt, cell: Cell, number: int, known: AttemptRecord | None, made: list[JudgedAttempt]
     ) -> JudgedAttempt:
-        parts, over = None, known is not None and known.over
+        parts = None
         if known is None:
             avoid = tuple(dict.fromkeys(host for one in made for host in one.attempt.place.hosts))
             parts = (self._first.get(cell.hash) if number == 1 else None) or self._parts(cell, number, avoid)
@@ -272,39 +268,20 @@ class Run:
         if any(finding.check == "judging" for finding in judged.judgement.findings):
             for _ in range(TURNS):  # if an interrupt ended it, the loop hears of that before the run goes on
                 await asyncio.sleep(0)
-        if not over:
+        if known is None or not known.over:
             verdict, why, seconds = judged.attempt.verdict, judged.attempt.why, judged.attempt.seconds
             seconds = attempt.wall_seconds if seconds is None else seconds
-            self._spent += _cost(cell, seconds)
+            self._budget.charge(cell, seconds)
             await self._journal.write(
                 "judged", cell=cell.hash, attempt=number, verdict=verdict, why=why, seconds=seconds
             )
         return judged
 
-    @contextlib.asynccontextmanager
-    async def _place(self, cell: Cell, free: bool) -> AsyncIterator[None]:
-        """A place under the caps; an attempt that is over needs none."""
-        if free:
-            yield
-            return
-        async with self._caps.place(cell):
-            yield
-
     def _why_not(self, cell: Cell) -> str:
         """Why no new attempt may be started now, if so."""
-        limit = self._options.max_failures
         if cell.hash in self._past.skipped and not self._past.interrupted:
             return self._past.skipped[cell.hash]
-        if self._stop_why:
-            return self._stop_why
-        if limit is not None and self._failures >= limit:
-            return f"not started: {count(self._failures, 'cell')} had failed (max failures {limit})"
-        most = self._options.max_cost
-        expected = _expected_cost(cell)
-        if most is not None and self._spent + self._reserved + expected > most:
-            spent = f"{self._spent:.2f} is spent and {self._reserved:.2f} reserved for what runs"
-            return f"not started: {spent}; {expected:.2f} more would be over the limit of {most:.2f}"
-        return ""
+        return self._stop_why or self._budget.why_not(cell)
 
     def _again(self, cell: Cell, made: list[JudgedAttempt]) -> bool:
         """Retries are by class: only after the verdicts that the trial names, `infra` alone by default. What is out
@@ -414,13 +391,3 @@ async def _clear(target: Target, handle: str) -> None:
     except TargetError:
         pass  # half made: there is nothing to take up
     await target.remove(handle)
-
-
-def _expected_cost(cell: Cell) -> float:
-    """By its estimate, else by its run limit: the plan was bounded in the same way."""
-    seconds = cell.policy.run_s if cell.estimate_s is None else cell.estimate_s
-    return _cost(cell, seconds or 0.0)
-
-
-def _cost(cell: Cell, seconds: float) -> float:
-    return (cell.price_per_hour or 0.0) * seconds / 3600
