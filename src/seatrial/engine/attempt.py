@@ -1,7 +1,7 @@
-"""One try at a cell: its parts, each taken from one phase to the next by one loop until all are removed.
+"""One attempt at a cell: a loop takes each of its parts from phase to phase until all are removed.
 
-The same loop takes up an attempt in whatever phase an earlier process left it. What the parts are is read from their
-`job.json`, never computed again."""
+After attach the same loop continues from where the journal ends. The parts are then read from their `job.json`, never
+computed again."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ class Attempt:
         self._cancelled = False
 
     async def run(self, parts: tuple[Part, ...] | None) -> dict[str, Observation]:
-        """What was observed of each part. `parts` of a new attempt; None: those that its record has.
+        """The observation of each part. `parts` of a new attempt; None to continue the attempt of the record.
 
         Raises DamagedFile when what an earlier process wrote of the attempt cannot be read."""
         if self._record is not None:
@@ -58,7 +58,7 @@ class Attempt:
         return {name: phase.observation for name, phase in self._phases.items() if isinstance(phase, Removed)}
 
     def cancel(self) -> None:
-        """End what runs, and let nothing that is being submitted start to run."""
+        """End all jobs of the attempt, and keep those that are being submitted from starting."""
         self._cancelled = True
         for phase in self._phases.values():
             if isinstance(phase, Submitting):
@@ -71,7 +71,7 @@ class Attempt:
         return max((part.wall_seconds for part in self._parts.values()), default=0.0)
 
     async def discard(self) -> None:
-        """Remove what can be removed of an attempt that broke through a bug of ours; the sweep finds the rest."""
+        """Remove the jobs of an attempt after a bug of ours, as far as possible; the sweep finds the rest."""
         for name, phase in self._phases.items():
             if (handle := handle_of(phase)) is not None:
                 with contextlib.suppress(Exception):
@@ -123,11 +123,11 @@ class Attempt:
         return PartContext(self._context, self._cell, self._number, part, alone, planned_on, reason, self._usable)
 
     def _stop_reason(self, part: Part) -> Exit | None:
-        """Why the part should not go on, or not begin, if so."""
+        """Why the part should end, or not begin, if so."""
         if self._cancelled:
             return Exit(Outcome.CANCELLED, message="cancelled")
         if part.after and (ended := end_of(self._phases[part.after])) is not None:
-            # That one which should have gone on exited by itself is nobody's finding but this part's.
+            # If the other exited by itself, although it should not have, this part has to say so.
             outcome = Outcome.STOPPED if ended.exit.outcome is Outcome.EXITED else Outcome.RELEASED
             return Exit(outcome, message=f"the {part.after} ended before it")
         leading = [name for name, other in self._parts.items() if other.part.leads]
@@ -160,7 +160,7 @@ def _ended(known: PartRecord) -> Ended:
 
 
 async def gather_or_cancel(*work: Coroutine[Any, Any, _T]) -> list[_T]:
-    """All of it at once. The first that raises ends the others, and is what is raised: one error, not a group."""
+    """Like asyncio.gather, but the first error cancels the others and is raised alone."""
     if len(work) == 1:
         return [await work[0]]
     tasks = [asyncio.create_task(one) for one in work]

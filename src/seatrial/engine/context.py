@@ -1,8 +1,8 @@
-"""What the phases of an attempt work with: the run around it, and one of its parts.
+"""What the phases of an attempt need: the context that all attempts of a run share, and that of one part.
 
 Failpoints are where the tests kill or starve a run: every journal write and every effect has a number.
 `SEATRIAL_FAILPOINT=7` kills this process (SIGKILL) at the seventh point; `7:ENOSPC` raises that error there;
-`SEATRIAL_FAILPOINT_LOG=FILE` writes the name of each point that was passed, so that a first run tells how many there
+`SEATRIAL_FAILPOINT_LOG=FILE` writes the name of each point that was passed, so that a first run shows how many there
 are."""
 
 import asyncio
@@ -63,15 +63,15 @@ class AttemptContext:
 
 @dataclass(frozen=True, eq=False)
 class PartContext:
-    """One part of an attempt, whatever its phase. The attempt says why it should stop, if it should, and gives the
-    handle and target of a part by its name, once one that comes after it can begin."""
+    """One part of an attempt in all its phases. `stop_reason` says why the part should end or not begin, if so;
+    `usable` gives the handle and target of another part, by name, once a part that comes after it can begin."""
 
     attempt: AttemptContext
     cell: Cell
     number: int
     part: Part
     alone: bool  # it is the only part of the attempt
-    planned_on: str  # the host of the process that planned the attempt; empty: it is not known
+    planned_on: str  # the host of the process that planned the attempt; empty if unknown
     stop_reason: Callable[[], Exit | None]
     usable: Callable[[str], tuple[str, str] | None]
     at_s: dict[State, float] = field(default_factory=dict)  # wall time of each transition
@@ -97,7 +97,7 @@ class PartContext:
         return next((found for found in jobs if found.name == self.part.job.name), None)
 
     async def enter(self, state: State, files: Sequence[Path] = (), **fields: object) -> None:
-        """Journalled first: what the journal does not say has not happened; with `files`, to the disk."""
+        """Write the transition to the journal; with `files`, these and the journal are on the disk afterwards."""
         await self.write(state, files, **fields)
         self.at_s[state] = time.time()
 
@@ -106,7 +106,7 @@ class PartContext:
         return self.attempt.journal.write(event, durable=bool(files), files=files, **named, **fields)
 
     async def wait(self, deadline_s: float | None = None) -> None:
-        """For news of the job or of other parts."""
+        """Wait for an event of the job, or a new phase of another part."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(deadline_s):
                 await self.news.wait()

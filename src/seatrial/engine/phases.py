@@ -1,10 +1,10 @@
-"""The phases of a part, from planned to removed. Each is a class with what is valid in it; `advance` does what is to be
-done in a phase and returns the next one.
+"""The phases of a part, from planned to removed. Each phase is a class with the fields that are valid in it; `advance`
+does the work of a phase and returns the next one.
 
-Every effect is journalled before and after, so that another process goes on from what the journal says:
+Every effect is journalled before and after, so that another process can continue from the journal:
 
-    journal                      phase of the process that takes the run up
-    planned                      Planned, whose job may have been submitted
+    journal                      phase after attach
+    planned                      Planned; the job may have been submitted
     submitted, started, ready    Adopting
     ended, collected, removed    Ended, Collected, Removed
 """
@@ -25,7 +25,7 @@ from seatrial.job import PEER, Exit, Job, Limits, Observation, Outcome, Peer, Pl
 from seatrial.targets import DamagedJob, RunInUse, TargetError, TargetLost
 
 STOP_AGAIN_S = 5.0
-REPLAY_S = 5.0  # in which a target tells of an adopted job what happened before
+REPLAY_S = 5.0  # a target reports the past events of an adopted job within this time
 PREPARING_S = 0.5  # between two looks at what is done before a job can start
 BACKSTOP_S = 5.0  # a target ends a job by its own limits; this long after that, the engine does
 # Ends that a job did not choose: when we were ending it, our own reason says more.
@@ -33,16 +33,16 @@ _FORCED_OUTCOMES = (Outcome.CANCELLED, Outcome.EVICTED, Outcome.LOST, Outcome.SI
 
 
 class Unheld(Enum):
-    """What a target has of a part when we have no handle."""
+    """A part without a handle: whether its target has a job of that name."""
 
     NONE = "none"
-    MAYBE = "maybe"  # a submission was begun, and its answer is not known
+    MAYBE = "maybe"  # a submission was started, and its answer is unknown
 
 
 @dataclass(frozen=True)
 class Planned:
     job: Unheld = Unheld.NONE
-    stopping: Exit | None = None  # an earlier process gave it up, and may not have got to the end of that
+    stopping: Exit | None = None  # an earlier process gave it up, and may not have finished that
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ class Adopting:
 
 @dataclass(frozen=True)
 class Following:
-    """`step`: submitted, started or ready. Its limit began at `since_s`, and is not over before `heard_s`."""
+    """`step`: submitted, started or ready. Its limit counts from `since_s` and does not expire before `heard_s`. Both
+    are times of the event loop."""
 
     handle: str
     followed: FollowedJob
@@ -79,12 +80,12 @@ class Following:
 class Stopping:
     following: Following
     why: Exit
-    again_s: float | None = None  # when to tell it again: its target could not be told
+    again_s: float | None = None  # when to ask again, if the target could not be asked
 
 
 @dataclass(frozen=True)
 class Ended:
-    """`job`: its handle, where the target still has it. `followed` in the process that saw it end."""
+    """`job`: the handle, if the target still has the job. `followed`: its events, if this process saw them."""
 
     exit: Exit
     job: str | Unheld
@@ -99,7 +100,7 @@ class Collected:
 
 @dataclass(frozen=True)
 class Removed:
-    """Or left behind, which the journal says."""
+    """Removed, or left behind with a `left` line in the journal."""
 
     ended: Ended
     observation: Observation
@@ -109,7 +110,7 @@ Phase = Planned | Submitting | Adopting | Following | Stopping | Ended | Collect
 
 
 async def advance(phase: Phase, part: PartContext) -> Phase:
-    """The next phase; the same where only time has passed."""
+    """The next phase, or the same one if it is not over."""
     match phase:
         case Planned():
             return await _submit(phase, part)
@@ -140,7 +141,7 @@ def end_of(phase: Phase) -> Ended | None:
 
 
 def handle_of(phase: Phase) -> str | None:
-    """Of a job that is still to be removed."""
+    """The handle of a job that has to be removed."""
     match phase:
         case Adopting() | Following():
             return phase.handle
@@ -153,7 +154,7 @@ def handle_of(phase: Phase) -> str | None:
 
 
 def loop_time(wall_s: float) -> float:
-    """The time of this loop at a time of the journal."""
+    """A wall time of the journal as a time of this event loop."""
     return asyncio.get_running_loop().time() - max(0.0, time.time() - wall_s)
 
 
@@ -161,7 +162,7 @@ def loop_time(wall_s: float) -> float:
 
 
 async def _submit(phase: Planned, part: PartContext) -> Phase:
-    """Once the part that it comes after is ready; never when it is not needed any more."""
+    """Submit the job once the part that it comes after is ready; never if there is a reason to stop."""
     if phase.stopping is not None:
         return await _give_up(phase.stopping, part)
     if (why := part.stop_reason()) is not None:
@@ -184,7 +185,7 @@ async def _submit(phase: Planned, part: PartContext) -> Phase:
     except TargetError as error:
         return await _fail(error, phase.job, part)
     if part.stop_reason() is not None or (after and part.usable(after) is None):
-        return phase  # while the job was completed
+        return phase  # it changed while the job was completed
     task = asyncio.create_task(target.submit(job, part.attempt.secrets.of(job)))
     return Submitting(job, task, asyncio.get_running_loop().time())
 
@@ -194,7 +195,7 @@ def _elsewhere(part: PartContext) -> bool:
 
 
 async def _complete(part: PartContext) -> Job:
-    """The job with what was not known when it was planned: the way to the part or the target that it uses."""
+    """The job with what was unknown when it was planned: how to reach the part or target that it uses."""
     job, after, uses = part.part.job, part.part.after, part.part.uses
     if after and (used := part.usable(after)) is not None:
         handle, name = used
@@ -212,7 +213,7 @@ async def _submitted(phase: Submitting, part: PartContext) -> Phase:
     try:
         handle = await _new_handle(phase, part)
     except (RunInUse, TargetLost):
-        raise  # nothing is known of the part, and nothing is to be: whoever has the run then goes on with it
+        raise  # the state of the part is unknown and not recorded; the process that owns the run continues
     except TargetError as error:
         return await _fail(error, Unheld.MAYBE, part)
     part.attempt.at("submit done")
@@ -221,7 +222,7 @@ async def _submitted(phase: Submitting, part: PartContext) -> Phase:
 
 
 async def _new_handle(phase: Submitting, part: PartContext) -> str:
-    """What has to be built or pulled before the job can start counts as waiting for a place."""
+    """Wait for the submission. Building or pulling what the job needs counts as waiting for a place."""
     showing = asyncio.create_task(_show_preparing(phase.job, part))
     try:
         async with asyncio.timeout(phase.job.limits.queue_s):
@@ -231,7 +232,7 @@ async def _new_handle(phase: Submitting, part: PartContext) -> str:
     except asyncio.CancelledError:
         if part.stop_reason() is None or not phase.task.cancelled() or _is_being_cancelled():
             raise
-        # Whether it came to be is not known: removing it, or the sweep at the run's end, finds it by its name.
+        # The job may exist: its removal, or the sweep at the run's end, finds it by name.
         raise TargetError("cancelled while it was being submitted", Outcome.CANCELLED) from None
     finally:
         showing.cancel()
@@ -247,7 +248,7 @@ async def _show_preparing(job: Job, part: PartContext) -> None:
 
 
 async def _abandon(phase: Planned, why: Exit, part: PartContext) -> Phase:
-    """A part that is not needed is not submitted; what an earlier process submitted is followed to its end."""
+    """Do not submit the part. If an earlier process did, follow that job to its end."""
     found = await part.find() if phase.job is Unheld.MAYBE else None
     if found is None:
         return await _end(why, Unheld.NONE, part)
@@ -267,8 +268,8 @@ async def _fail(error: TargetError, job: Unheld, part: PartContext) -> Phase:
 
 
 async def _give_up(why: Exit, part: PartContext) -> Phase:
-    """End a part whose submission failed. What that may have left is removed before other parts see this one as over;
-    where it cannot be now, it is tried again when the part is removed."""
+    """End a part after a failed submission. A job that exists is removed before other parts see this one as ended; if
+    that fails, removing the part tries again."""
     job = Unheld.MAYBE
     with contextlib.suppress(TargetError):
         if (found := await part.find()) is not None:
@@ -289,20 +290,20 @@ async def _adopt(phase: Adopting, part: PartContext) -> Phase:
     if (gone := await _take_up(phase.handle, part)) is not None:
         return await _end(gone.exit, gone.job, part)
     following = _following(phase.handle, await part.follower(), phase.step, phase.since_s, part)
-    # What happened while no process followed the job is told now: it may have become ready in time.
+    # The target now reports what happened while no process followed the job: it may have become ready in time.
     following = replace(following, heard_s=asyncio.get_running_loop().time() + REPLAY_S)
     return following if phase.stopping is None else await _stop(following, phase.stopping, part)
 
 
 async def _take_up(handle: str, part: PartContext) -> Ended | None:
-    """Take the job up; where its target does not have it any more, how it ended. Raises TargetError where that cannot
-    be told: then it may still run, and the run stops rather than go on without it."""
+    """Adopt the job; returns how it ended if its target has lost it. Raises TargetError if the job may still run: the
+    run then stops rather than continue without it."""
     target = await part.target()
     try:
         await target.adopt(handle)
     except (RunInUse, TargetLost):
         raise
-    except DamagedJob as error:  # others need not stop for it, and it must not go on with nobody to end it
+    except DamagedJob as error:  # it must not keep running unobserved, and is no reason to stop the other cells
         await target.remove(handle)
         return Ended(Exit(error.outcome, message=part.attempt.mask(str(error))), Unheld.NONE)
     except TargetError as error:
@@ -316,12 +317,12 @@ async def _take_up(handle: str, part: PartContext) -> Ended | None:
 def _following(handle: str, follower: Follower, step: State, since_s: float, part: PartContext) -> Following:
     followed = follower.job(handle)
     followed.changed = part.news
-    part.news.set()  # of events that came before
+    part.news.set()  # for events that arrived before
     return Following(handle, followed, step, since_s)
 
 
 async def _follow(phase: Following, part: PartContext) -> Phase:
-    """Until the job has ended. What is over a limit, or not needed any more, is told to end."""
+    """Wait for events. Stop the job when it exceeds a limit or there is another reason to."""
     if (later := await _next_step(phase, part)) is not None:
         return later
     if phase.followed.exit is not None:
@@ -351,7 +352,7 @@ async def _await_end(phase: Stopping, part: PartContext) -> Phase:
 
 
 async def _next_step(phase: Following, part: PartContext) -> Following | None:
-    """`started` and `ready`, as they come. Each begins another limit."""
+    """Note `started` and `ready`. Each starts another limit."""
     for step, stages in ((State.STARTED, BEGUN), (State.READY, (Stage.READY,))):
         if not phase.step.reached(step) and phase.followed.reached(*stages):
             since_s = asyncio.get_running_loop().time()
@@ -361,12 +362,12 @@ async def _next_step(phase: Following, part: PartContext) -> Following | None:
 
 
 async def _stop(phase: Following, why: Exit, part: PartContext) -> Stopping:
-    """Tell the job to end; again after a while when its target could not be told."""
+    """Cancel the job; if its target cannot be asked, try again after a while."""
     follower = await part.follower()
     try:
         await follower.target.cancel(phase.handle)
     except TargetLost as error:
-        follower.give_up(error)  # nothing will be heard of its end
+        follower.give_up(error)  # it will not report the end of the job
     except RunInUse:
         raise
     except TargetError:
@@ -375,7 +376,7 @@ async def _stop(phase: Following, why: Exit, part: PartContext) -> Stopping:
 
 
 def _exit(reported: Exit, stopping: Exit | None, part: PartContext) -> Exit:
-    """How it ended: as its target says, or by us."""
+    """How the job ended: as its target says, or by our own reason."""
     if stopping is not None and reported.outcome in _FORCED_OUTCOMES:
         return msgspec.structs.replace(stopping, code=reported.code, signal=reported.signal)
     if reported.outcome is Outcome.CANCELLED:
@@ -384,7 +385,7 @@ def _exit(reported: Exit, stopping: Exit | None, part: PartContext) -> Exit:
 
 
 def _limit(phase: Following, part: PartContext) -> tuple[Exit | None, float | None]:
-    """Why the job is over its limit, if it is; else when it would be."""
+    """Why the job exceeds a limit, if it does; else when it would."""
     limits, ready = part.part.job.limits, part.part.job.ready
     candidates: list[tuple[float, Exit]] = []
     if not phase.begun and limits.queue_s is not None:
@@ -444,7 +445,7 @@ async def _collect(phase: Ended, part: PartContext) -> Phase:
 
 
 async def _replay_events(phase: Ended, handle: str, part: PartContext) -> Phase:
-    """When and where a job ran that had ended when an earlier process was killed: its events come once more."""
+    """Get the events of a job again, for its times and hosts: the process that saw them was killed."""
     if (gone := await _take_up(handle, part)) is not None:
         return gone
     follower = await part.follower()
@@ -471,8 +472,8 @@ async def _observed(handle: str, ended: Ended, followed: FollowedJob, place: Pla
 
 
 async def _remove(phase: Collected, part: PartContext) -> Phase:
-    """The results are safe, and whatever goes wrong here changes nothing of them; what cannot be removed is found by
-    its label at the run's end, or by whoever takes the run up, or by reap."""
+    """The results are safe: no failure here changes them. The sweep at the run's end, a later attach and reap find by
+    label what could not be removed."""
     removed = Removed(phase.ended, phase.observation)
     try:
         handle = phase.ended.job
