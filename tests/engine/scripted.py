@@ -26,6 +26,7 @@ class Fate:
     end_s: float | None = None
     exit: Exit = GOOD
     hosts: tuple[str, ...] = ("node-1",)
+    stop_s: float = 0.0  # from being told to end to the end
 
 
 class ScriptedJob(SimJob):
@@ -60,7 +61,7 @@ class ScriptedJob(SimJob):
         if self.exit is None and self.told_s is None:
             self.told_s = self.world.now_s
             self.told_to_end = True
-            self.world.at(0.0, self._end_told)
+            self.world.at(self.script.stop_s, self._end_told)
 
 
 class ScriptedTarget(SimTarget):
