@@ -225,7 +225,9 @@ class Openings:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            task.add_done_callback(lambda done: _abandon(done, let_go))
+            task.add_done_callback(
+                lambda done: None if done.cancelled() or done.exception() is not None else let_go(done.result())
+            )
             raise
 
     async def close(self) -> None:
@@ -235,11 +237,6 @@ class Openings:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
         await settled()
-
-
-def _abandon(done: "asyncio.Task[_T]", let_go: Callable[[_T], None]) -> None:
-    if not done.cancelled() and done.exception() is None:
-        let_go(done.result())
 
 
 async def settled() -> None:
@@ -266,13 +263,7 @@ class Pace:
 class Pool:
     """Connections to one server, reached at `place`, whose certificate must be for `server_hostname`."""
 
-    def __init__(
-        self,
-        place: tuple[str, int],
-        server_hostname: str,
-        at_once: int,
-        pace: Pace | None = None,
-    ) -> None:
+    def __init__(self, place: tuple[str, int], server_hostname: str, at_once: int, pace: Pace | None = None) -> None:
         self._place, self._server_hostname, self._pace = place, server_hostname, pace
         self._turn = asyncio.Semaphore(at_once)
         self._free: list[tuple[Wire, ssl.SSLContext | None]] = []
@@ -344,17 +335,12 @@ class Pool:
         return None
 
     async def _connect(self, tls: ssl.SSLContext | None, connect_s: float) -> Wire:
-        host, port = self._place
         try:
             async with asyncio.timeout(connect_s):
                 _, wire = await asyncio.get_running_loop().create_connection(
-                    Wire,
-                    host,
-                    port,
-                    ssl=tls,
-                    server_hostname=self._server_hostname if tls else None,
-                    happy_eyeballs_delay=0.25,
-                )
+                    Wire, *self._place,
+                    ssl=tls, server_hostname=self._server_hostname if tls else None, happy_eyeballs_delay=0.25,
+                )  # fmt: skip
         except (OSError, ssl.SSLError) as error:
             raise BrokenConnection(False, error) from error
         return wire

@@ -127,8 +127,8 @@ class Relay(LocalPort):
         far = None
         try:
             far_reader, far = await self._reach()
-            await self._greet(far_reader, far)
             self.problem = ""
+            await (self._socks if self._scheme.startswith("socks") else self._connect)(far_reader, far)
             await asyncio.gather(pump(reader, far), pump(far_reader, writer))
         except asyncio.IncompleteReadError:
             self.problem = f"the proxy {self._name} closes the connection"
@@ -150,10 +150,6 @@ class Relay(LocalPort):
         except OSError as error:
             self.problem = f"the proxy {self._name} cannot be reached: {error.strerror or error or 'no answer'}"
             raise ConnectionError(self.problem) from error
-
-    async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.problem = ""
-        await (self._socks(reader, writer) if self._scheme.startswith("socks") else self._connect(reader, writer))
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         place = f"{f'[{self._host}]' if ':' in self._host else self._host}:{self._port}"

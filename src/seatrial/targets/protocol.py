@@ -68,6 +68,11 @@ class TargetError(Exception):
         self.outcome = outcome
 
 
+def refused(message: str) -> TargetError:
+    """The error of something that is not done, however often it is asked for."""
+    return TargetError(message, Outcome.REFUSED)
+
+
 class RunInUse(TargetError):
     """Somebody else works on the run, as the target's own heartbeat says: the run stops, and nothing was changed."""
 

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from seatrial.http.http1 import RequestAttempt
-from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes, Manifest
+from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes, Manifest, RequestAttempt
 from seatrial.targets.kubernetes import manifest, names
 from seatrial.targets.kubernetes.errors import target_errors
 from seatrial.targets.kubernetes.options import KubernetesOptions
@@ -67,11 +66,15 @@ async def opened_port(wanted: JobPort, how: str) -> AsyncIterator[Endpoint]:
                 return f"{closed}: {forward.problem}" if closed and forward.problem else closed
 
             await until_answered(attempt, str(wanted))
-            way = (
-                "port-forward through the API server"  # what is forwarded goes there first, and from there to the node
-            )
+
+            async def round_trip_s() -> float:
+                attempts: list[RequestAttempt] = []
+                await wanted.client.version(attempts=attempts)
+                return (attempts[-1].answered_s or 0.0) - (attempts[-1].sent_s or 0.0)
+
+            # What is forwarded goes to the API server first, and from there to the node.
             with target_errors(f"cannot reach {wanted}"):
-                found = await measured(forward.address, way, lambda: _round_trip_s(wanted.client))
+                found = await measured(forward.address, "port-forward through the API server", round_trip_s)
             yield found
         return
     service = await make_service(wanted)
@@ -107,32 +110,21 @@ async def _make(wanted: JobPort, one: Manifest) -> None:
         await wanted.client.create(manifest.marked(made, wanted.options))
 
 
-async def _round_trip_s(client: Kubernetes) -> float:
-    """To the API server and back."""
-    attempts: list[RequestAttempt] = []
-    await client.version(attempts=attempts)
-    return (attempts[-1].answered_s or 0.0) - (attempts[-1].sent_s or 0.0)
-
-
 async def _running_pod(wanted: JobPort) -> str:
     """The name of the first host's, once its trial runs."""
+    labels = names.selector(job=names.object_name(wanted.job.name))
     with target_errors(f"cannot reach {wanted}"), contextlib.suppress(TimeoutError):
         async with asyncio.timeout(ANSWER_S):
             while True:
-                async for pod in _first_hosts(wanted):
+                async for pod in wanted.client.list(PODS, PodObject, labels=labels):
+                    if pod.number != 0:
+                        continue
                     if pod.phase_ended or pod.trial.terminated is not None:
                         raise TargetError(f"{wanted.job.name} does not run any more: {wanted} cannot be reached")
                     if pod.trial.running is not None:
                         return pod.metadata.name
                 await asyncio.sleep(AGAIN_S)
     raise TargetError(f"{wanted.job.name} does not run, after {ANSWER_S:g} s: {wanted} cannot be reached")
-
-
-async def _first_hosts(wanted: JobPort) -> AsyncIterator[PodObject]:
-    labels = names.selector(job=names.object_name(wanted.job.name))
-    async for pod in wanted.client.list(PODS, PodObject, labels=labels):
-        if pod.number == 0:
-            yield pod
 
 
 def ingress(wanted: JobPort) -> Manifest:

@@ -7,8 +7,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from seatrial.job import Outcome
-from seatrial.targets.protocol import TargetError
+from seatrial.targets.protocol import refused
 
 MANAGED_BY, SEATRIAL = "app.kubernetes.io/managed-by", "seatrial"
 RUN, JOB, CELL, ATTEMPT, PART = "seatrial/run", "seatrial/job", "seatrial/cell", "seatrial/attempt", "seatrial/part"
@@ -87,5 +86,5 @@ class Handle(msgspec.Struct, frozen=True):
         parts = [unquote(part) for part in url.path.split("/")]
         if url.scheme != SCHEME or len(parts) != 3 or not all(parts[1:]):
             message = f"{text!r} is not a handle of a job on Kubernetes ({SCHEME}://CONTEXT/NAMESPACE/NAME)"
-            raise TargetError(message, Outcome.REFUSED)
+            raise refused(message)
         return cls(unquote(url.netloc), parts[1], parts[2])

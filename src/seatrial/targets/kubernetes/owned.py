@@ -14,14 +14,13 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from seatrial.job import Outcome
 from seatrial.kubernetes import Kubernetes, Manifest, Resource, pod_metadata
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.errors import target_errors
 from seatrial.targets.kubernetes.manifest.placement import marked
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.run_object import RunObject
-from seatrial.targets.protocol import TargetError
+from seatrial.targets.protocol import refused
 
 _WORKLOAD = "workload"  # the part of a run that these are
 
@@ -73,13 +72,13 @@ class ClusterObjects:
     def own(self, manifest: Mapping[str, Any], resource: Resource) -> Manifest:
         what = f"{resource.kind} {(manifest.get('metadata') or {}).get('name', '')}".strip()
         if not resource.namespaced:
-            raise TargetError(f"{what} is of the whole cluster: it cannot belong to a run", Outcome.REFUSED)
+            raise refused(f"{what} is of the whole cluster: it cannot belong to a run")
         made = copy.deepcopy(dict(manifest))
         metadata = made.setdefault("metadata", {})
         namespace = metadata.setdefault("namespace", self.namespaces[0])
         if namespace not in self.namespaces:
             problem = f"is in namespace {namespace}, and its run in {', '.join(self.namespaces)}"
-            raise TargetError(f"{what} {problem}: it cannot belong to it", Outcome.REFUSED)
+            raise refused(f"{what} {problem}: it cannot belong to it")
         metadata["ownerReferences"] = [*metadata.get("ownerReferences", []), self._owners.get(namespace, {})]
         for one in (metadata, *pod_metadata(made.get("spec"))):
             one["labels"] = {**(one.get("labels") or {}), **self.labels}

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.job import Job, Outcome, Unreadable, decode
+from seatrial.job import Job, Unreadable, decode
 from seatrial.kubernetes import JOBS, PODS, AlreadyExists, Forbidden, Kubernetes, KubernetesError, Manifest, Resource
 from seatrial.targets.kubernetes import manifest, names
 from seatrial.targets.kubernetes.options import KubernetesOptions
@@ -12,7 +12,7 @@ from seatrial.targets.kubernetes.run_object import Annotated
 from seatrial.targets.kubernetes.watch.jobs import TrackedPod
 from seatrial.targets.kubernetes.watch.objects import KILLED
 from seatrial.targets.kubernetes.watch.waiting import over_whole_quota
-from seatrial.targets.protocol import DamagedJob, TargetError
+from seatrial.targets.protocol import DamagedJob, refused
 
 MOST_NAMES_BYTES = 64 << 10  # of the names of steps; all annotations of an object together may have 256 KiB
 
@@ -93,7 +93,7 @@ async def try_job(client: Kubernetes, options: KubernetesOptions, made: "manifes
         if error.missing is not None:
             return False
         if await _without_keeper(client, pod):
-            raise TargetError(f"the cluster would not take its pod: {error}\n{KEEPER}", Outcome.REFUSED) from error
+            raise refused(f"the cluster would not take its pod: {error}\n{KEEPER}") from error
         raise
     return True
 

@@ -40,7 +40,7 @@ from seatrial.targets.kubernetes.submit import JobAnnotation, try_job, try_run_o
 from seatrial.targets.kubernetes.watch.objects import PodObject, TrackedJob, epoch_s
 from seatrial.targets.kubernetes.watch.waiting import over_whole_quota
 from seatrial.targets.kubernetes.watch.watcher import JobWatcher
-from seatrial.targets.protocol import Diagnostic, Endpoint, Found, RunInUse, TargetError, TargetLost
+from seatrial.targets.protocol import Diagnostic, Endpoint, Found, RunInUse, TargetError, TargetLost, refused
 
 _FORCE_S = 20.0  # beyond the job's own grace, before one that does not end is deleted
 _GONE_S = 120.0
@@ -189,8 +189,12 @@ class KubernetesTarget:
             created = _created(root)
         if root.spec.suspend or self._options.queue is not None:  # what it needs may not have been made yet
             reference = manifest.owner(self._resource, root.metadata.name, root.metadata.uid)
-            others = [manifest.owned_by(one, reference) for one in (made.config, made.secret, made.service) if one]
-            await asyncio.gather(*map(self._put, others))
+
+            async def put(one: Manifest) -> None:
+                with contextlib.suppress(AlreadyExists):
+                    await self._client.create(manifest.owned_by(one, reference))
+
+            await asyncio.gather(*(put(one) for one in (made.config, made.secret, made.service) if one))
             if self._options.queue is None:
                 await self._client.patch(self._resource, root.metadata.name, manifest.RELEASE)
         self._take_up(handle, root, created)
@@ -204,10 +208,6 @@ class KubernetesTarget:
         annotation = JobAnnotation.of(job).text()
         made.root["metadata"].setdefault("annotations", {})[names.JOB_DATA] = annotation
         return made
-
-    async def _put(self, one: Manifest) -> None:
-        with contextlib.suppress(AlreadyExists):
-            await self._client.create(one)
 
     async def adopt(self, handle: str) -> None:
         name = self._parsed(handle).name
@@ -293,7 +293,7 @@ class KubernetesTarget:
         ports = await self._ports(handle)
         if port not in ports:
             listed = ", ".join(ports) or "none"
-            raise TargetError(f"{handle} has no port {port!r}; it has: {listed}", Outcome.REFUSED)
+            raise refused(f"{handle} has no port {port!r}; it has: {listed}")
         async with opened_port(ports[port], self._options.endpoint) as address:
             yield address
 
@@ -341,12 +341,10 @@ class KubernetesTarget:
                 if root.metadata.deletion_timestamp is None:
                     used = in_use_by(holders.get(root.metadata.labels.get(names.RUN, ""), ()), now_s)
                     # What else is in its pods (keepers, and who came by a webhook) does not count.
-                    alive = root.status.active > kept[root.metadata.name] or self._about_to_run(root)
+                    about_to_run = self._resource is JOBS and root.status.start_time is None and not root.spec.suspend
+                    alive = root.status.active > kept[root.metadata.name] or about_to_run
                     found.append(self._found(root, used, alive))
         return found + self._without_jobs(holders, {one.run for one in found}, now_s)
-
-    def _about_to_run(self, root: Root) -> bool:
-        return self._resource is JOBS and root.status.start_time is None and not root.spec.suspend
 
     def _found(self, root: Root, used: bool | None, alive: bool) -> Found:
         try:
@@ -442,7 +440,7 @@ class KubernetesTarget:
         parsed = Handle.parse(handle)
         if parsed.namespace != self._namespace:
             message = f"{handle} is a job of another namespace; target {self.name} works in {self._namespace}"
-            raise TargetError(message, Outcome.REFUSED)
+            raise refused(message)
         return parsed
 
     async def _annotation(self, handle: str) -> JobAnnotation:

@@ -16,7 +16,7 @@ import msgspec
 
 from seatrial.job import Outcome
 from seatrial.targets.local.variables import job_marks
-from seatrial.targets.protocol import TargetError
+from seatrial.targets.protocol import TargetError, refused
 
 if TYPE_CHECKING:
     from seatrial.targets.local.folders import JobSubmission
@@ -99,7 +99,7 @@ async def working_engine(preferred: str | None) -> str:
         if code == 0:
             return path
         problems.append(f"{path} does not work: {error}")
-    raise TargetError("there is nothing here to run an image with: " + "; ".join(problems), Outcome.REFUSED)
+    raise refused("there is nothing here to run an image with: " + "; ".join(problems))
 
 
 async def start_container(engine: str) -> None:

@@ -32,7 +32,7 @@ from seatrial.targets.local.uv import (
     take_stock,
 )
 from seatrial.targets.local.variables import machine_path
-from seatrial.targets.protocol import TargetError
+from seatrial.targets.protocol import TargetError, refused
 
 COMPLETE = ".complete"
 _APART = (COMPLETE, ".lock")  # of the files of an environment: ours, and uv's
@@ -181,7 +181,7 @@ class Environments:
             activity.set(at)  # of this task alone
             for package in packages:
                 if "\n" in package or package.lstrip().startswith("-"):
-                    raise TargetError(f"{package!r} is not a package requirement", Outcome.REFUSED)
+                    raise refused(f"{package!r} is not a package requirement")
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
@@ -233,12 +233,12 @@ async def _existing(interpreter: str) -> PreparedEnvironment:
         why = "is not there or cannot be executed"
         if own := shutil.which(interpreter):
             why = f"is only in Seatrial's own environment, which jobs do not see; to test that one, name {own}"
-        raise TargetError(f"interpreter {interpreter} {why}", Outcome.REFUSED)
+        raise refused(f"interpreter {interpreter} {why}")
     path = Path(found).absolute()
     try:
         await python_version(path)
     except TargetError as error:
-        raise TargetError(str(error), Outcome.REFUSED) from error
+        raise refused(str(error)) from error
     environment = path.parent.parent
     return PreparedEnvironment(path, (path.parent,), environment if (environment / "pyvenv.cfg").exists() else None)
 

@@ -15,7 +15,7 @@ import msgspec
 
 from seatrial.job import Input, Job, Outcome, Unreadable, decode, read_regular
 from seatrial.targets.job_files import make_accessible
-from seatrial.targets.protocol import TargetError
+from seatrial.targets.protocol import TargetError, refused
 
 _T = TypeVar("_T")
 _MOST_BYTES = 64 << 20  # of a file that says what a job is or how it ended
@@ -231,17 +231,17 @@ def _unmount_below(folder: Path) -> None:
 def job_path(state: Path, run: str, name: str) -> Path:
     for part in (run, name):
         if not _NAME.fullmatch(part):
-            raise TargetError(f"{part!r} cannot be the name of a folder of a run or job", Outcome.REFUSED)
+            raise refused(f"{part!r} cannot be the name of a folder of a run or job")
     return Path(f"{state}/jobs/{run}/{name}")
 
 
 def _copy_input(given: Input, work: Path) -> None:
     source, goal = Path(given.source), work / given.path
     if Path(given.path).is_absolute() or ".." in Path(given.path).parts:
-        raise TargetError(f"input {given.path!r} would lie outside the work folder", Outcome.REFUSED)
+        raise refused(f"input {given.path!r} would lie outside the work folder")
     try:
         if source.exists() and not source.is_dir() and not source.is_file():
-            raise TargetError(f"input {given.source} is neither a file nor a folder", Outcome.REFUSED)
+            raise refused(f"input {given.source} is neither a file nor a folder")
         if source.is_dir():
             shutil.copytree(source, goal, symlinks=True, dirs_exist_ok=True)
         else:
@@ -249,7 +249,7 @@ def _copy_input(given: Input, work: Path) -> None:
             shutil.copy2(source, goal)
     except FileNotFoundError:
         if given.required:
-            raise TargetError(f"input {given.source} is not there", Outcome.REFUSED) from None
+            raise refused(f"input {given.source} is not there") from None
     except shutil.Error as error:
         first = error.args[0][0]
         raise TargetError(f"input {first[0]} cannot be copied: {first[2]}") from None

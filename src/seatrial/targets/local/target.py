@@ -43,7 +43,7 @@ from seatrial.targets.local.reservations import (
 )
 from seatrial.targets.local.supervisors import Zygote, alive, gone, signal_supervisor, wake
 from seatrial.targets.local.watcher import Watcher
-from seatrial.targets.protocol import Diagnostic, Endpoint, Found, TargetError
+from seatrial.targets.protocol import Diagnostic, Endpoint, Found, TargetError, refused
 from seatrial.targets.route import accepts, until_answered
 
 _T = TypeVar("_T")
@@ -218,12 +218,12 @@ class LocalTarget:
         ports = submission.ports if submission is not None else {}
         if port not in ports:
             there = f"it has {', '.join(ports)}" if ports else "it has none"
-            raise TargetError(f"{handle} has no port {port!r}: {there}", Outcome.REFUSED)
+            raise refused(f"{handle} has no port {port!r}: {there}")
         address = f"127.0.0.1:{ports[port]}"
 
         async def answers() -> str:
             if folder.end() is not None or not alive(folder.identity()):
-                raise TargetError(f"{handle} has ended: nothing answers on its port {port!r} any more", Outcome.REFUSED)
+                raise refused(f"{handle} has ended: nothing answers on its port {port!r} any more")
             return await accepts(address)
 
         await until_answered(answers, f"port {port!r} of {handle}")
@@ -327,10 +327,10 @@ class LocalTarget:
         url = urlsplit(handle)
         parts = url.path.split("/")
         if url.scheme != "local" or len(parts) != 3:
-            raise TargetError(f"{handle!r} is not a handle of a local job (local://HOST/RUN/NAME)", Outcome.REFUSED)
+            raise refused(f"{handle!r} is not a handle of a local job (local://HOST/RUN/NAME)")
         if unquote(url.netloc) != self._host:
             why = f"{handle} is a job of another machine, and this is {self._host}: take it up there"
-            raise TargetError(why, Outcome.REFUSED)
+            raise refused(why)
         return job_path(self._state, unquote(parts[1]), unquote(parts[2]))
 
     def _folder(self, handle: str) -> JobFolder:
@@ -342,14 +342,14 @@ class LocalTarget:
 
 def _check(job: Job) -> None:
     if job.resources.select:
-        raise TargetError("a local target has one machine: `select` has nothing to choose from", Outcome.REFUSED)
+        raise refused("a local target has one machine: `select` has nothing to choose from")
     names = [port.name for port in job.ports]
     for name in names:
         if not _PORT_NAME.fullmatch(name) or names.count(name) > 1:
             why = "a port is named by lower case letters, digits and dashes, at most 15, and no two alike"
-            raise TargetError(f"{name!r} cannot be the name of a port: {why}", Outcome.REFUSED)
+            raise refused(f"{name!r} cannot be the name of a port: {why}")
     if job.ready is not None and job.ready.port not in names:
-        raise TargetError(f"the job is ready when its port {job.ready.port!r} is, and has none", Outcome.REFUSED)
+        raise refused(f"the job is ready when its port {job.ready.port!r} is, and has none")
 
 
 def _make(folder: JobFolder, submission: JobSubmission, gpus: Sequence[LocalGpu]) -> JobSubmission:

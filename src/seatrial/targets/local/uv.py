@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from seatrial.job import Outcome
-from seatrial.targets.protocol import TargetError
+from seatrial.targets.protocol import TargetError, refused
 
 _HASH = re.compile(r"(sha256|sha384|sha512)=([A-Za-z0-9_-]+)=*")
 
@@ -216,7 +216,7 @@ def uv_path() -> str:
     beside = Path(sys.executable).parent / "uv"
     found = str(beside) if beside.exists() else shutil.which("uv")
     if found is None:
-        raise TargetError("uv, which builds environments, is not installed: `pip install uv`", Outcome.REFUSED)
+        raise refused("uv, which builds environments, is not installed: `pip install uv`")
     return found
 
 

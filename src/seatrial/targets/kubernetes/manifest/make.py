@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.job import Job, Outcome
+from seatrial.job import Job
 from seatrial.kubernetes import JOBS, Manifest, Resource
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.manifest.placement import QUEUE, marked, seconds
@@ -13,10 +13,7 @@ from seatrial.targets.kubernetes.manifest.pod import plain_script, pod_deadline_
 from seatrial.targets.kubernetes.manifest.template import templated
 from seatrial.targets.kubernetes.manifest.variables import REPLICATED_JOB, Hosts, check_text, hosts_of
 from seatrial.targets.kubernetes.options import KubernetesOptions
-from seatrial.targets.protocol import TargetError
-
-# What a job is on the cluster: a Job or a JobSet around the same pod, made suspended, then released.
-
+from seatrial.targets.protocol import refused
 
 JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
 
@@ -36,45 +33,32 @@ RELEASE = {"spec": {"suspend": False}}
 
 
 def root_object(job: Job, options: KubernetesOptions, metadata: Manifest, template: Manifest) -> Manifest:
+    """A Job or a JobSet around the same pod, made suspended, then released."""
     resource = root_resource(options)
-    make = _job_set if options.workload == "jobset" else _job
     if options.queue is not None:  # from the start: a policy may demand it of every Job
         metadata["labels"] = {**metadata["labels"], QUEUE: options.queue}
-    head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
-    return {**head, "spec": make(job, options, template)}
-
-
-def _job(job: Job, options: KubernetesOptions, template: Manifest) -> Manifest:
-    limits = {
-        "activeDeadlineSeconds": seconds(root_deadline_s(job, options)),
-        "ttlSecondsAfterFinished": seconds(options.keep_s),
-    }
-    return {"suspend": True, **limits, **_indexed(job), "template": template}
-
-
-def _indexed(job: Job) -> Manifest:
-    """Every pod has a number; none is made twice, and none while another of its number still ends."""
-    return {
+    # Every pod has a number; none is made twice, and none while another of its number still ends.
+    indexed = {
         "completionMode": "Indexed",
         "completions": job.hosts,
         "parallelism": job.hosts,
         "backoffLimit": 0,
         "podReplacementPolicy": "Failed",
+        "template": template,
     }
-
-
-def _job_set(job: Job, options: KubernetesOptions, template: Manifest) -> Manifest:
-    inner = {"activeDeadlineSeconds": seconds(root_deadline_s(job, options)), **_indexed(job)}
-    name = names.object_name(job.name)
-    return {
-        "suspend": True,
-        "ttlSecondsAfterFinished": seconds(options.keep_s),
-        "failurePolicy": {"maxRestarts": 0},
-        "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": name},
-        "replicatedJobs": [
-            {"name": REPLICATED_JOB, "replicas": 1, "template": {"spec": {**inner, "template": template}}}
-        ],
-    }
+    deadline = {"activeDeadlineSeconds": seconds(root_deadline_s(job, options))}
+    kept = {"ttlSecondsAfterFinished": seconds(options.keep_s)}
+    spec: Manifest = {**deadline, **kept, **indexed}
+    if options.workload == "jobset":
+        subdomain = names.object_name(job.name)
+        spec = {
+            **kept,
+            "failurePolicy": {"maxRestarts": 0},
+            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": subdomain},
+            "replicatedJobs": [{"name": REPLICATED_JOB, "replicas": 1, "template": {"spec": {**deadline, **indexed}}}],
+        }
+    head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+    return {**head, "spec": {"suspend": True, **spec}}
 
 
 TITLE = "seatrial/title"  # an annotation: the cell's id, for people
@@ -107,7 +91,10 @@ def make(
 
     Raises TargetError (REFUSED) for what no cluster could run."""
     _check_utf8(job)
-    _check_ready(job)
+    if job.ready is not None and job.ready.port not in {port.name for port in job.ports}:
+        # The server takes a probe of a port that there is not, and the job would never be ready.
+        listed = ", ".join(port.name for port in job.ports) or "none"
+        raise refused(f"{job.title} is ready by its port {job.ready.port!r}; it has: {listed}")
     hosts = hosts_of(job, options, namespace)
     ours = pod_template(job, options, _image(job, options), agent, inputs, hosts)
     template = templated(ours, options.template)
@@ -165,29 +152,19 @@ def _check_utf8(job: Job) -> None:
             try:
                 msgspec.json.encode(getattr(job, field))
             except UnicodeEncodeError:
-                message = (
-                    f"`{field}` of the job has text in it that is not UTF-8, which no object of a cluster can hold"
-                )
-                raise TargetError(message, Outcome.REFUSED) from None
-
-
-def _check_ready(job: Job) -> None:
-    """The server takes a probe of a port that there is not, and the job would never be ready."""
-    if job.ready is not None and job.ready.port not in {port.name for port in job.ports}:
-        listed = ", ".join(port.name for port in job.ports) or "none"
-        raise TargetError(f"{job.title} is ready by its port {job.ready.port!r}; it has: {listed}", Outcome.REFUSED)
+                problem = "has text in it that is not UTF-8, which no object of a cluster can hold"
+                raise refused(f"`{field}` of the job {problem}") from None
 
 
 def _image(job: Job, options: KubernetesOptions) -> str:
     if job.environment.seatrial and job.environment.image is None:
         text = f"the {job.part} is a program of Seatrial's own: in a pod it needs an image that has Seatrial installed"
-        raise TargetError(f"{text}; without one, run it on this machine", Outcome.REFUSED)
+        raise refused(f"{text}; without one, run it on this machine")
     image = job.environment.image or options.image
     if image is None:
-        raise TargetError(
+        raise refused(
             f"runtime {job.environment.name!r} names no image, and pods need one: write `image: NAME` in the runtime, "
-            "or in the target for all runtimes that name none",
-            Outcome.REFUSED,
+            "or in the target for all runtimes that name none"
         )
     return image
 
@@ -203,10 +180,9 @@ def _config(job: Job, namespace: str, inputs: bool) -> Manifest:
         data["python"] = job.environment.interpreter
     size = sum(len(text.encode()) for text in data.values())
     if size > MOST_CONFIG_BYTES:
-        raise TargetError(
+        raise refused(
             f"what {job.title} is to do takes {size >> 10} KiB to say, and a cluster keeps at most "
-            f"{MOST_CONFIG_BYTES >> 10} KiB; put long commands and parameters into files of the workspace",
-            Outcome.REFUSED,
+            f"{MOST_CONFIG_BYTES >> 10} KiB; put long commands and parameters into files of the workspace"
         )
     head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(job, namespace, "config")}
     return {**head, "immutable": True, "data": data}
@@ -217,7 +193,7 @@ def _secret(job: Job, namespace: str, secrets: Mapping[str, str]) -> Manifest | 
         return None
     missing = sorted(set(job.secrets) - set(secrets))
     if missing:
-        raise TargetError(f"no value for {', '.join(missing)}, which {job.title} takes from secrets", Outcome.REFUSED)
+        raise refused(f"no value for {', '.join(missing)}, which {job.title} takes from secrets")
     values = {name: secrets[name] for name in sorted(job.secrets)}
     for name, value in values.items():
         check_text(name, value)

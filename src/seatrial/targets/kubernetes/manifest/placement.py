@@ -4,10 +4,10 @@ import math
 import re
 from collections.abc import Mapping
 
-from seatrial.job import Job, Outcome
+from seatrial.job import Job
 from seatrial.kubernetes import Manifest, pod_metadata
 from seatrial.targets.kubernetes.options import GpuModel, KubernetesOptions
-from seatrial.targets.protocol import TargetError
+from seatrial.targets.protocol import refused
 
 # Numbers as Kubernetes writes them.
 
@@ -72,10 +72,9 @@ def node_selector(job: Job, options: KubernetesOptions) -> dict[str, str]:
         for key, value in labels.items():
             other = chosen.setdefault(key, (value, source))
             if other[0] != value:
-                raise TargetError(
+                raise refused(
                     f"no node can be chosen for {job.title}: {other[1]} says {key}={other[0]}, and {source} "
-                    f"says {key}={value}; leave one of them out",
-                    Outcome.REFUSED,
+                    f"says {key}={value}; leave one of them out"
                 )
     return {key: value for key, (value, _) in sorted(chosen.items())}
 
@@ -103,10 +102,9 @@ def _gpu_labels(job: Job, options: KubernetesOptions) -> tuple[str, dict[str, st
         return f"`gpu_models.{gpu.model}.select`", own.select
     value = gpu.model.replace(" ", "-")  # as the device plugins' own labels are made
     if not _LABEL_VALUE.fullmatch(value):
-        raise TargetError(
+        raise refused(
             f"gpu model {gpu.model!r} cannot be the value of the label {options.gpu_label}; give its nodes' label in "
-            f"the target's `gpu_models: {{{gpu.model!r}: {{select: {{...}}}}}}`",
-            Outcome.REFUSED,
+            f"the target's `gpu_models: {{{gpu.model!r}: {{select: {{...}}}}}}`"
         )
     return f"`gpu_label` for {gpu.model}", {options.gpu_label: value}
 

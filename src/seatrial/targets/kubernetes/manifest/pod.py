@@ -45,7 +45,10 @@ def pod_template(
         "terminationGracePeriodSeconds": seconds(job.limits.grace_s + GRACE_MARGIN_S),
         "activeDeadlineSeconds": seconds(pod_deadline_s(job, options)),
         "containers": [_trial(job, options, image, bool(inputs), hosts), _keeper(job, options, image)],
-        "volumes": [*_own_volumes(name, agent, inputs, options), *_user_volumes(options)],
+        "volumes": [
+            *_own_volumes(name, agent, inputs, options),
+            *({"name": f"volume-{number}", **_source(volume)} for number, volume in enumerate(options.volumes)),
+        ],
     }
     if options.service_account is None:
         spec["automountServiceAccountToken"] = False
@@ -140,10 +143,6 @@ def _own_volumes(config: str, agent: str, inputs: Sequence[str], options: Kubern
         memory = {"medium": "Memory", "sizeLimit": size_quantity(options.shared_memory_bytes)}
         made.append({"name": "shared-memory", "emptyDir": memory})
     return made
-
-
-def _user_volumes(options: KubernetesOptions) -> list[Manifest]:
-    return [{"name": f"volume-{number}", **_source(volume)} for number, volume in enumerate(options.volumes)]
 
 
 def _source(volume: Volume) -> Manifest:

@@ -12,12 +12,12 @@ from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from seatrial.job import Input, Outcome
+from seatrial.job import Input
 from seatrial.kubernetes import Manifest
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.manifest.placement import QUEUE, marked, seconds
 from seatrial.targets.kubernetes.options import KubernetesOptions
-from seatrial.targets.protocol import TargetError
+from seatrial.targets.protocol import TargetError, refused
 
 SCRIPTS = ("start.sh", "keep.sh")
 PART_BYTES = 896 << 10  # of an archive in one ConfigMap, which holds at most 1 MiB
@@ -110,7 +110,9 @@ def inputs_archive(inputs: Sequence[Input]) -> bytes:
     entries: dict[str, Path] = {}
     for given in inputs:
         for name, source in _entries(given):
-            _check_sort(name, entries.get(name), source)
+            other = entries.get(name)
+            if other is not None and _is_folder(other) != _is_folder(source):
+                raise refused(f"two inputs lie at {name!r}, and one is a folder: {other} and {source}")
             entries[name] = source
     if not entries:
         return b""
@@ -138,18 +140,18 @@ class _Bounded(io.BytesIO):
 
 
 def _too_much(how_much: str) -> TargetError:
-    return TargetError(f"the inputs are {how_much}, too much to hand to a cluster: {_INSTEAD}", Outcome.REFUSED)
+    return refused(f"the inputs are {how_much}, too much to hand to a cluster: {_INSTEAD}")
 
 
 def _entries(given: Input) -> Iterator[tuple[str, Path]]:
     """Each file, folder and link of an input, by its path in the work folder."""
     source, goal = Path(given.source), PurePosixPath(given.path)
     if goal.is_absolute() or ".." in goal.parts:
-        raise TargetError(f"input {given.path!r} would lie outside the work folder", Outcome.REFUSED)
+        raise refused(f"input {given.path!r} would lie outside the work folder")
     try:
         if not source.exists():
             if given.required:
-                raise TargetError(f"input {given.source} is not there", Outcome.REFUSED)
+                raise refused(f"input {given.source} is not there")
         elif source.is_dir():
             yield from _parents(goal, source)
             yield from _walk(goal, source)
@@ -157,7 +159,7 @@ def _entries(given: Input) -> Iterator[tuple[str, Path]]:
             yield from _parents(goal.parent, source.parent)
             yield str(goal), source.resolve()
         else:
-            raise TargetError(f"input {given.source} is neither a file nor a folder", Outcome.REFUSED)
+            raise refused(f"input {given.source} is neither a file nor a folder")
     except OSError as error:
         raise TargetError(f"input {given.source} cannot be read: {error}") from error
 
@@ -176,15 +178,10 @@ def _walk(goal: PurePosixPath, folder: Path) -> Iterator[tuple[str, Path]]:
     for entry in entries:
         path = Path(entry.path)
         if not (entry.is_symlink() or entry.is_dir() or entry.is_file()):
-            raise TargetError(f"input {path} is neither a file, a folder nor a link", Outcome.REFUSED)
+            raise refused(f"input {path} is neither a file, a folder nor a link")
         yield str(goal / entry.name), path
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(goal / entry.name, path)
-
-
-def _check_sort(name: str, other: Path | None, source: Path) -> None:
-    if other is not None and _is_folder(other) != _is_folder(source):
-        raise TargetError(f"two inputs lie at {name!r}, and one is a folder: {other} and {source}", Outcome.REFUSED)
 
 
 def _is_folder(path: Path) -> bool:
@@ -205,16 +202,11 @@ def _add(archive: tarfile.TarFile, name: str, source: Path) -> int:
             archive.addfile(entry)
         else:
             entry.mode = 0o755 if status.st_mode & 0o111 else 0o644
-            return _add_file(archive, entry, source)
+            with open(source, "rb") as file:
+                entry.size = os.fstat(file.fileno()).st_size
+                if entry.size > MOST_UNPACKED_BYTES:
+                    raise _too_much(f"more than {MOST_UNPACKED_BYTES >> 20} MiB ({source})")
+                archive.addfile(entry, file)
     except OSError as error:
         raise TargetError(f"input {source} cannot be read: {error}") from error
-    return 0
-
-
-def _add_file(archive: tarfile.TarFile, entry: tarfile.TarInfo, source: Path) -> int:
-    with open(source, "rb") as file:
-        entry.size = os.fstat(file.fileno()).st_size
-        if entry.size > MOST_UNPACKED_BYTES:
-            raise _too_much(f"more than {MOST_UNPACKED_BYTES >> 20} MiB ({source})")
-        archive.addfile(entry, file)
     return entry.size

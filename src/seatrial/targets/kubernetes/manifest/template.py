@@ -4,11 +4,10 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from seatrial.job import Outcome
 from seatrial.kubernetes import Manifest
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.manifest.pod import VOLUME
-from seatrial.targets.protocol import TargetError
+from seatrial.targets.protocol import TargetError, refused
 
 # Lists that are merged element by element, by that field; every other list is replaced. As the API server does it.
 MERGED = {
@@ -29,9 +28,8 @@ def templated(ours: Manifest, patch: Mapping[str, Any]) -> Manifest:
     made = _merged(ours, patch, ())
     lost = list(_lost(ours, made))
     if lost:
-        raise TargetError(
-            "the target's `template` takes away or changes what Seatrial needs in its pods: " + "; ".join(lost),
-            Outcome.REFUSED,
+        raise refused(
+            "the target's `template` takes away or changes what Seatrial needs in its pods: " + "; ".join(lost)
         )
     return made
 
@@ -69,7 +67,7 @@ def _merged_list(ours: list[Any], patch: list[Any], key: str, path: tuple[str, .
 
 
 def _meaningless(path: tuple[str, ...], problem: str) -> TargetError:
-    return TargetError(f"the target's `template`: {'.'.join(path)}: {problem}", Outcome.REFUSED)
+    return refused(f"the target's `template`: {'.'.join(path)}: {problem}")
 
 
 def _lost(ours: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:

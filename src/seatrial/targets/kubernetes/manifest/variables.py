@@ -3,12 +3,12 @@ ever in it: only where to find it."""
 
 import msgspec
 
-from seatrial.job import Job, Outcome
+from seatrial.job import Job
 from seatrial.kubernetes import Manifest
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.manifest.placement import seconds
 from seatrial.targets.kubernetes.options import KubernetesOptions
-from seatrial.targets.protocol import TargetError
+from seatrial.targets.protocol import refused
 
 # Images made for GPUs say `all`; with NVIDIA's runtime a container that asked for none would then see every GPU.
 _GPUS = "NVIDIA_VISIBLE_DEVICES"
@@ -42,7 +42,8 @@ def trial_variables(job: Job, options: KubernetesOptions, hosts: Hosts) -> list[
     plain = {**unseen, **options.env, **job.env}
     own = own_variables(job, hosts)
     made = {name: _literal(name, value) for name, value in plain.items()}
-    made |= {name: _from_secret(job, name) for name in job.secrets}
+    secret = names.object_name(job.name)
+    made |= {name: {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name}}} for name in job.secrets}
     made |= {name: _literal(name, value) for name, value in own.items()}
     return [made[name] for name in sorted(made)]
 
@@ -56,27 +57,19 @@ def own_variables(job: Job, hosts: Hosts) -> dict[str, str]:
         "SEATRIAL_CELL": job.cell,
         "SEATRIAL_ATTEMPT": str(job.attempt),
         "SEATRIAL_JOB": job.name,
-        **_ports(job),
+        **{f"SEATRIAL_PORT_{port.name.upper().replace('-', '_')}": str(port.number) for port in job.ports},
     }
+    if job.ports:  # each pod has a network of its own: every port has the number that the job asked for
+        made["SEATRIAL_PORT"] = str(job.ports[0].number)
     if hosts.count > 1:
         made |= {"SEATRIAL_HOSTS": str(hosts.count), "SEATRIAL_HOSTNAMES": ",".join(hosts.names)}
         made |= {"MASTER_ADDR": hosts.names[0], "MASTER_PORT": str(MASTER_PORT)}
     return made
 
 
-def _ports(job: Job) -> dict[str, str]:
-    """Each pod has a network of its own, so every port has the number that the job asked for."""
-    made = {f"SEATRIAL_PORT_{port.name.upper().replace('-', '_')}": str(port.number) for port in job.ports}
-    return {**made, "SEATRIAL_PORT": str(job.ports[0].number)} if job.ports else {}
-
-
 def keeper_variables(keep_s: float) -> list[Manifest]:
     own = {**_NO_GPU, "SEATRIAL_KEEP_S": str(seconds(keep_s))}
     return [_literal(name, value) for name, value in sorted(own.items())]
-
-
-def _from_secret(job: Job, name: str) -> Manifest:
-    return {"name": name, "valueFrom": {"secretKeyRef": {"name": names.object_name(job.name), "key": name}}}
 
 
 def _literal(name: str, value: str) -> Manifest:
@@ -93,8 +86,7 @@ def check_text(name: str, value: str) -> None:
     except UnicodeEncodeError:
         problem = "is not UTF-8"
     if problem:
-        raise TargetError(
+        raise refused(
             f"the value of {name} {problem}, which no variable of a pod can hold; encode it (base64), or put it into a "
-            "file",
-            Outcome.REFUSED,
+            "file"
         )

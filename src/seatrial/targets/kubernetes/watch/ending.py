@@ -265,17 +265,13 @@ def _signal(ended: Terminated) -> int | None:
 
 def _because_asked_to_end(host: HostEnd, ended: Terminated) -> bool:
     """Whether a trial without a message ended badly because its pod was to end, and not before."""
-    asked_s, finished_s = _asked_to_end_s(host), epoch_s(ended.finished_at)
+    # A node that is done with a pod deletes it once more, without grace: the first time is when it was asked.
+    deleted_s = host.deleted_s if host.deleted_s is not None else host.pod.deleted_s
+    asked = [one for one in (host.pod.transition_s(DISRUPTION), deleted_s) if one is not None]
+    asked_s, finished_s = min(asked, default=None), epoch_s(ended.finished_at)
     if asked_s is None or finished_s is None:
         return ended.exit_code in (KILLED + 9, KILLED + 15)
     return ended.exit_code != 0 and finished_s >= asked_s
-
-
-def _asked_to_end_s(host: HostEnd) -> float | None:
-    """When its pod was deleted, or marked for it, by the server's clock."""
-    # A node that is done with a pod deletes it once more, without grace: the first time is when it was asked.
-    deleted_s = host.deleted_s if host.deleted_s is not None else host.pod.deleted_s
-    return min((one for one in (host.pod.transition_s(DISRUPTION), deleted_s) if one is not None), default=None)
 
 
 def _consequence(host: HostEnd, ended: Exit) -> bool:

@@ -250,15 +250,14 @@ def read_termination_message(ended: Terminated | None) -> TerminationMessage | N
         found = decode(ended.message.encode(errors="replace")[:MESSAGE_BYTES], TerminationMessage)
     except Unreadable:
         return None
-    valid = found.seatrial == MESSAGE_VERSION and found.outcome not in UNKNOWN_TO_TRIAL
-    return found if valid and _agrees(found, ended) else None
-
-
-def _agrees(message: TerminationMessage, ended: Terminated) -> bool:
-    """A message from before the trial was killed, or written by what it ran, is not how it ended."""
-    if message.outcome is Outcome.EXITED:
-        return message.code is None or ended.exit_code in (message.code & 0xFF, min(message.code, 255))
-    return ended.exit_code not in (0, KILLED + 9)
+    if found.seatrial != MESSAGE_VERSION or found.outcome in UNKNOWN_TO_TRIAL:
+        return None
+    # A message from before the trial was killed, or written by what it ran, is not how it ended.
+    if found.outcome is Outcome.EXITED:
+        agrees = found.code is None or ended.exit_code in (found.code & 0xFF, min(found.code, 255))
+    else:
+        agrees = ended.exit_code not in (0, KILLED + 9)
+    return found if agrees else None
 
 
 def _condition(conditions: tuple[ObjectCondition, ...], type_: str, status: str = "True") -> ObjectCondition | None:
