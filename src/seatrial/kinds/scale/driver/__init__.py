@@ -85,7 +85,10 @@ class _Scale:
             if not self._again:
                 self._driver.begin("start")
             async with self._place.watching():
-                await self._prepare()
+                if (background := self._work.background) is not None:  # what never finds a place
+                    await self._beside("background", self._plan.background, background, CREATED)
+                if (fill := self._work.fill) is not None:  # what fills the cluster before the measured ones come
+                    await self._beside("fill", self._plan.fill, fill, self._work.until)
                 if self._work.find is not None:
                     await self._find_limit(self._work.find)
                 else:
@@ -98,14 +101,6 @@ class _Scale:
             await self._clean()
 
     # ---- what is made
-
-    async def _prepare(self) -> None:
-        """What is there before the measured ones: what never finds a place, and what fills the cluster."""
-        work, plan = self._work, self._plan
-        if work.background is not None:
-            await self._beside("background", plan.background, work.background, CREATED)
-        if work.fill is not None:
-            await self._beside("fill", plan.fill, work.fill, work.until)
 
     async def _beside(self, name: str, planned: Sequence[PlannedWorkload], beside: ExtraWorkloads, stage: str) -> None:
         async with self._telling(name, planned):

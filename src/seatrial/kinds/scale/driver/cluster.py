@@ -75,12 +75,6 @@ async def cluster_place(
         raise DriverError(f"the cluster cannot be used: {error}") from error
 
 
-def _render(manifest: bytes, prefix: str, number: int, phase: str) -> bytes:
-    """The manifest of one workload, with its name, its number and its phase in their places."""
-    name, own = f"{prefix}-{number}".encode(), str(number).encode()
-    return manifest.replace(NUMBER.encode(), own).replace(NAME.encode(), name).replace(PHASE.encode(), phase.encode())
-
-
 class ClusterPlace:
     """Implements `WorkloadTarget`."""
 
@@ -119,9 +113,8 @@ class ClusterPlace:
         limits, missing = await limits_of(self._client, asked, self._work.arrivals.peak, self._work.at_once)
         if missing:
             listed = "; ".join(map(str, missing))
-            raise DriverError(
-                f"{len(missing)} rights are missing: {listed}; docs/scale.md has the Role that grants them"
-            )
+            what = f"{len(missing)} rights are missing: {listed}"
+            raise DriverError(f"{what}; docs/scale.md has the Role that grants them")
         self._driver.note("preflight", **msgspec.to_builtins(ClusterLimits(limits)))
 
     def _own(self, of: WorkloadClass, namespace: str) -> Manifest:
@@ -144,7 +137,9 @@ class ClusterPlace:
 
     async def _create(self, one: PlannedWorkload, **how: Any) -> None:
         resource, name = self._resources[one.of.name], self._name(one)
-        body = _render(self._manifests[one.of.name, one.namespace], self._work.prefix, one.number, one.phase)
+        body = self._manifests[one.of.name, one.namespace]
+        for place, text in ((NUMBER, str(one.number)), (NAME, name), (PHASE, one.phase)):
+            body = body.replace(place.encode(), text.encode())
         await self._client.create(body, resource=resource, namespace=one.namespace or None, name=name, **how)
 
     def _name(self, one: PlannedWorkload) -> str:
@@ -218,8 +213,10 @@ class ClusterPlace:
         waiting = {(one, namespace) for one in {*self._resources.values(), PODS} for namespace in self._mine.namespaces}
         while time.monotonic() < until_s:
             for resource, namespace in list(waiting):
+                selected: Chosen = {"labels": chosen, "namespace": namespace}
                 try:
-                    if await self._gone(resource, namespace, chosen):
+                    delete = resource in self._resources.values()  # else pods, which go with their workloads
+                    if not await (self._client.delete_some if delete else self._client.has_any)(resource, **selected):
                         waiting.discard((resource, namespace))
                 except KubernetesError as error:
                     problem = str(error)
@@ -229,9 +226,3 @@ class ClusterPlace:
                 return ""
             await asyncio.sleep(_POLL_S)
         return problem
-
-    async def _gone(self, resource: Resource, namespace: str, labels: str) -> bool:
-        chosen: Chosen = {"labels": labels, "namespace": namespace}
-        if resource in self._resources.values():
-            return not await self._client.delete_some(resource, **chosen)
-        return not await self._client.has_any(resource, **chosen)

@@ -91,8 +91,7 @@ def _unknown(what: str, error: KubernetesError) -> Limit:
 
 
 async def _all(client: Kubernetes, resource: Resource, **chosen: Any) -> list[Manifest]:
-    form = _Whole
-    return [msgspec.to_builtins(one) async for one in client.list(resource, form, **chosen)]
+    return [msgspec.to_builtins(one) async for one in client.list(resource, _Whole, **chosen)]
 
 
 class _Whole(Tree, frozen=True, gc=False):
@@ -132,17 +131,13 @@ async def _ranges(client: Kubernetes, asked: Mapping[str, Asked]) -> list[str]:
     for namespace in asked:
         for one in await _all(client, LIMIT_RANGES, namespace=namespace):
             rules = ", ".join(
-                f"{rule.get('type')} {field} {amounts}"
+                f"{rule.get('type')} {field} {' '.join(f'{key}={value}' for key, value in sorted(amounts.items()))}"
                 for rule in (one["spec"] or {}).get("limits") or []
                 for field in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
-                if (amounts := _amounts(rule.get(field)))
+                if (amounts := rule.get(field))
             )
             told.append(f"LimitRange {one['metadata']['name']} of {namespace} changes or refuses pods: {rules}")
     return told
-
-
-def _amounts(given: Any) -> str:
-    return " ".join(f"{key}={value}" for key, value in sorted((given or {}).items()))
 
 
 # ---- the cluster
@@ -190,17 +185,16 @@ def matching_webhooks(config: Mapping[str, Any], kinds: set[Resource]) -> list[W
     found = []
     for hook in config.get("webhooks") or []:
         for rule in hook.get("rules") or []:
-            operations = {"*", "CREATE"} & {*(rule.get("operations") or [])}
-            if operations and any(_matches(rule, kind) for kind in kinds):
+            operations, groups, resources = (
+                {*(rule.get(field) or [])} for field in ("operations", "apiGroups", "resources")
+            )
+            if operations & {"*", "CREATE"} and any(
+                groups & {"*", kind.group} and resources & {"*", "*/*", kind.plural} for kind in kinds
+            ):
                 fails = hook.get("failurePolicy", "Fail") == "Fail"
                 found.append(Webhook(str(hook.get("name", "")), int(hook.get("timeoutSeconds") or 10), fails))
                 break
     return found
-
-
-def _matches(rule: Mapping[str, Any], kind: Resource) -> bool:
-    groups, resources = rule.get("apiGroups") or [], rule.get("resources") or []
-    return ("*" in groups or kind.group in groups) and bool({"*", "*/*", kind.plural} & {*resources})
 
 
 # ---- the way there

@@ -127,7 +127,9 @@ def _needed(stage: str, seen: int, pods: int) -> int:
     return seen if stage == CLAIM_BOUND else 1
 
 
-def _decided(by_pod: Mapping[tuple[int, str], Mapping[str, tuple[float, float]]], workload: int) -> dict[str, Any]:
+def _decided(
+    by_pod: Mapping[tuple[int, str], Mapping[str, tuple[float, float]]], workload: int
+) -> dict[str, tuple[float, float]]:
     """Of each pod the scheduler's first word: that it has a place, or that there is none."""
     first: dict[str, tuple[float, float]] = {}
     for stage in (SCHEDULED, UNSCHEDULABLE):

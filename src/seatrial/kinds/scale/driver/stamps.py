@@ -171,8 +171,10 @@ class StampFeed:
     def take(self, event: "WatchEvent[Any]") -> None:
         found: Any = event.object
         if found is None:  # all that was there when the watch began, or began again, has been seen
-            self._blind_since_s = None
-            self._end_gap(event.at_s)
+            given, self._given, self._blind_since_s = self._given, None, None
+            for uid in () if given is None else self._there - given:  # it went in a gap
+                self._gone(uid, event.at_s, self._last_s)
+            self._last_s = event.at_s
             return
         if event.relisted and self._given is None:
             self._given = set()
@@ -187,13 +189,6 @@ class StampFeed:
             self.record(event, since_s)
         if not event.relisted:
             self._last_s = event.at_s
-
-    def _end_gap(self, at_s: float) -> None:
-        """What was there before a gap and is not given after it went in between."""
-        given, self._given = self._given, None
-        for uid in () if given is None else self._there - given:
-            self._gone(uid, at_s, self._last_s)
-        self._last_s = at_s
 
     def record(self, event: "WatchEvent[Any]", since_s: float | None) -> None:
         found: Any = event.object

@@ -20,7 +20,7 @@ from seatrial.kinds.scale.driver.health import read_lines
 from seatrial.kinds.scale.driver.stamps import StampFeed, Stamps, form_of
 from seatrial.kinds.scale.followed import Followed
 from seatrial.kinds.scale.work import CANARY, WORKLOAD_LABEL
-from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes, KubernetesError, Manifest, Resource, load_access
+from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes, KubernetesError, Resource, load_access
 from seatrial.targets import OwnedObjects
 
 SYNCED, FAILED = "synced", "failed "  # printed when everything that is there has been seen, or cannot be
@@ -105,21 +105,24 @@ async def watch_until_told(path: Path) -> None:
     following.cancel()
 
 
-# How late the watch is, measured all the time: one pod that never runs is changed again and again, and each change is
-# looked for in what the watch saw.
-
-
 _EVERY_S = 0.2
 
 
 class Canary:
+    """Measures how late the watch is: one pod that never runs is changed again and again, and each change is looked for
+    in what the watch saw."""
+
     def __init__(self, mine: OwnedObjects, prefix: str) -> None:
         self._client, self._mine, self._name = mine.client, mine, f"{prefix}-{CANARY}"
         self._acknowledged: dict[str, float] = {}
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Canary":
-        manifest = self._mine.own(_pod(self._name), PODS)
+        # Held back by a gate that nobody opens: it is never scheduled.
+        containers = [{"name": "none", "image": "none"}]
+        spec = {"schedulingGates": [{"name": "seatrial/canary"}], "containers": containers}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": self._name}, "spec": spec}
+        manifest = self._mine.own(pod, PODS)
         manifest["metadata"]["labels"][WORKLOAD_LABEL] = CANARY
         with contextlib.suppress(AlreadyExists):  # of an earlier life of this driver
             await self._client.create(manifest, resource=PODS, name=self._name)
@@ -156,22 +159,6 @@ class Canary:
             for mark, at_s in self._acknowledged.items()
             if mark in arrived or at_s < last_s
         ]
-
-
-def _pod(name: str) -> Manifest:
-    """Held back by a gate that nobody opens: it is never scheduled."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {
-            "schedulingGates": [{"name": "seatrial/canary"}],
-            "containers": [{"name": "none", "image": "none"}],
-        },
-    }
-
-
-# The process that watches the workloads of a scale trial; the driver of one is `python -m seatrial.kinds.driver scale`.
 
 
 if __name__ == "__main__":
