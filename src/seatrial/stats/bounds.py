@@ -107,7 +107,9 @@ def prediction_interval(
     finite = np.isfinite(given)
     not_finite = tuple(np.flatnonzero(~finite).tolist())
     row = given[finite]
-    run_of = np.arange(len(row)) if runs is None else _numbered(runs)[finite]
+    numbers: dict[Hashable, int] = {}
+    numbered = range(len(given)) if runs is None else [numbers.setdefault(run, len(numbers)) for run in runs]
+    run_of = np.array(numbered, dtype=np.intp)[finite]
     count = len(row) if runs is None else len(np.unique(run_of))
     if count < 2:
         center = float(np.median(row)) if count else None
@@ -123,15 +125,23 @@ def prediction_interval(
         why = _recording(n, least, len(outliers), len(not_finite))
         return Interval(None, None, center, None, n, "none yet", false_alarm, "recording", why, outliers, not_finite)
     lower, upper = center - half, center + half
-    why = _unusable(center, half, cap) if math.isfinite(lower) and math.isfinite(upper) else _too_big(center)
-    left_out = f"{len(outliers)} of {len(row)} {'figures' if repeats else 'runs'}" if outliers else ""
+    if math.isfinite(lower) and math.isfinite(upper):
+        why = _unusable(center, half, cap)
+    else:
+        why = f"bounds around {center:.4g} are beyond the range of a float: use a bigger unit"
+    method = "prediction interval (Student's t)"
+    if outliers:
+        what, kind = "figures" if repeats else "runs", "an outlier" if len(outliers) == 1 else "outliers"
+        method += f", {len(outliers)} of {len(row)} {what} left out as {kind}"
+    if fit.floored[0]:
+        method += f", widened to the floor of {_percent(floor)}"
     return Interval(
         lower if math.isfinite(lower) else None,
         upper if math.isfinite(upper) else None,
         center,
         half if math.isfinite(half) else None,
         n,
-        _method(left_out, len(outliers), floor if fit.floored[0] else None),
+        method,
         false_alarm,
         "unusable" if why else "usable",
         why,
@@ -215,11 +225,6 @@ def _kept(row: _Floats, floor: float) -> NDArray[np.bool_]:
     return kept
 
 
-def _numbered(runs: Sequence[Hashable]) -> NDArray[np.intp]:
-    numbers: dict[Hashable, int] = {}
-    return np.array([numbers.setdefault(run, len(numbers)) for run in runs], dtype=np.intp)
-
-
 def _nearest(x: _Floats, floor: float) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     """For each row the places of its values, nearest to the median first, and how many of these are no outliers."""
     rows, n = x.shape
@@ -268,19 +273,9 @@ def _exponent(x: _Floats) -> NDArray[np.int32]:
     return exponent
 
 
-def _method(left_out: str, outliers: int, floor: float | None) -> str:
-    text = "prediction interval (Student's t)"
-    if outliers:
-        text += f", {left_out} left out as {'an outlier' if outliers == 1 else 'outliers'}"
-    return text if floor is None else f"{text}, widened to the floor of {_percent(floor)}"
-
-
 def _recording(n: int, least: int, outliers: int, not_finite: int) -> str:
-    left_out = [
-        text
-        for count, text in ((outliers, _count(outliers, "outlier")), (not_finite, f"{not_finite} not finite"))
-        if count
-    ]
+    left_out = [_count(outliers, "outlier")] if outliers else []
+    left_out += [f"{not_finite} not finite"] if not_finite else []
     tail = f" ({', '.join(left_out)} left out)" if left_out else ""
     return f"{_count(n, 'run')} of the {least} that a bound needs{tail}"
 
@@ -296,20 +291,12 @@ def _unusable(center: float, half: float, cap: float) -> str:
     )
 
 
-def _too_big(center: float) -> str:
-    return f"bounds around {center:.4g} are beyond the range of a float: use a bigger unit"
-
-
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _percent(share: float) -> str:
     return f"{share * 100:,.0f} %" if share >= 10 else f"{share * 100:.3g} %"
-
-
-# The bounds that a history gives: which of its runs count, and the interval that these make. Whoever needs bounds of
-# past runs asks here, so that a baseline, a report and a measurement of false alarms have the same.
 
 
 OUTLIER_WHY = "an outlier among the others"
@@ -328,7 +315,9 @@ class Fit:
 def fit_bounds(
     points: Sequence[Past], better: Better, false_alarm: float = FALSE_ALARM, floor: float = FLOOR, cap: float = CAP
 ) -> Fit:
-    """The interval for one figure of one new run after `points` (one series, oldest first)."""
+    """The interval for one figure of one new run after `points` (one series, oldest first).
+
+    Baselines, reports and measurements of false alarms all call this, so that they have the same bounds."""
     cleaned = clean_series(points, better)
     kept = [points[index] for index in cleaned.used]
     runs = [past.run or index for index, past in zip(cleaned.used, kept, strict=True)]

@@ -37,7 +37,12 @@ def quantiles(
         raise ValueError("a duration is negative, infinite or no number")
     at, left, low, high = _survival(times, done, confidence)
     longest = float(times.max(initial=0.0))
-    return [_quantile(share, at, left, low, high, longest) for share in shares]
+    made = []
+    for share in shares:
+        beyond = 1 - share + _NEARLY
+        value, lower, upper = (_first(at, one <= beyond) for one in (left, low, high))
+        made.append(Quantile(share, value, longest if lower is None else lower, upper))
+    return made
 
 
 def _survival(times: _Floats, done: NDArray[np.bool_], confidence: float) -> tuple[_Floats, _Floats, _Floats, _Floats]:
@@ -57,19 +62,5 @@ def _survival(times: _Floats, done: NDArray[np.bool_], confidence: float) -> tup
     return at, left, np.where(nothing, 0.0, low), np.where(nothing, before, high)
 
 
-def _quantile(
-    share: float,
-    at: _Floats,
-    left: _Floats,
-    low: _Floats,
-    high: _Floats,
-    longest: float,
-) -> Quantile:
-    beyond = 1 - share + _NEARLY
-    value, lower, upper = _first(at, left <= beyond), _first(at, low <= beyond), _first(at, high <= beyond)
-    return Quantile(share, value, longest if lower is None else lower, upper)
-
-
 def _first(at: _Floats, where: NDArray[np.bool_]) -> float | None:
-    found = np.argmax(where) if where.any() else None
-    return None if found is None else float(at[found])
+    return float(at[np.argmax(where)]) if where.any() else None

@@ -7,9 +7,6 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-# A series of figures made ready for the search of its changes: without isolated spikes, in units of its own noise.
-
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
@@ -51,7 +48,8 @@ def signal_of(values: Floats) -> Signal | None:
         return None
     scaled = scaled - median(scaled)
     calm = _without_spikes(scaled)
-    noise = max(_noise(calm), QUIETEST * spread)
+    steps = np.diff(calm)  # from one run to the next, so that changes of the level do not count
+    noise = max((MAD_TO_SD * median(np.abs(steps)) or float(np.std(steps))) / 2**0.5, QUIETEST * spread)
     calm = np.clip(calm / noise, -FARTHEST, FARTHEST)
     return Signal(
         raw=scaled / noise,
@@ -74,13 +72,6 @@ def _without_spikes(values: Floats) -> Floats:
             return values
         scale = MAD_TO_SD * median(some)
     return np.where(off > SPIKE_SIZE * scale, around, values)
-
-
-def _noise(values: Floats) -> float:
-    """From one run to the next, so that changes of the level do not count."""
-    steps = np.diff(values)
-    noise = MAD_TO_SD * median(np.abs(steps)) or float(np.std(steps))
-    return noise / 2**0.5
 
 
 def _height(values: Floats) -> float:
@@ -207,9 +198,6 @@ def _lead(values: Floats, left: Ints, at: Ints, right: Ints) -> Ints:
     return np.asarray(larger - np.count_nonzero(second < first, axis=(1, 2)))
 
 
-# Where a series may have changed, and which of these places stay when they are weighed beside each other.
-
-
 SCAN_RUNS = (6, 12, 25)  # windows on either side: short segments need the first, noisy ones the last
 SCAN_T = 4.0  # a local maximum of t above this is a candidate
 WEAK_T, WEAK_RUNS = 3.5, 50  # candidates below this go before anything dearer is asked
@@ -302,9 +290,6 @@ def _moved(signal: Signal, places: Ints) -> Ints:
     return np.unique(np.take_along_axis(tried, explained.argmax(axis=1)[:, None], axis=1)[:, 0])
 
 
-# Since when a series of figures is on another level: the changes that people would mark in a plot of it.
-
-
 _LEAST = 0.31  # confidence from which on a change is reported: fewer than one false alarm in 1,000 runs
 
 
@@ -345,12 +330,9 @@ def describe(values: Floats, places: Ints, confidences: Floats, index: Ints) -> 
         left, at, right = bounds[k - 1 : k + 2]
         before = median(values[max(left, at - NEAR_RUNS) : at])
         after = median(values[at : min(right, at + NEAR_RUNS)])
-        changes.append(ChangePoint(int(index[at]), before, after, _relative(before, after), confidence))
+        if before:
+            size = after / abs(before) - (1.0 if before > 0 else -1.0)  # after - before can leave the range of a float
+        else:
+            size = float(np.sign(after)) * float("inf") if after else 0.0
+        changes.append(ChangePoint(int(index[at]), before, after, size, confidence))
     return changes
-
-
-def _relative(before: float, after: float) -> float:
-    if before == 0.0:
-        return float(np.sign(after)) * float("inf") if after else 0.0
-    # Not (after - before): that can leave the range of a float.
-    return after / abs(before) - (1.0 if before > 0 else -1.0)

@@ -79,7 +79,8 @@ def compare(
             why = _NO_NOISE
         else:
             variances, freedom = spread
-            sure = _sure(right.mean - left.mean, math.sqrt(sum(variances)), freedom)
+            difference, error = right.mean - left.mean, math.sqrt(sum(variances))
+            sure = 1 - 2 * float(stdtr(freedom, -abs(difference) / error)) if error else float(bool(difference))
             edges = _edges(left.mean, right.mean, variances, float(stdtrit(freedom, (1 + level) / 2)))
             why = "" if edges else "the level before is 0, or too near to it for its noise, to be a measure"
     return Difference(
@@ -141,12 +142,6 @@ def _spread(
         return None
     variance = squares / freedom
     return (variance / left.n, variance / right.n), freedom
-
-
-def _sure(difference: float, error: float, freedom: float) -> float:
-    if not error:
-        return 1.0 if difference else 0.0
-    return 1 - 2 * float(stdtr(freedom, -abs(difference) / error))
 
 
 def _edges(before: float, after: float, variances: tuple[float, float], times: float) -> tuple[float, float] | None:

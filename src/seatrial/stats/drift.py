@@ -41,6 +41,9 @@ def drift_of(expected: Sequence[float], got: Sequence[float], starts: Sequence[i
     sdd = float((within * within).sum())
     error = math.sqrt(float(np.square(sxd - slope * sxx).sum()))
     spread = float(means.std()) / math.sqrt(len(means))
+    # From a random pair of each position, here the first and the second: noise does not care which.
+    pairs = first[sizes > 1]
+    pair_moves = moved[pairs] - moved[pairs + 1]
     return Drift(
         positions=len(first),
         rms=math.sqrt(float(np.square(moved).mean())),
@@ -50,18 +53,12 @@ def drift_of(expected: Sequence[float], got: Sequence[float], starts: Sequence[i
         slope=slope,
         slope_t=_ratio(float(sxd.sum()), error),
         slope_share=_ratio(slope * float(sxd.sum()), sdd),
-        pair_rms=_pair_rms(x, moved, first, sizes),
+        pair_rms=math.sqrt(float(np.square(pair_moves).mean())) if len(pairs) else 0.0,
     )
 
 
 def _ratio(over: float, under: float) -> float:
     return over / under if under > 0 else math.copysign(math.inf, over) if over else 0.0
-
-
-def _pair_rms(x: np.ndarray, moved: np.ndarray, first: np.ndarray, sizes: np.ndarray) -> float:
-    """From a random pair of each position, here the first and the second: noise does not care which."""
-    pairs = first[sizes > 1]
-    return math.sqrt(float(np.square(moved[pairs] - moved[pairs + 1]).mean())) if len(pairs) else 0.0
 
 
 def expected_flips(gaps: Sequence[float], noise: float) -> float:

@@ -35,7 +35,8 @@ def _quantile(freedom: float, share: float) -> float:
     if share == 0.5:
         return 0.0
     tail = min(share, 1 - share)
-    t = _start(freedom, tail)
+    z = -_NORMAL.inv_cdf(tail)
+    t = max(z + (z**3 + z) / (4 * freedom), 1e-3)
     for _ in range(200):
         # Newton's steps in the logarithms of both: there the tail is close to a straight line.
         upper = _tail(freedom, t)
@@ -45,11 +46,6 @@ def _quantile(freedom: float, share: float) -> float:
         if abs(step) < 1e-14:
             break
     return t if share > 0.5 else -t
-
-
-def _start(freedom: float, tail: float) -> float:
-    z = -_NORMAL.inv_cdf(tail)
-    return max(z + (z**3 + z) / (4 * freedom), 1e-3)
 
 
 def _density(freedom: float, t: float) -> float:
