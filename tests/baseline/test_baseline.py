@@ -26,7 +26,6 @@ from seatrial.baseline import (
 )
 from seatrial.baseline import edit as file_change
 from seatrial.baseline.edit import FileChanged, Refused, Updated, Why, edited
-from seatrial.baseline.past_runs import MixedRuns
 from seatrial.baseline.selection import FigureHistory, SelectedFile
 from seatrial.job import (
     AttemptResult,
@@ -715,9 +714,9 @@ def test_a_table_of_several_benchmarks_is_told_apart_by_the_names_of_its_runs(tm
     assert {(one.metric, one.unit, one.better) for one in runs} == {("step_time", "s", "lower")}
     found = past_runs.assign_benchmarks(runs, ["llama-3-8b", "llama-3_1-8b-sa", "llama-3-8b-sft"])
     assert [(one.benchmark, one.value) for one in found] == [("llama-3-8b", 2.7), ("llama-3_1-8b-sa", 3.1)]
-    with pytest.raises(MixedRuns, match=r"of 2 jobs: llama-3-8b \(1\), llama-3dot1-8b-sa \(1\)"):
+    with pytest.raises(Refused, match=r"of 2 jobs: llama-3-8b \(1\), llama-3dot1-8b-sa \(1\)"):
         past_runs.assign_benchmarks(runs, ["llama-3-8b"])
-    with pytest.raises(MixedRuns, match=r"more than one, is called llama-3dot1-8b-sa"):
+    with pytest.raises(Refused, match=r"more than one, is called llama-3dot1-8b-sa"):
         past_runs.assign_benchmarks(runs, ["llama-3-8b", "llama-3_1-8b-sa", "llama-3.1-8b-sa"])
     assert [one.benchmark for one in past_runs.assign_benchmarks(runs[:1], ["mine"])] == [
         ""

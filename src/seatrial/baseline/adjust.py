@@ -78,10 +78,11 @@ def widen(entry: BaselineEntry, why: Why, by: float | None = None, to: float | N
     lower, upper = around(middle(bound, half), new, bound)
     check_cap(lower, upper, center, entry, why.force)
     cap = raised(cap_of(entry), new, center, why.force)
+    method = re.sub(r", widened to [^,]*", "", entry.method) or "by hand"  # how wide it was is no longer true
     values = {
         "lower": lower,
         "upper": upper,
-        "method": f"{_unwidened(entry.method) or 'by hand'}, widened to {half_width_text(new, center)}",
+        "method": f"{method}, widened to {half_width_text(new, center)}",
         "floor": min(cap, rounded_up(new / abs(center))),
         "cap": cap,
         "state": str(BoundState.USABLE),
@@ -90,11 +91,6 @@ def widen(entry: BaselineEntry, why: Why, by: float | None = None, to: float | N
     what = f"widened from {half_width_text(half, center)} to {half_width_text(new, center)} to each side"
     edit = Edit(entry.benchmark, entry.metric, values, why.of(what))
     return Updated(edit, (f"{what}; the floor is now the same, so that the next update keeps it",))
-
-
-def _unwidened(method: str) -> str:
-    """A method without how wide it was made, which is no longer true."""
-    return re.sub(r", widened to [^,]*", "", method)
 
 
 def _followed(chosen: FigureHistory, bound: Bound, center: float, force: bool) -> list[Point]:

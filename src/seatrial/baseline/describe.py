@@ -73,7 +73,7 @@ def _shown(benchmark: str, metric: str, entry: BaselineEntry | None, chosen: Fig
     bound = _with_newest_change(entry, chosen)
     point = chosen.points[-1] if chosen and chosen.points else None
     if point is None:
-        text = f"no run yet; {_range(bound)}"
+        text = f"no run yet; {pair_text(bound.lower, bound.upper, bound.unit, ' to ')} would be in order"
     elif bound.state is BoundState.USABLE:
         text = bound_sentence(bound, point.value, point.at_s)
     else:
@@ -118,10 +118,6 @@ def _details(entry: BaselineEntry, chosen: FigureHistory | None) -> list[str]:
     if entry.invented:
         details.append(f"a comment in line {entry.invented[0]} says that its number is invented")
     return [detail for detail in details if detail]
-
-
-def _range(bound: Bound) -> str:
-    return f"{pair_text(bound.lower, bound.upper, bound.unit, ' to ')} would be in order"
 
 
 def hardware_of(runs: Path, run: str, cell: str) -> str:

@@ -42,7 +42,11 @@ def edited(text: str, file: str, form: str, edits: Iterable[Edit]) -> str:
     """The file's text with those entries changed; an empty text is a new file. Raises CannotEdit."""
     edits = list(edits)
     for edit in edits:
-        _check_figures(file, edit)
+        for key, value in edit.values.items():
+            # An exponent of three digits is text to some readers.
+            if isinstance(value, float) and value and not 1e-99 < abs(value) < 1e99:
+                what = f"{edit.benchmark} {edit.metric}: {key} {value:g}"
+                raise CannotEdit(file, f"{what} is no figure that bounds can be written for")
     before = text.removeprefix("\ufeff") or _NEW[form]
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     wanted = _copy(Source(file, before, limits=BASELINE_LIMITS).data)
@@ -59,14 +63,6 @@ def edited(text: str, file: str, form: str, edits: Iterable[Edit]) -> str:
     after = document.apply()
     _prove(file, after, wanted)
     return mark + after
-
-
-def _check_figures(file: str, edit: Edit) -> None:
-    for key, value in edit.values.items():
-        # An exponent of three digits is text to some readers.
-        if isinstance(value, float) and value and not 1e-99 < abs(value) < 1e99:
-            what = f"{edit.benchmark} {edit.metric}: {key} {value:g}"
-            raise CannotEdit(file, f"{what} is no figure that bounds can be written for")
 
 
 class _Inner(dict[str, Any]):
@@ -99,10 +95,8 @@ def _written(edit: Edit, form: str, data: Any) -> tuple[tuple[str, ...], dict[st
         center = edit.values.get("center")
         half = upper - center if lower == 0 and center is not None else (upper - lower) / 2
         values[theirs.HALF] = _rounded(half, 5)
-    order = (theirs.LOWER, theirs.UPPER, theirs.HALF, theirs.CENTER, theirs.RUNS)
-    values = {"name": values.pop("name", None), **{key: values[key] for key in order if key in values}}
-    if values["name"] is None:
-        del values["name"]
+    order = ("name", theirs.LOWER, theirs.UPPER, theirs.HALF, theirs.CENTER, theirs.RUNS)
+    values = {key: values[key] for key in order if key in values}
     return path, {**values, theirs.OWN_KEY: beside}, (*path, theirs.OWN_KEY, "reasons")
 
 
@@ -188,9 +182,6 @@ class Why:
         return {"at": text_of(self.at_s), "what": what, "why": self.reason}
 
 
-# The change of one baseline file: its diff, and its writing, whole and only over what was read.
-
-
 class FileChanged(Exception):
     """Somebody else wrote the file meanwhile."""
 
@@ -221,7 +212,11 @@ class FileChange:
 
 def change(place: SelectedFile, edits: Iterable[Edit]) -> FileChange:
     """What these edits make of the file. Raises CannotEdit and CannotWrite; nothing is written."""
-    _check_folder(place)
+    # A folder that is not there is a slip of the pen, or a disk that is not mounted: none is made.
+    if place.path.is_symlink() and not place.path.exists():
+        raise CannotWrite(place.name, f"it is a link to {place.path.readlink()}, and that does not exist")
+    if not place.path.parent.is_dir():
+        raise CannotWrite(place.name, f"there is no folder {place.path.parent}")
     before = place.path.read_bytes() if place.exists else None
     old = (before or b"").decode()
     new = edited(old, place.name, place.baselines.form, edits)
@@ -237,14 +232,6 @@ def write_change(changed: FileChange) -> None:
         _write(changed, changed.path.resolve())
     except OSError as error:
         raise CannotWrite(changed.name, error.strerror or str(error)) from error
-
-
-def _check_folder(place: SelectedFile) -> None:
-    """A folder that is not there is a slip of the pen, or a disk that is not mounted: none is made."""
-    if place.path.is_symlink() and not place.path.exists():
-        raise CannotWrite(place.name, f"it is a link to {place.path.readlink()}, and that does not exist")
-    if not place.path.parent.is_dir():
-        raise CannotWrite(place.name, f"there is no folder {place.path.parent}")
 
 
 def _write(changed: FileChange, path: Path) -> None:

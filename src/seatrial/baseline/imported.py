@@ -14,7 +14,6 @@ from seatrial.baseline.selection import SelectedFile
 from seatrial.job import (
     VERSION,
     AttemptResult,
-    Bound,
     BoundState,
     CellResult,
     Exit,
@@ -43,10 +42,6 @@ class ImportedFigure:
     factor: float = 1.0  # from the unit of the file to that of the suite
 
 
-class CannotImport(Exception):
-    """What a file has does not fit the suite; why."""
-
-
 def imported_figure(
     benchmark: str,
     trial: str,
@@ -57,27 +52,25 @@ def imported_figure(
     before: Iterable[tuple[str, str | None]],
 ) -> ImportedFigure:
     """What runs with these words of their own are figures of: the suite's words count, then those of `before`, units
-    and directions that are known of the figure already. Raises CannotImport."""
+    and directions that are known of the figure already. Raises Refused."""
     own = _declared(model, trial, metric)
     ours, way = own.unit, own.better
     for known_unit, known_way in before:
         ours, way = ours or known_unit, way or (known_way or None)  # type: ignore[assignment]
     if better and way and better != way:
-        raise CannotImport(f"{metric} is better {better} by what was said, and {way} by the suite; the suite counts")
+        raise Refused(f"{metric} is better {better} by what was said, and {way} by the suite; the suite counts")
     if not (way or better):
-        raise CannotImport(
-            f"nothing says whether lower or higher is better for {metric}; say --better lower, or higher"
-        )
+        raise Refused(f"nothing says whether lower or higher is better for {metric}; say --better lower, or higher")
     factor = unit_factor(unit, ours)
     if factor is None:
-        raise CannotImport(f"the runs are in {unit}, and the suite has {metric} in {ours}: they cannot be converted")
+        raise Refused(f"the runs are in {unit}, and the suite has {metric} in {ours}: they cannot be converted")
     return ImportedFigure(benchmark, metric, ours or unit, str(way or better), trial, factor)
 
 
 def _declared(model: TrialModel, trial: str, metric: str) -> DeclaredFigure:
     declared = model.declared_figures()
     if declared is not None and metric not in declared:
-        raise CannotImport(f"trial {trial!r} has no figure {metric!r}{nearest(metric, declared)}")
+        raise Refused(f"trial {trial!r} has no figure {metric!r}{nearest(metric, declared)}")
     return (declared or {}).get(metric, DeclaredFigure(""))
 
 
@@ -101,7 +94,7 @@ def import_bounds(
             try:
                 fitting = _in_unit_of_suite(entry, _declared(trials[trial], trial, metric))
                 updates.append(_taken(place.entry(benchmark, metric), fitting, source, why))
-            except (Refused, CannotImport) as error:
+            except Refused as error:
                 refused.append(f"{benchmark} {metric}: {error}")
     return updates, refused
 
@@ -111,9 +104,9 @@ def _in_unit_of_suite(entry: BaselineEntry, declared: DeclaredFigure) -> Baselin
     bound = entry.bound
     factor = unit_factor(bound.unit, declared.unit)
     if factor is None:
-        raise CannotImport(f"its bounds are in {bound.unit}, and the suite has it in {declared.unit}")
+        raise Refused(f"its bounds are in {bound.unit}, and the suite has it in {declared.unit}")
     if declared.better and bound.better and declared.better != bound.better:
-        raise CannotImport(f"its bounds say that {bound.better} is better, and the suite says {declared.better}")
+        raise Refused(f"its bounds say that {bound.better} is better, and the suite says {declared.better}")
 
     def scaled(value: float | None) -> float | None:
         return None if value is None else value * factor
@@ -130,10 +123,10 @@ def _in_unit_of_suite(entry: BaselineEntry, declared: DeclaredFigure) -> Baselin
 
 def _taken(old: BaselineEntry | None, entry: BaselineEntry, source: str, why: Why) -> Updated:
     bound, half = entry.bound, entry.half_width
+    off = bound.state is BoundState.DISABLED
     cap = (old.cap if old else None) or CAP
     if half is not None and half > cap and not why.force:
         raise Refused(f"{half:.1%} to each side is more than the cap of {cap:.0%}; --force takes it all the same")
-    state, because = _kept_state(bound)
     values = {
         "lower": bound.lower,
         "upper": bound.upper,
@@ -144,17 +137,13 @@ def _taken(old: BaselineEntry | None, entry: BaselineEntry, source: str, why: Wh
         "since": text_of(bound.since_s) if bound.since_s is not None else None,
         "method": entry.method or f"as in {source}",
         "cap": half if half is not None and half > cap else cap,
-        "state": str(state),
-        "why": because or None,
-        "disabled": bound.why if bound.state is BoundState.DISABLED else None,
+        "state": str(BoundState.USABLE if off else bound.state),
+        "why": None if off else bound.why or None,
+        "disabled": bound.why if off else None,
     }
     notes = [f"a comment says that its number is invented ({source}:{entry.invented[0]})"] if entry.invented else []
     edit = Edit(entry.benchmark, entry.metric, values, why.of(f"imported from {source}"), entry.title)
     return Updated(edit, tuple(notes))
-
-
-def _kept_state(bound: Bound) -> tuple[BoundState, str]:
-    return (BoundState.USABLE, "") if bound.state is BoundState.DISABLED else (bound.state, bound.why)
 
 
 def import_runs(

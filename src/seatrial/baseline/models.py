@@ -1,6 +1,7 @@
 """What may stand in a file of bounds, in either form. Unknown keys are the user's own, and are kept."""
 
 import math
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -8,9 +9,6 @@ import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo
 
 from seatrial.job import Better, Bound, BoundState, Level, flat_fields
-
-# What a file of bounds says: an entry for each figure of each benchmark.
-
 
 OURS = "seatrial"
 THEIRS = "torchprime"
@@ -128,33 +126,14 @@ def _advice(value: Any) -> str:
         return ""
 
 
-def _positive(value: Any, info: ValidationInfo) -> float:
-    number = _number(value, info)
-    if number <= 0:
-        raise ValueError(f"`{info.field_name}` is more than 0, not {number:g}")
-    return number
+def _within(allowed: Callable[[float], bool], what: str) -> BeforeValidator:
+    def check(value: Any, info: ValidationInfo) -> float:
+        number = _number(value, info)
+        if not allowed(number):
+            raise ValueError(f"`{info.field_name}` is {what}, not {number:g}")
+        return number
 
-
-def _false_alarm(value: Any, info: ValidationInfo) -> float:
-    share = _positive(value, info)
-    if share >= 1:
-        raise ValueError(f"`{info.field_name}` is a share of all good runs, less than 1, not {share:g}")
-    return share
-
-
-def _count(value: Any, info: ValidationInfo) -> int:
-    number = _number(value, info)
-    if number < 0 or number != math.floor(number):
-        raise ValueError(f"`{info.field_name}` is a whole number of runs, not {number:g}")
-    return int(number)
-
-
-def _distance(value: Any, info: ValidationInfo) -> float:
-    number = _number(value, info)
-    if number < 0:
-        half = "half a distance" if info.field_name == "confidence_interval" else "a distance"
-        raise ValueError(f"`{info.field_name}` is {half}, so not less than 0; it is {number:g}")
-    return number
+    return BeforeValidator(check)
 
 
 def _time(value: Any, info: ValidationInfo) -> float | None:
@@ -185,10 +164,18 @@ def _fields(value: Any, info: ValidationInfo) -> dict[str, str]:
     return dict(flat_fields(value or {}, ""))
 
 
+def _distance(value: Any, info: ValidationInfo) -> float:
+    number = _number(value, info)
+    if number < 0:
+        half = "half a distance" if info.field_name == "confidence_interval" else "a distance"
+        raise ValueError(f"`{info.field_name}` is {half}, so not less than 0; it is {number:g}")
+    return number
+
+
 Number = Annotated[float, BeforeValidator(_number)]
-Cap = Annotated[float, BeforeValidator(_positive)]
-Share = Annotated[float, BeforeValidator(_false_alarm)]
-_Count = Annotated[int, BeforeValidator(_count)]
+Cap = Annotated[float, _within(lambda number: number > 0, "more than 0")]
+Share = Annotated[Cap, _within(lambda number: number < 1, "a share of all good runs, less than 1")]
+_Count = Annotated[int, _within(lambda number: number >= 0 and number.is_integer(), "a whole number of runs")]
 Distance = Annotated[float, BeforeValidator(_distance)]
 Time = Annotated[float | None, BeforeValidator(_time)]
 PlainText = Annotated[str, BeforeValidator(_text)]

@@ -11,7 +11,7 @@ from seatrial.baseline.edit import Edit, Refused, Updated, Why
 from seatrial.baseline.models import OURS, THEIRS, BaselineEntry, text_of
 from seatrial.baseline.selection import FigureHistory, runs_of, runs_text
 from seatrial.job import BoundState, pair_text, unit_factor
-from seatrial.record.history import Point, Series
+from seatrial.record.history import MARKS, Point, Series
 from seatrial.stats.bounds import FALSE_ALARM, FLOOR, LEAST_RUNS, MEASURED, Fit, Interval, fit_bounds
 from seatrial.stats.clean import AFTER_MARKED, MARKED, UNEXPLAINED, WORSE, Cleaned, Past
 
@@ -34,12 +34,17 @@ def update(
     fit = fitted(points, series.better, entry)
     interval, found, left_out = fit.interval, fit.cleaned, fit.left_out
     used = [points[index] for index in fit.used]
-    because = _why_not(interval, used)
+    because = interval.why
+    if interval.state == "recording" and len(used) > len(runs_of(used)):
+        because = f"{runs_text(used)}, and a bound needs {LEAST_RUNS} runs"
     state = _state(interval, entry, why.force, form, [because, *_left(chosen, found, left_out)])
     level = _level(interval, used, series, entry, accept) if state is BoundState.USABLE else None
     runs = runs_of(used)
+    lower = interval.lower
+    if lower is not None and all(point.value >= 0 for point in points):
+        lower = max(0.0, lower)  # no figure that was never negative needs a negative bound
     values: dict[str, Any] = {
-        "lower": _lower(interval.lower, points),
+        "lower": lower,
         "upper": interval.upper,
         "center": interval.center,
         "unit": series.unit or None,
@@ -63,17 +68,24 @@ def update(
         "used": None,  # Seatrial 0.1 listed them
         "left_out": dict(Counter(left_out.values())) or None,
     }
-    changed = _changed(points, found)
-    if changed or entry is None or not entry.accepted:  # else the last change is the one that was accepted
+    if found.changes:
+        last = found.changes[-1]
+        since = points[last.index]
+        changed = {"run": since.run, "at": text_of(since.at_s), "before": last.before, "after": last.after}
         values["changed"] = changed
+    elif entry is None or not entry.accepted:  # else the last change is the one that was accepted
+        values["changed"] = None
     other = entry.bound.why_not_for(series.settings) if entry else ""
     what = f"{'recentered' if accept else 'updated'} from {len(used)} of {runs_text(points)}"
     what += " under other conditions" if accept else ""
     edit = Edit(series.benchmark, series.metric, values, why.of(what), untrue=entry.invented if entry else ())
     notes = [] if state is BoundState.USABLE else [f"{state}, so nothing is judged by it yet: {because}"]
     notes += [f"new bounds, for {other}"] if other else []
-    accepted = used[0].run if accept and used else ""
-    return Updated(edit, (*notes, *_left(chosen, found, left_out), *_overruled_note(points, entry)), accepted)
+    notes += _left(chosen, found, left_out)
+    if marked := overruled(points, entry):
+        which = f"run {marked[0]} is" if len(marked) == 1 else f"{len(marked)} runs from {marked[0]} on are"
+        notes.append(f"{which} marked as a regression, which the recenter of that level overruled")
+    return Updated(edit, tuple(notes), used[0].run if accept and used else "")
 
 
 def recenter(chosen: FigureHistory, entry: BaselineEntry, why: Why, hardware: str = "", form: str = OURS) -> Updated:
@@ -139,41 +151,14 @@ def _left(chosen: FigureHistory, found: Cleaned, left_out: dict[int, str]) -> li
     return [part for part in parts if part]
 
 
-def _overruled_note(points: Sequence[Point], entry: BaselineEntry | None) -> list[str]:
-    runs = overruled(points, entry)
-    if not runs:
-        return []
-    marked = f"run {runs[0]} is" if len(runs) == 1 else f"{len(runs)} runs from {runs[0]} on are"
-    return [f"{marked} marked as a regression, which the recenter of that level overruled"]
-
-
-def _why_not(interval: Interval, used: Sequence[Point]) -> str:
-    if interval.state == "recording" and len(used) > len(runs_of(used)):
-        return f"{runs_text(used)}, and a bound needs {LEAST_RUNS} runs"
-    return interval.why
-
-
-def _lower(lower: float | None, points: Sequence[Point]) -> float | None:
-    """No figure that was never negative needs a negative bound."""
-    return max(0.0, lower) if lower is not None and all(point.value >= 0 for point in points) else lower
-
-
-def _changed(points: Sequence[Point], found: Cleaned) -> dict[str, Any] | None:
-    if not found.changes:
-        return None
-    last = found.changes[-1]
-    point = points[last.index]
-    return {"run": point.run, "at": text_of(point.at_s), "before": last.before, "after": last.after}
-
-
 def fitted(points: Sequence[Point], better: str, entry: BaselineEntry | None) -> Fit:
     """The bounds that the points give, and which of them count. A level that a recenter accepted is in the entry."""
     start = accepted_from(points, entry)
     past = []
     for index, point in enumerate(points):
         accepted = start is not None and index >= start and (index == start or _looked_at(point, entry))
-        point_mark = "" if accepted and _is_overruled(point) else point.mark
-        past.append(Past(point.value, point.good, point.alarm, _mark(point_mark), accepted, point.run))
+        mark: Any = "" if point.mark not in MARKS or (accepted and _is_overruled(point)) else point.mark
+        past.append(Past(point.value, point.good, point.alarm, mark, accepted, point.run))
     return fit_bounds(
         past,
         "higher" if better == "higher" else "lower",
@@ -232,7 +217,3 @@ def _looked_at(point: Point, entry: BaselineEntry | None) -> bool:
 def _is_overruled(point: Point) -> bool:
     # Where the history knows of the recenter too, it has taken away what was said before, so this was said after it.
     return point.mark == "regression" and not point.accepted
-
-
-def _mark(point_mark: str) -> Any:
-    return point_mark if point_mark in ("false-alarm", "regression", "fixed") else ""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from seatrial.baseline.edit import Refused
 from seatrial.baseline.models import STEP_TIME, seconds_of
 from seatrial.suite import Problem, SourceMark, SuiteError, nearest
 from seatrial.suite.yaml.source import FileLimits, Source
@@ -58,7 +59,9 @@ def read_runs(path: Path) -> PastRuns:
     found: list[PastRun] = []
     without_value: list[SourceMark] = []
     for mark, row in _rows(path):
-        if isinstance(row, dict) and _has_no_value(row):
+        columns = [row[name] for name in _NAMES["value"] if name in row] if isinstance(row, dict) else []
+        # Without a column for the value the file is not one of runs.
+        if columns and all(str("" if value is None else value).strip().lower() in _NOTHING for value in columns):
             without_value.append(mark)
             continue
         made = _past_run(row, mark, problems)
@@ -72,17 +75,13 @@ def read_runs(path: Path) -> PastRuns:
     return PastRuns(sorted(found, key=lambda one: one.at_s), tuple(without_value))
 
 
-def _has_no_value(row: dict[str, Any]) -> bool:
-    """There is a column for it, and nothing in it. Without such a column the file is not one of runs."""
-    columns = [row[name] for name in _NAMES["value"] if name in row]
-    return bool(columns) and all(str("" if value is None else value).strip().lower() in _NOTHING for value in columns)
-
-
 def _past_run(row: Any, mark: SourceMark, problems: list[Problem]) -> PastRun | None:
     if not isinstance(row, dict):
         problems.append(Problem("a run is a map with `run`, `time` and `value`", mark))
         return None
-    fields = {field: _field(row, names) for field, names in _NAMES.items()}
+    fields = {
+        field: next((row[name] for name in names if row.get(name) is not None), None) for field, names in _NAMES.items()
+    }
     wrong = []
     run, value = fields["run"], _number(fields["value"])
     if run in (None, ""):
@@ -102,11 +101,8 @@ def _past_run(row: Any, mark: SourceMark, problems: list[Problem]) -> PastRun | 
         texts["metric"] = texts["metric"] or STEP_TIME
     if column == TABLE_STEP_TIME:
         texts |= {"unit": "s", "better": "lower"}
-    return PastRun(str(run), at_s, value, **texts, good=_good(fields["good"]))
-
-
-def _field(row: dict[str, Any], names: tuple[str, ...]) -> Any:
-    return next((row[name] for name in names if row.get(name) is not None), None)
+    good = str(fields["good"]).strip().lower() not in ("false", "0", "no", "failed")
+    return PastRun(str(run), at_s, value, **texts, good=good)
 
 
 def _number(value: Any) -> float | None:
@@ -125,10 +121,6 @@ def _time(value: Any) -> float | None:
         return seconds_of(str(value).removesuffix(" UTC"))
     except (ValueError, OverflowError):
         return None
-
-
-def _good(value: Any) -> bool:
-    return str(value).strip().lower() not in ("false", "0", "no", "failed")
 
 
 def _rows(path: Path) -> Iterator[tuple[SourceMark, Any]]:
@@ -211,21 +203,9 @@ def _yaml(path: Path, text: str) -> Iterator[tuple[SourceMark, Any]]:
 _RUN = re.compile(r"(?P<job>.+?(?P<random>-[a-z0-9]{8})?)-\d{14}-[0-9a-f]{8}")
 
 
-class MixedRuns(Exception):
-    """Runs of several jobs that cannot be told apart by the benchmarks of the suite."""
-
-    def __init__(self, jobs: Counter[str], unknown: Collection[str], benchmarks: Collection[str]) -> None:
-        found = ", ".join(f"{job} ({count})" for job, count in sorted(jobs.items()))
-        known = ", ".join(sorted(benchmarks))
-        super().__init__(
-            f"by their names the runs are of {len(jobs)} jobs: {found}; of the selected benchmarks ({known}) none, or "
-            f"more than one, is called {', '.join(sorted(unknown))}. Give each row its `benchmark`, or import the rows "
-            "of one job at a time"
-        )
-
-
 def assign_benchmarks(runs: Sequence[PastRun], benchmarks: Collection[str]) -> list[PastRun]:
-    """The runs, each with its benchmark where its name says it. Raises MixedRuns.
+    """The runs, each with its benchmark where its name says it. Raises Refused where they are of several jobs that the
+    benchmarks of the suite do not tell apart.
 
     Runs of one job only, and runs with other names, may stay without: then whoever imports them says whose they are."""
     jobs: Counter[str] = Counter()
@@ -240,7 +220,13 @@ def assign_benchmarks(runs: Sequence[PastRun], benchmarks: Collection[str]) -> l
         if not benchmark:
             unknown.add(job)
     if unknown and len(jobs) > 1:
-        raise MixedRuns(jobs, unknown, benchmarks)
+        counts = ", ".join(f"{job} ({count})" for job, count in sorted(jobs.items()))
+        known = ", ".join(sorted(benchmarks))
+        raise Refused(
+            f"by their names the runs are of {len(jobs)} jobs: {counts}; of the selected benchmarks ({known}) none, or "
+            f"more than one, is called {', '.join(sorted(unknown))}. Give each row its `benchmark`, or import the rows "
+            "of one job at a time"
+        )
     return found
 
 

@@ -180,19 +180,13 @@ def baselines_of(source: Source, better: Mapping[str, Better] | None = None) -> 
     return Baselines(source.file, form, found, sheet.warnings)
 
 
-def _form_of(data: Any) -> str | None:
-    """Whose file of bounds this is, by its top-level keys; None: neither's."""
-    forms = [form for key, form in TOP.items() if isinstance(data, dict) and key in data]
-    return forms[0] if len(forms) == 1 else None
-
-
 def _form(sheet: Sheet) -> str:
     data = sheet.source.data
-    form = _form_of(data)
+    forms = [form for key, form in TOP.items() if isinstance(data, dict) and key in data]
+    form = forms[0] if len(forms) == 1 else None
     if form is None and not (sheet.problems and data is None):
         keys = list(data) if isinstance(data, dict) else []
-        both = all(key in keys for key in TOP)
-        why = "both are here" if both else f"neither is here{nearest(keys[0], TOP) if keys else ''}"
+        why = "both are here" if forms else f"neither is here{nearest(keys[0], TOP) if keys else ''}"
         sheet.problems.append(
             Problem(
                 f"a file of bounds has `baselines:` (Seatrial's) or `benchmarks:` (torchprime's) at its top; {why}",

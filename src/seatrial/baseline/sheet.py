@@ -41,7 +41,9 @@ class Sheet:
 
     def map(self, path: KeyPath, what: str) -> dict[str, Any]:
         """The map at `path`; nothing there is an empty one."""
-        value = _at(self.source.data, path)
+        value = self.source.data
+        for part in path:
+            value = value.get(part) if isinstance(value, dict) else None
         if value is not None and not isinstance(value, dict):
             self.error(path, f"expected a map {what}, got {describe_value(value)}")
         return value if isinstance(value, dict) else {}
@@ -107,9 +109,3 @@ class Sheet:
             if key not in names and close and close[0] not in values:
                 message = f"unknown key {key!r} is kept and does nothing; did you mean {close[0]!r}?"
                 self.warn((*path, key), message, True)
-
-
-def _at(data: Any, path: KeyPath) -> Any:
-    for part in path:
-        data = data.get(part) if isinstance(data, dict) else None
-    return data

@@ -94,13 +94,14 @@ def _import_runs(
     acceptance: tuple[str | None, str, str | None],
 ) -> None:
     from seatrial.baseline import imported, past_runs
+    from seatrial.baseline.edit import Refused
     from seatrial.checks.bounds import short_date
 
     groups: dict[tuple[str, str], list[PastRun]] = {}
     try:
         for one in past_runs.assign_benchmarks(found.runs, scope.benchmarks):
             groups.setdefault((one.benchmark, one.metric), []).append(one)
-    except past_runs.MixedRuns as error:
+    except Refused as error:
         fail(str(error))
     figures = [
         scope.figure(

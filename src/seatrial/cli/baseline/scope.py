@@ -140,7 +140,8 @@ class BaselineScope:
 
     def figure(self, benchmark: str, metric: str | None, unit: str, better: str | None) -> "ImportedFigure":
         """What a row of runs is a figure of, from what it says, the options, and what is known of it already."""
-        from seatrial.baseline.imported import CannotImport, imported_figure
+        from seatrial.baseline.edit import Refused
+        from seatrial.baseline.imported import imported_figure
 
         known = self.benchmarks
         if not benchmark and len(known) == 1:
@@ -159,7 +160,7 @@ class BaselineScope:
         trial = known[benchmark]
         try:
             return imported_figure(benchmark, trial, self.suite.trials[trial], metric, unit, better, before)
-        except CannotImport as error:
+        except Refused as error:
             fail(str(error))
 
 
