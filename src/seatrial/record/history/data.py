@@ -192,9 +192,6 @@ class TrialRow(msgspec.Struct, frozen=True):
     last_s: float
 
 
-# The one error of the history, and how its place is written where others can read it.
-
-
 HIDDEN = "***"
 
 
@@ -223,9 +220,6 @@ def place_text(place: str) -> str:
         pairs = []
     shown = urlencode(pairs, safe="*/")
     return f"{scheme}://{user}{colon}{HIDDEN if colon else ''}{at}{server}{question}{shown}"
-
-
-# Names and texts in the form in which every database can keep them.
 
 
 MOST_KEY_BYTES = 600  # an index of PostgreSQL takes rows of up to 2,700

@@ -190,14 +190,12 @@ def _wanted(**which: str | None) -> dict[str, str]:
     return {column: key(value) for column, value in which.items() if value is not None}
 
 
-# Runs that could not be added to the history when they ended, for it could not be reached: they are added later.
-
-
 MISSED = "not-in-history"  # a file in the run folder: the history that the run is missing in
 
 
 def mark_missed(folder: Path, history: History) -> None:
-    """Never raises: the results are there, and `seatrial history add` takes them without this, too."""
+    """Mark a run that could not be added to the history when it ended, so that it is added later. Never raises: the
+    results are there, and `seatrial history add` takes them without this, too."""
     with contextlib.suppress(OSError):
         (folder / MISSED).write_text(_place(history) + "\n")
 
@@ -205,7 +203,12 @@ def mark_missed(folder: Path, history: History) -> None:
 def missed_runs(runs: Path, history: History) -> list[RunFolder]:
     """Those in the folder of runs that are missing in this history, oldest first."""
     marks = sorted(runs.glob(f"*/{MISSED}")) if runs.is_dir() else []
-    return [RunFolder(mark.parent) for mark in marks if _said(mark) == _place(history)]
+    found = []
+    for mark in marks:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            if mark.read_text().strip() == _place(history):
+                found.append(RunFolder(mark.parent))
+    return found
 
 
 def add_missed(runs: Path, history: History) -> list[str]:
@@ -236,10 +239,3 @@ def add_or_mark(folder: RunFolder, results: RunResults, history: History) -> Non
 def _place(history: History) -> str:
     """A server's address as it is shown, without a password; of a file, wherever it is named from."""
     return history.place if "://" in history.place else str(Path(history.place).resolve())
-
-
-def _said(mark: Path) -> str:
-    try:
-        return mark.read_text().strip()
-    except (OSError, UnicodeDecodeError):
-        return ""

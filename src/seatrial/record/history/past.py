@@ -69,16 +69,14 @@ def read_past(session: Session, results: RunResults) -> RunPast:
         return RunPast()
     numbers = {cell_number(results.suite, name): name for name in until_s}
     commits = dict(session.execute('SELECT run, "commit" FROM runs WHERE "commit" <> ?', ("",)))
-    cells = {
-        numbers[number]: _merged(
-            [
-                PastResult(of_run, at_s, verdict, bool(flaky), tuple(own.split()), commits.get(of_run, ""))
-                for of_run, at_s, verdict, flaky, own in reversed(rows)
-            ]
-        )
-        for number, rows in _rows(session, {number: until_s[name] for number, name in numbers.items()}, run)
-        if rows
-    }
+    cells: dict[str, list[PastResult]] = {}
+    for number, rows in _rows(session, {number: until_s[name] for number, name in numbers.items()}, run):
+        by_run: dict[str, PastResult] = {}  # of repeats the worst
+        for of_run, at_s, verdict, flaky, own in reversed(rows):
+            past = PastResult(of_run, at_s, verdict, bool(flaky), tuple(own.split()), commits.get(of_run, ""))
+            by_run[of_run] = by_run[of_run].with_repeat(past) if of_run in by_run else past
+        if by_run:
+            cells[numbers[number]] = list(by_run.values())
     return RunPast(
         cells,
         _streaks(session, results, cells, wanted, max(until_s.values()), run, commits),
@@ -99,15 +97,6 @@ def _rows(session: Session, until_s: dict[int, float], run: str) -> Iterator[tup
             if row[1] < until_s[number]:
                 found.setdefault(number, []).append(row)
     yield from found.items()
-
-
-def _merged(rows: list[PastResult]) -> list[PastResult]:
-    """One result a run: of repeats the worst."""
-    found: dict[str, PastResult] = {}
-    for row in rows:
-        known = found.get(row.run)
-        found[row.run] = row if known is None else known.with_repeat(row)
-    return list(found.values())
 
 
 def _streaks(

@@ -186,14 +186,12 @@ class PostgresDatabase:
         try:
             yield
         except psycopg.Error as error:
-            raise HistoryError(self.place, self._masked(str(error)), self._advice(error)) from None
+            reason = " ".join(str(error).split()) or "the connection was lost"
+            password = str((self._parameters or {}).get("password") or "")
+            masked = reason.replace(password, HIDDEN) if password else reason
+            raise HistoryError(self.place, masked, self._advice(error)) from None
         except Unreadable as error:
             raise HistoryError(self.place, f"a row of it is damaged: {error}", "Put back a copy of it.") from error
-
-    def _masked(self, reason: str) -> str:
-        reason = " ".join(reason.split()) or "the connection was lost"
-        password = str((self._parameters or {}).get("password") or "")
-        return reason.replace(password, HIDDEN) if password else reason
 
     @staticmethod
     def _advice(error: "psycopg.Error") -> str:

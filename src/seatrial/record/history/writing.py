@@ -73,6 +73,9 @@ def add_mark(session: Session, new: Mark) -> None:
 
 
 def _cell(run: str, results: RunResults, cell: CellResult, causes: str) -> _Row:
+    # The message of the finding that the verdict is from.
+    message = next((finding.message for finding in cell.findings if finding.verdict is cell.verdict), "")
+    last = cell.attempts[-1] if cell.attempts else None
     return (
         run,
         key(cell.hash),
@@ -81,14 +84,14 @@ def _cell(run: str, results: RunResults, cell: CellResult, causes: str) -> _Row:
         text(cell.kind),
         cell.verdict.value,
         int(cell.flaky),
-        text(cell.why or _first_message(cell)),
+        text(cell.why or message),
         key(cell.benchmark or benchmark_of(cell.id)),
         key(cell.fingerprint),
-        text(_host(cell)),
+        text(last.place.host if last else ""),
         started_at_s(results, cell),
         fields_digest(cell.under_test) if cell.under_test else "",
         cell_number(results.suite, benchmark_of(cell.id)),
-        text(cell.attempts[-1].headline if cell.attempts else ""),
+        text(last.headline if last else ""),
         key(causes),
     )
 
@@ -115,11 +118,6 @@ def _json(fields: dict[str, str]) -> str:
     return json.dumps({text(name): text(value) for name, value in fields.items()}, ensure_ascii=False)
 
 
-def _first_message(cell: CellResult) -> str:
-    """What the finding says that the cell has its verdict from."""
-    return next((finding.message for finding in cell.findings if finding.verdict is cell.verdict), "")
-
-
 def _attempt(run: str, hash_: str, results: RunResults, attempt: AttemptResult) -> _Row:
     return (
         run,
@@ -141,7 +139,8 @@ def _figures(
     benchmark, fingerprint = key(cell.benchmark or benchmark_of(cell.id)), key(cell.fingerprint)
     hash_, own_id = key(cell.hash), "" if key(cell.id) == benchmark else key(cell.id)
     others = [(one, one.metrics) for one in cell.attempts if one.metrics]
-    for attempt, metrics in [*others, (_attempt_of_figures(cell), cell.metrics)]:
+    last = next((one for one in reversed(cell.attempts) if not one.metrics), None)  # the cell's own figures are of it
+    for attempt, metrics in [*others, (last, cell.metrics)]:
         verdict, host, at_s = cell.verdict.value, "", results.started_s
         if attempt is not None:
             verdict = "passed" if attempt.unjudged else attempt.verdict.value
@@ -152,15 +151,6 @@ def _figures(
             series[number] = (number, key(cell.trial), benchmark, fingerprint, metric, unit, figure.better or "")
             point = (number, at_s, run, hash_, figure.value, verdict, host, own_id, text(figure.source))
             points[number, at_s, hash_] = point
-
-
-def _attempt_of_figures(cell: CellResult) -> AttemptResult | None:
-    """The attempt that the cell's own figures are of: the last that has none of its own."""
-    return next((one for one in reversed(cell.attempts) if not one.metrics), None)
-
-
-def _host(cell: CellResult) -> str:
-    return cell.attempts[-1].place.host if cell.attempts else ""
 
 
 def started_at_s(results: RunResults, cell: CellResult) -> float:
