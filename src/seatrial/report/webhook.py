@@ -55,7 +55,7 @@ def payload(run: RunView, sent_s: float) -> dict[str, Any]:
         "started_s": run.started_s,
         "seconds": run.seconds,
         "cells": len(run.cells),
-        "counts": run.results.counts,
+        "counts": run.recorded_counts,
         "holes": len(run.holes),
         "against": _text(run.against),
         "changes": run.changes,

@@ -102,8 +102,7 @@ class Catalogue:
         if one.wrong:
             return RunOverview(name, RunState.DAMAGED, began_s, cells, 0, why=one.wrong)
         state = RunState.RUNNING if owned else RunState.UNFINISHED
-        done = sum(cell.over for cell in one.run.cells.values())
-        return RunOverview(name, state, began_s, cells, done, owner=owner if owned else None)
+        return RunOverview(name, state, began_s, cells, one.run.done, owner=owner if owned else None)
 
 
 def _read(folder: Path, changed_ns: int) -> _Known | None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from seatrial.job import Unreadable
 from seatrial.record import DamagedRun, JournalError, RunFolder, read_journal
-from seatrial.report.view.live import LiveRun
+from seatrial.report.view.live import LiveView
 
 _EVERY_S = 0.3
 
@@ -24,7 +24,7 @@ _EVERY_S = 0.3
 class _Read(NamedTuple):
     """What was found in the files; nothing is changed by it."""
 
-    run: LiveRun | None  # a new one, when the journal is another one
+    run: LiveView | None  # a new one, when the journal is another one
     entries: list[dict[str, Any]]
     bytes_read: int
     inode: int
@@ -36,7 +36,7 @@ class FollowedRun:
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self.run = LiveRun({})
+        self.run = LiveView({})
         self.planned = False  # its plan was read
         self.generation = 0
         self.wrong = ""  # why it is not followed any further
@@ -50,14 +50,14 @@ class FollowedRun:
     def read_files(self) -> _Read:
         """It reads files: not for an event loop."""
         try:
-            run = None if self.planned else LiveRun.of(self.folder.read_plan().cells)
+            run = None if self.planned else LiveView.of(self.folder.read_plan().cells)
             try:
                 found = os.stat(self.folder.journal)
             except FileNotFoundError:
                 return _Read(run, [], self._bytes_read, self._inode, self.wrong)
             start, first = self._bytes_read, self.line + 1
             if self._inode and (found.st_ino != self._inode or found.st_size < start):
-                run, start, first = LiveRun.of(self.folder.read_plan().cells), 0, 0
+                run, start, first = LiveView.of(self.folder.read_plan().cells), 0, 0
             elif found.st_size == start or self.wrong:
                 return _Read(run, [], start, found.st_ino, self.wrong)
             entries, read = read_journal(self.folder.journal, start, first)

@@ -150,7 +150,7 @@ def trial_lists(grids: Sequence[TrialGrid]) -> list[TrialList]:
 def trial_grids(run: RunView) -> list[TrialGrid]:
     made = []
     for number, (trial, cells, holes) in enumerate(by_trial(run.cells, run.holes)):
-        values = axis_values(cells, holes, run.results.axes.get(trial, {}))
+        values = axis_values(cells, holes, run.axes.get(trial, {}))
         made.append(TrialGrid(number, trial, cells, holes, {axis: list(some) for axis, some in values.items()}))
     return made
 

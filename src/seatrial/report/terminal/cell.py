@@ -3,7 +3,7 @@ its log."""
 
 from seatrial.job import AttemptResult, Finding, figure_text
 from seatrial.job.units import count
-from seatrial.report.terminal.lines import Line, glyph
+from seatrial.report.terminal.lines import Line, glyph, more_lines
 from seatrial.report.view.cell import CellDetails, CellView
 from seatrial.report.view.words import duration_text, fit, one_line, pad, shorten, strip_controls, width
 
@@ -87,12 +87,9 @@ def _figures(cell: CellView) -> list[Line]:
 
 
 def _files(details: CellDetails) -> list[Line]:
-    kept = details.kept
-    lines: list[Line] = [
-        [("  file   ", "dim"), (f"{details.base}/{one_line(name)}", "")] for name in kept[:_MOST_FILES]
-    ]
-    more = len(kept) - _MOST_FILES
-    return [*lines, *([[(f"  … and {count(more, 'more file')}", "dim")]] if more > 0 else [])]
+    shown = details.kept[:_MOST_FILES]
+    lines: list[Line] = [[("  file   ", "dim"), (f"{details.base}/{one_line(name)}", "")] for name in shown]
+    return [*lines, *more_lines(len(details.kept) - _MOST_FILES, "file")]
 
 
 def _logs(details: CellDetails, columns: int) -> list[Line]:

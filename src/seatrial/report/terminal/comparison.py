@@ -4,7 +4,7 @@ from collections import Counter
 
 from seatrial.job import Change, differences_text, pair_text
 from seatrial.job.units import count
-from seatrial.report.terminal.lines import Line, glyph
+from seatrial.report.terminal.lines import Line, glyph, more_lines
 from seatrial.report.view.compare import Movement, RunComparison
 from seatrial.report.view.words import commit_text, confidence_text, fit, one_line, percent_text, shorten
 
@@ -39,7 +39,7 @@ def compare_lines(found: RunComparison) -> list[Line]:
         if ids:
             lines.append([(f"only in {one_line(run)}", "bold")])
             lines += [[(f"  {one_line(name)}", "")] for name in ids[:_MOST_LINES]]
-            lines += [*_more(len(ids) - _MOST_LINES), []]
+            lines += [*more_lines(len(ids) - _MOST_LINES), []]
     while lines and not lines[-1]:
         lines.pop()
     return lines
@@ -96,23 +96,15 @@ def _section(title: str, movements: list[Movement]) -> list[Line]:
     for one in movements[:_MOST_LINES]:
         style = {"worse": "yellow", "better": "green"}.get(one.way, "")
         lines.append([(f"  {one_line(one.benchmark)}  ", ""), (one_line(one.metric), "bold")])
-        lines.append(
-            [
-                (f"    {_levels(one)}  {_size(one)}", style),
-                (f"  {_how(one)}", "dim"),
-            ]
-        )
-    return [*lines, *_more(len(movements) - _MOST_LINES), []]
+        lines.append([(f"    {_levels(one)}  {_size(one)}", style), (f"  {_how(one)}", "dim")])
+    return [*lines, *more_lines(len(movements) - _MOST_LINES), []]
 
 
 def _size(one: Movement) -> str:
     if one.size is None:
         return one.way
-    span = (
-        f" ({percent_text(one.low)} to {percent_text(one.high)})"
-        if one.low is not None and one.high is not None
-        else ""
-    )
+    ends = [percent_text(end) for end in (one.low, one.high) if end is not None]
+    span = f" ({' to '.join(ends)})" if len(ends) == 2 else ""
     return f"{percent_text(one.size)}{span} {one.way}".rstrip()
 
 
@@ -133,13 +125,13 @@ def _causes(found: RunComparison) -> list[Line]:
         change = "new" if not one.before else "gone" if not one.after else "known"
         cells = f"{one.before} → {count(one.after, 'cell')}"
         lines.append(
-            [(f"  {mark} {change}  ", colour if one.after else "green"), (f"{cells}  ", "dim"), (_said(one.text), "")]
+            [
+                (f"  {mark} {change}  ", colour if one.after else "green"),
+                (f"{cells}  ", "dim"),
+                (fit(one_line(one.text), 200), ""),
+            ]
         )
-    return [*lines, *_more(len(found.causes) - _MOST_LINES), []]
-
-
-def _said(text: str) -> str:
-    return fit(one_line(text), 200)
+    return [*lines, *more_lines(len(found.causes) - _MOST_LINES), []]
 
 
 def _verdicts(found: RunComparison) -> list[Line]:
@@ -151,7 +143,7 @@ def _verdicts(found: RunComparison) -> list[Line]:
         lines.append([(f"  {mark} {one.before} → {one.after}  ", colour), (one_line(one.id), "")])
         if one.why:
             lines.append([(f"      {one_line(shorten(one.why, 300))}", "dim")])
-    return [*lines, *_more(len(found.verdicts) - _MOST_LINES), []]
+    return [*lines, *more_lines(len(found.verdicts) - _MOST_LINES), []]
 
 
 def _settings(found: RunComparison) -> list[Line]:
@@ -162,15 +154,11 @@ def _settings(found: RunComparison) -> list[Line]:
             names = group.benchmarks
             where = one_line(names[0]) if len(names) == 1 else count(len(names), "benchmark")
             lines.append([(f"  {one_line(differences_text(group.differences))}  ", ""), (f"in {where}", "dim")])
-        lines += [*_more(len(found.under_test) - _MOST_LINES), []]
+        lines += [*more_lines(len(found.under_test) - _MOST_LINES), []]
     if found.fingerprints:
         lines.append([("other conditions: figures are not compared", "bold")])
         for one in found.fingerprints[:_MOST_LINES]:
             why = differences_text(one.differences) or "which ones, an older Seatrial did not write"
             lines.append([(f"  {one_line(one.benchmark)}  ", ""), (one_line(why), "dim")])
-        lines += [*_more(len(found.fingerprints) - _MOST_LINES), []]
+        lines += [*more_lines(len(found.fingerprints) - _MOST_LINES), []]
     return lines
-
-
-def _more(number: int) -> list[Line]:
-    return [[(f"  … and {number:,} more", "dim")]] if number > 0 else []

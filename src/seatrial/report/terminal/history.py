@@ -9,7 +9,7 @@ from seatrial.job.units import count
 from seatrial.record import RunOverview, RunState
 from seatrial.record.history import Alarm, CellRow, RunRow, TrialRow
 from seatrial.report.terminal.chart import TerminalChart, sparkline, terminal_chart
-from seatrial.report.terminal.lines import Line, glyph
+from seatrial.report.terminal.lines import Line, glyph, more_lines
 from seatrial.report.view.series import SeriesView, alarm_precision, group_changes, unjudged_alarms
 from seatrial.report.view.words import (
     SYMBOLS,
@@ -56,7 +56,7 @@ def history_lines(
         lines.append([("what moved together", "bold")])
         timed = one_day(views)
         lines += [[(f"  {change_group_text(group, timed)}", "")] for group in groups[:_MOST_GROUPS]]
-        lines += [*_more(len(groups) - _MOST_GROUPS, "older one"), []]
+        lines += [*more_lines(len(groups) - _MOST_GROUPS, "older one"), []]
     if others:
         hidden = count(others, "unjudged figure is", "unjudged figures are")
         lines.append([(f"{hidden} not shown; --all shows them, --metric NAME one of them", "dim")])
@@ -103,7 +103,7 @@ def _one(view: SeriesView, columns: int, ascii_only: bool) -> list[Line]:
     if view.left_out:
         lines.append([(f"  not used for the bound: {left_out_text(view)}", "dim")])
     first = max(0, len(view.changes) - _MOST_CHANGES)
-    lines += _more(first, "older change")
+    lines += more_lines(first, "older change")
     for number, moved in enumerate(view.changes[first:], first + 1):
         style = {"worse": "yellow", "better": "green"}.get(moved.way, "")
         lines.append([(f"  {number}  ", "bold"), (change_text(moved, view.unit, timed), style)])
@@ -126,7 +126,7 @@ def _marks(view: SeriesView) -> list[Line]:
     """Marks that people set, and alarms that are not judged yet."""
     lines: list[Line] = []
     marked = [point for point in view.points if point.mark]
-    lines += _more(len(marked) - _MOST_MARKS, "older mark")
+    lines += more_lines(len(marked) - _MOST_MARKS, "older mark")
     for point in marked[-_MOST_MARKS:]:
         reason = one_line(shorten(point.mark_reason, MOST_REASON))
         lines.append([(f"  {point.mark}  ", "bold"), (f"run {one_line(point.run)}: {reason}", "")])
@@ -155,11 +155,7 @@ def _list(views: Sequence[SeriesView], columns: int, ascii_only: bool) -> list[L
             [(f"  {pad(fit(one_line(view.name), name), name)}  ", ""), (f"{spark}  " if spark else "", "cyan")]
         )
         lines[-1] += [(f"{shown}  ", ""), (text, "dim")]
-    return lines + _more(len(views) - MOST_LISTED, "series", "series")
-
-
-def _more(number: int, one: str, many: str = "") -> list[Line]:
-    return [[(f"  … and {count(number, f'more {one}', f'more {many}' if many else '')}", "dim")]] if number > 0 else []
+    return lines + more_lines(len(views) - MOST_LISTED, "series", "series")
 
 
 def trials_lines(trials: Sequence[TrialRow], runs: Sequence[RunRow], alarms: Iterable[Alarm]) -> list[Line]:
@@ -187,7 +183,7 @@ def trials_lines(trials: Sequence[TrialRow], runs: Sequence[RunRow], alarms: Ite
 
 def alarms_lines(alarms: Sequence[Alarm]) -> list[Line]:
     lines: list[Line] = [[(precision_text(alarm_precision(alarms)), "bold")]]
-    lines += _more(len(alarms) - MOST_LISTED, "older alarm")
+    lines += more_lines(len(alarms) - MOST_LISTED, "older alarm")
     timed = len({date_text(alarm.at_s) for alarm in alarms}) == 1
     for alarm in alarms[-MOST_LISTED:]:
         mark, colour = glyph(alarm.verdict)
@@ -231,8 +227,7 @@ def cell_history_lines(trial: str, rows: Sequence[CellRow], columns: int) -> lis
     for id_ in shown:
         lines.append(_cell(id_, cells[id_], runs, name, columns))
         lines += _last_failure(cells[id_], columns)
-    if hidden := len(troubled) - _MOST_CELLS:
-        lines += [[(f"  … and {count(hidden, 'more cell')} with a failure", "dim")]] if hidden > 0 else []
+    lines += more_lines(len(troubled) - _MOST_CELLS, "cell with a failure", "cells with a failure")
     if quiet and len(cells) > _MOST_CELLS:
         lines.append([(f"  {count(len(quiet), 'cell')} passed in every run", "green")])
     return lines

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable
 from typing import TextIO
 
+from seatrial.job.units import count
 from seatrial.report.view.grid import Matrix, Placed
 from seatrial.report.view.words import SYMBOLS, fit, one_line, pad, strip_controls, to_ascii, width
 
@@ -54,6 +55,12 @@ def is_ascii(stream: TextIO) -> bool:
 def glyph(state: str) -> tuple[str, str]:
     symbol = SYMBOLS[state]
     return symbol.glyph, symbol.colour or "dim"
+
+
+def more_lines(number: int, one: str = "", many: str = "") -> list[Line]:
+    """How many of something are left out; none where none are."""
+    text = count(number, f"more {one}", f"more {many}" if many else "") if one else f"{number:,} more"
+    return [[(f"  … and {text}", "dim")]] if number > 0 else []
 
 
 def matrix_lines(

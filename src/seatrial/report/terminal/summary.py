@@ -11,7 +11,7 @@ from typing import TextIO
 from seatrial.job import Finding, Hole, RunResults, Verdict
 from seatrial.job.units import count
 from seatrial.report.terminal.cell import cell_lines
-from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines, paint, wants_colour
+from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines, more_lines, paint, wants_colour
 from seatrial.report.view.cell import CellDetails, CellView
 from seatrial.report.view.run import RunView, bad_rows, first_rows
 from seatrial.report.view.words import axes_text, duration_text, first_line, fit, one_line, width
@@ -82,7 +82,7 @@ def _figures_in_short(run: RunView, columns: int) -> list[Line]:
         head: Line = [(f"  {one_line(cell)}", "")]
         fits = width(cell) + 4 + width(text) <= columns
         lines += [[*head, (f"  {text}", "dim")]] if fits else [head, *_wrapped(text, columns, "dim")]
-    return [[("figures", "bold")], *lines, *_rest(len(told)), []] if told else []
+    return [[("figures", "bold")], *lines, *more_lines(len(told) - _MOST_LINES), []] if told else []
 
 
 def _state(cell: CellView) -> tuple[str, str]:
@@ -99,8 +99,7 @@ def _failure(cell: CellView, columns: int) -> list[Line]:
     findings = cell.bad_findings
     for finding in findings[:_MOST_FINDINGS]:
         lines += _finding(finding, cell.title(finding), columns)
-    if len(findings) > _MOST_FINDINGS:
-        lines.append([(f"  … and {count(len(findings) - _MOST_FINDINGS, 'more finding')} that did not pass", "dim")])
+    lines += more_lines(len(findings) - _MOST_FINDINGS, "finding that did not pass", "findings that did not pass")
     if not findings:
         lines += _wrapped(cell.why, columns)
         lines += [line for place in cell.attempt_lines[-3:] for line in _wrapped(place, columns, "dim")]
@@ -168,7 +167,7 @@ def _flaky(run: RunView, columns: int) -> list[Line]:
     for cell in run.flaky[:_MOST_LINES]:
         lines.append([(f"  {one_line(cell.id)}", "")])
         lines += [line for place in cell.attempt_lines for line in _wrapped(place, columns, "dim")]
-    return [*lines, *_rest(len(run.flaky)), []]
+    return [*lines, *more_lines(len(run.flaky) - _MOST_LINES), []]
 
 
 def _xfails(run: RunView, columns: int) -> list[Line]:
@@ -188,7 +187,7 @@ def _xfails(run: RunView, columns: int) -> list[Line]:
         lines += [[(f"     {text}", "") for text, _ in line] for line in _wrapped(message, columns - 5)]
         named = "; ".join(cells[:2]) + (" …" if len(cells) > 2 else "")
         lines.append([(f"         {fit(named, columns - 9)}", "dim")])
-    return [*lines, *_rest(len(groups)), []]
+    return [*lines, *more_lines(len(groups) - _MOST_LINES), []]
 
 
 def _causes(run: RunView, columns: int, room: int) -> list[Line]:
@@ -202,8 +201,7 @@ def _causes(run: RunView, columns: int, room: int) -> list[Line]:
         lines.append([(f"{len(cause.hashes):>5} {mark} ", colour), (fit(one_line(cause.text), columns - 8), "")])
         news = f" · {cause.news_short}" if cause.news_short else ""
         lines.append([(f"        {fit(cause.where + news, columns - 8)}", "dim")])
-    more = len(run.causes) - len(shown)
-    return [*lines, *([[(f"  … and {count(more, 'more cause')}", "dim")]] if more > 0 else []), []]
+    return [*lines, *more_lines(len(run.causes) - len(shown), "cause"), []]
 
 
 def _news(run: RunView, columns: int) -> list[Line]:
@@ -214,7 +212,7 @@ def _news(run: RunView, columns: int) -> list[Line]:
 def _moved(run: RunView, columns: int) -> list[Line]:
     lines = [line for sentence in run.moved for line in _wrapped(sentence, columns)]
     lines += [line for text in run.regressions[:_MOST_LINES] for line in _wrapped(text, columns, "yellow")]
-    lines += _rest(len(run.regressions))
+    lines += more_lines(len(run.regressions) - _MOST_LINES)
     return [[("what moved", "bold")], *lines, []] if lines else []
 
 
@@ -227,24 +225,19 @@ def _not_run(run: RunView, columns: int) -> list[Line]:
             first, *more = _parts(reason, columns - 9, 3) or [""]
             lines.append([(f"  {number:>4} × ", "dim"), (fit(first, columns - 9), "")])
             lines += [[(f"         {fit(part, columns - 9)}", "")] for part in more]
-        lines += [*_rest(len(run.skips), "reason"), []]
+        lines += [*more_lines(len(run.skips) - _MOST_LINES, "reason"), []]
     if run.excluded:
         lines.append([(f"{glyph('hole')[0]} holes: combinations that are not run", "bold")])
         for reason, holes in list(run.excluded.items())[:_MOST_LINES]:
             named = "; ".join(_hole(hole) for hole in holes[:2]) + (" …" if len(holes) > 2 else "")
             lines.append([(f"  {len(holes):>4} × ", "dim"), (fit(reason, columns - 9), "")])
             lines.append([(f"         {fit(one_line(named), columns - 9)}", "dim")])
-        lines += [*_rest(len(run.excluded), "reason"), []]
+        lines += [*more_lines(len(run.excluded) - _MOST_LINES, "reason"), []]
     return lines
 
 
 def _hole(hole: Hole) -> str:
     return f"{hole.trial}[{axes_text(hole.axes.items())}]" if hole.axes else hole.trial
-
-
-def _rest(number: int, word: str = "") -> list[Line]:
-    more = number - _MOST_LINES
-    return [[(f"  … and {count(more, f'more {word}') if word else f'{more:,} more'}", "dim")]] if more > 0 else []
 
 
 def _totals(run: RunView, columns: int) -> list[Line]:

@@ -6,16 +6,20 @@
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, NamedTuple
 
-from seatrial.job import Verdict
+from seatrial.job import CELLS_WORST_FIRST, Verdict
 from seatrial.job.plan import PlannedCell
+from seatrial.job.units import count
 from seatrial.report.view.words import one_line
 
-_VERDICTS = frozenset(verdict.value for verdict in Verdict)
+VERDICT_WORDS = frozenset(verdict.value for verdict in Verdict)
+AGAIN = ("retrying", "confirming")
+STATES_WORST_FIRST = (*(verdict.value for verdict in CELLS_WORST_FIRST), "running", *AGAIN, "queued", "waiting")
 _OUT_OF_BOUNDS = frozenset({"slower", "faster"})
 MOST_WHY = 500  # characters
 
@@ -35,7 +39,7 @@ class LiveCell:
 
     @property
     def over(self) -> bool:
-        return self.state in _VERDICTS
+        return self.state in VERDICT_WORDS
 
     @property
     def bad(self) -> bool:
@@ -44,7 +48,9 @@ class LiveCell:
 
 
 @dataclass
-class LiveRun:
+class LiveView:
+    """A run that goes on, from the lines of its journal."""
+
     cells: dict[str, LiveCell]  # by hash
     line: int = -1  # the last that was read
     started_s: float | None = None
@@ -55,7 +61,7 @@ class LiveRun:
     noted: int = -1  # line of the last of them
 
     @classmethod
-    def of(cls, cells: Iterable[PlannedCell]) -> "LiveRun":
+    def of(cls, cells: Iterable[PlannedCell]) -> "LiveView":
         return cls({cell.hash: LiveCell(cell.id, cell.hash, cell.trial, cell.axes) for cell in cells})
 
     def take(self, entry: Mapping[str, Any]) -> None:
@@ -94,14 +100,20 @@ class LiveRun:
         """Cells that changed after this line."""
         return [cell for cell in self.cells.values() if cell.line > line]
 
-    def counts(self) -> dict[str, int]:
-        """Cells by what they are now; those that failed and are tried again are in `failing`, too."""
-        found: dict[str, int] = {}
-        for cell in self.cells.values():
-            found[cell.state] = found.get(cell.state, 0) + 1
-            if cell.bad and not cell.over:
-                found["failing"] = found.get("failing", 0) + 1
-        return found
+    @property
+    def counts(self) -> list[tuple[str, int]]:
+        """Cells by what they are now, worst first."""
+        found = Counter(cell.state for cell in self.cells.values())
+        return [(state, found[state]) for state in STATES_WORST_FIRST if found[state]]
+
+    @property
+    def done(self) -> int:
+        return sum(cell.over for cell in self.cells.values())
+
+    @property
+    def sentence(self) -> str:
+        text = f"{self.done:,} of {count(len(self.cells), 'cell')} done"
+        return f"{text}, {len(self.failing):,} failing" if self.failing else text
 
     @property
     def failing(self) -> list[LiveCell]:
@@ -113,12 +125,18 @@ def _changed(cell: LiveCell, entry: Mapping[str, Any], line: int, at_s: float) -
     match entry["event"]:
         case "planned":
             again = cell.over and ("confirming" if cell.state in _OUT_OF_BOUNDS else "retrying")
-            return _with(cell, line, at_s, state=again or "queued", attempt=_number(entry))
+            return _with(
+                cell,
+                line,
+                at_s,
+                state=again or "queued",
+                attempt=attempt if isinstance(attempt := entry.get("attempt"), int) else 0,
+            )
         case "started" | "ready" if not cell.over and cell.state != "running":
             return _with(cell, line, at_s, state="running")
         case "judged":
             verdict = str(entry.get("verdict"))
-            verdict = verdict if verdict in _VERDICTS else "invalid"
+            verdict = verdict if verdict in VERDICT_WORDS else "invalid"
             return _judged(cell, line, at_s, verdict, str(entry.get("why") or ""))
         case "broken":
             return _judged(cell, line, at_s, "invalid", str(entry.get("why") or ""))
@@ -134,22 +152,11 @@ def _judged(cell: LiveCell, line: int, at_s: float, verdict: str, why: str) -> L
 
 
 def _with(cell: LiveCell, line: int, at_s: float, **changes: Any) -> LiveCell:
-    from dataclasses import replace
-
     return replace(cell, line=line, since_s=at_s, **changes)
-
-
-def _number(entry: Mapping[str, Any]) -> int:
-    number = entry.get("attempt")
-    return number if isinstance(number, int) else 0
 
 
 # What is known of the cells of a run while it goes on: which run and since when, what failed and why, how long it will
 # still take.
-
-
-VERDICT_WORDS = frozenset(verdict.value for verdict in Verdict)
-AGAIN = ("retrying", "confirming")
 
 
 class Running(NamedTuple):

@@ -29,12 +29,8 @@ class RunView:
         self.results = results
         self.folder = folder
         self.base = base
-        self.run, self.suite, self.verdict, self.exit_code = (
-            results.run,
-            results.suite,
-            results.verdict,
-            results.exit_code,
-        )
+        self.run, self.suite, self.verdict = results.run, results.suite, results.verdict
+        self.exit_code, self.recorded_counts, self.axes = results.exit_code, results.counts, results.axes
         self.started_s, self.seconds, self.commit = results.started_s, results.seconds, results.commit
         self.interrupted, self.target, self.seatrial = results.interrupted, results.target, results.seatrial
         self.holes, self.against, self.changes = results.holes, results.against, results.changes
@@ -129,7 +125,7 @@ class RunView:
     @cached_property
     def matrices(self) -> list[Matrix[CellView]]:
         """The cells of each trial as rows and columns."""
-        return matrices(self.cells, self.holes, self.results.axes)
+        return matrices(self.cells, self.holes, self.axes)
 
     @cached_property
     def tables(self) -> list[JudgedTable]:

@@ -5,8 +5,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-from seatrial.job import CELLS_WORST_FIRST, RunResults
-from seatrial.job.units import count
+from seatrial.job import RunResults
 from seatrial.record import RunFolder, RunState, owner_of, run_overview
 from seatrial.record.history import IMPORTED, HistoryError, PastCell
 from seatrial.record.results import ResultsError, read_results
@@ -14,7 +13,7 @@ from seatrial.report.html.log_page import render_log
 from seatrial.report.html.page import RunPage, UnknownFragment, pack
 from seatrial.report.html.templates import asset, content_policy
 from seatrial.report.view.grid import matrices
-from seatrial.report.view.live import LiveRun
+from seatrial.report.view.live import STATES_WORST_FIRST
 from seatrial.report.view.run import RunView
 from seatrial.web.access import NotThere, attempt_number, cell_hash, opened_below, run_folder
 from seatrial.web.catalogue import Site
@@ -25,7 +24,6 @@ from seatrial.web.render import Page, page, part, web_templates
 
 MOST_FAILING = 60  # that are listed while a run goes on
 MOST_PAST = 2_000  # cells of a run whose folder is gone
-_ORDER = [*(verdict.value for verdict in CELLS_WORST_FIRST), "running", "retrying", "confirming", "queued", "waiting"]
 
 
 def run(site: Site, name: str) -> Page:
@@ -127,20 +125,9 @@ def live_parts(now: FollowedRun, after: int) -> dict[str, str]:
     live = now.run
     parts = {f"c-{cell.hash}": part("live_parts.html.j2", "spot", cell) for cell in live.changed_since(after)}
     failing = live.failing
-    parts["head"] = part("live_parts.html.j2", "head_part", _sentence(live), _counts(live), live.notes[-5:], now.wrong)
+    parts["head"] = part("live_parts.html.j2", "head_part", live, now.wrong)
     parts["failing"] = part("live_parts.html.j2", "failing_part", now.folder.run, failing[:MOST_FAILING], len(failing))
     return parts
-
-
-def _sentence(live: LiveRun) -> str:
-    done = sum(cell.over for cell in live.cells.values())
-    text = f"{done:,} of {count(len(live.cells), 'cell')} done"
-    return f"{text}, {len(live.failing):,} failing" if live.failing else text
-
-
-def _counts(live: LiveRun) -> list[tuple[str, int]]:
-    found = live.counts()
-    return [(word, found[word]) for word in _ORDER if word in found]
 
 
 def _past(site: Site, name: str) -> Page:
@@ -169,7 +156,7 @@ def _night(site: Site, name: str) -> Page:
 def _from_history(
     site: Site, suite: str, name: str, verdict: str, at_s: float, cells: list[PastCell], imported: bool
 ) -> Page:
-    order = {word: place for place, word in enumerate(_ORDER)}
+    order = {word: place for place, word in enumerate(STATES_WORST_FIRST)}
     cells = sorted(cells, key=lambda cell: (order.get(cell.verdict, 99), cell.id))
     return page(
         "past.html.j2",
