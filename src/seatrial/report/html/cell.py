@@ -1,7 +1,6 @@
 """All that is shown of one cell, evidence first, and of one cause."""
 
 import contextlib
-import itertools
 import os
 import re
 from collections.abc import Iterable
@@ -11,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from seatrial.job import AttemptResult, Finding, StageTime, Verdict, figure_text
+from seatrial.job import Finding, Verdict
 from seatrial.report.html.charts import Picture, ResourceChart, picture, resource_charts
 from seatrial.report.view.cell import CellDetails, CellView, NotebookView, nonnegative, url
 from seatrial.report.view.words import duration_text, one_line, shorten, size_text
@@ -96,7 +95,6 @@ def bar(value: float | None, most: float) -> float:
 
 
 _MOST_EVIDENCE = 8_000
-_MOST_FIGURES = 40
 _MOST_FILES = 60
 STEP_WIDTH = 130
 INERT = frozenset((".txt", ".json", ".csv", ".png", ".jpg", ".jpeg", ".gif", ".webp"))
@@ -135,24 +133,12 @@ class StepRow:
 
 
 @dataclass(frozen=True)
-class AttemptRow:
-    number: int
-    verdict: str
-    place: str
-    why: str
-    stages: str  # how long it was in each, and how sure that is
-
-
-@dataclass(frozen=True)
 class CellInspector:
     cell: CellView
+    details: CellDetails
     evidence: list[Evidence]
     steps: list[StepRow]
     quiet: list[StepRow]  # checks that passed, and have no time of their own
-    peak: str
-    attempts: list[AttemptRow]
-    figures: list[tuple[str, str, str]]  # name, value, source
-    more_figures: int
     notebooks: list[NotebookTable]
     resources: list[ResourceChart]
     pictures: list[Picture]
@@ -169,13 +155,10 @@ def inspect_cell(cell: CellView, served: bool = False) -> CellInspector:
     steps = _steps(cell, details)
     return CellInspector(
         cell=cell,
+        details=details,
         evidence=_evidences(cell, details, served),
         steps=[row for row in steps if not _quiet(row)],
         quiet=[row for row in steps if _quiet(row)],
-        peak=size_text(details.peak_memory_bytes),
-        attempts=[_attempt(one) for one in cell.attempts],
-        figures=[(one.name, figure_text(one.value, one.unit), one.source) for one in cell.figures[:_MOST_FIGURES]],
-        more_figures=max(0, len(cell.figures) - _MOST_FIGURES),
         notebooks=[notebook_table(notebook) for notebook in details.notebooks if notebook.passes],
         resources=resource_charts(details.observed),
         pictures=[picture(chart) for chart in cell.charts],
@@ -225,22 +208,6 @@ def _log_line(text: str, details: CellDetails, served: bool) -> Link | None:
         return None
     where = url(f"{details.base}/{part}{LOG_PAGE}")
     return Link(f"line {found[1]} of the log", f"{where}#L{found[1].replace(',', '')}")
-
-
-def _attempt(attempt: AttemptResult) -> AttemptRow:
-    why = one_line(attempt.headline or attempt.why or attempt.exit.message) if not attempt.verdict.good else ""
-    return AttemptRow(attempt.number, attempt.verdict.value, str(attempt.place), why, _stages(attempt.stages))
-
-
-def _stages(stages: list[StageTime]) -> str:
-    """How long from each stage to the next, with how far off that may be."""
-    parts = []
-    for before, after in itertools.pairwise(stages):
-        sure = before.uncertainty_s + after.uncertainty_s
-        within = f" ± {duration_text(sure)}" if sure else ""
-        took = duration_text(max(0.0, after.wall_s - before.wall_s)) or "0 s"
-        parts.append(f"{before.stage.value} → {after.stage.value} {took}{within}")
-    return ", ".join(parts)
 
 
 def _steps(cell: CellView, details: CellDetails) -> list[StepRow]:

@@ -212,23 +212,10 @@ class Thumbnail:
         return "".join(self.places.get(one, "") for one in hashes)
 
 
-@dataclass(frozen=True)
-class CauseLine:
-    cause: CauseView
-    where: list[str]  # values of axes, or an id
-    there: str
-    thumbnail: int | None  # number of the trial's
-    marks: str  # path of its cells on it
-
-
-def cause_line(cause: CauseView, thumbnails: Mapping[str, Thumbnail]) -> CauseLine:
+def thumbnail_of(cause: CauseView, thumbnails: Mapping[str, Thumbnail]) -> Thumbnail | None:
+    """Of the trial that most of its cells are of."""
     trials = [cell.trial for cell in cause.cells]
-    drawn = thumbnails.get(max(set(trials), key=trials.count) if trials else "")
-    where, there = list(cause.place.values()), cause.where
-    if cause.place:
-        there = there.rpartition(": ")[2]
-    marks = drawn.path(cause.hashes) if drawn else ""
-    return CauseLine(cause, where, there, drawn.number if drawn else None, marks)
+    return thumbnails.get(max(set(trials), key=trials.count))
 
 
 def thumbnail(grid: TrialGrid) -> Thumbnail | None:

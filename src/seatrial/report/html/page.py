@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from seatrial.report.html.cell import CellInspector, inspect_cell
-from seatrial.report.html.grid import Thumbnail, TrialGrid, cause_line, thumbnail, trial_grids, trial_lists
+from seatrial.report.html.grid import Thumbnail, TrialGrid, thumbnail, thumbnail_of, trial_grids, trial_lists
 from seatrial.report.html.metrics import FigureLine, FigurePanel, figure_facts, figure_panel
 from seatrial.report.html.templates import asset, content_policy, macro, render
 from seatrial.report.html.timeline import run_lanes
@@ -83,7 +83,7 @@ class RunPage:
         """What the templates of the overview take, by name."""
         return {
             "run": self.run,
-            "causes": [cause_line(cause, self.thumbnails) for cause in self.run.causes],
+            "causes": [(cause, thumbnail_of(cause, self.thumbnails)) for cause in self.run.causes],
             "thumbnails": self.thumbnails,
             "grids": [grid for grid in self.grids if grid.layout.columns],
             "lists": trial_lists(self.grids),

@@ -4,7 +4,7 @@ its log."""
 from seatrial.job import AttemptResult, Finding, figure_text
 from seatrial.job.units import count
 from seatrial.report.terminal.lines import Line, glyph, more_lines
-from seatrial.report.view.cell import CellDetails, CellView
+from seatrial.report.view.cell import CellDetails, CellView, attempt_why
 from seatrial.report.view.words import duration_text, fit, one_line, pad, shorten, strip_controls, width
 
 _MOST_EVIDENCE = 8_000  # characters of one finding
@@ -47,8 +47,7 @@ def _attempt(attempt: AttemptResult, alone: bool) -> list[Line]:
         first_s = attempt.stages[0].wall_s
         times = (f"{one.stage.value} +{duration_text(max(0.0, one.wall_s - first_s))}" for one in attempt.stages)
         lines.append([(f"    {', '.join(times)}", "dim")])
-    why = one_line(attempt.why or attempt.exit.message)
-    if why and not attempt.verdict.good and not alone:  # else it is the cell's
+    if (why := attempt_why(attempt)) and not alone:  # else it is the cell's
         lines.append([(f"    {why}", "")])
     return lines
 

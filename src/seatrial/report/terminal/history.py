@@ -4,12 +4,12 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from seatrial.job import CELLS_WORST_FIRST
 from seatrial.job.units import count
 from seatrial.record import RunOverview, RunState
 from seatrial.record.history import Alarm, CellRow, RunRow, TrialRow
 from seatrial.report.terminal.chart import TerminalChart, sparkline, terminal_chart
 from seatrial.report.terminal.lines import Line, glyph, more_lines
+from seatrial.report.view.live import RunLine
 from seatrial.report.view.series import SeriesView, alarm_precision, group_changes, unjudged_alarms
 from seatrial.report.view.words import (
     SYMBOLS,
@@ -17,7 +17,6 @@ from seatrial.report.view.words import (
     change_text,
     commit_text,
     date_text,
-    duration_text,
     figure_or_open,
     fit,
     left_out_text,
@@ -283,28 +282,26 @@ def runs_lines(runs: Sequence[RunOverview], there: int) -> list[Line]:
 
 
 def _run(run: RunOverview, name: int) -> Line:
-    state = run.verdict if run.state is RunState.FINISHED else run.state.value
-    mark, colour = glyph(state)
-    began = _local_time(run.started_s)
-    took = duration_text(run.seconds)
+    shown = RunLine(run)
+    mark, colour = glyph(shown.state)
     return [
-        (pad(f"{mark} {state}", 13), f"bold {colour}"),
+        (pad(f"{mark} {shown.state}", 13), f"bold {colour}"),
         (f"{pad(one_line(run.run), name)}  ", ""),
-        (f"{began}  {pad(took, 12)}", "dim"),
-        *_cells(run),
+        (f"{_local_time(run.started_s)}  {pad(shown.took, 12)}", "dim"),
+        *_cells(run, shown.counts),
     ]
 
 
-def _cells(run: RunOverview) -> Line:
+def _cells(run: RunOverview, counts: Iterable[tuple[str, int]]) -> Line:
     if run.state is RunState.DAMAGED:
         return [(one_line(run.why), "")]
     if run.state is not RunState.FINISHED:
         who = f"process {run.owner.pid} on {one_line(run.owner.host)}" if run.owner else "attach finishes it"
         return [(f"{run.done}/{run.cells} done, {who}", "")]
     line: Line = [(count(run.cells, "cell"), "")]
-    for verdict in (*(verdict.value for verdict in CELLS_WORST_FIRST), "flaky"):
-        if number := run.counts.get(verdict, 0):
-            line.append((f"  {glyph(verdict)[0]} {number}", glyph(verdict)[1]))
+    for word, number in counts:
+        mark, colour = glyph(word)
+        line.append((f"  {mark} {number}", colour))
     return line
 
 

@@ -135,14 +135,11 @@ class CellView:
     @property
     def attempt_lines(self) -> list[str]:
         """Each attempt: where it ran, what it came to and why."""
-        lines = []
-        for attempt in self.attempts:
-            why = one_line(attempt.why or attempt.exit.message)
-            lines.append(
-                f"attempt {attempt.number}: {attempt.verdict.value} at {attempt.place}"
-                + (f" ({why})" if why and not attempt.verdict.good else "")
-            )
-        return lines
+        return [
+            f"attempt {one.number}: {one.verdict.value} at {one.place}"
+            + (f" ({why})" if (why := attempt_why(one)) else "")
+            for one in self.attempts
+        ]
 
     @property
     def skips(self) -> list[str]:
@@ -278,6 +275,11 @@ class CellDetails:
         """By part, of those that have a log."""
         tails = {part.rstrip("/"): _tail(self.folder / part / "log.txt") for part in self.parts}
         return {part: text for part, text in tails.items() if text}
+
+
+def attempt_why(attempt: AttemptResult) -> str:
+    """Empty where it passed."""
+    return "" if attempt.verdict.good else one_line(attempt.why or attempt.exit.message)
 
 
 def _tail(path: Path) -> str:

@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 from seatrial.job import CELLS_WORST_FIRST, Verdict
 from seatrial.job.plan import PlannedCell
 from seatrial.job.units import count
-from seatrial.report.view.words import one_line
+from seatrial.record import RunOverview, RunState
+from seatrial.report.view.words import duration_text, one_line
 
 VERDICT_WORDS = frozenset(verdict.value for verdict in Verdict)
 AGAIN = ("retrying", "confirming")
 STATES_WORST_FIRST = (*(verdict.value for verdict in CELLS_WORST_FIRST), "running", *AGAIN, "queued", "waiting")
+_COUNTED = (*(verdict.value for verdict in CELLS_WORST_FIRST), "flaky")
 _OUT_OF_BOUNDS = frozenset({"slower", "faster"})
 MOST_WHY = 500  # characters
 
@@ -223,3 +225,18 @@ class Tally:
 def monotonic_of(wall_s: float) -> float:
     """A wall time, of another process, on this one's monotonic clock."""
     return time.monotonic() - (time.time() - wall_s)
+
+
+class RunLine:
+    """A run of a folder in one line."""
+
+    def __init__(self, run: RunOverview) -> None:
+        over = run.state is RunState.FINISHED
+        self.run, self.at_s, self.done = run.run, run.started_s, run.done
+        self.state = run.verdict if over else run.state.value
+        self.took = duration_text(run.seconds)
+        self.counts = [(word, number) for word in _COUNTED if (number := run.counts.get(word, 0))]
+        self.total = run.cells if run.state in (RunState.RUNNING, RunState.UNFINISHED) else 0
+        who = f"process {run.owner.pid} on {one_line(run.owner.host)}" if run.owner else "nobody works on it"
+        self.text = f"{run.cells:,} cell{'' if run.cells == 1 else 's'}" if over else ""
+        self.text = self.text or one_line(run.why) or f"{run.done:,} of {run.cells:,} done, {who}"

@@ -201,6 +201,11 @@ class CauseView:
         return cause_place(self._cause, self._run.results)
 
     @property
+    def extent(self) -> str:
+        """How much of its place it covers; of a cause without one, where it is."""
+        return self.where.rpartition(": ")[2] if self.place else self.where
+
+    @property
     def news_text(self) -> str:
         return cause_news_text(self._cause)
 

@@ -4,11 +4,12 @@ import re
 import time
 import unicodedata
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final
 
 import msgspec
 
-from seatrial.job import Bound, BoundState, figure_text, pair_text
+from seatrial.job import Bound, BoundState, StageTime, figure_text, pair_text
 from seatrial.job.units import count
 from seatrial.record.history import Point
 from seatrial.report.view.series import ChangeGroup, LevelChange, Precision, SeriesView
@@ -109,6 +110,17 @@ def pad(text: str, columns: int) -> str:
 
 def axes_text(axes: Iterable[tuple[str, str]]) -> str:
     return ", ".join(f"{axis}={value}" for axis, value in axes)
+
+
+def stages_text(stages: Sequence[StageTime]) -> str:
+    """How long from each stage to the next, with how far off that may be."""
+    parts = []
+    for before, after in pairwise(stages):
+        sure = before.uncertainty_s + after.uncertainty_s
+        within = f" ± {duration_text(sure)}" if sure else ""
+        took = duration_text(max(0.0, after.wall_s - before.wall_s)) or "0 s"
+        parts.append(f"{before.stage.value} → {after.stage.value} {took}{within}")
+    return ", ".join(parts)
 
 
 def clock_text(at_s: float, form: str) -> str:

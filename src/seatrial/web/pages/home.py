@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from seatrial.job import CELLS_WORST_FIRST, Verdict, worst_cell
-from seatrial.record import RunOverview, RunState
+from seatrial.job import Verdict, worst_cell
 from seatrial.record.history import IMPORTED, HistoryError, PastCell, SuiteRow, SuiteRun
-from seatrial.report.view.words import clock_text, duration_text, one_line
+from seatrial.report.view.live import RunLine
+from seatrial.report.view.words import clock_text
 from seatrial.web.access import NotThere
 from seatrial.web.catalogue import Site
 from seatrial.web.files import Links
@@ -53,18 +53,6 @@ _SHOWN = 40  # runs of a suite
 
 
 @dataclass(frozen=True)
-class RunLine:
-    run: str
-    state: str  # or, of one that is over, its verdict
-    at_s: float
-    took: str
-    text: str
-    counts: list[tuple[str, int]]
-    total: int = 0  # cells, of one that goes on
-    done: int = 0
-
-
-@dataclass(frozen=True)
 class SuiteLine:
     suite: str
     runs: int
@@ -83,7 +71,7 @@ def home(site: Site, before: str = "") -> Page:
     if before:
         if not found.past:
             raise NotThere(f"There is no run here that is older than {before[:200]!r}.")
-        return page("older_runs.html.j2", links, before=before, past=[_line(one) for one in found.past], found=found)
+        return page("older_runs.html.j2", links, before=before, past=list(map(RunLine, found.past)), found=found)
     suites: list[SuiteLine] = []
     try:
         suites = [_suite(site, one) for one in site.history.suites(_SHOWN)]
@@ -93,8 +81,8 @@ def home(site: Site, before: str = "") -> Page:
         "home.html.j2",
         links,
         wrong=wrong,
-        now=[_line(one) for one in found.now],
-        past=[_line(one) for one in found.past],
+        now=list(map(RunLine, found.now)),
+        past=list(map(RunLine, found.past)),
         found=found,
         suites=suites,
         most=_SHOWN,
@@ -105,7 +93,7 @@ def home(site: Site, before: str = "") -> Page:
 def home_parts(site: Site) -> dict[str, str]:
     """What of it changes while runs go on."""
     links, found = Links(0, site.ending), site.catalogue.list()
-    now, past = [_line(one) for one in found.now], [_line(one) for one in found.past]
+    now, past = list(map(RunLine, found.now)), list(map(RunLine, found.past))
     return {
         "now": part("home_parts.html.j2", "now_part", links, now),
         "past": part("home_parts.html.j2", "past_part", links, past, found),
@@ -117,23 +105,3 @@ def _suite(site: Site, row: SuiteRow) -> SuiteLine:
         return SuiteLine(row.suite, row.runs, row.recent, False)
     found = nights(site.history.suite_runs(IMPORTED, MOST_IMPORTED))
     return SuiteLine(row.suite, len(found), found[-_SHOWN:], True)
-
-
-def _line(run: RunOverview) -> RunLine:
-    counts = [
-        (word, number)
-        for word in (*(verdict.value for verdict in CELLS_WORST_FIRST), "flaky")
-        if (number := run.counts.get(word, 0))
-    ]
-    state = run.verdict if run.state is RunState.FINISHED else run.state.value
-    total = run.cells if run.state in (RunState.RUNNING, RunState.UNFINISHED) else 0
-    return RunLine(run.run, state, run.started_s, duration_text(run.seconds), _text(run), counts, total, run.done)
-
-
-def _text(run: RunOverview) -> str:
-    if run.state is RunState.DAMAGED:
-        return one_line(run.why)
-    if run.state is RunState.FINISHED:
-        return f"{run.cells:,} cell{'' if run.cells == 1 else 's'}"
-    who = f"process {run.owner.pid} on {one_line(run.owner.host)}" if run.owner else "nobody works on it"
-    return f"{run.done:,} of {run.cells:,} done, {who}"
