@@ -1,13 +1,14 @@
 """A user's template with its values put in: plain text that is replaced, as in Run:ai's scale test tool, whose own
 templates work as they are. Pure."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping
+from datetime import date
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-import orjson
 import yaml
 
 from seatrial.kinds.scale.model import Workload
@@ -63,8 +64,8 @@ def _one_object(text: str) -> dict[str, Any]:
     if missing:
         raise BadTemplate(f"it has no {' and no '.join(missing)}")
     try:
-        made: dict[str, Any] = orjson.loads(orjson.dumps(documents[0]))
-    except (TypeError, RecursionError) as error:  # a number as a key, a set, an integer beyond 64 bits
+        made: dict[str, Any] = _json_data(documents[0])
+    except (TypeError, RecursionError) as error:
         raise BadTemplate(f"it has what no JSON has: {error}") from None
     if not isinstance(made.setdefault("metadata", {}), dict):
         raise BadTemplate("its metadata is no map")
@@ -74,7 +75,21 @@ def _one_object(text: str) -> dict[str, Any]:
     return made
 
 
-# The manifest of one workload: built in (`templates/`), or a user's template with its values put in. Pure.
+def _json_data(value: Any) -> Any:
+    """As it is sent to Kubernetes. msgspec.json would write numbers as keys, sets and bytes. Raises TypeError."""
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) for key in value):
+            raise TypeError("Dict key must be str")
+        return {key: _json_data(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_json_data(one) for one in value]
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        raise TypeError("Integer exceeds 64-bit range")
+    if value is not None and not isinstance(value, str | int | float):
+        raise TypeError(f"Type is not JSON serializable: {type(value).__name__}")
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -83,7 +98,8 @@ _CONTAINER = {"pytorchjob": "pytorch"}  # the name that its operator looks for
 
 
 def manifest_of(workload: Workload, template: str, claim: str = "") -> dict[str, Any]:
-    """Raises BadTemplate. Its name is the driver's to give."""
+    """The manifest of one workload: built in (`templates/`), or a user's template with its values put in. Its name is
+    the driver's to give. Raises BadTemplate."""
     if workload.template is not None:
         made = rendered(template, workload.values, claim)
     else:
