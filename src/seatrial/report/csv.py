@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Iterable
 
-from seatrial.job import Figure, Hole
+from seatrial.job import Figure
 from seatrial.report.view.cell import CellView
 from seatrial.report.view.run import RunView
 from seatrial.report.view.words import clock_text, one_line
@@ -31,7 +31,8 @@ def render_csv(run: RunView) -> str:
         row |= {f"figure {_figure_name(one)}": one.value for one in cell.figures}
         writer.writerow([_text(row.get(column, "")) for column in columns])
     for hole in run.holes:
-        row = _run(run) | _hole(hole) | {f"axis {axis}": value for axis, value in hole.axes.items()}
+        row = _run(run) | {"trial": hole.trial, "verdict": _HOLE, "why": hole.why}
+        row |= {f"axis {axis}": value for axis, value in hole.axes.items()}
         writer.writerow([_text(row.get(column, "")) for column in columns])
     return out.getvalue()
 
@@ -58,10 +59,6 @@ def _cell(cell: CellView) -> dict[str, object]:
     if since:
         row |= {"since_run": since.run, "since": clock_text(since.at_s, TIME), "since_commit": since.commit}
     return row
-
-
-def _hole(hole: Hole) -> dict[str, object]:
-    return {"trial": hole.trial, "verdict": _HOLE, "why": hole.why}
 
 
 def _run(run: RunView) -> dict[str, object]:

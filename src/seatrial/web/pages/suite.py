@@ -4,7 +4,6 @@ import shlex
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 from markupsafe import Markup, escape
 
@@ -153,7 +152,7 @@ def cell(site: Site, suite: str, name: str, before: str = "") -> Page:
         figures=_lines(site, judged[:_MOST_FIGURES]),
         more=len(names) - len(judged[:_MOST_FIGURES]),
         rerun=_rerun(run.suite_path if run else "", newest) if suite != IMPORTED else "",
-        there=_folders(site.runs, past),
+        there={one.run for one in past if (site.runs / one.run).is_dir()},  # whose folder is still there
         night_of=night_of,
     )
 
@@ -161,11 +160,6 @@ def cell(site: Site, suite: str, name: str, before: str = "") -> Page:
 def _lines(site: Site, names: list[Series]) -> list[FigureLine]:
     views = [with_bound(with_changes(one)) for one in site.history.filled(names, _POINTS)]
     return figure_panel(RunSeries("", views, [])).lines
-
-
-def _folders(runs: Path, past: list[PastCell]) -> set[str]:
-    """Runs whose folder is still there."""
-    return {one.run for one in past if (runs / one.run).is_dir()}
 
 
 def _rerun(suite_path: str, newest: PastCell) -> str:
