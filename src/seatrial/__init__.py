@@ -1,3 +1,3 @@
 """Seatrial proves AI compute before its users do."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
