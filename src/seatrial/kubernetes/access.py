@@ -1,4 +1,5 @@
-"""How a cluster is reached, and as whom: kubeconfigs, credentials and the plugins that print them."""
+"""How a cluster is reached and as whom: data, from a kubeconfig or from inside a pod, whose repr shows no secret; and
+the commands of a kubeconfig that print credentials (client-go's exec plugins)."""
 
 import asyncio
 import base64
@@ -17,8 +18,6 @@ import msgspec
 
 from seatrial.kubernetes.errors import CredentialsError
 from seatrial.kubernetes.objects import UNDECODABLE
-
-# How a cluster is reached and as whom: data, from a kubeconfig or from inside a pod. No secret shows in its repr.
 
 
 @dataclass(frozen=True)
@@ -86,9 +85,6 @@ class Access:
     compression: bool = True
     plugin_config: Any = None  # what the cluster's entry holds for plugins
     identity: Identity = Identity()
-
-
-# Runs the command of a kubeconfig that prints credentials (client-go's exec plugins).
 
 
 PLUGIN_S = 60.0  # a plugin that takes longer is ended

@@ -89,12 +89,10 @@ if TYPE_CHECKING:
 else:
     O = TypeVar("O", bound=Object)  # noqa: E741
 
-# Which resources there are, under which path each lives, and what is asked of them. The well-known ones need no
-# discovery.
-
 
 class Resource(msgspec.Struct, frozen=True):
-    """A kind of object as the API server serves it."""
+    """A kind of object as the API server serves it, and the path under which it lives. The well-known ones below need
+    no discovery."""
 
     group: str  # "" is the core group
     version: str

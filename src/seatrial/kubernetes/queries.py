@@ -1,4 +1,4 @@
-"""Decoders of what a server sends, one for each form that a caller asks for; made once and kept."""
+"""What is asked of a server: decoders of its answers, lists in pages, and the kinds that it serves."""
 
 import asyncio
 import difflib
@@ -71,9 +71,6 @@ def accept(form: type[Object], many: bool = False) -> str:
     return f"{JSON};as=PartialObjectMetadata{'List' if many else ''};g=meta.k8s.io;v=v1,{JSON}"
 
 
-# Lists in pages, so that neither the server nor we ever hold one answer with everything in it.
-
-
 PAGE = 500
 BEGIN_AGAIN = 3  # how often a list that expired in its middle begins again before it is asked for in one piece
 
@@ -97,7 +94,8 @@ class ObjectSelection(msgspec.Struct, frozen=True):
 async def pages(
     connection: Connection, selection: ObjectSelection, form: type[O], size: int = PAGE
 ) -> AsyncIterator[ListPage[O] | None]:
-    """All pages of one consistent list. The last page's resourceVersion is that of the whole.
+    """All pages of one consistent list, so that no answer holds everything. The last page's resourceVersion
+    is that of the whole.
 
     None says that the list begins again, and that what came so far counts no more: its snapshot expired while it was
     read (410). After some times it is asked for in one piece.
@@ -123,9 +121,6 @@ async def pages(
         token = page.metadata.continue_
         if not token:
             return
-
-
-# Which kinds this cluster serves, its own and those of custom resources. Read when needed, and again on a miss.
 
 
 ALL_AT_ONCE = ",".join(
@@ -171,6 +166,8 @@ class _Groups(ObjectPart, frozen=True):
 
 
 class Discovery:
+    """Which kinds a cluster serves, its own and those of custom resources. Read when needed, and again on a miss."""
+
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._known: list[Resource] | None = None

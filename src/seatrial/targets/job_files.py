@@ -195,14 +195,11 @@ def _stays_inside(link: Path, root: Path) -> bool:
         return False
 
 
-# How far a job is, for a person who watches: read from the agent's records while it writes them.
-
-
 MOST_CHARACTERS = 100
 
 
 class Progress:
-    """Fed with the records as they come, in blocks cut anywhere."""
+    """How far a job is, from the agent's records while it writes them. They come in blocks that are cut anywhere."""
 
     def __init__(self, steps: Sequence[str]) -> None:
         """`steps`: the names of the job's steps."""

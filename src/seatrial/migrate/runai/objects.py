@@ -126,9 +126,6 @@ def epoch_seconds(text: str | None) -> float | None:
         return None
 
 
-# When the control plane of Run:ai knew of each job: from its database, where that may be read.
-
-
 _ASKED = """
     SELECT name, min(time_created) FROM jobs
     WHERE project = %(project)s AND exists_in_cluster = 'true' AND (kind = 'RunaiJob') = %(runai_job)s
@@ -140,7 +137,8 @@ _FORM = "the form of its URL is postgresql://USER@HOST:PORT/DATABASE"
 
 
 def backend_times(url: str, project: str, workload_type: str, cluster: str | None) -> dict[str, str]:
-    """By the name of the job, in milliseconds. `cluster` is the uuid of one of several. Raises RunaiError."""
+    """When the control plane of Run:ai knew of each job, from its database: by the name of the job, in milliseconds.
+    `cluster` is the uuid of one of several. Raises RunaiError."""
     try:
         import psycopg
         from psycopg.conninfo import conninfo_to_dict

@@ -219,9 +219,6 @@ def figures_of(rows: Sequence[Row], milestone: str) -> MilestoneFigures:
     )
 
 
-# `times.csv`, and the two files that it is made from, read with what is wrong in them told by its place.
-
-
 # Beside each field the header that it has; where their tool had two of one name, the first is named otherwise.
 INFO = (
     ("Workload Created", "workload_created_timestamp"),
@@ -244,7 +241,7 @@ _T = TypeVar("_T")
 
 
 def read_folder(folder: Path) -> Joined:
-    """Raises RunaiError."""
+    """The two files that `times.csv` is made from. Raises RunaiError, which tells the place of what is wrong."""
     submitted = _read(folder / SUBMITTED_FILE, SubmittedWorkload, "seatrial scale submit writes it")
     sampled = _read(folder / SAMPLED_FILE, SampledWorkload, "seatrial scale sample writes it")
     try:

@@ -1,4 +1,4 @@
-"""What goes wrong on a cluster, as errors of the target protocol."""
+"""Errors of the Kubernetes client as errors of the target protocol, and the rights that the target uses."""
 
 import re
 from collections.abc import Iterator
@@ -62,12 +62,9 @@ def target_errors(doing: str = "", lost: bool | tuple[type[KubernetesError], ...
         raise target_error(error, doing, isinstance(error, lost) if isinstance(lost, tuple) else lost) from error
 
 
-# The rights that the target uses in its namespace, and what each is for. These and no others are enough for
-# everything; none is of the whole cluster, and none reads secrets.
-
-
 class Use(msgspec.Struct, frozen=True):
-    """What is done with one sort of object, and why."""
+    """What the target does with one sort of object in its namespace, and why. These rights and no others are enough;
+    none is of the whole cluster, and none reads secrets."""
 
     resource: str
     verbs: tuple[str, ...]

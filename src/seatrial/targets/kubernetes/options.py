@@ -10,9 +10,6 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from seatrial.job.units import DURATION_PATTERN, SIZE_PATTERN, parse_duration, parse_size
 from seatrial.targets.kubernetes.names import KEEPER, PLACE, TRIAL
 
-# The values of a Kubernetes target's options: what may be written for each, and what is wrong with the rest.
-
-
 _LABEL_PART = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _DNS_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _SUBDOMAIN = rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*"

@@ -1,4 +1,4 @@
-"""The annotation of a root object that describes its job, so that any process that finds it can take the job up."""
+"""The annotation of a root object that describes its job, and dry runs of the objects of a job."""
 
 from typing import Any
 
@@ -18,6 +18,8 @@ MOST_NAMES_BYTES = 64 << 10  # of the names of steps; all annotations of an obje
 
 
 class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Describes the job of a root object, so that any process that finds the object can take the job up."""
+
     name: str  # of the neutral job
     run: str
     labels: dict[str, str] = {}
@@ -66,12 +68,6 @@ class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
         return lines
 
 
-# Tries on the server what a job needs, without making anything: the object of its run, its root, and its pod.
-#
-# The cluster makes the pod itself, later: what refuses it then (pod security, a LimitRange, an image policy) is found
-# now. Who may not create pods, which nothing else here needs, cannot try that one.
-
-
 KEEPER = (
     "it is the keeper, the small container that Seatrial adds for a job's files, that is refused: without it the pod "
     "would be taken; see the target's `keeper`"
@@ -84,7 +80,9 @@ async def try_run_object(client: Kubernetes, options: KubernetesOptions, run: st
 
 
 async def try_job(client: Kubernetes, options: KubernetesOptions, made: "manifest.JobObjects") -> bool:
-    """Whether its pod was tried, too. Raises what refused it."""
+    """Tries the root and the pod of a job on the server, without making anything. The cluster makes the pod itself,
+    later: what would refuse it then (pod security, a LimitRange, an image policy) is found now. Raises what refused it.
+    False: the pod was not tried, for want of the right to create pods, which nothing else here needs."""
     await _try(client, manifest.root_resource(options), made.root)
     pod = _pod(made.root)
     try:

@@ -29,10 +29,10 @@ class LocalKind:
 
 kind = LocalKind()
 
-# What a suite may say of a local target.
-
 
 class LocalOptions(BaseModel):
+    """What a suite may say of a local target."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     parallel: int | None = Field(

@@ -1,5 +1,7 @@
-"""What a job leaves behind when its supervisor was killed, or when its folder is gone: found by its control groups, by
-what its processes still have of it and by the label of its container, and ended."""
+"""Finds and ends what a job leaves behind when its supervisor was killed, or when its folder is gone: by its control
+groups, by the label of its container, and by what its processes still have of it: its mark in their environment, its
+folder as where they are or what they run from, a file in it that they write. A job that wants to can take all of that
+from a process, which is then found only as long as its supervisor lives, from which no child gets away."""
 
 import asyncio
 import contextlib
@@ -14,13 +16,6 @@ from typing import NamedTuple
 
 from seatrial.targets.local.containers import ENGINES, container_name, labelled_containers, remove_container
 from seatrial.targets.protocol import TargetError
-
-# Which processes are a job's, by whatever they still have of it: its mark in their environment, its folder as where
-# they are or what they run from, a file in it that they write.
-#
-# A job that wants to can take all of that from a process. It is found then only as long as its supervisor lives, from
-# which no child gets away.
-
 
 _MARK = b"SEATRIAL_FILES="  # and the folder of a job, for that is only one
 DELETED = " (deleted)"  # what the kernel says behind the path of what is not there any more

@@ -100,14 +100,12 @@ async def ask(program: str, *arguments: str) -> tuple[int, str]:
     return code, text if code == 0 else text[-_MESSAGE_CHARACTERS:] or f"exit code {code}"
 
 
-# This side of the agent's zygote: asks it to start supervisors, one line a request, one line an answer.
-
-
 _ANSWER_S = 60.0
 
 
 class Zygote:
-    """One process for each Seatrial process, started when first needed and again when it was lost."""
+    """Asks the agent's zygote to start supervisors, one line a request, one line an answer. One process for each
+    Seatrial process, started when first needed and again when it was lost."""
 
     def __init__(self, agent: Path) -> None:
         self._agent = agent

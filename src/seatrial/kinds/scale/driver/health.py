@@ -1,5 +1,5 @@
 """The control plane's own metrics during a trial, where they may be read: of the API server, and of the scheduler where
-that answers through it."""
+that answers through it. And what the files of an attempt say of the measuring itself: gaps, lags, health over time."""
 
 import asyncio
 import contextlib
@@ -142,10 +142,6 @@ def _p99(now: dict[float, float], before: dict[float, float]) -> float | None:
         return None
     end = next(end for end, count in counts if count >= 0.99 * total)
     return end if math.isfinite(end) else None
-
-
-# What is known of the measuring itself, from the files of an attempt: gaps, lags, clocks, and the cluster's health in
-# stretches of time.
 
 
 _MOST_POINTS = 120

@@ -15,9 +15,6 @@ from seatrial.kinds.scale.followed import STAGES, Followed, ReachedWhen, segment
 from seatrial.kinds.scale.work import CANARY, WORKLOAD_LABEL, Stamp
 from seatrial.kubernetes import DELETED, Meta, Object, ObjectPart, WatchEvent
 
-# Objects of any kind, of which only what the rules name is decoded: forms that are made from their paths.
-
-
 MAPS = ("annotations", "labels")
 
 
@@ -34,7 +31,7 @@ class AnnotatedMeta(OwnedMeta, frozen=True, gc=False):
 
 
 def form_of(followed: Followed, annotated: bool = False) -> type[Object]:
-    """What of such an object is decoded. `annotated`: its annotations, too."""
+    """A struct for objects of this kind that decodes only what the rules name. `annotated`: annotations, too."""
     wanted = [followed.about] if followed.about else []
     for rule in (*followed.rules, *followed.own):
         wanted += [path for path in (rule.path, rule.stamp, *rule.by) if path]

@@ -193,15 +193,14 @@ def _host_of(path: str) -> tuple[int, str]:
     return (int(number), inside) if first == "hosts" and number.isdigit() else (0, path)
 
 
-# Reports how far running jobs are: follows the agent's records in their keepers, for jobs that take long enough.
-
-
 AFTER_S = 0.3  # what has ended by then needs no progress
 _MOST = 64  # jobs at a time: each is a connection through the API server
 FOLLOW_AGAIN_S = (0.2, 0.5, 2.0)
 
 
 class ProgressFollower:
+    """Reports how far running jobs are, from the agent's records in their keepers, for jobs that take long enough."""
+
     def __init__(self, client: Kubernetes, watcher: JobWatcher) -> None:
         self._client, self._watcher = client, watcher
         self._tasks: dict[str, asyncio.Task[None]] = {}

@@ -150,14 +150,13 @@ class LinePrefixer:
         return self._prefix + self._rest + b"\n" if self._rest else b""
 
 
-# The log of a whole job while it is written: all hosts, and the containers that the user's template adds.
-
-
 QUEUED_BLOCKS = 64
 _POLL_S = 0.2
 
 
 class LiveLog:
+    """The log of a whole job while it is written: all hosts, and the containers that the user's template adds."""
+
     def __init__(self, client: Kubernetes, watcher: JobWatcher, others: tuple[str, ...]) -> None:
         self._client, self._watcher, self._others = client, watcher, others
 

@@ -9,20 +9,17 @@ from seatrial.kubernetes import Manifest, pod_metadata
 from seatrial.targets.kubernetes.options import GpuModel, KubernetesOptions
 from seatrial.targets.protocol import refused
 
-# Numbers as Kubernetes writes them.
-
-
 _UNITS = (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 
 
 def cpu_quantity(cores: float) -> str:
-    """Thousandths are the least that there is."""
+    """As Kubernetes writes it: whole cores, or thousandths, which are the least."""
     thousandths = max(1, math.ceil(round(cores * 1000, 3)))
     return str(thousandths // 1000) if thousandths % 1000 == 0 else f"{thousandths}m"
 
 
 def size_quantity(size_bytes: int) -> str:
-    """With the largest unit that says it exactly."""
+    """As Kubernetes writes it, with the largest unit that says it exactly."""
     for unit, factor in _UNITS:
         if size_bytes and size_bytes % factor == 0:
             return f"{size_bytes // factor}{unit}"
@@ -109,14 +106,12 @@ def _gpu_labels(job: Job, options: KubernetesOptions) -> tuple[str, dict[str, st
     return f"`gpu_label` for {gpu.model}", {options.gpu_label: value}
 
 
-# Labels and annotations on whatever is made: on objects, and on the pods that they describe.
-
-
 QUEUE = "kueue.x-k8s.io/queue-name"  # Kueue's own label
 
 
 def marked(made: Manifest, options: KubernetesOptions) -> Manifest:
-    """With the target's own labels and annotations; those that Seatrial needs stand over them. Changes `made`."""
+    """Adds the target's own labels and annotations to an object and to the pods that it describes; those that Seatrial
+    needs stand over them. Changes `made`."""
     if options.labels or options.annotations:
         for metadata in (made["metadata"], *pod_metadata(made.get("spec"))):
             label(metadata, options.labels, "labels")

@@ -165,14 +165,12 @@ def _user_mount(number: int, volume: Volume) -> Manifest:
     return made
 
 
-# The program for an image without Python: the steps of a job as a plain shell can run them.
-
-
 NEEDS = "a Python of 3.8 or later in the image; there is none"
 
 
 def plain_script(job: Job) -> str:
-    """`plain.sh` of a job: what is the same for all, and the calls of this one.
+    """`plain.sh` of a job, for an image without Python: what is the same for all, and the steps of this one as a plain
+    shell can run them.
 
     Commands and names reach the shell single-quoted, and nothing else of the job does."""
     return "\n".join([script("plain"), *_calls(job), "finish", ""]).encode("utf-8", "replace").decode()

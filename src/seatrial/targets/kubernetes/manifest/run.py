@@ -90,9 +90,6 @@ def _config_map(run: str, part: str, digest: str, owner: Mapping[str, Any], name
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "immutable": True}
 
 
-# The files of this machine that a job finds in its work folder, as one archive that travels in ConfigMaps.
-
-
 INPUT_BYTES = 16 << 20  # packed: what a cluster's database can be burdened with
 MOST_UNPACKED_BYTES = 1 << 30
 # Zip files, and so wheels, know nothing before 1980. One time for all: the same files give the same archive.
