@@ -59,6 +59,7 @@ def read_request(source: Source, node: Node | None, tokenize: bool) -> Request:
         names = " and ".join(f"`{fields.spelled(name)}`" for name in given)
         fields.report(f"{names} are here; a request has one of them", fields.get(given[1]))
     params = fields.map("params", _PARAMS)
+    wanted = params.map("response", _WANTED)
     return Request(
         inputs=_inputs(fields),
         messages=tuple(_messages(fields)),
@@ -67,7 +68,10 @@ def read_request(source: Source, node: Node | None, tokenize: bool) -> Request:
         sampling=_sampling(params.map("sampling", _SAMPLING)),
         stopping=_stopping(params.map("stopping", _STOPPING)),
         decoding=_decoding(params.map("decoding", _DECODING)),
-        wanted=_wanted(params.map("response", _WANTED)),
+        wanted=Wanted(
+            **{name: bool(wanted.flag(name)) for name in _WANTED if name != "top_n_tokens"},
+            top_n_tokens=wanted.whole("top_n_tokens") or 0,
+        ),
         truncate_input_tokens=params.whole("truncate_input_tokens") or 0,
         model=fields.text("model_id") or "",
         prefix_id=fields.text("prefix_id"),
@@ -77,11 +81,10 @@ def read_request(source: Source, node: Node | None, tokenize: bool) -> Request:
 
 
 def _tokenize(fields: Fields) -> Request:
-    tokens, offsets = fields.flag("return_tokens"), fields.flag("return_offsets")
     return Request(
         inputs=tuple(_texts(fields)),
         mode=Mode.TOKENIZE,
-        wanted=Wanted(generated_tokens=bool(tokens), offsets=bool(offsets)),
+        wanted=Wanted(generated_tokens=bool(fields.flag("return_tokens")), offsets=bool(fields.flag("return_offsets"))),
         truncate_input_tokens=fields.whole("truncate_input_tokens") or 0,
         model=fields.text("model_id") or "",
         prefix_id=fields.text("prefix_id"),
@@ -157,14 +160,6 @@ def _guided(fields: Fields) -> Guided | None:
     return Guided(Guide(given[0]), fields.text(given[0]) or "")
 
 
-def _wanted(fields: Fields) -> Wanted:
-    flags = {name: bool(fields.flag(name)) for name in _WANTED if name != "top_n_tokens"}
-    return Wanted(**flags, top_n_tokens=fields.whole("top_n_tokens") or 0)
-
-
-# What a case expects: answers of TGIS as proto-JSON, or an error.
-
-
 _GENERATION = (
     *("text", "input_token_count", "generated_token_count", "stop_reason", "stop_sequence", "seed"),
     *("tokens", "input_tokens"),
@@ -236,11 +231,7 @@ def read_error(fields: Fields) -> ExpectedError:
             re.compile(message)
         except re.error as error:
             fields.report(f"`message_pattern` is no regular expression: {error}", fields.get("message_pattern"))
-    return ExpectedError(_code(fields), message, match)
-
-
-def _code(fields: Fields) -> str | None:
     code = fields.text("code")
     if code is not None and code not in GRPC_CODES and not _HTTP_CODE.fullmatch(code):
         fields.report(f"{code!r} is no code of gRPC or HTTP{nearest(code, GRPC_CODES)}", fields.get("code"))
-    return code
+    return ExpectedError(code, message, match)
