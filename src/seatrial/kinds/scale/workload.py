@@ -81,7 +81,7 @@ def _json_data(value: Any) -> Any:
         if not all(isinstance(key, str) for key in value):
             raise TypeError("Dict key must be str")
         return {key: _json_data(one) for key, one in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_json_data(one) for one in value]
     if isinstance(value, date):
         return value.isoformat()
