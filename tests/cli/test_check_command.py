@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from seatrial.cli.check import command
+from seatrial.cli import main
 from seatrial.engine.check_folder import find_logs
 from world import World
 from xplane_file import host_profile, tpu_profile
@@ -64,7 +64,7 @@ def theirs(tmp_path: Path) -> Path:
 def judged(folder: Path, place: str, *options: str, check: int) -> dict[str, str]:
     """In this process, which is quicker; the agent that reads is a process all the same."""
     args = [place, "--suite", str(folder / "suite.yaml"), "--trial", "sft", *options, "--json"]
-    done = CliRunner().invoke(command, args)
+    done = CliRunner().invoke(main, ["check", *args])
     assert done.exit_code == check, done.output
     (cell,) = json.loads(done.stdout)["cells"]
     return {f"{one['step']} {one['check']}": one["verdict"] for one in cell["findings"]}
@@ -241,12 +241,12 @@ def test_what_was_fetched_is_called_by_its_address(tmp_path: Path) -> None:
     args = ["--suite", str(tmp_path / "suite.yaml"), "--trial", "sft"]
     (tmp_path / "job" / "outputs" / "0-0").mkdir(parents=True)
     (tmp_path / "job" / "outputs" / "0-0" / "train_metrics.json").write_text("{}")
-    assert f"there is no log in {address} (" in CliRunner().invoke(command, [address, *args]).output
+    assert f"there is no log in {address} (" in CliRunner().invoke(main, ["check", address, *args]).output
     (tmp_path / "job" / "x.log.gz").write_bytes(b"\x1f\x8bbroken")
-    done = CliRunner().invoke(command, [address, *args])
+    done = CliRunner().invoke(main, ["check", address, *args])
     assert "x.log.gz: cannot be read" in done.output
     assert "seatrial-check-" not in done.output
-    one = CliRunner().invoke(command, [f"{address}/x.log.gz", *args])
+    one = CliRunner().invoke(main, ["check", f"{address}/x.log.gz", *args])
     assert (one.exit_code, f"{address}/x.log.gz is a file; name the folder" in one.output) == (2, True)
 
 
@@ -288,7 +288,7 @@ def test_what_cannot_be_judged_says_what_to_do(
 ) -> None:
     (tmp_path / "suite.yaml").write_text(SUITE.replace("    baseline: step_time_bounds.yaml\n", ""))
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(command, [args[0], "--suite", "suite.yaml", "--trial", "sft", *args[1:]])
+    done = CliRunner().invoke(main, ["check", args[0], "--suite", "suite.yaml", "--trial", "sft", *args[1:]])
     assert done.exit_code == 2
     assert message in done.output
 

@@ -1,12 +1,15 @@
 """The docs are true: every suite in them loads, every command in them runs.
 
 A ```yaml block with `trials:` is a suite; one that begins with `# file: NAME` is written under that name, and the
-```console blocks after it are run there, line by line. A line that ends with `# exit N` ends with that code.
+```console blocks after it are run there, line by line. A line that ends with `# exit N` ends with that code. So is
+every ```python block that has a file name, as a program.
 """
 
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,9 +59,11 @@ def run_commands(page: Path, world: World) -> None:
             pytest.skip(f"needs {name}: a suite of the page asks for it")
     for language, text in blocks(page):
         named = re.match(r"# file: (\S+)\n", text)
-        if language in ("yaml", "json") and named:
+        if language in ("yaml", "json", "python") and named:
             (world.folder / named[1]).parent.mkdir(parents=True, exist_ok=True)
-            world.suite(text if language == "yaml" else text[named.end() :], named[1])
+            path = world.suite(text[named.end() :] if language == "json" else text, named[1])
+            if language == "python":
+                subprocess.run([sys.executable, path], cwd=world.folder, env=world.env, check=True, timeout=600)
         if language != "console":
             continue
         for line in text.splitlines():

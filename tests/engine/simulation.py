@@ -12,7 +12,6 @@ import itertools
 import random
 import selectors
 import shutil
-import signal
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -173,12 +172,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             world.at(0.0, lambda: done(outcome))
         return future
 
-    def add_signal_handler(self, sig: int, callback: Any, *args: Any) -> None:
-        self._life.handlers[sig] = callback
-
-    def remove_signal_handler(self, sig: int) -> bool:
-        return self._life.handlers.pop(sig, None) is not None
-
 
 class Life:
     """One process of Seatrial, from its start to its end or its kill."""
@@ -186,7 +179,7 @@ class Life:
     def __init__(self, world: World, *, kill_at: int | None, kill_point: int | None, interrupt_at: int | None) -> None:
         self.world = world
         self.dead = False
-        self.handlers: dict[int, Callable[[], None]] = {}
+        self.engine: Run | None = None
         self.target = SimTarget(self)
         self.points: list[str] = []
         self.steps = 0
@@ -202,9 +195,9 @@ class Life:
         self.steps += 1
         if self.steps == self._kill_at:
             self.kill()
-        if self.steps == self._interrupt_at and signal.SIGINT in self.handlers:
+        if self.steps == self._interrupt_at and self.engine is not None:
             self.world.interrupts += 1
-            self.handlers[signal.SIGINT]()
+            self.engine.interrupt()
         if self.steps > STEPS:
             raise Violation("the engine goes on without end")
 
@@ -224,7 +217,8 @@ class Life:
         """The results; None when it was killed or stopped, so that the run has to be taken up."""
         loop = VirtualLoop(self)
         with plugged(self.target, self.at), self._clocks():
-            main = loop.create_task(Run(prepared, _Silent()).execute())
+            self.engine = Run(prepared, _Silent())
+            main = loop.create_task(self.engine.execute())
             try:
                 return loop.run_until_complete(main)
             except (RunStopped, Killed):

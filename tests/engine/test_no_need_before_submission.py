@@ -1,6 +1,5 @@
 """A part that is not needed any more is not submitted, though that became so while it was asked where its peer is."""
 
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,8 @@ FATES = {"server": Fate(ready_s=1.0), "driver": Fate(end_s=5.0)}
 
 
 def interrupt(script: Script, life: ScriptedLife) -> None:
-    life.handlers[signal.SIGINT]()
+    assert life.engine is not None
+    life.engine.interrupt()
 
 
 def end_server(script: Script, life: ScriptedLife) -> None:

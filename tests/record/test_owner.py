@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from seatrial.record import Owned, Ownership, owner_of
+from seatrial.record import Ownership, RunOwned, owner_of
 
 HOLD = """
 import sys
@@ -32,7 +32,7 @@ def holder(folder: Path) -> subprocess.Popen[str]:
 def test_a_second_owner_is_refused_with_who_and_since_when(tmp_path: Path) -> None:
     process = holder(tmp_path)
     try:
-        with pytest.raises(Owned, match=rf"process {process.pid} on .* \(since 20") as refused:
+        with pytest.raises(RunOwned, match=rf"process {process.pid} on .* \(since 20") as refused:
             Ownership.take(tmp_path)
         assert refused.value.owner is not None
         assert refused.value.owner.alive()

@@ -9,7 +9,7 @@ import pytest
 import sample
 from click.testing import CliRunner, Result
 
-from seatrial.cli.report import command
+from seatrial.cli import main
 from seatrial.job import Exit, Finding, Outcome, PartResult, Place, RunResults, Verdict
 from seatrial.record.folder import summed_plan
 from seatrial.record.results import results_schema
@@ -25,7 +25,7 @@ def runs(tmp_path: Path) -> Path:
 
 
 def call(runs: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(command, [*arguments, "--runs", str(runs)])
+    return CliRunner().invoke(main, ["report", *arguments, "--runs", str(runs)])
 
 
 def test_a_run_is_found_by_id_beginning_path_or_as_the_last(runs: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from seatrial import __version__
+from seatrial import SeatrialError, __version__
 
 COMMANDS = {
     "init": "Write a suite that runs here as it is.",
@@ -70,6 +70,10 @@ class LazyGroup(click.Group):
         except click.Abort:
             click.echo("seatrial: interrupted", err=True)
             raise SystemExit(130) from None
+        except SeatrialError as error:
+            from seatrial.cli.common import fail_with
+
+            fail_with(error)
         except OSError as error:  # a folder that cannot be made, a disk that is full
             click.echo(f"seatrial: {error}", err=True)
             raise SystemExit(3) from None

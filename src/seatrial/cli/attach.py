@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from seatrial.cli.common import HISTORY, RUN, RUNS, fail, find_own, history_at, planned
-from seatrial.cli.common.copies import NOTIFY, checked_notify
+from seatrial.api import final_results, history_of
+from seatrial.cli.common import HISTORY, RUN, RUNS, fail, find_own, planned
+from seatrial.cli.common.copies import NOTIFY, checked_notify, copied
 
 
 @click.command()
@@ -21,18 +22,17 @@ def command(run: str, notify: str | None, runs: Path, history: str | None) -> No
 
     A run that another process works on is shown live and left alone; Ctrl-C then ends the view, not the run.
     """
-    from seatrial.cli.common.copies import copied
-    from seatrial.cli.execute import execute, finished, opened, watched
+    from seatrial.cli.common.watching import finished, reopened, run_shown, watched
     from seatrial.record import owner_of
 
     notify = checked_notify(notify)
-    folder, kept = find_own(runs, run), history_at(runs, history)
+    folder, kept = find_own(runs, run), history_of(runs, history)
     owner = owner_of(folder.path)
     if owner is not None and owner.works_on(folder.path):
         raise SystemExit(watched(folder, owner, kept))
     done = finished(folder, kept)
     if done is None:
-        raise SystemExit(execute(opened(folder), kept, notify=notify))
+        raise SystemExit(run_shown(reopened(folder), kept, notify=notify))
     raise SystemExit(copied(folder, planned(folder).options.out, done))
 
 
@@ -48,10 +48,10 @@ _PATIENCE_S = 120.0
 @RUNS
 def cancel_command(run: str, runs: Path, history: str | None) -> None:
     """Stop RUN: what runs is ended and collected, nothing new starts, nothing is left behind."""
-    from seatrial.cli.execute import execute, final_results, finished, opened
+    from seatrial.cli.common.watching import finished, reopened, run_shown
     from seatrial.record import owner_of
 
-    folder, kept = find_own(runs, run), history_at(runs, history)
+    folder, kept = find_own(runs, run), history_of(runs, history)
     owner = owner_of(folder.path)
     if owner and owner.alive():
         over = final_results(folder) is not None  # then it writes its reports, which is to be waited for
@@ -69,5 +69,5 @@ def cancel_command(run: str, runs: Path, history: str | None) -> None:
                 fail(f"process {owner.pid} has not stopped within {_PATIENCE_S:g} s; jobs may be using their grace", 3)
             time.sleep(0.1)
     elif finished(folder, kept, show=False) is None:
-        execute(opened(folder), kept, cancel=True)
+        run_shown(reopened(folder), kept, cancel=True)
     click.echo(f"{folder.run} has ended; `seatrial report {folder.run}` shows it")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.common import HISTORY, RUNS, fail, history_at, loaded
+from seatrial.api import history_of
+from seatrial.cli.common import HISTORY, RUNS, fail, loaded
 
 if TYPE_CHECKING:
     from seatrial.engine.check_folder import Checked
@@ -57,10 +58,12 @@ def command(
     from seatrial import __version__
     from seatrial.engine.check_folder import check_folder, checked_name
     from seatrial.engine.fetch_folder import CannotCheck, fetch_folder
+    from seatrial.engine.judge import MAY_HANDLE_SIGNALS
     from seatrial.job import VERSION, RunResults
     from seatrial.record.remote import is_address
 
     cell, name = _cell(suite, trial, select)
+    MAY_HANDLE_SIGNALS.set(True)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # from here on there is a folder and a process to tidy
     try:
         with tempfile.TemporaryDirectory(prefix="seatrial-check-") as scratch:
@@ -84,7 +87,7 @@ def command(
     except CannotCheck as error:
         fail(str(error))
     if record:
-        _record(results, history_at(runs, history))
+        _record(results, history_of(runs, history))
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(results), indent=1).decode())
     else:
@@ -119,16 +122,13 @@ def _record(results: "RunResults", history: "History") -> None:
 
 def _cell(suite: Path, trial: str, select: tuple[str, ...]) -> "tuple[Cell, str]":
     """The one cell that is meant."""
-    from seatrial.plan import PlanError, Selection, expand
+    from seatrial.plan import Selection, expand
     from seatrial.suite import nearest
 
     read = loaded(suite)
     if trial not in read.trials:
         fail(f"{suite} has no trial {trial!r}{nearest(trial, read.trials)}")
-    try:
-        cells = [cell for cell in expand(read, Selection(select)).cells if cell.trial == trial]
-    except PlanError as error:
-        fail(str(error))
+    cells = [cell for cell in expand(read, Selection(select)).cells if cell.trial == trial]
     distinct = {cell.benchmark or cell.id: cell for cell in reversed(cells)}
     if not cells:
         fail(f"no cell of trial {trial!r} is left to judge by; `seatrial plan {suite}` says why")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.common import HISTORY, RUNS, fail, find, history_at
+from seatrial.api import find, history_of
+from seatrial.cli.common import HISTORY, RUNS, fail
 
 if TYPE_CHECKING:
     from seatrial.job import RunResults
@@ -30,7 +31,7 @@ def command(before: str, after: str, all_figures: bool, as_json: bool, runs: Pat
     from seatrial.report.view.compare import compare_runs, comparison_json
 
     first, second = _results(runs, before), _results(runs, after)
-    found = compare_runs(first, second, _past(history_at(runs, history), second, all_figures), all_figures)
+    found = compare_runs(first, second, _past(history_of(runs, history), second, all_figures), all_figures)
     if as_json:
         click.echo(json.dumps(comparison_json(found), indent=1, ensure_ascii=False))
         return
@@ -41,7 +42,7 @@ def command(before: str, after: str, all_figures: bool, as_json: bool, runs: Pat
 
 
 def _results(runs: Path, name: str) -> "RunResults":
-    from seatrial.record.results import ResultsError, read_results
+    from seatrial.record.results import read_results
 
     path = Path(name)
     try:
@@ -50,8 +51,6 @@ def _results(runs: Path, name: str) -> "RunResults":
         return read_results(folder)
     except (OSError, ValueError) as error:
         fail(f"there is no run {name[:80]!r}: {error}")
-    except ResultsError as error:
-        fail(str(error))
 
 
 def _past(history: "History", results: "RunResults", all_figures: bool) -> "list[Series]":

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from seatrial.cli.common import HISTORY, RUNS, duration, fail, find, history_at, plan_of, print_json
+from seatrial.api import find, history_of
+from seatrial.cli.common import HISTORY, RUNS, duration, fail, plan_of, print_json
 
 if TYPE_CHECKING:
     from seatrial.job import Bound
@@ -82,7 +83,7 @@ def show(
     from seatrial.report.terminal.history import RUNS_SHOWN
     from seatrial.report.view.series import POINTS_SHOWN
 
-    past = history_at(runs, history)
+    past = history_of(runs, history)
     window = TimeWindow(_time(since, "--since"), _time(until, "--until", ends=True))
     try:
         if trial is None:
@@ -134,7 +135,7 @@ def add(names: tuple[str, ...], runs: Path, history: str | None) -> None:
     beginning, a path, or `last`). One that is there already is replaced."""
     from seatrial.record.history import HistoryError, add_missed, add_run
 
-    past = history_at(runs, history)
+    past = history_of(runs, history)
     try:
         if not names:
             added = add_missed(runs, past)
@@ -171,7 +172,7 @@ def mark(run: str, label: str | None, reason: str, benchmark: str | None, runs: 
         fail("say which: --false-alarm, --regression, --fixed or --clear")
     if not reason.strip():
         fail("--reason is missing: whoever reads this in a year will want to know")
-    past = history_at(runs, history)
+    past = history_of(runs, history)
     try:
         found = _run_of(past, run)
         chosen = _meant(past, found.run, benchmark, label)
@@ -211,7 +212,7 @@ def alarms(as_json: bool, runs: Path, history: str | None) -> None:
     from seatrial.report.view.series import alarm_precision
 
     try:
-        found = history_at(runs, history).alarms()
+        found = history_of(runs, history).alarms()
     except HistoryError as error:
         _unusable(error)
     if as_json:
@@ -306,7 +307,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _bounds(suite: Path, runs: Path) -> "dict[str, tuple[Bound, ...]]":
-    _, plan = plan_of(suite, runs)
+    plan = plan_of(suite, runs)
     return {cell.benchmark: cell.bounds for cell in plan.cells}
 
 

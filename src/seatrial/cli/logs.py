@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.common import RUN, RUNS, cells_of, fail, find
+from seatrial.api import find
+from seatrial.cli.common import RUN, RUNS, cells_of, fail
 
 if TYPE_CHECKING:
     from seatrial.engine import LogSource

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from seatrial.cli.common import HISTORY, RUNS, check_cost, fail, plan_of, selecting
+from seatrial.cli.common import HISTORY, RUNS, plan_of, selecting
 from seatrial.job import Contents, Hole, SkippedItem, count, table_axes
 from seatrial.plan import Plan
 from seatrial.plan.expand import short_need
@@ -43,23 +43,15 @@ def command(
     history: str | None,
 ) -> None:
     """Show what running SUITE would do: its cells, its holes with their reasons, hours and price."""
-    suite_read, plan = plan_of(suite, runs, select, tag, pairwise, repeat, history=history, target=target)
-    plan = _with_contents(plan)
+    from seatrial.engine.prepare import with_contents
+
+    made = plan_of(suite, runs, select, tag, pairwise, repeat, history=history, target=target)
+    plan = with_contents(made.plan)
     if as_json:
         click.echo(json.dumps(plan.as_json(), indent=1, ensure_ascii=False))
     else:
         _print(plan, list_cells)
-    check_cost(plan, suite_read.max_cost if max_cost is None else max_cost)
-
-
-def _with_contents(plan: "Plan") -> "Plan":
-    from seatrial.engine.prepare import with_contents
-    from seatrial.suite import SuiteError
-
-    try:
-        return with_contents(plan)
-    except SuiteError as error:
-        fail(str(error))
+    plan.check_cost(made.suite.max_cost if max_cost is None else max_cost)
 
 
 def _print(plan: "Plan", list_cells: bool) -> None:

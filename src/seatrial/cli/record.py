@@ -88,23 +88,19 @@ def ask_trusted(
 ) -> TrustedRun:
     """Run the serving cells that are meant, and read what came back. Ends the command where any of them failed: what a
     server answers that does not hold out is not to be trusted."""
-    from seatrial.cli.execute import execute
-    from seatrial.engine import RunOptions, SecretError, create
-    from seatrial.plan import PlanError, Selection, expand
+    from seatrial.cli.common.watching import run_shown
+    from seatrial.engine import RunOptions, create
+    from seatrial.plan import Selection, expand
     from seatrial.record.history import open_history
-    from seatrial.suite import SuiteError
 
     read = _for_purpose(loaded(suite), purpose)
     read = read.repeated(repeat) if repeat > 1 else read
-    try:
-        plan = expand(read, Selection(select))
-        if one_each:
-            _check_one_each(plan.cells)
-        prepared = create(read, plan, runs, RunOptions(retries=0))
-    except (PlanError, SuiteError, SecretError) as error:
-        fail(str(error))
+    plan = expand(read, Selection(select))
+    if one_each:
+        _check_one_each(plan.cells)
+    prepared = create(read, plan, runs, RunOptions(retries=0))
     # A history of its own: what was asked to be recorded says nothing of how trials went.
-    code = execute(prepared, open_history(prepared.folder.path / "history.db"))
+    code = run_shown(prepared, open_history(prepared.folder.path / "history.db"))
     if code:
         click.echo(
             f"seatrial: nothing was written: not every server answered everything ({prepared.folder.run})", err=True

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from seatrial.cli.common import AGAINST, RUN, RUNS, cells_of, compared_with, fail, find
+from seatrial.api import find
+from seatrial.cli.common import AGAINST, RUN, RUNS, cells_of, compared_with, fail
 from seatrial.cli.common.copies import NOTIFY_NOW, checked_notify, notified
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def command(
     """
     import msgspec
 
-    from seatrial.record.results import ResultsError, read_results
+    from seatrial.record.results import read_results
     from seatrial.report.view.run import RunView
 
     notify = checked_notify(notify)
@@ -66,10 +67,7 @@ def command(
     folder = found.path
     if not found.results.exists():
         _fail_unfinished(found)
-    try:
-        results = read_results(folder)
-    except ResultsError as error:
-        fail(str(error))
+    results = read_results(folder)
     if against:
         from seatrial.report.view.changes import past_of_run, with_news
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import click
 
-from seatrial.cli.common import AGAINST, HISTORY, RUNS, check_cost, compared_with, fail, history_at, plan_of, selecting
-from seatrial.cli.common.copies import NOTIFY, checked_notify
+from seatrial.api import history_of, prepare
+from seatrial.cli.common import AGAINST, HISTORY, RUNS, compared_with, plan_of, selecting
+from seatrial.cli.common.copies import NOTIFY, begin_copy_or_fail, checked_notify, checked_out
 
 
 @click.command()
@@ -53,33 +54,18 @@ def command(
     max_cost: float | None,
 ) -> None:
     """Run SUITE and say what passed, what failed and why."""
-    import msgspec
-
-    from seatrial.cli.common.copies import begin_copy_or_fail, checked_out
-    from seatrial.cli.execute import detached, execute
-    from seatrial.engine import RunOptions, SecretError, commit_of, create
-    from seatrial.record import write_whole
-    from seatrial.suite import SuiteError
+    from seatrial.cli.common.watching import detached, run_shown
+    from seatrial.engine import RunOptions
 
     out = checked_out(out)
     notify = checked_notify(notify)
     before = compared_with(runs, against) if against else None
-    suite_read, plan = plan_of(suite, runs, select, tag, pairwise, repeat, failed, history, target)
-    max_cost = suite_read.max_cost if max_cost is None else max_cost
-    check_cost(plan, max_cost)
-    if not plan.cells:
-        fail(f"nothing to run: each of the {len(plan.holes):,} combinations is a hole; see `seatrial plan {suite}`")
-    commit = commit or commit_of(suite_read.directory)
-    options = RunOptions(parallel, retries, max_failures, max_cost, commit, out, strict, before.run if before else "")
-    try:
-        prepared = create(suite_read, plan, runs, options)
-    except (SecretError, SuiteError) as error:
-        fail(str(error))
-    if before:
-        write_whole(prepared.folder.against, msgspec.json.encode(before))
+    plan = plan_of(suite, runs, select, tag, pairwise, repeat, failed, history, target)
+    options = RunOptions(parallel, retries, max_failures, max_cost, commit, out, strict)
+    prepared = prepare(plan, runs, options, before)
     if out:
         begin_copy_or_fail(prepared.folder, out)
     if detach:
         detached(prepared, runs, history, notify)
         return
-    raise SystemExit(execute(prepared, history_at(runs, history), notify=notify))
+    raise SystemExit(run_shown(prepared, history_of(runs, history), notify=notify))

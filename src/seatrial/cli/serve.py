@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.common import HISTORY, RUNS, fail, history_at
+from seatrial.api import history_of
+from seatrial.cli.common import HISTORY, RUNS, fail
 
 if TYPE_CHECKING:
     from seatrial.web.catalogue import Site
@@ -46,7 +47,7 @@ def command(
     from seatrial.web.catalogue import Site
     from seatrial.web.public import ENDING
 
-    past, options = history_at(runs, history), _options(runs, history)
+    past, options = history_of(runs, history), _options(runs, history)
     if public is not None:
         _write(Site.of(runs, past, RecenterPreview(runs, past), ENDING), public)  # no path of this machine in them
         return

@@ -7,6 +7,7 @@ import json
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any
 
@@ -148,10 +149,18 @@ class JudgedTooLong(Exception):
     """It took longer than it may, or than whoever waits for it likes."""
 
 
+# Whether this process is the command line's, which may handle signals. A library must not.
+MAY_HANDLE_SIGNALS: ContextVar[bool] = ContextVar("MAY_HANDLE_SIGNALS", default=False)
+
+
 @contextmanager
 def time_limit(cpu_s: float) -> Iterator[None]:
-    """Raises OverTime inside the block, when it has taken so much time, or at a signal that somebody waits for: they
-    still get it. By handlers of signals, for which Python's regular expressions stop; main thread only."""
+    """Raises JudgedTooLong inside the block, when it has taken so much time, or at a signal that somebody waits for:
+    they still get it. By handlers of signals, for which Python's regular expressions stop; main thread only. No limit
+    where MAY_HANDLE_SIGNALS is not set."""
+    if not MAY_HANDLE_SIGNALS.get():
+        yield
+        return
 
     def ring(number: int, frame: FrameType | None) -> None:
         raise JudgedTooLong(f"took more than {cpu_s:g} s" if number == signal.SIGVTALRM else "was interrupted")

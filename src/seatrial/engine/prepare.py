@@ -33,7 +33,7 @@ class PreparedRun:
 
 
 def create(suite: Suite, plan: Plan, runs: Path, options: RunOptions) -> PreparedRun:
-    """A new run folder. Raises SecretError when a secret would stand in it, SuiteError when a cell lacks a file."""
+    """A new run folder. Raises RunRefused when a secret would stand in it, SuiteError when a cell lacks a file."""
     check_written(suite)
     plan = plan.of(_gathered_for(plan.cells))
     folder = RunFolder.create(runs, suite.name)

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import errno
 import os
-import signal
 import time
 import traceback
 from collections import Counter
@@ -13,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from seatrial import __version__, plugins
+from seatrial import SeatrialError, __version__, plugins
 from seatrial.checks import find_causes
 from seatrial.engine.attempt import Attempt, gather_or_cancel
 from seatrial.engine.context import AttemptContext, Failpoints
@@ -40,19 +39,22 @@ from seatrial.record import DamagedFile, Journal, JournalError, Ownership
 from seatrial.suite import Cell
 from seatrial.targets import RunInUse, Target, TargetError
 
-TURNS = 3  # of a loop, from the byte that a signal writes to the call of its handler
+TURNS = 4  # of a loop, from the byte that a signal writes to the interrupt of the run
 # Nothing can be written down, or done, any more: the whole run stops, and can be taken up.
 _STOPPING = (JournalError, TargetError, OSError)
 
 
 class Listener(Protocol):
-    """Called with each change of a cell, to show it to a person; without a cell, with what concerns all: after `left`
-    the process ends at once."""
+    """Takes every change of a cell, for people to see. `update` must neither raise nor block.
+
+    `state` is starting, waiting, running, retrying, confirming or, at its end, a verdict; `progress` is the step that
+    the cell is at, what it waits for, or the reason of its verdict. An empty `cell` means the run as a whole.
+    """
 
     def update(self, cell: str, state: str, progress: str = "") -> None: ...
 
 
-class RunStopped(Exception):
+class RunStopped(SeatrialError):
     """The run could not go on, but nothing is lost: `attach` takes it up."""
 
 
@@ -73,6 +75,7 @@ class Run:
 
     def __init__(self, prepared: PreparedRun, listener: Listener, cancel: bool = False) -> None:
         """With `cancel` the run is taken up only to end what still runs of it."""
+        self._working = False
         self._prepared = prepared
         self._options = prepared.options
         self._interrupted = cancel
@@ -90,7 +93,7 @@ class Run:
         self._attempts: set[Attempt] = set()  # that are being made
 
     async def execute(self, owned: bool = False) -> RunResults:
-        """Run to the end. Raises Owned when somebody else has the run, RunRefused when a target would never take its
+        """Run to the end. Raises RunOwned when somebody else has the run, RunRefused when a target would never take its
         jobs, RunStopped when it cannot go on. `owned`: by who calls, who has more to do for the run than this."""
         ownership = None if owned else Ownership.take(self._folder.path)
         try:
@@ -135,22 +138,23 @@ class Run:
                     self._budget.charge(cell, one.wall_seconds if one.seconds is None else one.seconds)
         if self._interrupted:
             self._cancel()
-        with self._signals():
-            preparing: list[asyncio.Task[None]] = []
-            try:
-                await self._verify()
-                preparing += [asyncio.create_task(self._prepare(*one)) for one in self._wanted_environments()]
-                cells = await gather_or_cancel(*(self._cell(cell) for cell in self._prepared.plan.cells))
-                results = self._results(cells, began_s)
-                await self._sweep()
-            finally:
-                for task in preparing:
-                    task.cancel()
-                for task in self._opened.values():  # one that is still being opened when the run is interrupted
-                    task.cancel()
-                await asyncio.gather(*preparing, *self._opened.values(), return_exceptions=True)
-                for follower in self._followers.values():
-                    await follower.close()
+        preparing: list[asyncio.Task[None]] = []
+        self._working = True
+        try:
+            await self._verify()
+            preparing += [asyncio.create_task(self._prepare(*one)) for one in self._wanted_environments()]
+            cells = await gather_or_cancel(*(self._cell(cell) for cell in self._prepared.plan.cells))
+            results = self._results(cells, began_s)
+            await self._sweep()
+        finally:
+            for task in preparing:
+                task.cancel()
+            for task in self._opened.values():  # one that is still being opened when the run is interrupted
+                task.cancel()
+            await asyncio.gather(*preparing, *self._opened.values(), return_exceptions=True)
+            for follower in self._followers.values():
+                await follower.close()
+            self._working = False
         if not self._folder.plan.exists():
             raise OSError(errno.ENOENT, "the run folder was deleted while the run went on", str(self._folder.path))
         self._folder.write_results(results)
@@ -350,26 +354,16 @@ class Run:
             axes={trial: {axis: [*found] for axis, found in of.items()} for trial, of in plan.labels.items()},
         )
 
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        for number in signals:
-            loop.add_signal_handler(number, self._interrupt)
-        try:
-            yield
-        finally:
-            for number in signals:
-                loop.remove_signal_handler(number)
-
-    def _interrupt(self) -> None:
-        """First: nothing new starts, what runs is cancelled. Second: leave at once; attach finds the rest."""
+    def interrupt(self) -> None:
+        """Start nothing new and cancel what runs: `execute` returns when that is collected. To be called in the loop
+        that executes the run; a second call does nothing."""
         if self._interrupted:
-            self._listener.update("", "left", f"`seatrial attach {self._folder.run}` goes on with what was not done")
-            os._exit(130)
+            return
         self._interrupted = True
         self._stop_why = "not started: interrupted"
-        self._listener.update("", "interrupted", "cancelling what runs; once more to leave at once")
+        self._listener.update("", "interrupted", "cancelling what runs")
+        if not self._working:
+            return
         if self._verifying is not None:
             self._verifying.cancel()
         with contextlib.suppress(JournalError):  # the next line that cannot be written stops the run

@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.agent.masking.mask import Mask
+from seatrial.engine.verify import RunRefused
 from seatrial.job import SECRET_FILE, Job
 from seatrial.suite import RunSuite, Suite
 
 _LONGEST = 64 << 10  # bytes; a variable cannot hold much more
 SHORTEST = 4  # anything shorter would be masked in the middle of innocent words, and give itself away by that
 _TELLING = 8  # a shorter one inside of another text may be there by chance
-
-
-class SecretError(Exception):
-    """Secrets that the jobs need cannot be had, or one would be written down; the message names all of them."""
 
 
 class Secrets:
@@ -31,7 +28,7 @@ class Secrets:
             except (OSError, ValueError) as error:
                 problems.append(f"secret {name}: {error}")
         if problems:
-            raise SecretError("\n".join(problems))
+            raise RunRefused("\n".join(problems))
         self.mask = Mask(self._values.values())
 
     def of(self, job: Job) -> dict[str, str]:
@@ -40,7 +37,7 @@ class Secrets:
 
 
 def check_written(suite: Suite) -> None:
-    """Raises SecretError where the options of a target hold the value of a secret: they are written down with the plan
+    """Raises RunRefused where the options of a target hold the value of a secret: they are written down with the plan
     and shown to whoever may see the target."""
     values = {}
     for name in {*suite.secrets, *_named(suite)}:
@@ -50,7 +47,7 @@ def check_written(suite: Suite) -> None:
     found = [f"{path} holds the value of secret {name}" for path, name in _holding(options, "targets", values)]
     if found:
         advice = "options of a target are written down; hand a secret to jobs with `env: {NAME: {secret: ...}}`"
-        raise SecretError("\n".join([*found, advice]))
+        raise RunRefused("\n".join([*found, advice]))
 
 
 def _named(suite: Suite) -> Iterator[str]:

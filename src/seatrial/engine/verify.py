@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
-from seatrial import plugins
+from seatrial import SeatrialError, plugins
 from seatrial.agent.masking.mask import Mask
 from seatrial.engine.follow import Follower
 from seatrial.job import Outcome, Part
@@ -18,16 +18,9 @@ _MOST_SHOWN = 5
 Shape = tuple[object, ...]
 
 
-class RunRefused(Exception):
-    """A target would never take some jobs of the plan. Nothing was run; asking again cannot help."""
-
-    def __init__(self, refused: list[tuple[Cell, str, str]]) -> None:
-        """Cells, each with the name of the target and its reason."""
-        self.refused = refused
-        lines = [f"target {target} refuses {cell.id}: {why}" for cell, target, why in refused[:_MOST_SHOWN]]
-        if len(refused) > _MOST_SHOWN:
-            lines.append(f"and {len(refused) - _MOST_SHOWN} more like these")
-        super().__init__("\n".join([*lines, "nothing was run"]))
+class RunRefused(SeatrialError):
+    """A run cannot begin: a target would never take some of its jobs, or a secret is missing or would be written down.
+    Nothing was run; asking again cannot help."""
 
 
 def shapes(cells: Iterable[tuple[Cell, Part]]) -> list[tuple[Cell, Part]]:
@@ -58,10 +51,13 @@ async def verify(
 
     problems = [one for one in await asyncio.gather(*(asked(*one) for one in wanted)) if one is not None]
     refused = [
-        (cell, target, mask.text(str(error))) for cell, target, error in problems if error.outcome is Outcome.REFUSED
+        f"target {target} refuses {cell.id}: {mask.text(str(error))}"
+        for cell, target, error in problems
+        if error.outcome is Outcome.REFUSED
     ]
     if refused:
-        raise RunRefused(refused)
+        more = [f"and {len(refused) - _MOST_SHOWN} more like these"] if len(refused) > _MOST_SHOWN else []
+        raise RunRefused("\n".join([*refused[:_MOST_SHOWN], *more, "nothing was run"]))
     if problems:
         raise problems[0][2]
 

@@ -80,6 +80,8 @@ class CauseNews(msgspec.Struct, frozen=True):
 
 
 class CellResult(msgspec.Struct, frozen=True):
+    """One cell of a run: its verdict, the findings and metrics of the attempt that decided, and every attempt."""
+
     id: str
     hash: str
     axes: dict[str, str]
@@ -142,6 +144,8 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class RunResults(msgspec.Struct, frozen=True):
+    """A finished run, as results.json keeps it. Every cell of the plan is in it, whatever became of it."""
+
     version: int
     run: str
     suite: str

@@ -19,6 +19,8 @@ class ExitCode(IntEnum):
 
 
 class Verdict(StrEnum):
+    """Of a check, an attempt, a cell and a run."""
+
     PASSED = "passed"
     FAILED = "failed"
     SLOWER = "slower"

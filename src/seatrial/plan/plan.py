@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from seatrial import SeatrialError
 from seatrial.job import Hole, count
 from seatrial.plan.pairwise import Coverage
 from seatrial.suite import Cell
@@ -14,7 +15,7 @@ from seatrial.suite import Cell
 _VERSION = 1
 
 
-class PlanError(Exception):
+class PlanError(SeatrialError):
     """A plan that cannot be made, or may not be carried out."""
 
 

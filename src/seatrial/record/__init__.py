@@ -10,4 +10,4 @@ from seatrial.record.folder import (
 )
 from seatrial.record.journal import Journal, JournalError, read_journal
 from seatrial.record.live import LiveReader, LiveWriter, RunOverview, RunState, run_overview, run_overviews
-from seatrial.record.owner import Owned, Owner, Ownership, owner_of
+from seatrial.record.owner import Owner, Ownership, RunOwned, owner_of

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from seatrial import SeatrialError
 from seatrial.job import Observation, Part, RunResults, Unreadable, decode, read_json, read_regular
 from seatrial.job.plan import PlanFile
 
@@ -22,11 +23,11 @@ ABANDONED_S = 3600.0
 _UNSEALED = re.compile(rb'"seatrial": "0\.1\.')  # plans of that time have no checksum
 
 
-class UnknownRun(Exception):
+class UnknownRun(SeatrialError):
     """No run folder goes by that name."""
 
 
-class DamagedRun(Exception):
+class DamagedRun(SeatrialError):
     """A file of a run folder without which nothing can be done is not what was written there."""
 
     def __init__(self, path: Path, why: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from seatrial import SeatrialError
 from seatrial.job import Unreadable, decode, read_regular
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 1 << 30  # a cell needs some 2,000
 
 
-class JournalError(Exception):
+class JournalError(SeatrialError):
     """The journal cannot be read, or cannot be written any more."""
 
 

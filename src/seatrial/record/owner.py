@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from seatrial import SeatrialError
 from seatrial.job import Unreadable, read_json
 from seatrial.job.reading import boot_id, process_start
 
@@ -47,7 +48,7 @@ class Owner(msgspec.Struct, frozen=True):
         return self.here and process_start(self.pid) == self.start
 
 
-class Owned(Exception):
+class RunOwned(SeatrialError):
     """Somebody else has the run."""
 
     def __init__(self, folder: Path, owner: Owner | None) -> None:
@@ -72,7 +73,7 @@ class Ownership:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(file)
-            raise Owned(folder, owner_of(folder)) from None
+            raise RunOwned(folder, owner_of(folder)) from None
         me = Owner(os.uname().nodename, boot_id(), os.getpid(), process_start(os.getpid()) or 0, time.time())
         os.ftruncate(file, 0)
         os.pwrite(file, msgspec.json.encode(me), 0)

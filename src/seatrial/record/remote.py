@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from seatrial import SeatrialError
 from seatrial.job import Unreadable, read_json
 from seatrial.record.folder import RunFolder, UnknownRun, write_whole
 from seatrial.record.live import LIVE
@@ -30,7 +31,7 @@ _FOR_GOOD = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsE
 _PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs", "s3": "s3fs", "az": "adlfs", "abfs": "adlfs", "hdfs": "pyarrow"}
 
 
-class RemoteError(Exception):
+class RemoteError(SeatrialError):
     """An address cannot be used, or what is there cannot be read or written."""
 
 

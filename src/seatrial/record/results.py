@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from seatrial import SeatrialError
 from seatrial.job import VERSION, RunResults, Unreadable, decode, read_json
 
 SCHEMA_ID = "https://json-schema.org/draft/2020-12/schema"
@@ -164,7 +165,7 @@ _MEANING: dict[str, dict[str, str]] = {
 }
 
 
-class ResultsError(Exception):
+class ResultsError(SeatrialError):
     """The results at `path` are missing or cannot be read."""
 
     def __init__(self, path: Path, reason: str, advice: str) -> None:

@@ -79,6 +79,8 @@ class RunSuite(msgspec.Struct, frozen=True):
 
 
 class Suite(RunSuite, frozen=True, kw_only=True):
+    """A suite that was read and checked: its trials, machines, runtimes and targets by name. Not changed by use."""
+
     data: dict[str, Any]  # as written, includes merged; JSON can hold it, `from_data` takes it
     machines: dict[str, Machine]  # as declared; `machine()` also knows the implicit one
     runtimes: dict[str, Runtime]

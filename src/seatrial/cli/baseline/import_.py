@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from seatrial.api import find
 from seatrial.cli.baseline.scope import SELECT, SUITE, BaselineScope, reason_of, say
-from seatrial.cli.common import HISTORY, RUN, RUNS, cells_of, fail, find
+from seatrial.cli.common import HISTORY, RUN, RUNS, cells_of, fail
 
 if TYPE_CHECKING:
     from seatrial.baseline import Baselines

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seatrial.cli.common import fail, history_at, plan_of
+from seatrial.api import history_of
+from seatrial.cli.common import fail, plan_of
 from seatrial.web.catalogue import ProposedChange
 
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ class BaselineScope:
     ) -> None:
         from seatrial.baseline.selection import NoBaseline, selected_files
 
-        self.suite: Suite
-        self.suite, plan = plan_of(suite, runs, select, history=history)
-        self.history: History = history_at(runs, history)
+        plan = plan_of(suite, runs, select, history=history)
+        self.suite = plan.suite
+        self.history: History = history_of(runs, history)
         try:
             self.places = selected_files(self.suite, plan.cells, switched_off)
         except NoBaseline as error:

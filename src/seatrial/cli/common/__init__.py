@@ -1,20 +1,22 @@
-"""What several commands share: the folder of runs, the selection of cells, and the loading of suites."""
+"""What several commands share: options, errors as exit codes, and what is printed of suites, plans and runs."""
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from seatrial import SeatrialError
+from seatrial.api import find
+
 if TYPE_CHECKING:
+    from seatrial.api import RunPlan
     from seatrial.job import RunResults
     from seatrial.job.plan import PlanFile, PlannedCell
-    from seatrial.plan import Plan
     from seatrial.record import RunFolder
-    from seatrial.record.history import History
-    from seatrial.suite import BaselineFile, Suite, TargetEntry, TrialModel
+    from seatrial.suite import Suite, TargetEntry
 
 RUNS = click.option(
     "--runs",
@@ -51,22 +53,13 @@ AGAINST = click.option(
 
 def compared_with(runs: Path, name: str) -> "RunResults":
     """The results of the run that the option AGAINST names."""
-    from seatrial.record.results import ResultsError, read_results
+    from seatrial.api import read_results
+    from seatrial.record.results import ResultsError
 
     try:
-        return read_results(find(runs, name).path)
+        return read_results(name, runs=runs)
     except ResultsError as error:
         fail(f"--against {name}: {error}")
-
-
-def history_at(runs: Path, place: str | None) -> "History":
-    """The history of a command with the options RUNS and HISTORY."""
-    from seatrial.record.history import HistoryError, open_history
-
-    try:
-        return open_history(place or runs / "history.db")
-    except HistoryError as error:
-        fail(str(error))
 
 
 def _money(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
@@ -105,6 +98,20 @@ def fail(message: str, code: int = 2) -> NoReturn:
     raise SystemExit(code)
 
 
+def fail_with(error: SeatrialError) -> NoReturn:
+    """3 for what is no mistake of the caller: a run or a place that cannot be read or written."""
+    from seatrial.engine import RunStopped
+    from seatrial.record import DamagedRun, JournalError
+    from seatrial.record.remote import RemoteError
+
+    infra = isinstance(error, DamagedRun | JournalError | RemoteError | RunStopped)
+    fail(str(error), 3 if infra else 2)
+
+
+def say(note: str) -> None:
+    click.echo(f"seatrial: {note}", err=True)
+
+
 def print_json(data: "dict[str, Any]") -> None:
     import json
 
@@ -114,12 +121,7 @@ def print_json(data: "dict[str, Any]") -> None:
 
 
 def planned(folder: "RunFolder") -> "PlanFile":
-    from seatrial.record import DamagedRun
-
-    try:
-        return folder.read_plan()
-    except DamagedRun as error:
-        fail(str(error), 3)
+    return folder.read_plan()
 
 
 def find_own(runs: Path, name: str) -> "RunFolder":
@@ -143,20 +145,6 @@ def cells_of(folder: "RunFolder", expression: str | None) -> "list[PlannedCell]"
         fail(f"{folder.run} has no cell {expression!r}{error.hint}")
 
 
-def find(runs: Path, name: str) -> "RunFolder":
-    """The run of that name; of an address, what was fetched from there."""
-    from seatrial.record import UnknownRun, find_run
-
-    if "://" in name:
-        from seatrial.cli.common.copies import fetched
-
-        return fetched(name)
-    try:
-        return find_run(runs, name)
-    except UnknownRun as error:
-        fail(str(error))
-
-
 def plan_of(
     suite: Path,
     runs: Path,
@@ -167,98 +155,54 @@ def plan_of(
     failed: str | None = None,
     history: str | None = None,
     target: str | None = None,
-) -> "tuple[Suite, Plan]":
-    """The suite and its plan; what is wrong with either is said, and ends the command."""
-    from seatrial.plan import PlanError, Selection, expand
+) -> "RunPlan":
+    """The plan of a command; what a person should know of it is printed."""
+    from seatrial.api import plan
 
-    suite_read = loaded(suite, target, look_for_files=True)
-    suite_read = suite_read.repeated(repeat) if repeat else suite_read
-    try:
-        plan = expand(suite_read, Selection(select, tag, pairwise), _durations(runs, history))
-    except PlanError as error:
-        fail(str(error))
-    return suite_read, _undone(plan, find(runs, failed)) if failed else plan
+    read = loaded(suite, target, look_for_files=True)
+    before = _not_passed(runs, failed) if failed else None
+    made = plan(
+        read,
+        select=select,
+        tags=tag,
+        pairwise=pairwise,
+        repeat=repeat,
+        failed=before,
+        runs=runs,
+        history=history,
+    )
+    for note in made.notes:
+        say(note)
+    return made
+
+
+def _not_passed(runs: Path, name: str) -> "RunResults":
+    """The results of that run. Ends the command when nothing failed in it."""
+    folder = find(runs, name)
+    results = folder.read_results()
+    if results is None:
+        fail(f"{folder.run} has no results yet; `seatrial attach {folder.run}` finishes it")
+    if all(cell.done for cell in results.cells):
+        fail(f"in {folder.run} nothing failed, and nothing was left out", 0)
+    return results
 
 
 def loaded(suite: Path, target: str | None = None, look_for_files: bool = False) -> "Suite":
     """The suite, with everything on `target` where one is given; `look_for_files`: for one who wants to run it."""
-    from seatrial.plugins import models
-    from seatrial.suite import SuiteError, choose_target, load
+    from seatrial.api import load
 
-    try:
-        read = load(suite, *models(), _read_baseline, look_for_files)
-        read = read.on(choose_target(target, read.targets, models()[1])) if target else read
-    except SuiteError as error:
-        fail(str(error))
+    read = load(suite, target=target, check_files=look_for_files)
     for baselines in read.baselines.values():
         for warning in baselines.warnings:
-            click.echo(f"seatrial: {warning}", err=True)
+            say(warning)
     return read
-
-
-def _read_baseline(path: Path, trials: "Sequence[TrialModel]") -> "BaselineFile":
-    from seatrial.baseline import read_for_trials
-
-    return read_for_trials(path, trials)
 
 
 def targets_of(suite: "Suite | None", target: str | None) -> "dict[str, TargetEntry]":
     """By name: the one that is asked for, else those of the suite, else this machine."""
     from seatrial.engine.verify import chosen_targets
-    from seatrial.suite import SuiteError
 
-    try:
-        return chosen_targets(suite, target)
-    except SuiteError as error:
-        fail(str(error))
-
-
-def check_cost(plan: "Plan", max_cost: float | None) -> None:
-    from seatrial.plan import OverCost
-
-    try:
-        plan.check_cost(max_cost)
-    except OverCost as error:
-        fail(str(error))
-
-
-def _undone(plan: "Plan", folder: "RunFolder") -> "Plan":
-    """Those cells that did not pass in that run, or were not done. By id: fixing a suite changes hashes."""
-    from dataclasses import replace
-
-    from seatrial.job import Hole, count
-    from seatrial.plan.select import hole_id
-
-    results = folder.read_results()
-    if results is None:
-        fail(f"{folder.run} has no results yet; `seatrial attach {folder.run}` finishes it")
-    wanted = {cell.id for cell in results.cells if not cell.done}
-    if not wanted:
-        fail(f"in {folder.run} nothing failed, and nothing was left out", 0)
-    left_out = {hole_id(hole) for hole in plan.holes if hole.cause in ("select", "tag", "pairwise")}
-    gone = wanted - {cell.id for cell in plan.cells} - left_out
-    if gone:
-        some = f"{', '.join(sorted(gone)[:3])}{', …' if len(gone) > 3 else ''}"
-        cells = f"{len(gone)} of the {count(len(wanted), 'cell')} that did not pass in {folder.run}"
-        click.echo(f"seatrial: {cells} {'is' if len(gone) == 1 else 'are'} not in the suite any more: {some}", err=True)
-    others = [
-        Hole(cell.trial, cell.axes, f"passed in {folder.run}", "select") for cell in plan.cells if cell.id not in wanted
-    ]
-    kept = plan.of(cell for cell in plan.cells if cell.id in wanted)
-    return replace(kept, holes=(*plan.holes, *others))
-
-
-def _durations(runs: Path, place: str | None) -> dict[str, float]:
-    """What cells took before. A history that is broken takes the estimates away, not the plan."""
-    if place is None and not (runs / "history.db").exists():
-        return {}
-    from seatrial.record.history import HistoryError
-
-    try:
-        return history_at(runs, place).durations()
-    except HistoryError as error:
-        click.echo(f"seatrial: planned without history: {error}", err=True)
-        return {}
+    return chosen_targets(suite, target)
 
 
 def duration(text: str) -> float:

@@ -58,20 +58,6 @@ def copied(folder: "RunFolder", out: str, code: int) -> int:
     return code
 
 
-def fetched(address: str) -> "RunFolder":
-    """A copy, brought here to be read."""
-    from seatrial.job import ExitCode
-    from seatrial.record import UnknownRun, remote
-    from seatrial.targets.local.folders import cache_folder
-
-    try:
-        return remote.fetch_run(address, cache_folder() / "runs")
-    except UnknownRun as error:
-        fail(str(error))
-    except remote.RemoteError as error:
-        fail(str(error), ExitCode.INFRA)
-
-
 # The option `--notify` of commands that end with results.
 
 

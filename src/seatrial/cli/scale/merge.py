@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.common import RUN, RUNS, cells_of, fail, find, print_json
+from seatrial.api import find
+from seatrial.cli.common import RUN, RUNS, cells_of, fail, print_json
 
 if TYPE_CHECKING:
     from seatrial.job.metric import FixedBound

@@ -5,6 +5,7 @@ from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
+from seatrial import SeatrialError
 from seatrial.job import Moment, Settings, Verdict, worst_cell
 
 MARKS = ("false-alarm", "regression", "fixed")
@@ -195,7 +196,7 @@ class TrialRow(msgspec.Struct, frozen=True):
 HIDDEN = "***"
 
 
-class HistoryError(Exception):
+class HistoryError(SeatrialError):
     """The history at `place` cannot be used; `reason` says why, `advice` what to do. No result is lost by it."""
 
     def __init__(self, place: str, reason: str, advice: str) -> None:

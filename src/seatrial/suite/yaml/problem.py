@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 from pydantic import BaseModel, ValidationError
 
+from seatrial import SeatrialError
+
 _SHOWN = 50
 _WIDTH = 120
 
@@ -41,7 +43,7 @@ class Problem(msgspec.Struct, frozen=True):
         return "\n".join(lines)
 
 
-class SuiteError(Exception):
+class SuiteError(SeatrialError):
     """A suite that cannot be used, with all that is wrong with it, in the order of the files' lines."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:

@@ -30,6 +30,7 @@ def state_folder() -> Path:
 
 
 def cache_folder() -> Path:
+    """$SEATRIAL_CACHE, else the user's cache folder."""
     if own := os.environ.get("SEATRIAL_CACHE"):
         return Path(own).absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seatrial"

@@ -1,25 +1,24 @@
-"""The common end of `run`, `attach` and `cancel`: the engine goes, its results are kept and reported."""
+"""Shows a run, of this or another process, to its end: signals, detaching, the summary and the exit code."""
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.common import fail, planned
+from seatrial.api import Cancellation, execute, finished_results, keep_results, ownership
+from seatrial.cli.common import fail, planned, say
 from seatrial.cli.common.copies import copied, notified
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from seatrial.engine import PreparedRun
-    from seatrial.job import Bound, RunResults
-    from seatrial.record import LiveWriter, Owner, RunFolder
+    from seatrial.job import RunResults
+    from seatrial.record import Owner, RunFolder
     from seatrial.record.history import History
     from seatrial.report.terminal.live import Watching
 
@@ -27,41 +26,25 @@ _POLL_S = 0.05
 BEGIN_S = 60.0  # for another process to take a run up
 _WATCH_S = 0.25  # between two looks at a run that another process works on
 _GARBAGE = 20_000  # new objects between two looks for what only refers to itself
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class _Both:
-    """Who started the run sees it, and so does whoever else looks at its folder."""
-
-    def __init__(self, shown: "Watching", live: "LiveWriter") -> None:
-        self._shown, self._live = shown, live
-
-    def update(self, cell: str, state: str, progress: str = "") -> None:
-        self._shown.update(cell, state, progress)
-        self._live.update(cell, state, progress)
-
-
-def execute(prepared: "PreparedRun", history: "History", cancel: bool = False, notify: str = "") -> int:
-    """Run to the end; the exit code. It is this process's until its reports are there, too: whoever attaches before
-    would write them at the same time."""
-    from seatrial.job import ExitCode
-    from seatrial.record import Owned, Ownership
-
-    try:
-        ownership = Ownership.take(prepared.folder.path)
-    except Owned as error:
-        fail(str(error), ExitCode.USAGE)
-    try:
-        return _execute(prepared, history, cancel, notify)
-    finally:
-        ownership.release()
+def run_shown(prepared: "PreparedRun", history: "History", cancel: bool = False, notify: str = "") -> int:
+    """Run to the end, with its reports; the exit code."""
+    with ownership(prepared.folder):
+        results = keep_results(prepared, _executed(prepared, cancel), history, say)
+        _tell(prepared.folder, results)
+        notified(notify, results)
+        code = _strictly(results, history) if prepared.options.strict else results.exit_code
+        return copied(prepared.folder, prepared.options.out, code)
 
 
-def _execute(prepared: "PreparedRun", history: "History", cancel: bool, notify: str) -> int:
+def _executed(prepared: "PreparedRun", cancel: bool) -> "RunResults":
     import asyncio
 
-    from seatrial.engine import Run, RunRefused, RunStopped, SecretError
+    from seatrial.engine import RunStopped
     from seatrial.job import ExitCode
-    from seatrial.record import JournalError, LiveWriter
+    from seatrial.record import JournalError
     from seatrial.report.terminal.live import live_view
 
     folder, plan = prepared.folder, prepared.plan
@@ -69,14 +52,12 @@ def _execute(prepared: "PreparedRun", history: "History", cancel: bool, notify: 
     # What was loaded and planned stays to the end: it need not be looked through for garbage after every few objects.
     gc.freeze()
     gc.set_threshold(_GARBAGE)
+    cancellation = Cancellation()
+    if cancel:
+        cancellation.request()
     try:
-        with (
-            live_view(plan.cells, plan.holes, expected, plan.labels) as shown,
-            closing(LiveWriter(folder.path)) as live,
-        ):
-            results = asyncio.run(Run(prepared, _Both(shown, live), cancel).execute(owned=True))
-    except (SecretError, RunRefused) as error:
-        fail(str(error), ExitCode.USAGE)
+        with live_view(plan.cells, plan.holes, expected, plan.labels) as shown:
+            return asyncio.run(_interruptible(prepared, shown, cancellation))
     except JournalError as error:
         fail(
             f"{error}\nthis run cannot be taken up; `seatrial reap {folder.run}` removes what is left of it",
@@ -87,12 +68,38 @@ def _execute(prepared: "PreparedRun", history: "History", cancel: bool, notify: 
         if not folder.plan.exists():
             then = f"what was known of the run is lost with its folder; `seatrial reap {folder.run}` removes its jobs"
         fail(f"the run stopped: {error}\n{then}", ExitCode.INFRA)
-    bounds = {cell.benchmark: cell.bounds for cell in plan.cells if cell.bounds}
-    results = _keep(folder, results, history, bounds, bool(prepared.options.against))
-    _tell(folder, results)
-    notified(notify, results)
-    code = _strictly(results, history) if prepared.options.strict else results.exit_code
-    return copied(folder, prepared.options.out, code)
+
+
+async def _interruptible(prepared: "PreparedRun", shown: "Watching", cancel: Cancellation) -> "RunResults":
+    """The first signal cancels the run, the second leaves at once: attach finds the rest."""
+    import asyncio
+
+    from seatrial.engine.judge import MAY_HANDLE_SIGNALS
+
+    def interrupt() -> None:
+        if cancel.requested:
+            shown.update("", "left", f"`seatrial attach {prepared.folder.run}` goes on with what was not done")
+            os._exit(130)
+        cancel.request()
+
+    MAY_HANDLE_SIGNALS.set(True)
+    loop = asyncio.get_running_loop()
+    for number in _INTERRUPTS:
+        loop.add_signal_handler(number, interrupt)
+    try:
+        return await execute(prepared, _WithAdvice(shown), cancel)
+    finally:
+        for number in _INTERRUPTS:
+            loop.remove_signal_handler(number)
+
+
+class _WithAdvice:
+    def __init__(self, shown: "Watching") -> None:
+        self._shown = shown
+
+    def update(self, cell: str, state: str, progress: str = "") -> None:
+        advice = "; once more to leave at once" if not cell and state == "interrupted" else ""
+        self._shown.update(cell, state, f"{progress}{advice}")
 
 
 def _strictly(results: "RunResults", history: "History") -> int:
@@ -111,25 +118,11 @@ def _strictly(results: "RunResults", history: "History") -> int:
     return ExitCode.FAILED if found and results.exit_code == ExitCode.PASSED else results.exit_code
 
 
-def final_results(folder: "RunFolder") -> "RunResults | None":
-    """Of a run that came to its end; None when it did not."""
-    from seatrial.job import ExitCode
-    from seatrial.record import JournalError, read_journal
-
-    try:
-        entries, _ = read_journal(folder.journal) if folder.journal.exists() else ([], 0)
-    except JournalError as error:
-        fail(str(error), ExitCode.INFRA)
-    return folder.read_results() if any(entry["event"] == "finished" for entry in entries) else None
-
-
 def finished(folder: "RunFolder", history: "History", show: bool = True, note: bool = True) -> int | None:
     """The exit code of a run that came to its end, told once more; None when it did not."""
-    results = final_results(folder)
+    results = finished_results(folder, history, say)
     if results is None:
         return None
-    if not (folder.path / "report.html").exists():  # the last that is written; killed before it
-        results = _keep(folder, results, history, {}, bool(planned(folder).options.against))
     if show:
         if note:
             click.echo(f"{folder.run} has finished already", err=True)
@@ -139,8 +132,6 @@ def finished(folder: "RunFolder", history: "History", show: bool = True, note: b
 
 def watched(folder: "RunFolder", owner: "Owner", history: "History") -> int:
     """Show a run that another process works on, to its end; the exit code. Nothing is done to it."""
-    import signal
-
     from seatrial.job import ExitCode
 
     who = f"process {owner.pid}" if owner.here else f"process {owner.pid} on {owner.host}"
@@ -175,22 +166,15 @@ def _watch(folder: "RunFolder", owner: "Owner") -> None:
                 time.sleep(_WATCH_S)
 
 
-def opened(folder: "RunFolder") -> "PreparedRun":
-    from seatrial.engine import reopen
-    from seatrial.job import ExitCode
-    from seatrial.plan import PlanError
-    from seatrial.record import DamagedRun, owner_of
+def reopened(folder: "RunFolder") -> "PreparedRun":
+    from seatrial.api import reopen
+    from seatrial.record import owner_of
 
     owner = owner_of(folder.path)
     if owner is not None and not owner.here:
         who = f"process {owner.pid} on {owner.host}, which cannot be looked for from here"
-        click.echo(f"seatrial: {folder.run} was last worked on by {who}", err=True)
-    try:
-        return reopen(folder)
-    except PlanError as error:
-        fail(str(error))
-    except DamagedRun as error:
-        fail(str(error), ExitCode.INFRA)
+        say(f"{folder.run} was last worked on by {who}")
+    return reopen(folder)
 
 
 def detached(prepared: "PreparedRun", runs: Path, history: str | None, notify: str = "") -> None:
@@ -218,59 +202,6 @@ def detached(prepared: "PreparedRun", runs: Path, history: str | None, notify: s
             break
         time.sleep(_POLL_S)
     click.echo(prepared.folder.run)
-
-
-def _keep(
-    folder: "RunFolder",
-    results: "RunResults",
-    history: "History",
-    bounds: "Mapping[str, tuple[Bound, ...]]",
-    against: bool,
-) -> "RunResults":
-    """News, reports and history; the results with their news. None of it may take the results away from the user: they
-    are on disk already."""
-    from seatrial.job import figures
-    from seatrial.record.history import HistoryError, add_missed, add_or_mark
-    from seatrial.report import ReportError, write_reports
-
-    results = _compared(folder, results, history, against)
-    try:
-        add_or_mark(folder, results, history)
-        late = add_missed(folder.path.parent, history)
-        if late:
-            click.echo(
-                f"seatrial: also added to the history, which was away when they ended: {', '.join(late)}", err=True
-            )
-        if any(figure.better for cell in results.cells for figure in figures(cell.metrics)):
-            from seatrial.report.view.series import run_series, write_series
-
-            write_series(folder.path, run_series(history, results, bounds))
-    except HistoryError as error:
-        later = "the next run that can reach it adds this one, too, as does `seatrial history add`"
-        click.echo(f"seatrial: the history was not added to: {error}\n{later}", err=True)
-    try:
-        write_reports(folder.path, results)
-    except ReportError as error:
-        click.echo(f"seatrial: {error}", err=True)
-    return results
-
-
-def _compared(folder: "RunFolder", results: "RunResults", history: "History", against: bool) -> "RunResults":
-    """The results with what is new in them, also on the disk; as they are where that cannot be found out."""
-    from seatrial.job import RunResults, Unreadable, read_json
-    from seatrial.record.history import HistoryError
-    from seatrial.report.view.changes import past_of_run, with_news
-
-    try:
-        if against:
-            before = read_json(folder.against, RunResults)
-            results = with_news(results, past_of_run(before), before.run)
-        else:
-            results = with_news(results, history.past(results))
-        folder.write_results(results)
-    except (HistoryError, Unreadable, OSError) as error:
-        click.echo(f"seatrial: what is new in this run is not known: {error}", err=True)
-    return results
 
 
 def _tell(folder: "RunFolder", results: "RunResults") -> None:

@@ -1,0 +1,433 @@
+"""The Python API: load a suite, plan it, run the plan, take a run up again, read its results.
+
+Nothing here prints, handles signals or ends the process. The command line does that, and calls these functions.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
+
+if TYPE_CHECKING:
+    from seatrial.engine import Listener, PreparedRun, Run, RunOptions
+    from seatrial.job import Bound, Hole, RunResults
+    from seatrial.plan import Plan
+    from seatrial.record import RunFolder
+    from seatrial.record.history import History
+    from seatrial.suite import BaselineFile, Cell, Suite, TrialModel
+
+    AnyPath = str | os.PathLike[str]
+
+_P = ParamSpec("_P")
+Note = Callable[[str], None]  # takes what a person should know, and is no error
+
+
+class RunPlan(NamedTuple):
+    """What a suite would run, as `plan` returns it and `run` takes it."""
+
+    suite: "Suite"
+    plan: "Plan"
+    notes: tuple[str, ...] = ()  # what a person should know, such as a history that could not be read
+
+    @property
+    def cells(self) -> "tuple[Cell, ...]":
+        """The cells that would run, in the order of the suite. Each has `id`, `hash`, `trial`, `axes`, `target`."""
+        return self.plan.cells
+
+    @property
+    def excluded(self) -> "tuple[Hole, ...]":
+        """The combinations that would not run. Each has `trial`, `axes`, `why`, `cause`."""
+        return self.plan.holes
+
+
+class Cancellation:
+    """Ends a run early: nothing new starts, what runs is cancelled and collected, and `run` returns its results.
+
+    Give one to `run` or `attach`, and call `request` from any thread, as often as you like."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._wake: Callable[[], object] | None = None
+
+    def request(self) -> None:
+        self.requested = True
+        if self._wake is not None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: there is nothing to cancel
+                self._wake()
+
+    @contextlib.contextmanager
+    def interrupts(self, run: "Run") -> Iterator[None]:
+        """Until the block ends, a request interrupts the run that this loop executes."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        self._wake = lambda: loop.call_soon_threadsafe(run.interrupt)
+        try:
+            if self.requested:
+                run.interrupt()
+            yield
+        finally:
+            self._wake = None
+
+
+def load(path: "AnyPath", *, target: str | None = None, check_files: bool = True) -> "Suite":
+    """Read a suite and check it as a whole.
+
+    `target` puts every trial there: a target of the suite, a kind, `kind:key=value,…` or a YAML file. Without
+    `check_files`, files that the suite names may be missing.
+
+    Raises SuiteError, with every problem found, each with its line.
+    """
+    from seatrial.plugins import models
+    from seatrial.suite import choose_target
+    from seatrial.suite import load as load_suite
+
+    suite = load_suite(Path(path), *models(), _read_baseline, check_files)
+    return suite.on(choose_target(target, suite.targets, models()[1])) if target else suite
+
+
+def _read_baseline(path: Path, trials: "Iterable[TrialModel]") -> "BaselineFile":
+    from seatrial.baseline import read_for_trials
+
+    return read_for_trials(path, [*trials])
+
+
+def plan(
+    suite: "Suite",
+    *,
+    select: Iterable[str] = (),
+    tags: Iterable[str] = (),
+    pairwise: bool = False,
+    repeat: int | None = None,
+    failed: "RunResults | None" = None,
+    runs: "AnyPath" = "runs",
+    history: "AnyPath | None" = None,
+) -> RunPlan:
+    """The cells of a suite, and the combinations that are excluded, with the reason of each. Touches no target.
+
+    `select` takes id globs, `axis=value` or `/hash`; several add up. `tags` keeps cells with one of them. `pairwise`
+    keeps the smallest set that covers every valid pair of values. `repeat` plans each cell so many times. `failed`
+    keeps the cells that did not pass in those results, or were not done. Estimates come from the history, which is
+    `history.db` in `runs` unless `history` names another.
+
+    Raises PlanError where a selection matches nothing, or the suite has more cells than it allows.
+    """
+    from seatrial.plan import Selection, expand
+
+    suite = suite.repeated(repeat) if repeat else suite
+    durations, notes = _durations(runs, history)
+    made = expand(suite, Selection(tuple(select), tuple(tags), pairwise), durations)
+    if failed is not None:
+        made, gone = _undone(made, failed)
+        notes += gone
+    return RunPlan(suite, made, notes)
+
+
+def _durations(runs: "AnyPath", place: "AnyPath | None") -> tuple[dict[str, float], tuple[str, ...]]:
+    """What cells took before. A history that is broken takes the estimates away, not the plan."""
+    if place is None and not (Path(runs) / "history.db").exists():
+        return {}, ()
+    from seatrial.record.history import HistoryError
+
+    try:
+        return history_of(runs, place).durations(), ()
+    except HistoryError as error:
+        return {}, (f"planned without history: {error}",)
+
+
+def _undone(plan: "Plan", results: "RunResults") -> "tuple[Plan, tuple[str, ...]]":
+    """Those cells that did not pass in that run, or were not done. By id: fixing a suite changes hashes."""
+    from dataclasses import replace
+
+    from seatrial.job import Hole, count
+    from seatrial.plan.select import hole_id
+
+    wanted = {cell.id for cell in results.cells if not cell.done}
+    left_out = {hole_id(hole) for hole in plan.holes if hole.cause in ("select", "tag", "pairwise")}
+    gone = wanted - {cell.id for cell in plan.cells} - left_out
+    notes: tuple[str, ...] = ()
+    if gone:
+        some = f"{', '.join(sorted(gone)[:3])}{', …' if len(gone) > 3 else ''}"
+        cells = f"{len(gone)} of the {count(len(wanted), 'cell')} that did not pass in {results.run}"
+        notes = (f"{cells} {'is' if len(gone) == 1 else 'are'} not in the suite any more: {some}",)
+    others = [
+        Hole(cell.trial, cell.axes, f"passed in {results.run}", "select")
+        for cell in plan.cells
+        if cell.id not in wanted
+    ]
+    kept = plan.of(cell for cell in plan.cells if cell.id in wanted)
+    return replace(kept, holes=(*plan.holes, *others)), notes
+
+
+async def run(
+    plan: RunPlan,
+    *,
+    runs: "AnyPath" = "runs",
+    history: "AnyPath | None" = None,
+    parallel: int | None = None,
+    retries: int | None = None,
+    max_failures: int | None = None,
+    max_cost: float | None = None,
+    commit: str = "",
+    against: "RunResults | None" = None,
+    listener: "Listener | None" = None,
+    cancel: Cancellation | None = None,
+) -> "RunResults":
+    """Run a plan to its end in a new folder below `runs`, with its reports, and add it to the history.
+
+    `listener` is told every change of a cell, in the thread of the loop. `against` are the results that changes are
+    relative to, instead of each cell's last run. The other options mean what those of `seatrial run` mean.
+
+    A test that fails is a result, not an error: see `verdict` and `exit_code` of what is returned. If the task is
+    cancelled, the run stays as a killed process would leave it: its jobs go on, and `attach` takes it up.
+
+    Raises PlanError when there is nothing to run or it may cost too much, SuiteError when a file is missing,
+    RunRefused when a secret is missing or a target would never take the jobs (nothing was run), RunStopped when the
+    run cannot go on (`attach` takes it up).
+    """
+    from seatrial.engine import RunOptions
+
+    options = RunOptions(parallel, retries, max_failures, max_cost, commit)
+    return await _finish(prepare(plan, runs, options, against), history_of(runs, history), listener, cancel)
+
+
+async def attach(
+    run: "AnyPath",
+    *,
+    runs: "AnyPath" = "runs",
+    history: "AnyPath | None" = None,
+    listener: "Listener | None" = None,
+    cancel: Cancellation | None = None,
+) -> "RunResults":
+    """Take up a run that its process left, and finish it; of a finished run, the results. Nothing is done twice.
+
+    `run` is an id, a beginning that only one id has, the path of a run folder, or `last`. Needs no suite file: the
+    folder has the plan.
+
+    Raises UnknownRun, RunOwned while another process works on the run, DamagedRun when its plan or journal cannot be
+    read, and what `run` raises.
+    """
+    import asyncio
+
+    from seatrial.record import DamagedRun, JournalError
+
+    folder, kept = find(runs, run), history_of(runs, history)
+    try:
+        finished = await asyncio.to_thread(finished_results, folder, kept, _noting(listener))
+        return finished if finished is not None else await _finish(reopen(folder), kept, listener, cancel)
+    except JournalError as error:
+        raise DamagedRun(folder.journal, str(error)) from error
+
+
+def _blocking(function: Callable[_P, Coroutine[Any, Any, "RunResults"]]) -> Callable[_P, "RunResults"]:
+    def blocking(*args: _P.args, **options: _P.kwargs) -> "RunResults":
+        import asyncio
+
+        return asyncio.run(function(*args, **options))
+
+    blocking.__name__ = blocking.__qualname__ = f"{function.__name__}_blocking"
+    blocking.__doc__ = f"As `{function.__name__}`, for callers without an event loop, in any thread."
+    return blocking
+
+
+run_blocking = _blocking(run)
+attach_blocking = _blocking(attach)
+
+
+def read_results(run: "AnyPath", *, runs: "AnyPath" = "runs") -> "RunResults":
+    """The results of a finished run: an id, a beginning that only one id has, the path of a run folder, `last`, or
+    the fsspec address of a copy (`s3://…`).
+
+    Raises UnknownRun, and ResultsError when the run has not finished or its results cannot be read.
+    """
+    from seatrial.record.results import read_results as read
+
+    return read(find(runs, run).path)
+
+
+# What the functions above are made of. The command line uses these, too; they are not public.
+
+
+def find(runs: "AnyPath", run: "AnyPath") -> "RunFolder":
+    """The run of that name; of an address, what was fetched from there. Raises UnknownRun and RemoteError."""
+    from seatrial.record import find_run
+
+    if "://" in str(run):
+        from seatrial.record.remote import fetch_run
+        from seatrial.targets.local.folders import cache_folder
+
+        return fetch_run(str(run), cache_folder() / "runs")
+    return find_run(Path(runs), str(run))
+
+
+def history_of(runs: "AnyPath", place: "AnyPath | None") -> "History":
+    """Raises HistoryError for an address that can be none."""
+    from seatrial.record.history import open_history
+
+    return open_history(str(place) if place else Path(runs) / "history.db")
+
+
+def prepare(
+    plan: RunPlan, runs: "AnyPath", options: "RunOptions", against: "RunResults | None" = None
+) -> "PreparedRun":
+    """A new run folder with the plan. Raises PlanError, SuiteError and RunRefused."""
+    import msgspec
+
+    from seatrial.engine import commit_of, create
+    from seatrial.plan import PlanError
+    from seatrial.record import write_whole
+
+    suite, planned = plan.suite, plan.plan
+    max_cost = suite.max_cost if options.max_cost is None else options.max_cost
+    planned.check_cost(max_cost)
+    if not planned.cells:
+        where = f"; see `seatrial plan {suite.path}`" if suite.path else ""
+        raise PlanError(f"nothing to run: each of the {len(planned.holes):,} combinations is a hole{where}")
+    options = msgspec.structs.replace(
+        options,
+        max_cost=max_cost,
+        commit=options.commit or commit_of(suite.directory),
+        against=against.run if against else "",
+    )
+    prepared = create(suite, planned, Path(runs), options)
+    if against:
+        write_whole(prepared.folder.against, msgspec.json.encode(against))
+    return prepared
+
+
+def reopen(folder: "RunFolder") -> "PreparedRun":
+    """What `prepare` made, from the folder. Raises DamagedRun, and PlanError when another version planned it."""
+    from seatrial.engine import reopen as reopen_run
+
+    return reopen_run(folder)
+
+
+@contextlib.contextmanager
+def ownership(folder: "RunFolder") -> Iterator[None]:
+    """This process's until the block ends, also while reports are written: whoever attaches before would write them
+    at the same time. Raises RunOwned."""
+    from seatrial.record import Ownership
+
+    held = Ownership.take(folder.path)
+    try:
+        yield
+    finally:
+        held.release()
+
+
+async def _finish(
+    prepared: "PreparedRun", history: "History", listener: "Listener | None", cancel: Cancellation | None
+) -> "RunResults":
+    import asyncio
+
+    with ownership(prepared.folder):
+        results = await execute(prepared, listener or _Silent(), cancel or Cancellation())
+        return await asyncio.to_thread(keep_results, prepared, results, history, _noting(listener))
+
+
+class _Silent:
+    def update(self, cell: str, state: str, progress: str = "") -> None:
+        """Nobody looks."""
+
+
+class _Both:
+    """Who started the run sees it, and so does whoever else looks at its folder."""
+
+    def __init__(self, *listeners: "Listener") -> None:
+        self._listeners = listeners
+
+    def update(self, cell: str, state: str, progress: str = "") -> None:
+        for listener in self._listeners:
+            listener.update(cell, state, progress)
+
+
+def _noting(listener: "Listener | None") -> Note:
+    return lambda text: listener.update("", "note", text) if listener is not None else None
+
+
+async def execute(prepared: "PreparedRun", listener: "Listener", cancel: Cancellation) -> "RunResults":
+    """Run to the end, by the owner of the folder; neither reports nor history. Raises RunRefused, RunStopped and
+    JournalError."""
+    from seatrial.engine import Run
+    from seatrial.record import LiveWriter
+
+    with contextlib.closing(LiveWriter(prepared.folder.path)) as live:
+        engine = Run(prepared, _Both(listener, live), cancel.requested)
+        with cancel.interrupts(engine):
+            return await engine.execute(owned=True)
+
+
+def final_results(folder: "RunFolder") -> "RunResults | None":
+    """Of a run that came to its end; None when it did not. Raises JournalError."""
+    from seatrial.record import read_journal
+
+    entries, _ = read_journal(folder.journal) if folder.journal.exists() else ([], 0)
+    return folder.read_results() if any(entry["event"] == "finished" for entry in entries) else None
+
+
+def finished_results(folder: "RunFolder", history: "History", note: Note) -> "RunResults | None":
+    """The same, after what a kill kept from being written is written: changes, history and reports."""
+    results = final_results(folder)
+    if results is None or (folder.path / "report.html").exists():  # the last that is written
+        return results
+    return _keep(folder, results, history, {}, bool(folder.read_plan().options.against), note)
+
+
+def keep_results(prepared: "PreparedRun", results: "RunResults", history: "History", note: Note) -> "RunResults":
+    """Write changes, reports and history; the results with their changes. What cannot be written is noted: the
+    results are on the disk already."""
+    bounds = {cell.benchmark: cell.bounds for cell in prepared.plan.cells if cell.bounds}
+    return _keep(prepared.folder, results, history, bounds, bool(prepared.options.against), note)
+
+
+def _keep(
+    folder: "RunFolder",
+    results: "RunResults",
+    history: "History",
+    bounds: "Mapping[str, tuple[Bound, ...]]",
+    against: bool,
+    note: Note,
+) -> "RunResults":
+    from seatrial.job import figures
+    from seatrial.record.history import HistoryError, add_missed, add_or_mark
+    from seatrial.report import ReportError, write_reports
+
+    results = _compared(folder, results, history, against, note)
+    try:
+        add_or_mark(folder, results, history)
+        late = add_missed(folder.path.parent, history)
+        if late:
+            note(f"also added to the history, which was away when they ended: {', '.join(late)}")
+        if any(figure.better for cell in results.cells for figure in figures(cell.metrics)):
+            from seatrial.report.view.series import run_series, write_series
+
+            write_series(folder.path, run_series(history, results, bounds))
+    except HistoryError as error:
+        later = "the next run that can reach it adds this one, too, as does `seatrial history add`"
+        note(f"the history was not added to: {error}\n{later}")
+    try:
+        write_reports(folder.path, results)
+    except ReportError as error:
+        note(str(error))
+    return results
+
+
+def _compared(
+    folder: "RunFolder", results: "RunResults", history: "History", against: bool, note: Note
+) -> "RunResults":
+    """The results with what is new in them, also on the disk; as they are where that cannot be found out."""
+    from seatrial.job import RunResults, Unreadable, read_json
+    from seatrial.record.history import HistoryError
+    from seatrial.report.view.changes import past_of_run, with_news
+
+    try:
+        if against:
+            before = read_json(folder.against, RunResults)
+            results = with_news(results, past_of_run(before), before.run)
+        else:
+            results = with_news(results, history.past(results))
+        folder.write_results(results)
+    except (HistoryError, Unreadable, OSError) as error:
+        note(f"what is new in this run is not known: {error}")
+    return results
