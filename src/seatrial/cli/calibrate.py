@@ -10,7 +10,6 @@ import click
 from seatrial.cli.common import RUNS, fail
 
 if TYPE_CHECKING:
-    from seatrial.cli.record import TrustedCell
     from seatrial.kinds.serving.answers.drift import Calibrated
 
 
@@ -32,25 +31,17 @@ def command(suite: Path, select: tuple[str, ...], repeat: int, out: Path | None,
     The servers must be trusted: what is wrong with them becomes what is tolerated.
     """
     from seatrial.cli.record import ask_trusted
-    from seatrial.kinds.serving.answers.drift import calibrate
-    from seatrial.kinds.serving.recording import to_calibrate
+    from seatrial.kinds.serving.recording import calibrate_cells
 
-    asked = ask_trusted(suite, "calibrate", select, runs, repeat)
-    by_series: dict[str, list[TrustedCell]] = {}
-    for one in asked.cells:
-        by_series.setdefault(one.cell.benchmark, []).append(one)
+    run, cells = ask_trusted(suite, "calibrate", select, runs, repeat)
     found: dict[Path, dict[str, Calibrated]] = {}
-    for series, cells in by_series.items():
-        cell = cells[0].cell
-        compare = cell.spec.compare
-        seen = calibrate(to_calibrate([one.answers for one in cells]), compare.precision)
-        _print(series, seen)
-        if seen.tolerance is None:
-            fail(f"{series}: no answer has tokens with log-probabilities, so there is nothing to measure", 1)
-        named = cell.directory / compare.tolerances if compare.tolerances else None
-        found.setdefault(out or named or cell.directory / "tolerances.yaml", {})[series] = seen
+    for series in calibrate_cells(cells):
+        _print(series.name, series.seen)
+        if series.seen.tolerance is None:
+            fail(f"{series.name}: no answer has tokens with log-probabilities, so there is nothing to measure", 1)
+        found.setdefault(out or series.path, {})[series.name] = series.seen
     for path, entries in found.items():
-        _write(path, entries, asked.run, repeat)
+        _write(path, entries, run, repeat)
         click.echo(f"wrote {path}; a trial uses it by `compare: {{tolerances: {os.path.relpath(path, suite.parent)}}}`")
 
 
@@ -72,8 +63,6 @@ def _write(path: Path, entries: "dict[str, Calibrated]", run: str, repeat: int) 
 
     from seatrial.kinds.serving.tolerances import with_tolerances
     from seatrial.record import write_whole
-    from seatrial.suite import SuiteError
-    from seatrial.suite.yaml.document import CannotEdit
 
     day = time.strftime("%Y-%m-%d", time.gmtime())
     tolerances = {}
@@ -84,8 +73,5 @@ def _write(path: Path, entries: "dict[str, Calibrated]", run: str, repeat: int) 
             f"{repeat} times; largest {seen.largest:.3g}, rms {seen.rms:.3g}, {seen.near_ties} near ties"
         )
         tolerances[series] = msgspec.structs.replace(seen.tolerance, source=source)
-    try:
-        text = path.read_text() if path.exists() else ""
-        write_whole(path, with_tolerances(text, str(path), tolerances).encode())
-    except (SuiteError, CannotEdit) as error:
-        fail(str(error))
+    text = path.read_text() if path.exists() else ""
+    write_whole(path, with_tolerances(text, str(path), tolerances).encode())

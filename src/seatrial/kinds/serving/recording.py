@@ -1,15 +1,18 @@
-"""What `seatrial record` and `seatrial calibrate` make of what a trusted server answered. Pure."""
+"""What `seatrial record` and `seatrial calibrate` ask of a trusted server, and make of what it answered. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
+from seatrial import SeatrialError
 from seatrial.job import Observation, ObservedStep
 from seatrial.kinds.job import DRIVER
 from seatrial.kinds.serving.answers import AnswerRule, Comparing, tolerance_for
 from seatrial.kinds.serving.answers.answer import compare_ways, generations_of, is_determined
+from seatrial.kinds.serving.answers.drift import Calibrated, calibrate
 from seatrial.kinds.serving.answers.token_diff import diff_answers
 from seatrial.kinds.serving.cases import Dialect, cases_of, recorded_answers
 from seatrial.kinds.serving.cases import recorded as recorded_cases
@@ -20,7 +23,7 @@ from seatrial.kinds.serving.generation import Answer, Case, Generation, Trouble
 from seatrial.kinds.serving.model import ServingTrial
 from seatrial.kinds.serving.parts import work_of
 from seatrial.kinds.serving.work import Ask, asks_of
-from seatrial.suite import Cell
+from seatrial.suite import Cell, Suite, from_data
 from seatrial.suite.yaml.document import CannotEdit
 from seatrial.suite.yaml.source import Source, read_source
 
@@ -46,6 +49,45 @@ def answers_in(cell: Cell, observed: Mapping[str, Observation]) -> list[CaseAnsw
     return [CaseAnswers(case, tuple(by_case.get(index, ()))) for index, case in enumerate(asked_cases(cell))]
 
 
+class TrustedCell(NamedTuple):
+    """A cell of a trusted server, and what it answered."""
+
+    cell: Cell
+    answers: list[CaseAnswers]
+
+
+def suite_for(purpose: str, suite: Suite, models: tuple[Mapping[str, Any], Mapping[str, Any]]) -> Suite:
+    """The serving trials of a suite, with cases asked to `record` or `calibrate`. Raises SuiteError, and SeatrialError
+    when there are none."""
+    trials = {
+        name: {**suite.data["trials"][name], "purpose": purpose}
+        for name, trial in suite.trials.items()
+        if isinstance(trial, ServingTrial)
+    }
+    if not trials:
+        raise SeatrialError(f"{suite.path} has no trial of kind serving")
+    return from_data({**suite.data, "trials": trials}, suite.directory, *models, path=suite.path)
+
+
+def written_files(cell: Cell) -> list[Path]:
+    """Where what is expected of a cell is written: its file of answers, or its files of cases."""
+    paths = [cell.spec.answers] if cell.spec.answers is not None else cell.spec.cases
+    return [cell.directory / path for path in paths]
+
+
+def check_one_each(cells: Iterable[Cell]) -> None:
+    """Of cells that would write the same file, one is the reference, and only a person can say which. Raises
+    SeatrialError."""
+    by_file: dict[Path, list[str]] = {}
+    for cell in cells:
+        for path in written_files(cell):
+            by_file.setdefault(path, []).append(cell.id)
+    for path, ids in by_file.items():
+        if len(ids) > 1:
+            names = "\n".join(f"  --select '{name}'" for name in ids[:20])
+            raise SeatrialError(f"{len(ids)} cells would write {path}; say which one is trusted:\n{names}")
+
+
 class RecordingState(StrEnum):
     NEW = "new"
     CHANGED = "changed"
@@ -62,7 +104,13 @@ class Recorded(msgspec.Struct, frozen=True):
     lines: tuple[str, ...] = ()
 
 
-def recording_by(cell: Cell) -> Comparing:
+def record_cell(trusted: TrustedCell) -> list[Recorded]:
+    """What is to be written of each case of a cell."""
+    comparing = _recording_by(trusted.cell)
+    return [_to_record(one, comparing) for one in trusted.answers]
+
+
+def _recording_by(cell: Cell) -> Comparing:
     """How a server is compared with itself, whatever the rule for others; a precision that is unknown is the finest."""
     model: ServingTrial = cell.spec
     try:
@@ -71,7 +119,7 @@ def recording_by(cell: Cell) -> Comparing:
         return Comparing(AnswerRule.NEAR_TIE, tolerance_for("f32"))
 
 
-def to_record(one: CaseAnswers, comparing: Comparing) -> Recorded:
+def _to_record(one: CaseAnswers, comparing: Comparing) -> Recorded:
     """What is written of a case, if anything. What moved within the tolerance of the whole stays as it is written, so
     that a file changes only where the server did."""
     refused = _refusal(one, comparing)
@@ -107,11 +155,12 @@ def _refusal(one: CaseAnswers, comparing: Comparing) -> str:
     return ""
 
 
-def new_texts(cell: Cell, paths: Sequence[Path], recorded: Sequence[Recorded]) -> dict[Path, str]:
+def new_texts(cell: Cell, recorded: Sequence[Recorded]) -> dict[Path, str]:
     """The texts of the files with what is recorded in them: the file of answers of a trial that has one, else its case
     files. Raises SuiteError and CannotEdit."""
     by_name = {one.case.name: one.answer for one in recorded if one.answer is not None}
     model: ServingTrial = cell.spec
+    paths = written_files(cell)
     if model.answers is not None:
         (path,) = paths
         source = read_source(path, limits=CASE_LIMITS) if path.exists() else Source(str(path), "", limits=CASE_LIMITS)
@@ -132,7 +181,26 @@ def new_texts(cell: Cell, paths: Sequence[Path], recorded: Sequence[Recorded]) -
     return texts
 
 
-def to_calibrate(runs: Sequence[Sequence[CaseAnswers]]) -> Iterator[tuple[Generation, Generation]]:
+class CalibratedSeries(NamedTuple):
+    """What was seen of cells that differ by chance alone, and the file of tolerances that their trial names."""
+
+    name: str
+    seen: Calibrated
+    path: Path
+
+
+def calibrate_cells(cells: Iterable[TrustedCell]) -> Iterator[CalibratedSeries]:
+    by_series: dict[str, list[TrustedCell]] = {}
+    for one in cells:
+        by_series.setdefault(one.cell.benchmark, []).append(one)
+    for name, alike in by_series.items():
+        cell = alike[0].cell
+        compare = cell.spec.compare
+        seen = calibrate(_to_calibrate([one.answers for one in alike]), compare.precision)
+        yield CalibratedSeries(name, seen, cell.directory / (compare.tolerances or "tolerances.yaml"))
+
+
+def _to_calibrate(runs: Sequence[Sequence[CaseAnswers]]) -> Iterator[tuple[Generation, Generation]]:
     """Each answer with what is expected; where nothing is, with the first that came back."""
     reference: dict[str, Answer] = {}
     for cases in runs:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from seatrial import SeatrialError
 from seatrial.suite.yaml.source import Source
 
 # Values as YAML text, for the places of a file that are new. Plain where that is safe for every reader of YAML.
@@ -113,7 +114,7 @@ def _escaped(char: str) -> str:
 KeyValue = tuple[yaml.Node, yaml.Node]
 
 
-class CannotEdit(Exception):
+class CannotEdit(SeatrialError):
     """The file is written in a way in which its entries cannot be changed one by one. It was not touched."""
 
     def __init__(self, file: str, why: str) -> None:
