@@ -14,9 +14,6 @@ import yaml
 from seatrial import SeatrialError
 from seatrial.suite.yaml.source import Source
 
-# Values as YAML text, for the places of a file that are new. Plain where that is safe for every reader of YAML.
-
-
 _WIDTH = 120
 _PLAIN = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_./()%+ -]*[A-Za-z0-9_.()%+-])?")
 # What YAML 1.1 or 1.2 takes for something else than text.
@@ -28,6 +25,7 @@ class Tall(dict[str, Any]):
 
 
 def scalar(value: Any) -> str:
+    """Plain where that is safe for every reader of YAML, else in quotes."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -57,11 +55,10 @@ def wrapped_text(value: Any, indent: int, newline: str = "\n") -> str:
     if not isinstance(value, dict | list | tuple) or len(text) + indent + 20 <= _WIDTH:
         return text
     opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
-    items = (
-        [f"{scalar(str(key))}: {flow_text(item)}" for key, item in value.items()]
-        if isinstance(value, dict)
-        else [flow_text(item) for item in value]
-    )
+    if isinstance(value, dict):
+        items = [f"{scalar(str(key))}: {flow_text(item)}" for key, item in value.items()]
+    else:
+        items = [flow_text(item) for item in value]
     lines = [" " * indent + items[0]]
     for item in items[1:]:
         if len(lines[-1]) + 2 + len(item) < _WIDTH:
@@ -213,7 +210,7 @@ class Document:
         end = _end(self.text, found[1])
         last += self.text.count("\n", found[0].start_mark.index, end)
         everywhere = self._all_comments()
-        whole = {comment.line for comment in everywhere if self._is_alone(comment)}
+        whole = {one.line for one in everywhere if not self.text[self._line_start(one.start) : one.start].strip()}
         while first in whole:  # lines of comments count from 1, so this is the line above
             first -= 1
         return [comment for comment in everywhere if first < comment.line <= last + 1]
@@ -308,9 +305,6 @@ class Document:
                     found.setdefault(type(inner), inner.start_mark.column - column)
         maps = max(1, found.get(yaml.MappingNode, 2))
         return Indent(maps, max(0, found.get(yaml.SequenceNode, maps)))
-
-    def _is_alone(self, comment: Comment) -> bool:
-        return not self.text[self._line_start(comment.start) : comment.start].strip()
 
     def _all_comments(self) -> list[Comment]:
         """`#` outside of all scalars, at the start of a line or after a blank."""

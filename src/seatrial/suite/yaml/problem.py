@@ -47,7 +47,11 @@ class SuiteError(SeatrialError):
     """A suite that cannot be used, with all that is wrong with it, in the order of the files' lines."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(sorted(dict.fromkeys(problems), key=_order))
+        def order(problem: Problem) -> tuple[bool, str, int, int]:
+            mark = problem.mark
+            return (True, mark.file, mark.line, mark.column) if mark else (False, problem.path, 0, 0)
+
+        self.problems = tuple(sorted(dict.fromkeys(problems), key=order))
         super().__init__(self.problems)
 
     def __str__(self) -> str:
@@ -55,11 +59,6 @@ class SuiteError(SeatrialError):
         rest = len(self.problems) - len(shown)
         count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
         return "\n".join([*shown, f"and {rest} more"] if rest else shown) + f"\n{count}"
-
-
-def _order(problem: Problem) -> tuple[bool, str, int, int]:
-    mark = problem.mark
-    return (mark is not None, mark.file, mark.line, mark.column) if mark else (False, problem.path, 0, 0)
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
