@@ -117,7 +117,8 @@ def _rewrite(path: str, blocks: Iterable[bytes], mode: int) -> None:
     sink = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         for block in blocks:
-            _write(sink, block)
+            while block:
+                block = block[os.write(sink, block) :]
         os.fchmod(sink, mode)
         os.rename(new, path)
     finally:
@@ -160,11 +161,6 @@ def _blocks(source: int) -> Iterator[bytes]:
                 return
             position += len(block)
             yield block
-
-
-def _write(sink: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(sink, data) :]
 
 
 def _delete(path: str) -> None:

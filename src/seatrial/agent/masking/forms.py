@@ -61,7 +61,8 @@ def _in_json(value: str) -> Iterator[str]:
     """Also inside a text that is itself in JSON, as logs of services are."""
     for to_ascii in (True, False):
         once = json.dumps(value, ensure_ascii=to_ascii)[1:-1]
-        for form in (once, once.replace("/", "\\/"), _upper(_UNICODE, once, "\\u")):
+        upper = _UNICODE.sub(lambda found: "\\u" + found.group()[2:].upper(), once)
+        for form in (once, once.replace("/", "\\/"), upper):
             yield form
             yield json.dumps(form, ensure_ascii=to_ascii)[1:-1]
 
@@ -113,7 +114,3 @@ def _in_base64(data: bytes) -> Iterator[str]:
                 yield inside
                 yield encoded[skipped:]
                 yield to_text((b"\0:" if before == 2 else b":"[:before]) + data).decode()[skipped - bool(before) :]
-
-
-def _upper(pattern: "re.Pattern[str]", text: str, prefix: str) -> str:
-    return pattern.sub(lambda found: prefix + found.group()[len(prefix) :].upper(), text)

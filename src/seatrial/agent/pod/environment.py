@@ -209,20 +209,17 @@ class PodEnvironments:
             )
             raise Unready("refused", text % _reason(answer))
         # The image's Python may itself be an environment. A layer sees only what is below that one.
-        existing = [entry for entry in self._site_packages() if os.path.isdir(entry)]
+        program = (
+            "import site, sys; print(*(site.getsitepackages() if sys.prefix != sys.base_prefix else []), sep='\\n')"
+        )
+        answered, answer = _ask([self._own, "-c", program], self._env)
+        existing = [entry for entry in answer.splitlines() if os.path.isdir(entry)] if answered else []
         for parent, folders, _ in os.walk(os.path.join(folder, "lib")):
             if "site-packages" in folders:
                 with open(os.path.join(parent, "site-packages", "seatrial-image.pth"), "w") as file:
                     file.write("".join(entry + "\n" for entry in existing))
                 break
         return path
-
-    def _site_packages(self) -> List[str]:
-        program = (
-            "import site, sys; print(*(site.getsitepackages() if sys.prefix != sys.base_prefix else []), sep='\\n')"
-        )
-        answered, answer = _ask([self._own, "-c", program], self._env)
-        return answer.splitlines() if answered else []
 
     def _install(self, python: str, env: Dict[str, str], packages: List[str]) -> None:
         if not packages or _ask([python, "-c", SATISFIED, *packages], env)[0]:
