@@ -4,11 +4,14 @@ from typing import Any
 
 import pytest
 
+from seatrial.agent.readers.log import Reading
+from seatrial.agent.readers.patterns import search_output
 from seatrial.checks import RunExpected, check_job, check_kept, check_run, check_workspace
 from seatrial.checks.evidence import most_relevant_first
 from seatrial.job import Exit, Finding, Gpu, Observation, ObservedStep, Outcome, Place, Unkept, Verdict
 from seatrial.kinds.runtime.facts import Declared, check_facts, is_model
 from seatrial.kinds.runtime.judge import check_command, check_import, version_matches
+from seatrial.suite.patterns import follow_texts
 
 EXITED = Exit(Outcome.EXITED, 0)
 
@@ -80,13 +83,26 @@ def test_a_process_killed_for_memory_is_a_finding_of_a_step_that_exits_with_0() 
     assert check_job(Observation("j", 1, Place("here", "m"), EXITED, steps=[noticed])) == []  # the step's own finding
 
 
+def followed(output: str, expected: RunExpected, **fields: Any) -> ObservedStep:
+    """A command that printed `output`, with what the agent and the search of what was kept find in it."""
+    follow = follow_texts(expected.contains, expected.matches, expected.never)
+    reading = Reading(follow)
+    reading.feed(output.encode())
+    reading.flush()
+    later = {kind: [one for one in follow[kind] if one.get("across")] for kind in ("must", "never")}
+    result, kept = reading.result(), search_output(output, **later)
+    for kind in ("must", "never"):
+        result[kind].update(kept[kind])
+    return seen("run", {**result, "dropped": result["dropped"] + kept["dropped"]}, output=output, **fields)
+
+
 def verdicts(findings: list[Finding]) -> dict[str, str]:
     return {finding.check: finding.verdict.value for finding in findings}
 
 
 def test_every_expectation_of_a_run_is_a_finding_of_its_own() -> None:
     expected = RunExpected(3, contains=("one", "three"), matches=(r"^t\wo$", r"^x"), never=("two", "four"))
-    assert verdicts(check_run(seen("run", output="one\ntwo\n", code=3), EXITED, expected)) == {
+    assert verdicts(check_run(followed("one\ntwo\n", expected, code=3), EXITED, expected)) == {
         "exit": "passed",
         "contains one": "passed",
         "contains three": "failed",
@@ -95,6 +111,26 @@ def test_every_expectation_of_a_run_is_a_finding_of_its_own() -> None:
         "never two": "failed",
         "never four": "passed",
     }
+
+
+def test_what_goes_over_several_lines_is_found_in_what_was_kept() -> None:
+    expected = RunExpected(
+        contains=("one\ntwo", "one two"), matches=(r"one\s+two", r"\Aone", r"\Atwo"), never=("two\nthree",)
+    )
+    assert verdicts(check_run(followed("one\ntwo\nthree\n", expected), EXITED, expected)) == {
+        "exit": "passed",
+        "contains one\ntwo": "passed",
+        "contains one two": "failed",
+        r"matches one\s+two": "passed",
+        r"matches \Aone": "passed",
+        r"matches \Atwo": "failed",
+        "never two\nthree": "failed",
+    }
+
+
+def test_a_text_that_was_not_searched_is_not_known() -> None:
+    found = check_run(seen("run", output="one\n"), EXITED, RunExpected(contains=("one",)))[1]
+    assert (found.verdict, found.class_) == (Verdict.INFRA, "lost")
 
 
 def test_a_wrong_exit_code_shows_what_the_command_complained_of() -> None:
@@ -108,8 +144,8 @@ def test_any_exit_code_will_do_when_none_is_expected() -> None:
 
 
 def test_output_that_was_not_kept_is_mentioned_where_it_could_matter() -> None:
-    expected = RunExpected(contains=("x",), never=("y",))
-    found = check_run(seen("run", output="a", output_omitted_bytes=5000), EXITED, expected)
+    expected = RunExpected(contains=("x\n1",), never=("y\n2",))
+    found = check_run(followed("a", expected, output_omitted_bytes=5000), EXITED, expected)
     assert all("5000 bytes in its middle were not kept" in one.message for one in found[1:])
 
 

@@ -1,9 +1,9 @@
 """`python AGENT read`: reads logs and files that are there already, as if a job had just made them.
 
-A JSON object comes by standard input: {"logs": [{"path", "host"}], "follow", "hosts": as of a step `command`,
-"roots", "entries": as of a step `read`, "memory_bytes", "seconds"}. Records go to standard output in the form of
-records.jsonl: step 0 is the log, step 1 the files. A `host` that is null: the lines say whose they are, where
-there are several.
+A JSON object comes by standard input: {"logs": [{"path", "host"}], "follow", "hosts": as of a step `command`, "roots",
+"entries": as of a step `read`, "outputs": [{"text", "must", "never"}], "memory_bytes", "seconds"}. Records go to
+standard output in the form of records.jsonl: step 0 is the log, step 1 the files, then comes each of the outputs. A
+`host` that is null: the lines say whose they are, where there are several.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import IO, Any, Dict, List
 
 from .readers.files import Limited, OverTime
 from .readers.log import Reading
+from .readers.patterns import search_output
 from .run.measure import hardware
 
 _READ_BYTES = 1 << 18
@@ -30,6 +31,10 @@ def main(arguments: List[str]) -> int:
     _record("done", step=0, outcome="exited", code=0, result=_read_logs(spec, limited))
     _record("step", step=1)
     _record("done", step=1, outcome="exited", code=0, result=_read_files(spec, limited))
+    for number, output in enumerate(spec.get("outputs") or (), 2):
+        _record("step", step=number)
+        result = search_output(output["text"], output["must"], output["never"])
+        _record("done", step=number, outcome="exited", code=0, result=result)
     _record("end", outcome="exited", message="", left=0, log_bytes=0, log_omitted_bytes=0)
     return 0
 

@@ -47,34 +47,29 @@ def _texts(observed: ObservedStep, expected: RunExpected) -> list[Finding]:
         texts = [("contains", expected.contains), ("matches", expected.matches), ("never", expected.never)]
         missing = (unseen(observed, f"{word} {text}") for word, some in texts for text in some)
         return [finding for finding in missing if finding is not None]
-    output = tidy(observed.output)
-    unread = (
-        f" ({observed.output_omitted_bytes} bytes in its middle were not kept)" if observed.output_omitted_bytes else ""
-    )
-    findings = []
-    for text in expected.contains:
-        check = f"contains {text}"
-        found = passed(observed, check, "") if text in output else None
-        findings.append(
-            found
-            or failed(observed, check, "output", f"it did not print {text!r}{unread}", most_relevant_first(output))
-        )
-    for pattern in expected.matches:
-        check = f"matches {pattern}"
-        match = re.search(pattern, output, re.MULTILINE)
-        found = passed(observed, check, match[0][:200]) if match else None
-        message = f"nothing that it printed matches {pattern!r}{unread}"
-        findings.append(found or failed(observed, check, "output", message, most_relevant_first(output)))
-    for text in expected.never:
-        check = f"never {text}"
-        line = next((line for line in output.splitlines() if text in line), None)
+    asked = [("contains", expected.contains), ("matches", expected.matches), ("never", expected.never)]
+    return [_text(observed, word, text) for word, some in asked for text in some]
+
+
+def _text(observed: ObservedStep, word: str, text: str) -> Finding:
+    """What the agent found of one text or pattern, in the whole output or, of several lines, in what was kept of it."""
+    check = f"{word} {text}"
+    pattern = text if word == "matches" else re.escape(text)
+    if given_up := dropped(observed, check, pattern):
+        return given_up
+    found = _matches(observed, "never" if word == "never" else "must", pattern)
+    if not found:
+        return Finding(observed.name, check, Verdict.INFRA, Outcome.LOST.value, "its output was not searched")
+    omitted = observed.output_omitted_bytes if found.get("kept") else 0
+    unread = f" ({omitted} bytes in its middle were not kept)" if omitted else ""
+    line = str(found.get("text") or "")
+    if word == "never" and found.get("count"):
         message = f"it printed {text!r}, and never should"
-        findings.append(
-            failed(observed, check, "output", message, with_heading(line, output))
-            if line
-            else passed(observed, check, unread.strip())
-        )
-    return findings
+        return failed(observed, check, "output", message, with_heading(line, tidy(observed.output)))
+    if word == "never" or found.get("count"):
+        return passed(observed, check, {"matches": line[:200], "never": unread.strip()}.get(word, ""))
+    message = f"nothing that it printed matches {text!r}" if word == "matches" else f"it did not print {text!r}"
+    return failed(observed, check, "output", message + unread, most_relevant_first(tidy(observed.output)))
 
 
 def check_workspace(observed: ObservedStep, ended: Exit) -> Finding:

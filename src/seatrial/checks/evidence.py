@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush
 
 import msgspec
 
-from seatrial.agent.masking.escapes import UNSEEN_TEXT
+from seatrial.agent.masking.escapes import tidy
 from seatrial.job import ERROR_PATTERN, Finding, LogError, Verdict
 
 MOST_CHARS = 8_000
@@ -24,7 +24,6 @@ _WORDS = (
     *(b"SIGSEGV", b"SIGBUS", b"SIGABRT", b"SIGKILL", b"NCCL WARN", b"NCCL error", b"Xid ("),
 )
 _WORDS_TEXT = tuple(word.decode() for word in _WORDS)
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # in text of ASCII characters: what `tidy` takes out
 _COLOURS = re.compile(rb"\x1b\[[0-9;]*m")
 _HEADER = re.compile(rb"^(\[\d+\] )?--- \[\d+/\d+\] (.*)$", re.MULTILINE)  # what the agent prints before a step
 _HOST = re.compile(rb"\[\d+\] ")  # before each line of a job with several hosts
@@ -135,14 +134,6 @@ def with_heading(first: str, text: str) -> str:
     """A text under the line that sums it up."""
     first, text = tidy(first).strip(), tidy(text).strip()
     return f"{first}\n{tail(text)}" if text and text != first else first
-
-
-def tidy(text: str) -> str:
-    """Text of a job without what would act on a terminal; of a line that was drawn over, what stayed."""
-    if text.isascii() and not _CONTROLS.search(text):  # nearly all text, and several times as fast
-        return text
-    plain = UNSEEN_TEXT.sub("", text.replace("\r\n", "\n"))  # what a secret is masked through, and nothing else
-    return "\n".join(line.rpartition("\r")[2] if "\r" in line else line for line in plain.split("\n"))
 
 
 def tail(text: str) -> str:

@@ -58,12 +58,10 @@ def command(
     from seatrial import __version__
     from seatrial.engine.check_folder import check_folder, checked_name
     from seatrial.engine.fetch_folder import CannotCheck, fetch_folder
-    from seatrial.engine.judge import MAY_HANDLE_SIGNALS
     from seatrial.job import VERSION, RunResults
     from seatrial.record.remote import is_address
 
     cell, name = _cell(suite, trial, select)
-    MAY_HANDLE_SIGNALS.set(True)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # from here on there is a folder and a process to tidy
     try:
         with tempfile.TemporaryDirectory(prefix="seatrial-check-") as scratch:

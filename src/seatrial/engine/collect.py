@@ -114,6 +114,43 @@ def _with_files(step: Step, observed: ObservedStep, mask: Mask) -> ObservedStep:
     )
 
 
+# Searches what was kept of outputs for patterns of the suite, which may not end: never in this process.
+
+
+def with_searches(job: Job, observation: Observation, mask: Mask) -> Observation:
+    """The observation with each pattern searched that needs more than a line of an output, or that no agent followed:
+    in an image without Python there is none."""
+    asked: dict[str, tuple[Step, dict[str, Any]]] = {}
+    for step, observed in zip(job.steps, observation.steps, strict=False):
+        follow = step.args.get("follow") or {}
+        if follow and observed.outcome is Outcome.EXITED and not observed.unseen:
+            sought = {kind: [one for one in follow.get(kind, ()) if _unsearched(one, observed)] for kind in _SOUGHT}
+            if any(sought.values()):
+                asked[observed.name] = step, {"text": observed.output, **sought}
+    if not asked:
+        return observation
+    places = [Step("log", "command"), Step("files", "read"), *(step for step, _ in asked.values())]
+    records, _ = read_as_agent({"logs": [], "outputs": [output for _, output in asked.values()]})
+    found = {step.name: step.result for step in read_records(records, places).steps[2:]}
+    return msgspec.structs.replace(observation, steps=[_with_found(step, found, mask) for step in observation.steps])
+
+
+_SOUGHT = ("must", "never")
+
+
+def _unsearched(spec: dict[str, Any], observed: ObservedStep) -> bool:
+    return bool(spec.get("across")) or not observed.result
+
+
+def _with_found(observed: ObservedStep, found: dict[str, dict[str, Any]], mask: Mask) -> ObservedStep:
+    if not found.get(observed.name):
+        return observed
+    more, had = mask.data(found[observed.name], texts(observed.args)), observed.result
+    both = {kind: {**had.get(kind, {}), **more.get(kind, {})} for kind in _SOUGHT}
+    given_up = [*had.get("dropped", ()), *more.get("dropped", ())]
+    return msgspec.structs.replace(observed, result={**had, **both, "dropped": given_up})
+
+
 _AT_ONCE = 8  # hosts that are asked at the same time
 _LITTLE_BYTES = 64 << 10
 RECORDS, LOG, FILES = "records.jsonl", "log.txt", "files"
@@ -160,7 +197,7 @@ def _observed(job: Job, into: Path, apart: bool, place: Place, ended: Exit, mask
         error=_log_error(into, ended, records, mask),
         unkept=tuple(msgspec.structs.replace(one, names=tuple(map(mask.text, one.names))) for one in records.unkept),
     )
-    return with_artifacts(job, observation, mask)
+    return with_artifacts(job, with_searches(job, observation, mask), mask)
 
 
 def _log_error(into: Path, ended: Exit, records: Records, mask: Mask) -> LogError | None:
@@ -209,7 +246,7 @@ def read_all(job: Job, into: Path, apart: bool) -> Records:
 
 def is_little(job: Job, into: Path) -> bool:
     """Whether what was collected is read sooner than a thread is found for it: hundreds of jobs may end at once."""
-    if any(step.kind == "read" for step in job.steps) or (into / FILES).exists():
+    if any(step.kind == "read" or "follow" in step.args for step in job.steps) or (into / FILES).exists():
         return False
     try:
         return (into / RECORDS).stat().st_size <= _LITTLE_BYTES

@@ -4,11 +4,7 @@ known failures."""
 import hashlib
 import itertools
 import json
-import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
-from types import FrameType
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -30,10 +26,6 @@ from seatrial.job import (
 )
 from seatrial.kinds.protocol import Judgement, Kind
 from seatrial.suite import Cell, settings_of
-
-INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-NOT_A_LOOPS = (signal.default_int_handler, signal.SIG_DFL, signal.SIG_IGN, None)
-JUDGE_S = 5.0  # of CPU time; what is not a regular expression that backtracks takes milliseconds
 
 
 class JudgedAttempt(msgspec.Struct, frozen=True):
@@ -110,12 +102,7 @@ def _unjudged(cell: Cell, number: int, finding: Finding) -> JudgedAttempt:
 
 def judge(cell: Cell, kind: Kind, observed: Mapping[str, Observation], settings: Settings, at_s: float) -> Judgement:
     """All findings and figures. `settings` are those of what ran, `at_s` is when it did."""
-    try:
-        with time_limit(JUDGE_S):
-            judgement = kind.judge(cell, observed)
-    except JudgedTooLong as error:
-        why = f"judging {error}: a regular expression of the suite does not end on its output"
-        judgement = Judgement([Finding("job", "judging", Verdict.INVALID, "invalid", why)])
+    judgement = kind.judge(cell, observed)
     failed = not worst(finding.verdict for finding in judgement.findings).good
     record = cell.policy.unjudged == "record"
     figures = check_bounds(judgement.metrics, cell.bounds, settings, cell.unbounded, at_s, failed, record)
@@ -140,41 +127,6 @@ def former_fingerprint(cell: Cell, hardware: dict[str, Any]) -> str:
     others = ["others"] if "others" in hardware else []
     counted = {key: hardware.get(key) for key in ("cpu", "cores", "gpu", *others)}
     return hashlib.sha256((cell.work + json.dumps(counted, sort_keys=True, default=str)).encode()).hexdigest()[:8]
-
-
-# ---- a limit for work that does not give way to others, such as a regular expression that backtracks
-
-
-class JudgedTooLong(Exception):
-    """It took longer than it may, or than whoever waits for it likes."""
-
-
-# Whether this process is the command line's, which may handle signals. A library must not.
-MAY_HANDLE_SIGNALS: ContextVar[bool] = ContextVar("MAY_HANDLE_SIGNALS", default=False)
-
-
-@contextmanager
-def time_limit(cpu_s: float) -> Iterator[None]:
-    """Raises JudgedTooLong inside the block, when it has taken so much time, or at a signal that somebody waits for:
-    they still get it. By handlers of signals, for which Python's regular expressions stop; main thread only. No limit
-    where MAY_HANDLE_SIGNALS is not set."""
-    if not MAY_HANDLE_SIGNALS.get():
-        yield
-        return
-
-    def ring(number: int, frame: FrameType | None) -> None:
-        raise JudgedTooLong(f"took more than {cpu_s:g} s" if number == signal.SIGVTALRM else "was interrupted")
-
-    # An event loop hears of signals by a pipe of its own. Where there is none, Ctrl-C raises an exception anyway.
-    waited_for = [number for number in INTERRUPTS if signal.getsignal(number) not in NOT_A_LOOPS]
-    before = {number: signal.signal(number, ring) for number in (signal.SIGVTALRM, *waited_for)}
-    signal.setitimer(signal.ITIMER_VIRTUAL, cpu_s)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 # What a cell came to, from all attempts that were made at it, and a run from its cells.

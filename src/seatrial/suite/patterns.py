@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from seatrial.suite.placeholders import IN_PATTERN
@@ -21,9 +22,71 @@ def problem(pattern: str, group: bool = False) -> str:
     return ""
 
 
-def for_agent(pattern: str) -> dict[str, str]:
+def for_agent(pattern: str) -> dict[str, Any]:
     """A pattern as the agent takes it."""
     return {"pattern": pattern, "literal": longest_literal(pattern)}
+
+
+def follow_texts(contains: Iterable[str], matches: Iterable[str], never: Iterable[str]) -> dict[str, Any]:
+    """What the agent looks for in the output of a command, none of which ends it; empty where nothing is asked."""
+    must = [*map(_text, contains), *map(_searched, matches)]
+    unwanted = [{**_text(text), "ends": False} for text in never]
+    return {"must": must, "never": unwanted} if must or unwanted else {}
+
+
+def _text(text: str) -> dict[str, Any]:
+    """One of several lines is searched in what is kept of the output."""
+    several = "\n" in text or "\r" in text
+    return {"pattern": re.escape(text), **({"across": True} if several else {"literal": text})}
+
+
+def _searched(pattern: str) -> dict[str, Any]:
+    """Lines are bytes to the agent: a class of other letters, say, is searched in what is kept, which is text."""
+    across = not pattern.isascii() or crosses_lines(pattern)
+    return {**for_agent(pattern), **({"across": True} if across else {})}
+
+
+def crosses_lines(pattern: str) -> bool:
+    """Whether it needs more than a line: it can match a line break, or asks for the ends of the whole text."""
+    parser: Any = importlib.import_module("re._parser")
+    try:
+        parsed = parser.parse(pattern)
+    except (re.error, OverflowError, RecursionError):  # with the values of a cell in it; the agent says what is wrong
+        return False
+    return _crosses(parsed, parsed.state.flags)
+
+
+_BREAKING = ("CATEGORY_SPACE", "CATEGORY_NOT_WORD", "CATEGORY_NOT_DIGIT")
+_ENDS = ("AT_BEGINNING_STRING", "AT_END_STRING")
+
+
+def _crosses(parsed: Any, flags: int) -> bool:
+    for operation, argument in parsed:
+        name = str(operation)
+        if name == "SUBPATTERN":
+            if _crosses(argument[3], (flags | argument[1]) & ~argument[2]):
+                return True
+        elif name in ("LITERAL", "RANGE"):
+            if argument in (10, 13) or (name == "RANGE" and argument[0] <= 13 and argument[1] >= 10):
+                return True
+        elif name in ("NOT_LITERAL", "NEGATE") or (name == "ANY" and flags & re.DOTALL):
+            return True
+        elif name in ("CATEGORY", "AT"):
+            if str(argument) in (*_BREAKING, *_ENDS):
+                return True
+        elif name == "IN":
+            if _crosses(argument, flags):
+                return True
+        elif any(_crosses(part, flags) for part in _parts(argument)):
+            return True
+    return False
+
+
+def _parts(argument: Any) -> list[Any]:
+    """The patterns inside of a repeat, a branch, a look around or a condition."""
+    if isinstance(argument, tuple | list):
+        return [part for one in argument for part in _parts(one)]
+    return [argument] if hasattr(argument, "state") else []
 
 
 def longest_literal(pattern: str) -> str:

@@ -20,6 +20,18 @@ _MARKS_BYTES = (
     rb"\xc2[\x80-\x84\x86-\x9f]|\xe2(?:\x80[\x8b-\x8f\xaa-\xae]|\x81[\xa0-\xa9])|\xef(?:\xbb\xbf|\xbf[\xbe\xbf])"
 )
 UNSEEN_TEXT = re.compile("%s|%s|%s" % (_SEQUENCE, _CONTROLS, _MARKS))
+
+_ACTING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # in text of ASCII characters: what `tidy` takes out
+
+
+def tidy(text: str) -> str:
+    """Text of a job without what would act on a terminal; of a line that was drawn over, what stayed."""
+    if text.isascii() and not _ACTING.search(text):  # nearly all text, and several times as fast
+        return text
+    plain = UNSEEN_TEXT.sub("", text.replace("\r\n", "\n"))  # what a secret is masked through, and nothing else
+    return "\n".join(line.rpartition("\r")[2] if "\r" in line else line for line in plain.split("\n"))
+
+
 UNSEEN = re.compile(b"|".join([_SEQUENCE.encode(), _CONTROLS.encode(), _MARKS_BYTES]))
 _UNFINISHED = re.compile(
     rb"(?:\x1b(?:\[[0-?]{0,256}[ -/]{0,16}|\][^\x07\x1b\n\r]{0,%d}\x1b?|[ -/]{0,4})" % MOST_TITLE

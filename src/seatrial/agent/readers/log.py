@@ -23,10 +23,11 @@ MOST_NOTED = 20  # lines of one forbidden pattern
 
 
 class Sought:
-    """A required or forbidden pattern, and where it was found."""
+    """A required or forbidden pattern, and where it was found. Of a forbidden one, whether it ends the program."""
 
-    def __init__(self, pattern: Pattern) -> None:
+    def __init__(self, pattern: Pattern, ends: bool) -> None:
         self.pattern = pattern
+        self.ends = ends
         self.count = 0
         self.by_host: Dict[str, int] = {}
         self.line: Optional[int] = None
@@ -74,8 +75,10 @@ class Reading:
         self._stopped_s = 0.0
 
     def _sought(self, specs: Any) -> List[Sought]:
-        found = [self._patterns.compiled(spec) for spec in specs or ()]
-        return [Sought(pattern) for pattern in found if pattern is not None]
+        """Those that need more than a line are searched later, in what was kept of the output."""
+        line_by_line = [spec for spec in specs or () if not spec.get("across")]
+        found = [(self._patterns.compiled(spec), bool(spec.get("ends", True))) for spec in line_by_line]
+        return [Sought(pattern, ends) for pattern, ends in found if pattern is not None]
 
     # ---- what comes
 
@@ -155,6 +158,9 @@ class Reading:
             sought.line, sought.text = block.line_at(start), block.text_at(start, self._mask)
 
     def _seek_forbidden(self, sought: Sought, block: LogPart, host: int, now_s: Optional[float]) -> None:
+        if not sought.ends:
+            self._seek(sought, block, host)
+            return
         with self._patterns.guarded(sought.pattern, block) as active:
             if not active:
                 return
@@ -212,7 +218,7 @@ class Reading:
         for host, stream in self._streams.items():
             rest = stream.unfinished()
             for of_host, block in self._apart(rest, host) if rest is not None else ():
-                for sought in self._never:
+                for sought in [one for one in self._never if one.ends]:
                     with self._patterns.guarded(sought.pattern, block) as active:
                         for start in self._lines(sought, block, again=True) if active else ():
                             match = {"pattern": sought.pattern.text, "host": of_host, "line": block.line_at(start)}

@@ -12,6 +12,7 @@ import signal
 import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+from ..masking.escapes import tidy
 from .lines import Block, LogPart, Window
 
 GUARD_S = 0.5  # of CPU time, for one pattern on one block
@@ -24,6 +25,7 @@ _LEADING = re.compile(_BEFORE)
 _ANY_DIGIT = re.compile(r"\\d|0-9|\{\d*,?\d*\}")
 _NAMES_DIGITS = re.compile(r"\d|\(\?P=")  # a digit itself, a character by its number, the text of a group again
 _ANYTHING = re.compile(r"\^?\.\*\??(?![+*?{])")  # at the start of a pattern: it says nothing about a line
+_TEXT_CHARACTERS = 500
 _SAFE_SPACE = " \\t\\r\\f\\v"
 
 
@@ -223,6 +225,29 @@ class _Guarded:
                 % (max(took_s, GUARD_S), len(self._block.data), first)
             )
         return over
+
+
+def search_output(output: str, must: List[Dict[str, Any]], never: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """The patterns in what was kept of an output, with its lines together; in the form of `Reading.result`."""
+    text, guard = tidy(output), Guard()
+    found: Dict[str, Any] = {"must": {}, "never": {}, "dropped": []}
+    for kind, specs in (("must", must), ("never", never)):
+        for spec in specs:
+            pattern = str(spec["pattern"])
+            try:
+                with guard:
+                    match = re.search(pattern, text, re.MULTILINE)
+            except TooSlow:
+                why = "it was not done after %.1f s of CPU time on %d characters" % (GUARD_S, len(text))
+                found["dropped"].append({"pattern": pattern, "why": why})
+                continue
+            except (re.error, OverflowError, RecursionError) as error:
+                found["dropped"].append({"pattern": pattern, "why": "it is no regular expression: %s" % error})
+                continue
+            line = None if match is None else text.count("\n", 0, match.start()) + 1
+            shown = "" if match is None else match.group()[:_TEXT_CHARACTERS]
+            found[kind][pattern] = {"count": int(match is not None), "line": line, "text": shown, "kept": True}
+    return found
 
 
 def _branches(text: str) -> List[bytes]:

@@ -74,15 +74,12 @@ async def _interruptible(prepared: "PreparedRun", shown: "Watching", cancel: Can
     """The first signal cancels the run, the second leaves at once: attach finds the rest."""
     import asyncio
 
-    from seatrial.engine.judge import MAY_HANDLE_SIGNALS
-
     def interrupt() -> None:
         if cancel.requested:
             shown.update("", "left", f"`seatrial attach {prepared.folder.run}` goes on with what was not done")
             os._exit(130)
         cancel.request()
 
-    MAY_HANDLE_SIGNALS.set(True)
     loop = asyncio.get_running_loop()
     for number in _INTERRUPTS:
         loop.add_signal_handler(number, interrupt)

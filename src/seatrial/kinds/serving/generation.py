@@ -201,6 +201,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str
     trouble: Trouble = Trouble.ANSWERED
     retry_after_s: float | None = None
+    matches: bool | None = None  # the pattern that is expected of the message; None: there is none, or it does not end
 
 
 class Times(msgspec.Struct, frozen=True, omit_defaults=True):

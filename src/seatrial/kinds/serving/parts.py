@@ -6,7 +6,7 @@ from seatrial import __version__
 from seatrial.job import SECRET_FILE, Input, Job, Limits, Part, Port, Ready, Step
 from seatrial.kinds.job import DRIVER, driver_job, make_job, plan_workspace, workspace_inputs
 from seatrial.kinds.serving.gather import EMBEDDING_MODEL, asked_cases, trace_of
-from seatrial.kinds.serving.generation import Case
+from seatrial.kinds.serving.generation import Case, ErrorMatch
 from seatrial.kinds.serving.load_model import port_and_path
 from seatrial.kinds.serving.model import ServingTrial
 from seatrial.kinds.serving.work import (
@@ -148,7 +148,9 @@ def work_of(cell: Cell) -> ServingWork:
 
 def _question(case: Case, with_texts: bool) -> Question:
     expected = case.answer.generations if case.answer is not None and with_texts else ()
-    return Question(case.name, case.request, case.error is not None, tuple(one.text or "" for one in expected))
+    pattern = (case.error.message or "") if case.error and case.error.match is ErrorMatch.PATTERN else ""
+    texts = tuple(one.text or "" for one in expected)
+    return Question(case.name, case.request, case.error is not None, texts, pattern)
 
 
 def _tls(cell: Cell) -> Tls | None:

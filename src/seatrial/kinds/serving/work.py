@@ -141,6 +141,7 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     request: Request
     error: bool = False  # an error is expected: whatever comes is the answer
     texts: tuple[str, ...] = ()  # that are expected, where answers are compared by their embeddings
+    error_pattern: str = ""  # that the message of the error must match
 
 
 class Embeddings(msgspec.Struct, frozen=True, omit_defaults=True):

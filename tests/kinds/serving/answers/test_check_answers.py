@@ -7,6 +7,7 @@ from seatrial.job import Finding
 from seatrial.kinds.serving.answers import Answered, AnswerRule, Comparing, check_answers, tolerance_for
 from seatrial.kinds.serving.answers.answer import check_messages, compare_answer, compare_ways
 from seatrial.kinds.serving.answers.compare import Comparison
+from seatrial.kinds.serving.driver.cases import with_match
 from seatrial.kinds.serving.generation import (
     Answer,
     Case,
@@ -269,13 +270,15 @@ def test_tokens_counts_and_offsets_of_what_is_tokenized() -> None:
         (ExpectedError("INVALID_ARGUMENT", "max must be", ErrorMatch.PREFIX), True),
         (ExpectedError("INVALID_ARGUMENT", "must be", ErrorMatch.PREFIX), False),
         (ExpectedError("INVALID_ARGUMENT", r"be >= \d$", ErrorMatch.PATTERN), True),
+        (ExpectedError("INVALID_ARGUMENT", r"be > \d$", ErrorMatch.PATTERN), False),
         (ExpectedError("INTERNAL", "max must be >= 1"), False),
         (ExpectedError(None, "max must be >= 1"), True),
         (ExpectedError("INVALID_ARGUMENT"), True),
     ],
 )
 def test_an_expected_error_has_its_code_and_message(expected: ExpectedError, passes: bool) -> None:
-    came = Answer(failure=Failure("INVALID_ARGUMENT", "max must be >= 1"))
+    pattern = (expected.message or "") if expected.match is ErrorMatch.PATTERN else ""
+    came = with_match(Answer(failure=Failure("INVALID_ARGUMENT", "max must be >= 1")), pattern)
     assert compare(came, answer=None, error=expected).passes is passes
 
 

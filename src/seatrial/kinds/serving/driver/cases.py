@@ -4,6 +4,8 @@ What an earlier life of the driver had begun and not finished is asked again: no
 changes nothing. What has an answer is never asked again."""
 
 import asyncio
+import re
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +21,7 @@ _PATIENCE_S = 10.0  # with a server that was ready and takes no connection
 RECONNECT_S = 0.1
 LATE_IN_A_ROW = 3  # beyond what is asked at a time; then nobody is there
 _STOP_S = 2.0  # for what is being answered, when the driver is told to end
+_SEARCH_S = 0.5  # of CPU time, for a pattern on the message of an error
 PIECE_BYTES = NOTE_BYTES // 2
 
 
@@ -79,7 +82,7 @@ class Asking:
             answer = await self._client.ask(question.request, ask.stream, max(clock.left_s, 0.001))
             failure = answer.failure
             if failure is None or question.error:
-                return answer, refused
+                return with_match(answer, question.error_pattern), refused
             pause_s = busy_for_s(failure)
             if failure.trouble is Trouble.UNREACHABLE and not self._is_gone(failure):
                 pause_s = RECONNECT_S
@@ -134,3 +137,24 @@ class Asking:
         for piece in pieces:
             self._driver.note(PIECE, thing=ask.thing, text=piece)
         self._driver.finish(ask.thing, pieces=len(pieces), **said)
+
+
+def with_match(answer: Answer, pattern: str) -> Answer:
+    """Whether the message of an error matches the pattern that is expected is found here, where a search that does not
+    end costs this case alone."""
+    failure = answer.failure
+    if failure is None or not pattern:
+        return answer
+    signal.signal(signal.SIGVTALRM, _ring)
+    signal.setitimer(signal.ITIMER_VIRTUAL, _SEARCH_S)
+    try:
+        matches = re.search(pattern, failure.message) is not None
+    except TimeoutError:
+        return answer
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    return msgspec.structs.replace(answer, failure=msgspec.structs.replace(failure, matches=matches))
+
+
+def _ring(number: int, frame: object) -> None:
+    raise TimeoutError
