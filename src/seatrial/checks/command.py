@@ -30,6 +30,8 @@ class RunExpected(msgspec.Struct, frozen=True):
 
 def check_run(observed: ObservedStep, ended: Exit, expected: RunExpected) -> list[Finding]:
     """One finding for how it ended, one for each text that it should, or should never, print."""
+    if stopped_by(observed):
+        return check_exit(observed, ended)
     if observed.outcome is not Outcome.EXITED and (bad := ended_badly(observed, "exit", ended)):
         return [bad]
     return [_exit(observed, expected), *_texts(observed, expected)]

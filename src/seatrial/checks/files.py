@@ -55,9 +55,10 @@ def check_files(
     expected: FilesExpected,
     window: JobWindow | None,
     hosts: Iterable[str] = (),
+    step: str = "",
 ) -> list[Finding]:
     """A finding for each thing that is asked. `hosts`: folders of hosts that any entry has files in."""
-    step = f"files {name}"
+    step = step or f"files {name}"
     entry = observed.result.get(name)
     if not isinstance(entry, dict):
         bad = ended_badly(observed, "count", ended, step)

@@ -50,9 +50,6 @@ def aggregated(values: Sequence[float], how: Aggregate) -> float:
     return min(values) if how == "min" else max(values)
 
 
-_TRAIN = "train"
-
-
 class MetricExpected(msgspec.Struct, frozen=True):
     """A figure and its source: `entry` and `key` of a JSON file, `log`, a name that the log's values go by, or
     `profile`, an entry of files."""
@@ -92,17 +89,17 @@ def check_metric(
         measured = _measure(train, files, expected)
     except NotMeasured as error:
         if not expected.required:
-            return Finding(_TRAIN, check, Verdict.SKIPPED, message=f"not measured: {error}"), {}
+            return Finding(train.name, check, Verdict.SKIPPED, message=f"not measured: {error}"), {}
         if cut_short(train) or (not expected.log and cut_short(files)):
-            return Finding(_TRAIN, check, Verdict.SKIPPED, message="not measured: it did not come that far"), {}
-        return Finding(_TRAIN, check, Verdict.FAILED, "metric", f"not measured: {error}"), {}
+            return Finding(train.name, check, Verdict.SKIPPED, message="not measured: it did not come that far"), {}
+        return Finding(train.name, check, Verdict.FAILED, "metric", f"not measured: {error}"), {}
     measured_text = f"{measured.value:.6g}{f' {expected.unit}' if expected.unit else ''}"
-    finding = Finding(_TRAIN, check, Verdict.PASSED, message=f"{measured_text}, from {measured.source}")
+    finding = Finding(train.name, check, Verdict.PASSED, message=f"{measured_text}, from {measured.source}")
     low = expected.least is not None and measured.value < expected.least
     if low or (expected.most is not None and measured.value > expected.most):
         limit, edge = (expected.least, "least") if low else (expected.most, "most")
         message = f"{measured_text}, and should be at {edge} {limit:g} (from {measured.source})"
-        finding = Finding(_TRAIN, check, Verdict.FAILED, "metric", message)
+        finding = Finding(train.name, check, Verdict.FAILED, "metric", message)
     return finding, figure_data(measured.value, expected.unit, expected.better, measured.source)
 
 

@@ -2,13 +2,13 @@ import math
 import re
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from seatrial.job import Better
 from seatrial.suite.models import Model
 from seatrial.suite.patterns import problem
 from seatrial.suite.placeholders import Fill
-from seatrial.suite.values import Need, Requirement, Text
+from seatrial.suite.values import Duration, Need, Requirement, Text
 
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _NAMED = re.compile(r"[A-Za-z0-9_][\w.+-]*")
@@ -158,4 +158,83 @@ class Metric(Model):
             raise ValueError("`warmup` is of values of the `log`")
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError(f"`min` is {self.min:g}, more than `max`, {self.max:g}")
+        return self
+
+
+class CommandChecks(Model):
+    """What a command must print and leave behind, and which figures are read of that: the same for every kind."""
+
+    log: LogChecks = Field(LogChecks(), description="What the log must say, and what it never may.")
+    files: dict[Text, Files] = Field({}, description="Files that the job must leave behind, each under a name.")
+    metrics: dict[Text, Metric] = Field({}, description="Figures of the job, each under a name.")
+
+    @field_validator("files", "metrics")
+    @classmethod
+    def _names(cls, entries: dict[str, Any]) -> dict[str, Any]:
+        for name in entries:
+            if not _NAMED.fullmatch(name):
+                raise ValueError(f"{name!r} is no good name; use letters, digits and . _ + -")
+        return entries
+
+    @model_validator(mode="after")
+    def _profiles(self) -> Self:
+        for name, metric in self.metrics.items():
+            if metric.profile is not None:
+                entry = self.files.get(metric.profile)
+                if entry is None or not entry.profile:
+                    raise ValueError(
+                        f"metric {name!r} is of the profile {metric.profile!r}, and `files` has no entry of that name "
+                        "with `valid: xplane` or `valid: kineto`"
+                    )
+        return self
+
+
+_TEXTS_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+Texts = Annotated[
+    tuple[Text, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    WithJsonSchema(_TEXTS_SCHEMA),
+]
+
+
+class Command(CommandChecks):
+    """A command line, and what it should do."""
+
+    command: Text = Field(min_length=1, description="For /bin/sh.")
+    name: Text | None = Field(None, description="Short name; default: the command itself.")
+    exit: Annotated[int, Field(strict=True, ge=0, le=255)] | None = Field(0, description="Exit code; null: any.")
+    contains: Texts = Field((), description="Texts that it must print.")
+    matches: Texts = Field((), description="Regular expressions that a part of what it prints must match.")
+    never: Texts = Field((), description="Texts that it must not print.")
+    timeout_s: Duration | None = Field(None, alias="timeout", description="Limit for this command.")
+
+    @field_validator("matches")
+    @classmethod
+    def _patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+        return patterns
+
+    @property
+    def step(self) -> str:
+        return f"run {self.name or self.command.strip()}"
+
+    @property
+    def reads(self) -> str:
+        """The step that reads its files, when it is over."""
+        return f"{self.step} files"
+
+    @property
+    def step_names(self) -> list[str]:
+        return [self.step, *(f"{self.reads} {name}" for name in self.files)]
+
+    @model_validator(mode="after")
+    def _no_profile(self) -> Self:
+        for name, entry in self.files.items():
+            given = [rule for rule in Files.PROFILE if getattr(entry, rule) not in (None, False)]
+            if given:
+                raise ValueError(f"`{given[0]}` of the profile {name!r} is judged in a trial of kind training")
         return self

@@ -367,3 +367,50 @@ def test_an_empty_command_line_is_refused_where_it_stands(tmp_path: Path) -> Non
     (tmp_path / "suite.yaml").write_text('name: n\ntrials: {t: {kind: runtime, run: [""]}}\n')
     with pytest.raises(SuiteError, match=r"suite\.yaml:2:35: an empty command line checks nothing"):
         load(tmp_path / "suite.yaml", *models())
+
+
+def test_figures_logs_and_files_of_a_run_entry_are_judged_as_those_of_a_training(world: "World") -> None:
+    world.suite(
+        """
+        trials:
+          bench:
+            kind: runtime
+            run:
+              - name: good
+                command: |
+                  for n in 1 2 3; do echo "rate: $((n + 5))"; done
+                  echo '{"speed": 7}' > $SEATRIAL_FILES/out.json
+                log: {must: rate}
+                files: {out: {match: out.json, valid: json}}
+                metrics:
+                  rate: {log: 'rate: (\\S+)', unit: 1/s, better: higher, aggregate: last}
+                  speed: {file: out.json, key: speed, max: 5}
+              - {name: bad, command: "echo Traceback; exec sleep 100", log: {must: never, never: Traceback}}
+            xfail: [{step: run good files out, why: to be named}]
+        """
+    )
+    world.seatrial("run", "suite.yaml", check=1)
+    (cell,) = world.results().cells
+    found = {(finding.step, finding.check): finding.verdict.value for finding in cell.findings}
+    assert (
+        found.items()
+        >= {
+            ("run good", "exit"): "passed",
+            ("run good", "must rate"): "passed",
+            ("run good", "metric rate"): "passed",
+            ("run good", "metric speed"): "failed",
+            ("run bad", "exit"): "skipped",
+            ("run bad", "must never"): "skipped",
+            ("run bad", "never Traceback"): "failed",
+        }.items()
+    )
+    assert ("run good files out", "valid") in found
+    assert cell.metrics["run good"]["rate"]["value"] == 8
+    assert {"seconds", "rate", "speed"} <= set(cell.metrics["run good"])
+    assert "run good files" not in cell.metrics
+
+
+def test_what_a_profile_shows_is_for_a_training_trial(tmp_path: Path) -> None:
+    run = "{command: x, files: {p: {match: '*.pb', valid: xplane, steps: 3}}}"
+    with pytest.raises(SuiteError, match="judged in a trial of kind training"):
+        cells(tmp_path, f"trials: {{t: {{kind: runtime, run: [{run}]}}}}")

@@ -6,6 +6,7 @@ from typing import Any
 
 from seatrial.checks import check_job
 from seatrial.job import Finding, Input, Observation, ObservedStep, Part
+from seatrial.kinds.command import judge_command
 from seatrial.kinds.job import make_job, only_part, workspace_inputs
 from seatrial.kinds.protocol import MISSING, Judgement
 from seatrial.kinds.runtime.model import RuntimeTrial
@@ -54,8 +55,15 @@ class RuntimeKind:
             name = planned.step.name
             observed_step = step_by_name.get(name) or ObservedStep(name, planned.step.kind, planned.step.args)
             findings += planned.check(observed_step, observation.exit)
-            if observed_step.seconds is not None:
+            if observed_step.seconds is not None and observed_step.kind != "read":
                 metrics[name] = _figures(observed_step)
+        model: RuntimeTrial = cell.spec
+        for one in model.run_checks:
+            ran = step_by_name.get(one.step) or ObservedStep(one.step, "command")
+            files = step_by_name.get(one.reads) or ObservedStep(one.reads, "read")
+            found, figures = judge_command(one, ran, files, observation)
+            findings += found
+            metrics.update({one.step: {**metrics.get(one.step, {}), **figures}} if figures else {})
         metrics.update(_passes(findings))
         return Judgement(findings, metrics)
 

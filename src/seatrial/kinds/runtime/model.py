@@ -4,16 +4,11 @@ import re
 from collections import Counter
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, field_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 
-from seatrial.suite import Duration, Model, Notebook, Notebooks, Runtime, Text, TrialModel, names_several
+from seatrial.suite import Model, Notebook, Notebooks, Runtime, Text, TrialModel, names_several
+from seatrial.suite.command import Command
 
-_TEXTS_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-Texts = Annotated[
-    tuple[Text, ...],
-    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
-    WithJsonSchema(_TEXTS_SCHEMA),
-]
 # A dotted name; a placeholder of an axis may stand for any part of it.
 _MODULE = re.compile(r"(?:[^\W\d]|\$\{[^}]*\})(?:\w|\$\{[^}]*\})*(?:\.(?:\w|\$\{[^}]*\})+)*")
 
@@ -49,32 +44,6 @@ class Import(Model):
         return version
 
 
-class RunStep(Model):
-    """A command line, and what it should do."""
-
-    command: Text = Field(min_length=1, description="For /bin/sh.")
-    name: Text | None = Field(None, description="Short name; default: the command itself.")
-    exit: Annotated[int, Field(strict=True, ge=0, le=255)] | None = Field(0, description="Exit code; null: any.")
-    contains: Texts = Field((), description="Texts that it must print.")
-    matches: Texts = Field((), description="Regular expressions that a part of what it prints must match.")
-    never: Texts = Field((), description="Texts that it must not print.")
-    timeout_s: Duration | None = Field(None, alias="timeout", description="Limit for this command.")
-
-    @field_validator("matches")
-    @classmethod
-    def _patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in patterns:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
-        return patterns
-
-    @property
-    def step(self) -> str:
-        return f"run {self.name or self.command.strip()}"
-
-
 class Facts(Model):
     """Which facts are judged against what the machine declares. All are gathered in any case."""
 
@@ -96,11 +65,11 @@ def _not_empty(command: str) -> str:
 
 _Import = Annotated[Annotated[Module, Tag("plain")] | Annotated[Import, Tag("map")], Discriminator(_tag)]
 _CommandLine = Annotated[Text, AfterValidator(_not_empty), Tag("plain")]
-_Run = Annotated[_CommandLine | Annotated[RunStep, Tag("map")], Discriminator(_tag)]
+_Run = Annotated[_CommandLine | Annotated[Command, Tag("map")], Discriminator(_tag)]
 _Facts = Annotated[Annotated[bool | None, Tag("plain")] | Annotated[Facts, Tag("map")], Discriminator(_tag)]
 
 
-def _name(entry: Import | RunStep | Notebook) -> str:
+def _name(entry: Import | Command | Notebook) -> str:
     if isinstance(entry, Import):
         return entry.module
     return entry.path if isinstance(entry, Notebook) else entry.name or entry.command.strip()
@@ -138,8 +107,8 @@ class RuntimeTrial(TrialModel):
         return tuple(Import(module=one) if isinstance(one, str) else one for one in self.imports)
 
     @property
-    def run_checks(self) -> tuple[RunStep, ...]:
-        return tuple(RunStep(command=one) if isinstance(one, str) else one for one in self.run)
+    def run_checks(self) -> tuple[Command, ...]:
+        return tuple(Command(command=one) if isinstance(one, str) else one for one in self.run)
 
     def all_notebooks(self, runtime: Runtime | None) -> tuple[Notebook, ...]:
         """Those of the trial, then those of the runtime that the trial does not name itself."""
@@ -164,5 +133,5 @@ class RuntimeTrial(TrialModel):
         return [
             *(f"command {command}" for command in self.commands),
             *(f"import {one.module}" for one in self.import_checks),
-            *(one.step for one in self.run_checks),
+            *(name for one in self.run_checks for name in one.step_names),
         ]

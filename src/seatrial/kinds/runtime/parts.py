@@ -7,13 +7,13 @@ from typing import Any
 
 from seatrial.checks import RunExpected, check_run
 from seatrial.job import Step
+from seatrial.kinds.command import command_steps
 from seatrial.kinds.job import PlannedStep, plan_workspace
 from seatrial.kinds.runtime.facts import Declared, check_facts
 from seatrial.kinds.runtime.judge import check_command, check_import
 from seatrial.kinds.runtime.model import Facts, RuntimeTrial
 from seatrial.kinds.runtime.notebook import check_notebook
 from seatrial.suite import Cell, Machine, Notebook
-from seatrial.suite.patterns import follow_texts
 
 # What a step that hangs may take of a job's time, where the suite sets no limit of its own.
 COMMAND_S = 30.0
@@ -76,10 +76,9 @@ def _import(module: str, version: str) -> PlannedStep:
 def _runs(model: RuntimeTrial) -> Iterator[PlannedStep]:
     for one in model.run_checks:
         expected = RunExpected(one.exit, one.contains, one.matches, one.never)
-        follow = follow_texts(one.contains, one.matches, one.never)
-        args = {"command": one.command, **({"follow": follow} if follow else {})}
-        step = Step(one.step, "command", args, one.timeout_s)
-        yield PlannedStep(step, partial(check_run, expected=expected))
+        ran, *reads = command_steps(one)
+        yield PlannedStep(ran, partial(check_run, expected=expected))
+        yield from (PlannedStep(step, lambda observed, ended: []) for step in reads)  # judged with the command
 
 
 def notebooks_of(cell: Cell) -> tuple[Notebook, ...]:

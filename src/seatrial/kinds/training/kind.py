@@ -8,10 +8,11 @@ import msgspec
 
 from seatrial.checks import check_job, check_workspace
 from seatrial.checks.command import LogExpected, check_exit, check_log
-from seatrial.checks.files import FilesExpected, check_files, host_folders, job_window
+from seatrial.checks.files import check_files, host_folders, job_window
 from seatrial.checks.findings import figure_data
-from seatrial.checks.metrics import MetricExpected, check_metric, step_time_figure
+from seatrial.checks.metrics import check_metric, step_time_figure
 from seatrial.job import Finding, Observation, ObservedStep, Part, Verdict, unit_factor
+from seatrial.kinds.command import files_expected, metric_expected
 from seatrial.kinds.job import make_job, only_part, workspace_inputs
 from seatrial.kinds.protocol import Judgement
 from seatrial.kinds.training.charts import training_charts
@@ -22,8 +23,6 @@ from seatrial.kinds.training.parts import (
     FILES,
     TRAIN,
     artifacts_of,
-    log_name,
-    metric_entry,
     plan_job_steps,
 )
 from seatrial.kinds.training.profile import ProfileExpected, check_profile, check_profile_figure
@@ -78,13 +77,12 @@ class TrainingKind:
         findings += check_steps(train, model.steps.pattern, model.steps.count, model.steps.last, asked)
         folders = host_folders(files)
         for name, entry in model.files.items():
-            expected = FilesExpected(entry.match, entry.count, entry.size, entry.fresh, entry.valid or "")
-            findings += check_files(files, observation.exit, name, expected, window, folders)
+            findings += check_files(files, observation.exit, name, files_expected(entry), window, folders)
             if entry.profile:
                 findings += check_profile(files, train, name, _profile(model, entry))
         metrics = _own_figures(model, train, files)
         for name, metric in model.metrics.items():
-            finding, made = check_metric(train, files, _metric(name, metric, asked))
+            finding, made = check_metric(train, files, metric_expected(name, metric, asked))
             if finding:
                 findings.append(finding)
             if made:
@@ -159,25 +157,6 @@ def _against_profile(
         if entry.agrees is not None
         for finding in check_profile_figure(files, one, entry.agrees, name, seconds, made["source"])
     ]
-
-
-def _metric(name: str, metric: Metric, hosts: int) -> MetricExpected:
-    return MetricExpected(
-        name=name,
-        entry=metric_entry(name) if metric.file is not None else "",
-        key=metric.key or "",
-        log=log_name(name) if metric.log is not None else "",
-        profile=metric.profile or "",
-        match=metric.log or metric.file or "",
-        unit=metric.unit,
-        better=metric.better,
-        least=metric.min,
-        most=metric.max,
-        aggregate=metric.aggregate,
-        warmup=metric.warmup,
-        required=metric.required,
-        hosts=hosts,
-    )
 
 
 def _figures(train: ObservedStep) -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """What users write of a training trial: a command, and what its log, its files and its figures should be."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from seatrial.suite import DeclaredFigure, Duration, Model, Runtime, Text, TrialModel, Workspace
-from seatrial.suite.command import _NAMED, Amount, FigurePattern, Files, FiniteNumber, LogChecks, Metric, _Tolerance
+from seatrial.suite.command import Amount, CommandChecks, FigurePattern, FiniteNumber, _Tolerance
 
 # Nothing here needs a newer `re` than that of Python 3.8. Each begins with a literal and then looks back at what is
 # before it: `re` finds a literal twenty times as quickly as anything else.
@@ -75,7 +75,7 @@ _Stall = Annotated[
 ]
 
 
-class TrainingTrial(TrialModel):
+class TrainingTrial(CommandChecks, TrialModel):
     kind: Literal["training"] = "training"
     command: Text = Field(min_length=1, description="Command line of the training job, for /bin/sh.")
     hosts: int = Field(1, strict=True, ge=1, le=1024, description="Processes of `command` that are started together.")
@@ -85,34 +85,11 @@ class TrainingTrial(TrialModel):
     artifacts: Text | None = Field(
         None, min_length=1, description="Folder or fsspec address where `files` and `metrics` are; the job's is in it."
     )
-    log: LogChecks = Field(LogChecks(), description="What the log must say, and what it never may.")
     loss: Loss | None = Field(None, description="The loss that the log tells: finite, near a target, like a curve.")
     steps: Steps = Field(Steps(), description="How the log reports steps, and how many it must.")
     stall: _Stall = Field(Stall(), description="No new step for too long; false: not judged.")
-    files: dict[Text, Files] = Field({}, description="Files that the job must leave behind, each under a name.")
-    metrics: dict[Text, Metric] = Field({}, description="Figures of the job, each under a name.")
 
     JUDGING: ClassVar[frozenset[str]] = frozenset({"artifacts", "log", "loss", "steps", "stall", "files", "metrics"})
-
-    @field_validator("files", "metrics")
-    @classmethod
-    def _names(cls, entries: dict[str, Any]) -> dict[str, Any]:
-        for name in entries:
-            if not _NAMED.fullmatch(name):
-                raise ValueError(f"{name!r} is no good name; use letters, digits and . _ + -")
-        return entries
-
-    @model_validator(mode="after")
-    def _profiles(self) -> Self:
-        for name, metric in self.metrics.items():
-            if metric.profile is not None:
-                entry = self.files.get(metric.profile)
-                if entry is None or not entry.profile:
-                    raise ValueError(
-                        f"metric {name!r} is of the profile {metric.profile!r}, and `files` has no entry of that name "
-                        "with `valid: xplane` or `valid: kineto`"
-                    )
-        return self
 
     def workspace_of(self, runtime: Runtime | None) -> Workspace | None:
         return self.workspace or (runtime.workspace if runtime else None)

@@ -199,7 +199,8 @@ def _calls(job: Job) -> Iterator[str]:
 
 def _kind_and_text(step: Step) -> str:
     command = step.args.get("command")
-    if step.kind not in ("command", "which") or "hosts" in step.args:
+    follow = step.args.get("follow") or {}
+    if step.kind not in ("command", "which") or "hosts" in step.args or follow.get("values"):
         problem = f"a step of kind {step.kind[:100]!a} needs {NEEDS}"
     elif not isinstance(command, str) or "\0" in command:
         problem = "the step has no command that a shell could run"

@@ -1,0 +1,99 @@
+"""A command with what is read of it: what the agent follows and which files it reads, and the findings on both."""
+
+from typing import Any
+
+from seatrial.checks.command import LogExpected, check_log
+from seatrial.checks.files import FilesExpected, check_files, host_folders, job_window
+from seatrial.checks.metrics import MetricExpected, check_metric
+from seatrial.job import Finding, Observation, ObservedStep, Step
+from seatrial.suite.command import Command, CommandChecks, Files, Metric
+from seatrial.suite.patterns import follow_texts, for_agent
+
+READ_S = 900.0  # to look for files and read them, when the command is over
+# What the agent reads of one file at the most. Real profiles are of 0.2 to 100 MB.
+_MOST_BYTES = {"json": 64 << 20, "xplane": 2 << 30, "kineto": 2 << 30, "": 1 << 62}
+WORK, KEPT = ".", "files"  # the agent's names for the work folder and for the folder of files that are kept
+
+
+def command_steps(command: Command) -> list[Step]:
+    """The command, and a step that reads its files where any are asked for."""
+    texts = follow_texts(command.contains, command.matches, command.never)
+    checks = follow_checks(command)
+    follow = {key: [*texts.get(key, ()), *checks[key]] for key in ("must", "never")} | {"values": checks["values"]}
+    args = {"command": command.command, **({"follow": follow} if any(follow.values()) else {})}
+    return [Step(command.step, "command", args, command.timeout_s), *read_steps(command.reads, command)]
+
+
+def follow_checks(checks: CommandChecks) -> dict[str, Any]:
+    """What the agent looks for in the output."""
+    values = {value_name(name): metric.log for name, metric in checks.metrics.items() if metric.log is not None}
+    return {
+        "must": [for_agent(pattern) for pattern in checks.log.must],
+        "never": [for_agent(pattern) for pattern in checks.log.never],
+        "values": {name: for_agent(pattern) for name, pattern in values.items()},
+    }
+
+
+def read_steps(name: str, checks: CommandChecks, place: str | None = None) -> list[Step]:
+    """Reads the entries of `files`, and a file for each metric that is in one; in `place`, else where the job ran."""
+    entries = {one: _entry(files) for one, files in checks.files.items()}
+    for one, metric in checks.metrics.items():
+        if metric.file is not None:
+            entries[value_name(one)] = _metric(metric)
+    args = {"roots": [place] if place else [WORK, KEPT], "entries": entries}
+    return [Step(name, "read", args, READ_S)] if entries else []
+
+
+def value_name(name: str) -> str:
+    """The name of a metric's values and of its entry among the files; none of the agent's own has a blank in it."""
+    return f"metric {name}"
+
+
+def _entry(files: Files) -> dict[str, Any]:
+    reader = files.valid or ""
+    return {"match": files.match, "reader": reader, "keys": [], "most_bytes": _MOST_BYTES[reader]}
+
+
+def _metric(metric: Metric) -> dict[str, Any]:
+    return {"match": metric.file, "reader": "json", "keys": [metric.key], "most_bytes": _MOST_BYTES["json"]}
+
+
+def judge_command(
+    command: Command, ran: ObservedStep, files: ObservedStep, observation: Observation
+) -> tuple[list[Finding], dict[str, Any]]:
+    """The findings on what it printed and left behind, but for its texts; and its figures by name."""
+    findings = check_log(ran, LogExpected(command.log.must, command.log.never))
+    folders, window = host_folders(files), job_window(observation)
+    for name, entry in command.files.items():
+        expected = files_expected(entry)
+        step = f"{command.reads} {name}"
+        findings += check_files(files, observation.exit, name, expected, window, folders, step)
+    figures: dict[str, Any] = {}
+    for name, metric in command.metrics.items():
+        finding, made = check_metric(ran, files, metric_expected(name, metric))
+        findings += [finding] if finding else []
+        figures |= {name: made} if made else {}
+    return findings, figures
+
+
+def files_expected(entry: Files) -> FilesExpected:
+    return FilesExpected(entry.match, entry.count, entry.size, entry.fresh, entry.valid or "")
+
+
+def metric_expected(name: str, metric: Metric, hosts: int = 1) -> MetricExpected:
+    return MetricExpected(
+        name=name,
+        entry=value_name(name) if metric.file is not None else "",
+        key=metric.key or "",
+        log=value_name(name) if metric.log is not None else "",
+        profile=metric.profile or "",
+        match=metric.log or metric.file or "",
+        unit=metric.unit,
+        better=metric.better,
+        least=metric.min,
+        most=metric.max,
+        aggregate=metric.aggregate,
+        warmup=metric.warmup,
+        required=metric.required,
+        hosts=hosts,
+    )
