@@ -43,7 +43,12 @@ async def main(seconds: float) -> None:
         await target.open()
         command = f"sleep 0.5; {sys.executable} {script}"
         job = Job(
-            "bench-log-1", "bench-log", "00000000", 1, "log", (Step("run writer", "command", {"command": command}),)
+            name="bench-log-1",
+            run="bench-log",
+            cell="00000000",
+            attempt=1,
+            title="log",
+            steps=(Step("run writer", "command", {"command": command}),),
         )
         handle = await target.submit(job, {})
         folder = Path(state) / "jobs" / "bench-log" / "bench-log-1"

@@ -24,7 +24,16 @@ class Plain(PodProcesses):
 
     def begin(self, *steps: Step, stdout: Any = subprocess.DEVNULL, **fields: Any) -> subprocess.Popen[bytes]:
         self.steps = steps
-        job = Job("job", "run", "cell", 1, "title", steps, limits=Limits(grace_s=1), **fields)
+        job = Job(
+            name="job",
+            run="run",
+            cell="cell",
+            attempt=1,
+            title="title",
+            steps=steps,
+            limits=Limits(grace_s=1),
+            **fields,
+        )
         (self.root / "job/plain.sh").write_text(plain_script(job))
         env = self.env(SEATRIAL_FILES=str(self.out / "files"))
         return subprocess.Popen([*self.shell, self.root / "job/plain.sh"], env=env, stdout=stdout, cwd=self.root)

@@ -27,7 +27,7 @@ async def test_the_last_step_and_what_a_program_says_itself_are_shown(
         Step("train", "command", {"command": train, "follow": {"values": values}}),
         Step("own", "command", {"command": own}),
     )
-    job = Job("progress-1", "progress", "00000000", 1, "progress", steps)
+    job = Job(name="progress-1", run="progress", cell="00000000", attempt=1, title="progress", steps=steps)
     seen: list[str] = []
     try:
         handle = await target.submit(job, {})

@@ -34,10 +34,11 @@ from seatrial.job import (
     Exit,
     Finding,
     Job,
+    JobSpec,
     Limits,
     Observation,
     Outcome,
-    Part,
+    PartSpec,
     Port,
     Ready,
     RunResults,
@@ -536,18 +537,17 @@ class SimKind:
     def gather(self, cell: Cell) -> dict[str, Any]:
         return {}
 
-    def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
+    def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
         if cell.spec.shape == "single":
-            return (Part("job", self._job(cell, run, attempt, "job"), HERE),)
-        server = self._job(cell, run, attempt, "server")
+            return (PartSpec("job", self._job(cell, "job"), HERE),)
+        server = self._job(cell, "server")
         server = msgspec.structs.replace(server, ports=(Port("http"),), ready=Ready("http", within_s=READY_S))
-        driver = self._job(cell, run, attempt, "driver")
-        return Part("server", server, HERE, leads=False), Part("driver", driver, HERE, after="server")
+        driver = self._job(cell, "driver")
+        return PartSpec("server", server, HERE, leads=False), PartSpec("driver", driver, HERE, after="server")
 
-    def _job(self, cell: Cell, run: str, attempt: int, part: str) -> Job:
-        name = f"{cell.hash}-{attempt}" + ("" if part == "job" else f"-{part}")
+    def _job(self, cell: Cell, part: str) -> JobSpec:
         limits = Limits(queue_s=QUEUE_S, run_s=None if part == "server" else RUN_S)
-        return Job(name, run, cell.hash, attempt, cell.id, (Step("work", "command"),), part=part, limits=limits)
+        return JobSpec(cell.id, (Step("work", "command"),), part=part, limits=limits)
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         findings = [finding for part, seen in observed.items() for finding in check_job(seen, part)]
@@ -674,7 +674,7 @@ def _check_cell(world: World, cell: CellResult, interrupted: bool) -> None:
 
 def _true_verdicts(world: World, cell: CellResult, number: int) -> set[Verdict]:
     """By what the world knows; a fault in a call for the attempt may hide that."""
-    name = f"{cell.hash}-{number}"
+    name = f"sim-{world.seed}-{cell.hash}-{number}"
     allowed = {Verdict.INFRA} if any(name in fault for fault in world.faults) else set()
     if any(fault.startswith("list") for fault in world.faults):
         allowed.add(Verdict.INFRA)

@@ -11,7 +11,15 @@ from seatrial.engine.collect import clear_scratch, collect, file_names, read_all
 from seatrial.job import Job, Outcome, Step
 from seatrial.targets import TargetError
 
-JOB = Job("name", "run", "cell", 1, "title", (Step("train", "command", {"hosts": 2}),), hosts=2)
+JOB = Job(
+    name="name",
+    run="run",
+    cell="cell",
+    attempt=1,
+    title="title",
+    steps=(Step("train", "command", {"hosts": 2}),),
+    hosts=2,
+)
 
 
 class Folder:
@@ -73,7 +81,7 @@ async def test_a_host_of_three_that_left_nothing_is_not_taken_for_one_that_passe
     left(tmp_path / "job/hosts/2", 0, "two")
     into = tmp_path / "attempt"
     target: Any = Folder(tmp_path / "job")
-    three = Job("name", "run", "cell", 1, "title", JOB.steps, hosts=3)
+    three = Job(name="name", run="run", cell="cell", attempt=1, title="title", steps=JOB.steps, hosts=3)
     assert await collect(target, "far://job", three, into)
     assert read_all(three, into, True).steps[0].outcome is None
 

@@ -8,7 +8,7 @@ import pytest
 from scripted import Fate, Script
 from simulation import SimKind
 
-from seatrial.job import Observation, Part, RunResults, Verdict
+from seatrial.job import Observation, PartSpec, RunResults, Verdict
 from seatrial.kinds.protocol import Judgement
 from seatrial.suite import Cell
 
@@ -31,10 +31,10 @@ def broken(request: pytest.FixtureRequest, error: Exception, monkeypatch: pytest
     """A kind that raises for the second cell."""
     parts, judge = SimKind.parts, SimKind.judge
 
-    def broken_parts(self: SimKind, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
+    def broken_parts(self: SimKind, cell: Cell) -> tuple[PartSpec, ...]:
         if cell.axes["n"] == "2":
             raise error
-        return parts(self, cell, run, attempt)
+        return parts(self, cell)
 
     def broken_judge(self: SimKind, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         if cell.axes["n"] == "2":

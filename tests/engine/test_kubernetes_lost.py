@@ -39,7 +39,7 @@ TRIALS = f"""
 # Submits a job, and is killed between making and releasing it.
 SUBMITTER = """
 import asyncio, os, signal, sys
-from seatrial.job import Environment, Job, Step
+from seatrial.job import Environment, JobSpec, Step
 from seatrial.targets.kubernetes import kind
 
 async def main(kubeconfig, namespace, shared, release):
@@ -52,7 +52,8 @@ async def main(kubeconfig, namespace, shared, release):
         target._client.patch = killed
     step = Step("run", "command", {"command": "echo once >> /shared/ran"})
     python = Environment(image="localhost/python:3")
-    job = Job("lost-69b56f04-1", "lost", "69b56f04", 1, "t", (step,), environment=python)
+    spec = JobSpec("t", (step,), environment=python)
+    job = spec.for_attempt("lost", "69b56f04", 1)
     handle = await target.submit(job, {})
     async for event in target.watch():
         if event.exit:

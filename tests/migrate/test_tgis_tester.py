@@ -92,13 +92,14 @@ def test_each_configuration_of_each_model_is_a_cell_of_its_own(config: Path) -> 
         "flan-t5-small.tgis_native-f16",
         "bloom-560m.hf_transformers-f16-pt2c",
     ]
-    names = {part.job.name for cell in cells.values() for part in plugins.kinds()["serving"].parts(cell, "run", 1)}
+    parts = [(cell.hash, part) for cell in cells.values() for part in plugins.kinds()["serving"].parts(cell)]
+    names = {part.for_attempt("run", cell, 1).job.name for cell, part in parts}
     assert len(names) == 12  # a server and a driver each: two that differ in their batch size alone do not clash
 
 
 def test_a_configuration_is_the_variables_of_its_server(config: Path) -> None:
     cells = planned(config)
-    server, _ = plugins.kinds()["serving"].parts(cells["flan-t5-small.tgis_native-f32-cpu-2"], "run", 1)
+    server, _ = plugins.kinds()["serving"].parts(cells["flan-t5-small.tgis_native-f32-cpu-2"])
     env = server.job.env
     assert env["MODEL_NAME"] == "google/flan-t5-small"
     assert (env["DTYPE_STR"], env["MAX_BATCH_SIZE"], env["NUM_SHARD"]) == ("float32", "4", "1")
@@ -109,7 +110,7 @@ def test_a_configuration_is_the_variables_of_its_server(config: Path) -> None:
     assert server.job.ready is not None
     assert (server.job.ready.path, server.job.ready.within_s) == ("/health", 1800)
     assert server.job.limits.queue_s == 90
-    sharded, _ = plugins.kinds()["serving"].parts(cells["flan-t5-small.tgis_native-f16-sharded2"], "run", 1)
+    sharded, _ = plugins.kinds()["serving"].parts(cells["flan-t5-small.tgis_native-f16-sharded2"])
     assert (sharded.job.env["NUM_SHARD"], "CUDA_VISIBLE_DEVICES" in sharded.job.env) == ("2", False)
 
 
@@ -117,8 +118,16 @@ def _pod(cell: Cell, config: Path) -> dict[str, Any]:
     suite = load(config.parent / "seatrial.yaml", *plugins.models())
     options = suite.targets[cell.target].options
     assert isinstance(options, KubernetesOptions)
-    server, _ = plugins.kinds()["serving"].parts(cell, "run", 1)
-    made = make(server.job, options, namespace="tgis-test", run_owner={}, agent="agent", inputs=[], secrets={})
+    server, _ = plugins.kinds()["serving"].parts(cell)
+    made = make(
+        server.job.for_attempt("run", cell.hash, 1),
+        options,
+        namespace="tgis-test",
+        run_owner={},
+        agent="agent",
+        inputs=[],
+        secrets={},
+    )
     spec: dict[str, Any] = made.root["spec"]["template"]["spec"]
     return spec
 

@@ -10,7 +10,7 @@ import msgspec
 from pydantic import Field
 
 from seatrial.checks import check_job
-from seatrial.job import Environment, Finding, Observation, Outcome, Part, Port, Ready, Resources, Step, Verdict
+from seatrial.job import Environment, Finding, Observation, Outcome, PartSpec, Port, Ready, Resources, Step, Verdict
 from seatrial.kinds.driver import BEGUN, FINISHED
 from seatrial.kinds.job import make_job
 from seatrial.kinds.protocol import Judgement
@@ -58,12 +58,11 @@ class AskingKind:
     def gather(self, cell: Cell) -> dict[str, Any]:
         return {}
 
-    def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
+    def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
         model: AskingTrial = cell.spec
-        job = make_job(cell, run, attempt, (), ())
+        job = make_job(cell, (), ())
         server = msgspec.structs.replace(
             job,
-            name=f"{job.name}-server",
             part="server",
             steps=(Step("server", "command", {"command": model.server}),),
             ports=(Port("http", 8000),),
@@ -72,14 +71,13 @@ class AskingKind:
         work = {"count": model.count, "pause_s": model.pause_s, "reveal": model.reveal}
         driver = msgspec.structs.replace(
             job,
-            name=f"{job.name}-driver",
             part="driver",
             steps=(Step("driver", "drive", {"kind": "asking", "work": work}),),
             environment=Environment("seatrial", seatrial=True),
             resources=Resources(),
             env={**job.env, "PYTHONPATH": str(Path(__file__).parent)},
         )
-        return Part("server", server, cell.target, leads=False), Part("driver", driver, HERE, after="server")
+        return PartSpec("server", server, cell.target, leads=False), PartSpec("driver", driver, HERE, after="server")
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         model: AskingTrial = cell.spec

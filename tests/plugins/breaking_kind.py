@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from seatrial.job import Finding, Observation, Part, Step, Verdict
+from seatrial.job import Finding, Observation, PartSpec, Step, Verdict
 from seatrial.kinds.job import make_job, only_part
 from seatrial.kinds.protocol import Judgement
 from seatrial.suite import Cell, TrialModel
@@ -21,11 +21,9 @@ class BreakingKind:
     def gather(self, cell: Cell) -> dict[str, Any]:
         return {}
 
-    def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
+    def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
         self._break(cell, "parts")
-        return only_part(
-            cell, make_job(cell, run, attempt, [Step("run", "command", {"command": cell.spec.command})], ())
-        )
+        return only_part(cell, make_job(cell, [Step("run", "command", {"command": cell.spec.command})], ()))
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         self._break(cell, "judge")

@@ -10,7 +10,14 @@ from seatrial.targets.local import kind
 async def main(run: str, name: str, command: str) -> None:
     target = kind.open("here", kind.options())
     await target.open()
-    job = Job(name, run, "69b56f04", 1, name, (Step(f"run {command}", "command", {"command": command}),))
+    job = Job(
+        name=name,
+        run=run,
+        cell="69b56f04",
+        attempt=1,
+        title=name,
+        steps=(Step(f"run {command}", "command", {"command": command}),),
+    )
     print("now", flush=True)
     await target.submit(job, {})
     await asyncio.sleep(60)

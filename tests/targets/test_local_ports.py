@@ -55,16 +55,17 @@ async def test_processes_that_submit_at_the_same_time_do_not_give_out_the_same(
     """Each process of its own, with a lock between them: of as many ports as there are jobs, each gets one."""
     free = only(monkeypatch, 8)
     program = """
-import asyncio, sys
-from seatrial.job import Job, Limits, Port, Step
+import asyncio, msgspec, sys
+from seatrial.job import JobSpec, Limits, Port, Step
 from seatrial.targets.local import kind, reservations as ports
 ports._range = lambda: list(map(int, sys.argv[3:]))
 async def main(run, name):
     target = kind.open("here", kind.options())
     await target.open()
     steps = (Step("run sleep", "command", {"command": "sleep 1000"}),)
-    await asyncio.gather(*(target.submit(Job(f"{name}-{n}", run, "69b56f04", 1, name, steps, ports=(Port("http"),),
-                                             limits=Limits(grace_s=0.1)), {}) for n in range(4)))
+    spec = JobSpec(name, steps, ports=(Port("http"),), limits=Limits(grace_s=0.1))
+    jobs = [msgspec.structs.replace(spec.for_attempt(run, "69b56f04", 1), name=f"{name}-{n}") for n in range(4)]
+    await asyncio.gather(*(target.submit(job, {}) for job in jobs))
     await target.close()
 asyncio.run(main(*sys.argv[1:3]))
 """

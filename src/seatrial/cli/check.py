@@ -139,7 +139,7 @@ def _cell(suite: Path, trial: str, select: tuple[str, ...]) -> "tuple[Cell, str]
 def _matches(cell: "Cell") -> list[str]:
     from seatrial.plugins import kinds
 
-    parts = kinds()[cell.kind].parts(cell, "check", 1)
+    parts = kinds()[cell.kind].parts(cell)
     entries = [step.args["entries"] for part in parts for step in part.job.steps if step.kind == "files"]
     return [entry["match"] for each in entries for entry in each.values()]
 

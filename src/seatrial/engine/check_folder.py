@@ -59,7 +59,7 @@ def check_folder(
     it. What only whoever ran the job can know, its exit code say, is skipped with that reason. Raises CannotCheck."""
     kind = plugins.kinds()[cell.kind]
     cell = replace(cell, gathered=kind.gather(cell))
-    job = kind.parts(cell, "check", 1)[0].job
+    job = kind.parts(cell)[0].job.for_attempt("check", cell.hash, 1)
     train = next((step for step in job.steps if "hosts" in step.args), None)
     if train is None:
         raise CannotCheck(f"trial {cell.trial!r} is of kind {cell.kind}; only training can be judged by its files")

@@ -3,13 +3,13 @@
 import os
 import subprocess
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
 from seatrial import __version__, plugins
 from seatrial.engine.secrets import check_written
-from seatrial.job import Unreadable
+from seatrial.job import PartSpec, Unreadable
 from seatrial.job.plan import PlanFile, RunOptions
 from seatrial.kinds.protocol import MISSING, HasContents
 from seatrial.plan import Plan, PlanError
@@ -30,6 +30,13 @@ class PreparedRun:
     plan: Plan
     folder: RunFolder
     options: RunOptions
+    _parts: dict[str, tuple[PartSpec, ...]] = field(default_factory=dict, repr=False)  # by the hash of the cell
+
+    def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
+        """Of each attempt at the cell; made once."""
+        if cell.hash not in self._parts:
+            self._parts[cell.hash] = plugins.kinds()[cell.kind].parts(cell)
+        return self._parts[cell.hash]
 
 
 def create(suite: Suite, plan: Plan, runs: Path, options: RunOptions) -> PreparedRun:
@@ -78,7 +85,7 @@ def _missing(cells: Iterable[Cell]) -> list[Problem]:
     problems: dict[str, Problem] = {}
     for cell in cells:
         try:
-            parts = plugins.kinds()[cell.kind].parts(cell, "none", 1)
+            parts = plugins.kinds()[cell.kind].parts(cell)
         except Exception:  # noqa: BLE001 - a bug of the kind, which is reported for the cell when it is run
             continue
         sources = {given.source for part in parts for given in part.job.inputs if given.required}

@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Protocol
 
-import msgspec
-
 from seatrial import SeatrialError, __version__, plugins
 from seatrial.checks import find_causes
 from seatrial.engine.attempt import Attempt, gather_or_cancel
@@ -171,14 +169,9 @@ class Run:
     def _parts(self, cell: Cell, number: int, avoid: tuple[str, ...] = ()) -> tuple[Part, ...]:
         """What a new attempt is made of; on other hosts than those to `avoid`, where there are others."""
         with _code_of_kind():
-            parts = plugins.kinds()[cell.kind].parts(cell, self._folder.run, number)
+            parts = self._prepared.parts(cell)
         labels = {RUN_FOLDER: str(self._folder.path)}
-        return tuple(
-            msgspec.structs.replace(
-                part, job=msgspec.structs.replace(part.job, labels={**part.job.labels, **labels}, avoid=avoid)
-            )
-            for part in parts
-        )
+        return tuple(part.for_attempt(self._folder.run, cell.hash, number, avoid, labels) for part in parts)
 
     def _new(self) -> Iterator[tuple[Cell, Part]]:
         """The parts of cells that nobody has begun, and that are not to be skipped; none when the run is only to be

@@ -1,5 +1,6 @@
 """The neutral description of something to run. Every kind of trial makes it, every target takes it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -76,14 +77,13 @@ class Ready(msgspec.Struct, frozen=True, omit_defaults=True):
     within_s: float | None = None  # from its start; the engine ends a job that is not ready by then
 
 
-class Job(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One part of one attempt at one cell. `name` is unique for (run, cell, attempt, part) and known before anything is
-    submitted: submitting the same name twice is finding what is there, never running it twice."""
+ARTIFACTS = "artifacts"  # a root of a step that looks for files: the job's own folder of its place for artifacts
+ARTIFACTS_VARIABLE = "SEATRIAL_ARTIFACTS"  # tells the job where that is
 
-    name: str
-    run: str
-    cell: str
-    attempt: int
+
+class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One part of a cell, the same for every attempt at it."""
+
     title: str
     steps: tuple[Step, ...]
     environment: Environment = Environment()
@@ -94,12 +94,47 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     # submit() apart.
     secrets: dict[str, str] = {}
     inputs: tuple[Input, ...] = ()
-    avoid: tuple[str, ...] = ()  # hosts where it should rather not run, where there is an elsewhere
-    labels: dict[str, str] = {}
     part: str = "job"
     ports: tuple[Port, ...] = ()
     ready: Ready | None = None  # None: ready as soon as it has started
     hosts: int = 1  # a target with several gives each its own; on one machine the agent starts the processes itself
+    artifacts: str = ""  # folder or fsspec address where the job leaves files
+
+    def for_attempt(
+        self, run: str, cell: str, attempt: int, avoid: tuple[str, ...] = (), labels: Mapping[str, str] | None = None
+    ) -> "Job":
+        """The job of one attempt. A place for artifacts that outlives the job has a folder for each, so that no job
+        finds what another one left; a driver learns which attempt it is of."""
+        name = f"{run}-{cell}-{attempt}" + ("" if self.part == "job" else f"-{self.part}")
+        artifacts = self.artifacts
+        if "://" in artifacts or artifacts.startswith("/"):
+            artifacts = f"{artifacts.rstrip('/')}/{name}"
+        of: dict[str, Any] = {"run": run, "cell": cell, "attempt": attempt}
+        fields: dict[str, Any] = {one: getattr(self, one) for one in JobSpec.__struct_fields__ if one != "artifacts"}
+        fields["steps"] = tuple(_of_attempt(step, artifacts, of) for step in self.steps)
+        fields["env"] = {**self.env, ARTIFACTS_VARIABLE: artifacts} if artifacts else self.env
+        return Job(**fields, **of, name=name, avoid=avoid, labels=dict(labels or {}))
+
+
+def _of_attempt(step: Step, artifacts: str, of: dict[str, Any]) -> Step:
+    if step.kind == "drive":
+        return msgspec.structs.replace(step, args={**step.args, "job": of})
+    if ARTIFACTS in step.args.get("roots", ()):
+        roots = [artifacts if root == ARTIFACTS else root for root in step.args["roots"]]
+        return msgspec.structs.replace(step, args={**step.args, "roots": roots})
+    return step
+
+
+class Job(JobSpec, frozen=True, kw_only=True, omit_defaults=True):
+    """One part of one attempt at one cell. `name` is unique for (run, cell, attempt, part) and known before anything is
+    submitted: submitting the same name twice is finding what is there, never running it twice."""
+
+    name: str
+    run: str
+    cell: str
+    attempt: int
+    avoid: tuple[str, ...] = ()  # hosts where it should rather not run, where there is an elsewhere
+    labels: dict[str, str] = {}
 
 
 PEER = "SEATRIAL_PEER"  # variable of a job: the Peer that it comes after, as JSON
@@ -117,13 +152,30 @@ class Peer(msgspec.Struct, frozen=True, omit_defaults=True):
     addresses: dict[str, str] = {}  # of its ports, where they lead there straight from the place of this job
 
 
-class Part(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One job of an attempt, and how it goes with the others. An attempt is over when its leading parts have ended; the
-    engine then ends the rest."""
+class PartSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One job of each attempt, and how it goes with the others. An attempt is over when its leading parts have ended;
+    the engine then ends the rest."""
 
     name: str  # "job", "server", "driver"
-    job: Job
+    job: JobSpec
     target: str  # the name of one of the suite's targets
     after: str = ""  # the part that must be ready before this one is submitted, and whose end ends this one
     leads: bool = True
     uses: str = ""  # a target that the job itself works with: it gets the way there as its Peer, without a job
+
+    def for_attempt(
+        self, run: str, cell: str, attempt: int, avoid: tuple[str, ...] = (), labels: Mapping[str, str] | None = None
+    ) -> "Part":
+        job = self.job.for_attempt(run, cell, attempt, avoid, labels)
+        return Part(self.name, job, self.target, self.after, self.leads, self.uses)
+
+
+class Part(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A part of one attempt."""
+
+    name: str
+    job: Job
+    target: str
+    after: str = ""
+    leads: bool = True
+    uses: str = ""

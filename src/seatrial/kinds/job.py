@@ -9,21 +9,17 @@ import msgspec
 from pydantic import Field
 
 from seatrial.checks import check_workspace
-from seatrial.job import Environment, Exit, Finding, Input, Job, Limits, ObservedStep, Part, Resources, Step
+from seatrial.job import Environment, Exit, Finding, Input, JobSpec, Limits, ObservedStep, PartSpec, Resources, Step
 from seatrial.suite import Cell, Model, Text, Workspace
 from seatrial.suite.values import Size
 
 DRIVER = "driver"
 
 
-def make_job(cell: Cell, run: str, attempt: int, steps: Iterable[Step], inputs: Iterable[Input]) -> Job:
-    """One attempt at a cell: `steps` and `inputs` are the kind's own, the rest is what the suite says of every cell."""
+def make_job(cell: Cell, steps: Iterable[Step], inputs: Iterable[Input]) -> JobSpec:
+    """The job of a cell: `steps` and `inputs` are the kind's own, the rest is what the suite says of every cell."""
     timeout = cell.spec.timeout
-    return Job(
-        name=f"{run}-{cell.hash}-{attempt}",
-        run=run,
-        cell=cell.hash,
-        attempt=attempt,
+    return JobSpec(
         title=cell.id,
         steps=tuple(steps),
         environment=environment_of(cell),
@@ -44,11 +40,10 @@ class DriverPlace(Model):
     select: dict[Text, Text] = Field({}, description="How the target finds a place for it: labels, a partition.")
 
 
-def driver_job(cell: Cell, job: Job, kind: str, work: msgspec.Struct, place: DriverPlace | None) -> Job:
+def driver_job(job: JobSpec, kind: str, work: msgspec.Struct, place: DriverPlace | None) -> JobSpec:
     """Its environment is Seatrial's own, or an image that has it."""
     return msgspec.structs.replace(
         job,
-        name=f"{job.name}-{DRIVER}",
         part=DRIVER,
         steps=(Step(DRIVER, "drive", {"kind": kind, "work": msgspec.to_builtins(work)}),),
         environment=Environment("seatrial", image=place.image if place else None, seatrial=not place),
@@ -56,9 +51,9 @@ def driver_job(cell: Cell, job: Job, kind: str, work: msgspec.Struct, place: Dri
     )
 
 
-def only_part(cell: Cell, job: Job) -> tuple[Part, ...]:
+def only_part(cell: Cell, job: JobSpec) -> tuple[PartSpec, ...]:
     """The parts of an attempt that is one job on the cell's own target."""
-    return (Part(job.part, job, cell.target),)
+    return (PartSpec(job.part, job, cell.target),)
 
 
 def environment_of(cell: Cell) -> Environment:

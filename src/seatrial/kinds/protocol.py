@@ -5,7 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from seatrial.job import AnyChart, Contents, Finding, Observation, Part
+from seatrial.job import AnyChart, Contents, Finding, Observation, PartSpec
 from seatrial.suite import Cell, TrialModel
 
 MISSING = "missing"  # in what is gathered: sentences about what is not there, without which nothing is run
@@ -29,8 +29,8 @@ class Kind(Protocol):
         """What the kind needs to read of this machine, as JSON can hold it. Called once, before the plan is written:
         the plan keeps it, and the cell has it from then on as `cell.gathered`. What is `MISSING` refuses the run."""
 
-    def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
-        """The parts of one attempt, the one under test first. Pure."""
+    def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
+        """The parts of each attempt, the one under test first. Called once for a cell. Pure."""
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         """What was observed of each part, by its name; all are there, whatever became of the attempt. Pure."""

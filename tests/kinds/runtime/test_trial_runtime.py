@@ -30,7 +30,7 @@ def cells(tmp_path: Path, text: str) -> list[Cell]:
 
 def job(tmp_path: Path, text: str) -> Job:
     (cell,) = cells(tmp_path, text)
-    return kind.parts(cell, "run-1", 2)[0].job
+    return kind.parts(cell)[0].job.for_attempt("run-1", cell.hash, 2)
 
 
 def names(made: Job) -> list[str]:
@@ -173,7 +173,7 @@ def test_a_job_that_was_lost_has_a_finding_for_every_step_and_pass(tmp_path: Pat
             notebooks: [{path: a.ipynb, passes: [fresh, rerun]}]
         """
     (cell,) = cells(tmp_path, text)
-    made = kind.parts(cell, "r", 1)[0].job
+    made = kind.parts(cell)[0].job.for_attempt("r", cell.hash, 1)
     steps = read_records([], made.steps).steps
     seen = Observation(made.name, 1, Place("here", "here"), Exit(Outcome.LOST, message="host gone"), steps=steps)
     judgement = kind.judge(cell, {"job": seen})
@@ -319,7 +319,7 @@ def test_folders_and_globs_of_notebooks_are_each_of_their_notebooks_once(tmp_pat
         """,
     )
     cell = replace(cell, gathered=kind.gather(cell))
-    made = kind.parts(cell, "run-1", 1)[0].job
+    made = kind.parts(cell)[0].job.for_attempt("r", cell.hash, 1)
     wanted = ["one.ipynb", "d/b.ipynb", "d/in/c.ipynb", "g[1]x.ipynb", "d/a.ipynb"]
     assert names(made)[1:] == [f"notebook {name}" for name in wanted]
     assert made.steps[-1].args["passes"] == ["restart"]
@@ -339,7 +339,7 @@ def test_a_notebook_that_is_beside_the_suite_goes_along_with_a_workspace(tmp_pat
     for runtime, inputs in (("copied", ["ws", "own.ipynb"]), ("cloned", ["own.ipynb", "both.ipynb"])):
         (cell,) = cells(tmp_path, text.format(runtime))
         cell = replace(cell, gathered=kind.gather(cell))
-        made = kind.parts(cell, "run-1", 1)[0].job
+        made = kind.parts(cell)[0].job
         assert [given.source for given in made.inputs] == [str(tmp_path / name) for name in inputs]
 
 

@@ -43,7 +43,7 @@ def test_the_example_means_what_it_says(file: str) -> None:
     """A count that its comments tell, and the bound that goes with it, are those of its seed."""
     kind, made = plugins.kinds()["scale"], {}
     for cell in expand(load(EXAMPLES / file, *plugins.models())).cells:
-        (part,) = kind.parts(replace(cell, gathered=kind.gather(cell)), "run", 1)
+        (part,) = kind.parts(replace(cell, gathered=kind.gather(cell)))
         made[cell.trial] = SubmissionPlan(convert(part.job.steps[0].args["work"], ScaleWork))
     assert list(made) == ["single-gpu", "mix", "burst", "overfull"]
     assert {made["mix"].pods()[one.number] for one in made["mix"].measured if one.of.name == "gang"} == {8}

@@ -19,7 +19,7 @@ def test_its_suite_loads_and_its_jobs_find_the_program(tmp_path: Path) -> None:
     cells = expand(load(EXAMPLE / "suite.yaml", *models())).cells
     assert [cell.trial for cell in cells] == ["steady", "diverges", "hangs"]
     for cell in cells:
-        (code,) = kind.parts(cell, "run", 1)[0].job.inputs
+        (code,) = kind.parts(cell)[0].job.inputs
         assert (Path(code.source) / "train.py").is_file()
 
 

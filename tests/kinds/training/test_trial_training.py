@@ -22,7 +22,8 @@ def cells(tmp_path: Path, text: str) -> list[Cell]:
 
 
 def job(tmp_path: Path, text: str) -> Job:
-    return kind.parts(cells(tmp_path, text)[0], "run-1", 1)[0].job
+    (cell, *_) = cells(tmp_path, text)
+    return kind.parts(cell)[0].job.for_attempt("run-1", cell.hash, 1)
 
 
 def step(made: Job, name: str) -> Step:
@@ -78,7 +79,7 @@ def test_a_suite_becomes_what_the_agent_runs_and_reads(tmp_path: Path) -> None:
 
 def test_values_of_axes_stand_for_themselves_in_patterns(tmp_path: Path) -> None:
     (_, second) = cells(tmp_path, FULL)
-    (must,) = step(kind.parts(second, "r", 1)[0].job, "train").args["follow"]["must"]
+    (must,) = step(kind.parts(second)[0].job, "train").args["follow"]["must"]
     assert re.search(must["pattern"], "Finished c++")
     assert not re.search(must["pattern"], "Finished cc")
 

@@ -13,7 +13,15 @@ async def main(kubeconfig: str, namespace: str, shared: str, run: str, name: str
     target = kind.open("cluster", options)
     await target.open()
     step = Step(f"run {command}", "command", {"command": command})
-    job = Job(name, run, "69b56f04", 1, name, (step,), environment=Environment(image="localhost/python:3"))
+    job = Job(
+        name=name,
+        run=run,
+        cell="69b56f04",
+        attempt=1,
+        title=name,
+        steps=(step,),
+        environment=Environment(image="localhost/python:3"),
+    )
     print("now", flush=True)
     await target.submit(job, {})
     await asyncio.sleep(3600)

@@ -276,7 +276,8 @@ def _drive(args: Result, context: Context) -> Prepared:
     path = "/proc/%d/fd/%d" % (os.getpid(), memory)
 
     def prepared(notes: List[Result], restarts: int) -> Prepared:
-        data = json.dumps({"work": args.get("work") or {}, "files": context.files, "notes": notes}).encode()
+        given = {"work": args.get("work") or {}, "files": context.files, "notes": notes, "job": args.get("job")}
+        data = json.dumps(given).encode()
         os.ftruncate(memory, 0)
         os.pwrite(memory, data, 0)
         again = (lambda noted: prepared(noted, restarts - 1)) if restarts else None

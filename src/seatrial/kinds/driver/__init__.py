@@ -27,12 +27,21 @@ class DriverError(Exception):
     """The driver cannot do its work; the message says why, and is all that a person needs."""
 
 
+class DrivenJob(msgspec.Struct, frozen=True):
+    """Which attempt a driver is a part of."""
+
+    run: str
+    cell: str
+    attempt: int
+
+
 class Given(msgspec.Struct, frozen=True):
     """The file that a driver is given: `agent/steps/kinds.py` writes it."""
 
     work: dict[str, Any]
     files: str
     notes: list[dict[str, Any]] = []  # of earlier lives of this driver, in order
+    job: DrivenJob | None = None
 
 
 class Driver:
@@ -41,6 +50,7 @@ class Driver:
         self.files = Path(given.files)  # for bulk: what is written there is kept with the attempt
         self.stopping = asyncio.Event()  # set when it is told to end: write what there is, and return
         self.peer = peer
+        self.job = given.job
         self.finished: dict[str, dict[str, Any]] = {}
         self.unknown: list[str] = []
         self._fd = notes_fd

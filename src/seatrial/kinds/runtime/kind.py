@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seatrial.checks import check_job
-from seatrial.job import Finding, Input, Observation, ObservedStep, Part
+from seatrial.job import Finding, Input, Observation, ObservedStep, PartSpec
 from seatrial.kinds.command import judge_command
 from seatrial.kinds.job import make_job, only_part, workspace_inputs
 from seatrial.kinds.protocol import MISSING, Judgement
@@ -41,9 +41,9 @@ class RuntimeKind:
         gathered = {NOTEBOOKS: several, BESIDE_SUITE: beside if workspace else [], MISSING: missing}
         return {key: value for key, value in gathered.items() if value}
 
-    def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
+    def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
         steps = (planned.step for planned in plan_steps(cell))
-        return only_part(cell, make_job(cell, run, attempt, steps, _inputs(cell)))
+        return only_part(cell, make_job(cell, steps, _inputs(cell)))
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         """Every step has its findings, also those that the job did not get to."""

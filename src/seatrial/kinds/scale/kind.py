@@ -1,12 +1,11 @@
 """The kind `scale`: one driver that makes workloads on the trial's target, and the findings on what it saw."""
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 from seatrial import __version__
 from seatrial.checks import check_job
-from seatrial.job import Observation, Part
+from seatrial.job import Observation, PartSpec
 from seatrial.kinds.arrivals import read_trace
 from seatrial.kinds.job import DRIVER, driver_job, make_job
 from seatrial.kinds.protocol import Judgement
@@ -33,15 +32,13 @@ class ScaleKind:
         times = read_trace(cell.directory / trace) if trace else []
         return {"manifests": manifests, "times": times}
 
-    def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
+    def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
         model: ScaleTrial = cell.spec
-        job = make_job(cell, run, attempt, (), ())
-        digest = hashlib.sha256(f"{run} {cell.hash} {attempt}".encode()).hexdigest()[:8]
         work = ScaleWork(
-            run=run,
+            run="",
             cell=cell.hash,
-            attempt=attempt,
-            prefix=f"scale-{digest}",
+            attempt=0,
+            prefix="",
             classes=_classes(cell),
             count=model.count,
             arrivals=model.arrivals.work(tuple(cell.gathered["times"])),
@@ -58,8 +55,8 @@ class ScaleKind:
             places=model.local.places or 0,
             version=__version__ if model.driver else "",
         )
-        driver = driver_job(cell, job, self.name, work, model.driver)
-        return (Part(DRIVER, driver, cell.target if model.driver else HERE, uses=cell.target),)
+        driver = driver_job(make_job(cell, (), ()), self.name, work, model.driver)
+        return (PartSpec(DRIVER, driver, cell.target if model.driver else HERE, uses=cell.target),)
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         seen = observed[DRIVER]

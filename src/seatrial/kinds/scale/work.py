@@ -53,7 +53,7 @@ class Find(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ScaleWork(msgspec.Struct, frozen=True, omit_defaults=True):
-    run: str
+    run: str  # this and the next three are the driver's to fill, by its job
     cell: str  # its hash
     attempt: int
     prefix: str  # of the names of its workloads: the same for every life of the driver

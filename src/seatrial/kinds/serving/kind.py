@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seatrial.checks.findings import figure_data
-from seatrial.job import Contents, Observation, ObservedStep, Part, SkippedItem
+from seatrial.job import Contents, Observation, ObservedStep, PartSpec, SkippedItem
 from seatrial.kinds.job import DRIVER
 from seatrial.kinds.protocol import Judgement
 from seatrial.kinds.serving.charts import charts_of, in_short
@@ -29,8 +29,8 @@ class ServingKind:
         skipped = [SkippedItem(one.case.name, one.skipped) for one in planned_cases(cell) if one.skipped]
         return Contents("case", len(asked_cases(cell)), len(asks_of(work_of(cell))), tuple(skipped))
 
-    def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
-        return parts_of(cell, run, attempt)
+    def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
+        return parts_of(cell)
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         """Every case has its findings, whatever became of server and driver."""

@@ -3,7 +3,7 @@
 import msgspec
 
 from seatrial import __version__
-from seatrial.job import SECRET_FILE, Input, Job, Limits, Part, Port, Ready, Step
+from seatrial.job import SECRET_FILE, Input, JobSpec, Limits, PartSpec, Port, Ready, Step
 from seatrial.kinds.job import DRIVER, driver_job, make_job, plan_workspace, workspace_inputs
 from seatrial.kinds.serving.gather import EMBEDDING_MODEL, asked_cases, trace_of
 from seatrial.kinds.serving.generation import Case, ErrorMatch
@@ -28,18 +28,18 @@ HEALTH_PORT, METRICS_PORT = "health", "metrics"
 CA = "ca.pem"  # in the work folder of the driver
 
 
-def parts_of(cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
+def parts_of(cell: Cell) -> tuple[PartSpec, ...]:
     """A server that is there already is no part: then the driver is all there is."""
     model: ServingTrial = cell.spec
-    job = make_job(cell, run, attempt, (), workspace_inputs(cell, model.workspace_of(cell.runtime)))
-    driver = Part(DRIVER, _driver(cell, job), cell.target if model.driver else HERE)
+    job = make_job(cell, (), workspace_inputs(cell, model.workspace_of(cell.runtime)))
+    driver = PartSpec(DRIVER, _driver(cell, job), cell.target if model.driver else HERE)
     if model.server.url is not None:
         return (driver,)
-    server = Part(SERVER, _server(cell, job), cell.target, leads=False)
+    server = PartSpec(SERVER, _server(cell, job), cell.target, leads=False)
     return server, msgspec.structs.replace(driver, after=SERVER)
 
 
-def _server(cell: Cell, job: Job) -> Job:
+def _server(cell: Cell, job: JobSpec) -> JobSpec:
     model: ServingTrial = cell.spec
     server = model.server
     ready = server.ready
@@ -51,7 +51,6 @@ def _server(cell: Cell, job: Job) -> Job:
     steps.append(Step(SERVER, "command", {"command": server.command}))
     return msgspec.structs.replace(
         job,
-        name=f"{job.name}-{SERVER}",
         part=SERVER,
         steps=tuple(steps),
         ports=tuple(Port(name, number) for name, number in ports.items()),
@@ -102,7 +101,7 @@ def _longer(limits: Limits, ready_s: float) -> Limits:
     return msgspec.structs.replace(limits, run_s=run_s, stall_s=None)
 
 
-def _driver(cell: Cell, job: Job) -> Job:
+def _driver(cell: Cell, job: JobSpec) -> JobSpec:
     """Without the server's variables: it needs none of them."""
     model: ServingTrial = cell.spec
     embeddings = model.compare.embeddings
@@ -112,7 +111,7 @@ def _driver(cell: Cell, job: Job) -> Job:
     shown = {CLIENT_CERT: tls.cert, CLIENT_KEY: tls.key} if tls else {}
     secrets |= {name: SECRET_FILE + _beside(cell, path) for name, path in shown.items() if path is not None}
     return msgspec.structs.replace(
-        driver_job(cell, job, "serving", work_of(cell), model.driver),
+        driver_job(job, "serving", work_of(cell), model.driver),
         env={},
         secrets=secrets,
         inputs=(Input(_beside(cell, tls.ca), CA),) if tls and tls.ca else (),

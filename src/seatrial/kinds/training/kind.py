@@ -11,7 +11,7 @@ from seatrial.checks.command import LogExpected, check_exit, check_log
 from seatrial.checks.files import check_files, host_folders, job_window
 from seatrial.checks.findings import figure_data
 from seatrial.checks.metrics import check_metric, step_time_figure
-from seatrial.job import Finding, Observation, ObservedStep, Part, Verdict, unit_factor
+from seatrial.job import Finding, Observation, ObservedStep, PartSpec, Verdict, unit_factor
 from seatrial.kinds.command import files_expected, metric_expected
 from seatrial.kinds.job import make_job, only_part, workspace_inputs
 from seatrial.kinds.protocol import Judgement
@@ -22,7 +22,6 @@ from seatrial.kinds.training.model import TrainingTrial
 from seatrial.kinds.training.parts import (
     FILES,
     TRAIN,
-    artifacts_of,
     plan_job_steps,
 )
 from seatrial.kinds.training.profile import ProfileExpected, check_profile, check_profile_figure
@@ -33,7 +32,6 @@ from seatrial.suite import Cell
 from seatrial.suite.command import Files, Metric
 
 _STEP_TIME = "step_time"
-ARTIFACTS = "SEATRIAL_ARTIFACTS"  # tells the job where its files are looked for
 
 
 class TrainingKind:
@@ -51,14 +49,11 @@ class TrainingKind:
         except CurveError as error:
             return {"curve_error": str(error)}
 
-    def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
+    def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
         model: TrainingTrial = cell.spec
-        inputs = workspace_inputs(cell, model.workspace_of(cell.runtime))
-        job = make_job(cell, run, attempt, (), inputs)
-        artifacts = artifacts_of(cell, job.name)
-        env = {**job.env, ARTIFACTS: artifacts} if artifacts else job.env
-        steps = tuple(plan_job_steps(cell, artifacts))
-        return only_part(cell, msgspec.structs.replace(job, env=env, steps=steps, hosts=model.hosts))
+        job = make_job(cell, plan_job_steps(cell), workspace_inputs(cell, model.workspace_of(cell.runtime)))
+        job = msgspec.structs.replace(job, hosts=model.hosts, artifacts=model.artifacts or "")
+        return only_part(cell, job)
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         """Every check has its finding, whatever became of the job."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from seatrial.job import Step
+from seatrial.job.spec import ARTIFACTS
 from seatrial.kinds.command import follow_checks, read_steps
 from seatrial.kinds.job import plan_workspace
 from seatrial.kinds.training.model import TrainingTrial
@@ -14,14 +15,14 @@ TRAIN = "train"
 FILES = "files"
 
 
-def plan_job_steps(cell: Cell, artifacts: str | None) -> Iterator[Step]:
+def plan_job_steps(cell: Cell) -> Iterator[Step]:
     model: TrainingTrial = cell.spec
     yield from (planned.step for planned in plan_workspace(cell, model.workspace_of(cell.runtime)))
     follow = reading(cell)
     if model.log.hosts == "any":
         follow["any"] = True  # when one host has said all that it must, no other is waited for
     yield Step(TRAIN, "command", {"command": model.command, "hosts": model.hosts, "follow": follow})
-    yield from read_steps(FILES, model, artifacts)
+    yield from read_steps(FILES, model, ARTIFACTS if model.artifacts else None)
 
 
 def reading(cell: Cell) -> dict[str, Any]:
@@ -38,13 +39,3 @@ def reading(cell: Cell) -> dict[str, Any]:
         "finite": ["loss"] if model.loss is not None and model.loss.finite else [],
         "stall": {"factor": stall.factor, "least_s": stall.least_s, "steps": stall.after} if stall else None,
     }
-
-
-def artifacts_of(cell: Cell, job: str) -> str | None:
-    """Where the job's files are looked for. A place that outlives the job has a folder for each, so that no job finds
-    what another one left."""
-    model: TrainingTrial = cell.spec
-    place = model.artifacts
-    if place is None:
-        return None
-    return f"{place.rstrip('/')}/{job}" if "://" in place or place.startswith("/") else place

@@ -3,6 +3,7 @@ their life, and says what it saw of all of them."""
 
 import asyncio
 import contextlib
+import hashlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -56,6 +57,10 @@ BESIDE_AT_ONCE = 64  # requests for what is in no figure
 
 async def drive(driver: Driver) -> None:
     work = driver.work_as(ScaleWork)
+    if driver.job is not None:
+        run, cell, attempt = msgspec.structs.astuple(driver.job)
+        digest = hashlib.sha256(f"{run} {cell} {attempt}".encode()).hexdigest()[:8]
+        work = msgspec.structs.replace(work, run=run, cell=cell, attempt=attempt, prefix=f"scale-{digest}")
     plan, target = SubmissionPlan(work), driver.target()
     if isinstance(target, HasApi):
         async with cluster_place(target, driver, work, plan) as place:
