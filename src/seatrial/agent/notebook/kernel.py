@@ -1,6 +1,7 @@
 """The kernel of a notebook: which one, started with the runtime's own Python, asked, interrupted, ended."""
 
 import asyncio
+import contextlib
 import importlib.util
 import json
 import os
@@ -113,7 +114,8 @@ def choose_kernel(notebook: Dict[str, Any], python: Optional[str]) -> Tuple[List
     language = str(spec.get("language") or info.get("name") or "").lower()
     if language and language not in ("python", "ipython"):
         raise Broken("no such kernel: the notebook is for %s (kernel %r), and this runs Python" % (language, name))
-    own = python is None or _same_file(python, sys.executable)
+    # A symlink of another environment is another interpreter.
+    own = python is None or os.path.abspath(python) == os.path.abspath(sys.executable)
     found = _installed(name, own, python)
     if found:
         if found.get("language", "python").lower() != "python":
@@ -135,11 +137,6 @@ def choose_kernel(notebook: Dict[str, Any], python: Optional[str]) -> Tuple[List
             "no such kernel: the runtime's Python (%s) has no ipykernel; add it to the runtime" % sys.executable
         )
     return [str(python or sys.executable), *NATIVE_ARGV], {}, remark
-
-
-def _same_file(one: str, other: str) -> bool:
-    """The same interpreter of the same environment: a symlink of another environment is another one."""
-    return os.path.abspath(one) == os.path.abspath(other)
 
 
 def _installed(name: str, own: bool, python: Optional[str]) -> Optional[Dict[str, Any]]:
@@ -211,15 +208,8 @@ class Kernel:
             await self.km.start_kernel(cwd=os.getcwd(), env=environment)
         except OSError as error:
             raise Broken("no such kernel: %s cannot be started: %s" % (self.argv[0], error)) from None
-        self._prefer_for_oom()
-
-    def _prefer_for_oom(self) -> None:
-        """When memory runs out, the kernel is to die, and not the one who reports it."""
-        try:
-            with open("/proc/%d/oom_score_adj" % self.pid, "w") as file:
-                file.write("500")
-        except OSError:
-            pass
+        with contextlib.suppress(OSError), open("/proc/%d/oom_score_adj" % self.pid, "w") as file:
+            file.write("500")  # when memory runs out, the kernel is to die, and not the one who reports it
 
     async def ready(self) -> None:
         self.kc = self.km.client()

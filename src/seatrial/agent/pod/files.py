@@ -78,21 +78,17 @@ def _pack(folder: str, into: BinaryIO, most_files: int, most_bytes: int) -> None
                     over.append((name, info.size))
                     continue
                 files, size = files + 1, size + info.size
-            _add(archive, info, path)
+            if info.isreg():
+                with open(path, "rb") as file:
+                    archive.addfile(info, file)
+            else:
+                archive.addfile(info)
         if over:
             names = [os.fsencode(name).decode("utf-8", "backslashreplace") for name, _ in over[:_NAMES]]
             data = json.dumps({"count": len(over), "bytes": sum(size for _, size in over), "names": names}).encode()
             info = tarfile.TarInfo("./" + UNKEPT)
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
-
-
-def _add(archive: tarfile.TarFile, info: tarfile.TarInfo, path: str) -> None:
-    if not info.isreg():
-        archive.addfile(info)
-        return
-    with open(path, "rb") as file:
-        archive.addfile(info, file)
 
 
 def _below(folder: str) -> Iterator[str]:

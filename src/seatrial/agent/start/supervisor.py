@@ -93,18 +93,15 @@ class Supervisor:
             else:
                 group.create(memory_bytes)
                 sandbox = Sandbox(group, self._job.cpus, memory_bytes, self._path("oom"))
-                ending = self._run(sandbox, records, log)
+                self._begin(records)
+                readiness = self._readiness(records)
+                ending = self._drive(self._job.steps, sandbox, records, log, prepare, self._job.env, readiness)
         except (RecordError, OSError) as error:
             ending = Ending("infra", None, str(error))
         stuck = group.remove()
         if stuck:
             ending = ending._replace(message=join_messages(ending.message, "cannot remove %s" % ", ".join(stuck)))
         self._out.finish(ending, records, log)
-
-    def _run(self, sandbox: Sandbox, records: RecordsFile, log: Log) -> Ending:
-        self._begin(records)
-        readiness = self._readiness(records)
-        return self._drive(self._job.steps, sandbox, records, log, prepare, self._job.env, readiness)
 
     def _begin(self, records: RecordsFile) -> None:
         gpus = self._job.env.get("CUDA_VISIBLE_DEVICES")
