@@ -11,7 +11,7 @@ from seatrial.kinds.serving.ended import DriverRecords, EndCause, trouble_of
 from seatrial.kinds.serving.gather import asked_cases, planned_cases
 from seatrial.kinds.serving.generation import Case, Failure, Trouble
 from seatrial.kinds.serving.model import ServingTrial
-from seatrial.kinds.serving.work import Ask, ServingWork, asks_of
+from seatrial.kinds.serving.work import ServingWork, asks_of
 from seatrial.suite import Cell
 
 _NOT_ASKED, _ANSWERED = {"agreement": "not_asked"}, {"agreement": "answered"}
@@ -28,7 +28,8 @@ def check_cases(
         case = cases[ask.case]
         answer = records.answers.get(ask.thing)
         if answer is None:
-            yield _unanswered(case, ask, records, cause)
+            how, data = ("not answered", {}) if ask.thing in records.begun else ("not asked", _NOT_ASKED)
+            yield Finding(case_step(case), ask.way, cause.verdict, cause.class_, f"{how}: {cause.text}", data=data)
         elif answer.failure is not None and not _is_an_answer(answer.failure, case, model.purpose):
             found = trouble_of(answer.failure, cause, server)
             yield Finding(case_step(case), ask.way, found.verdict, found.class_, found.text)
@@ -68,8 +69,3 @@ def comparing_of(cell: Cell) -> Comparing:
     known = cell.gathered.get("tolerance")
     tolerance = convert(known, Tolerance) if known else tolerance_for(compare.precision)
     return Comparing(compare.rule, tolerance, compare.similarity)
-
-
-def _unanswered(case: Case, ask: Ask, records: DriverRecords, cause: EndCause) -> Finding:
-    how, data = ("not answered", {}) if ask.thing in records.begun else ("not asked", _NOT_ASKED)
-    return Finding(case_step(case), ask.way, cause.verdict, cause.class_, f"{how}: {cause.text}", data=data)

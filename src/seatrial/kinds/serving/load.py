@@ -28,7 +28,10 @@ def check_load(load: LoadWork, records: DriverRecords, cause: EndCause) -> tuple
     findings = [_measured(summary), _generator(load, summary)]
     late = findings[-1].verdict is Verdict.INVALID
     if records.way:
-        findings.append(_way(records))
+        median, p99 = figure_text(records.way_s, "s"), figure_text(records.way_p99_s, "s")
+        text = f"{records.way}: it adds at least {median} (p50), {p99} (p99), and more under load"
+        data = {"adds_s": records.way_s, "adds_p99_s": records.way_p99_s}
+        findings.append(Finding(LOAD, "way to the server", Verdict.PASSED, message=text, data=data))
     findings += [_too_near(bound, records) or _bound(bound, summary, late) for bound in load.bounds]
     return findings, {} if late else {LOAD: dict(_figures(summary))}
 
@@ -60,13 +63,6 @@ def _generator(load: LoadWork, summary: LoadSummary) -> Finding:
     return Finding(LOAD, "driver in time", Verdict.INVALID, "late", advice)
 
 
-def _way(records: DriverRecords) -> Finding:
-    median, p99 = figure_text(records.way_s, "s"), figure_text(records.way_p99_s, "s")
-    text = f"{records.way}: it adds at least {median} (p50), {p99} (p99), and more under load"
-    data = {"adds_s": records.way_s, "adds_p99_s": records.way_p99_s}
-    return Finding(LOAD, "way to the server", Verdict.PASSED, message=text, data=data)
-
-
 def _too_near(bound: LoadBound, records: DriverRecords) -> Finding | None:
     """The finding of a bound that the way alone breaks, whatever the server does."""
     if bound.figure not in ("ttft", "first_byte", "e2e") or bound.operator not in ("<=", "<"):
@@ -88,7 +84,10 @@ def _bound(bound: LoadBound, summary: LoadSummary, late: bool) -> Finding:
         return Finding(
             LOAD, check, Verdict.FAILED, "absent", f"{bound.name} was not measured; its bound is {bound.text}"
         )
-    shown = _shown(bound, value)
+    if bound.figure in ("goodput", "error_share"):
+        shown = f"{value:.1%}"
+    else:
+        shown = figure_text(value, "" if bound.figure in COUNTS else "s") + _UNITS.get(bound.figure, "")
     kinds = ", ".join(f"{count} {kind}" for kind, count in summary.error_kinds.items())
     because = f" ({kinds})" if bound.figure in ("errors", "error_share") and kinds else ""
     data = {"value": value, "bound": bound.value}
@@ -96,14 +95,6 @@ def _bound(bound: LoadBound, summary: LoadSummary, late: bool) -> Finding:
         return Finding(LOAD, check, Verdict.PASSED, message=f"{shown}{because}, bound {bound.text}", data=data)
     text = f"{bound.name} is {shown}{because}; its bound is {bound.text}"
     return Finding(LOAD, check, Verdict.FAILED, "bounds", text, data=data)
-
-
-def _shown(bound: LoadBound, value: float) -> str:
-    if bound.figure in ("goodput", "error_share"):
-        return f"{value:.1%}"
-    if bound.figure in COUNTS:
-        return f"{figure_text(value)}{_UNITS.get(bound.figure, '')}"
-    return figure_text(value, "s")
 
 
 def _figures(summary: LoadSummary) -> Iterator[tuple[str, Any]]:

@@ -152,16 +152,12 @@ def compare_ways(case: Case, one: Answer, other: Answer, comparing: Comparing) -
     for first, second in zip(ones, others, strict=True):
         if determined:
             # Servers leave out of a stream what they say of a whole answer; what both say must agree.
-            shared = _shared(first, second)
+            absent = {name: None for name in first.__struct_fields__ if getattr(second, name) is None}
+            shared = msgspec.structs.replace(first, **absent)
             found.append(compare_by_rule(_of_stream(shared, second, case.request, other), second, comparing)[0])
         elif first.input_count and second.input_count and first.input_count != second.input_count:
             found.append(structure(f"{second.input_count} input tokens in one way, {first.input_count} in the other"))
     return worst_of(found)
-
-
-def _shared(one: Generation, other: Generation) -> Generation:
-    absent = {name: None for name in one.__struct_fields__ if getattr(other, name) is None}
-    return msgspec.structs.replace(one, **absent)
 
 
 def _of_stream(expected: Generation, got: Generation, request: Request, answer: Answer) -> Generation:

@@ -129,7 +129,8 @@ def calibrate(pairs: Iterable[tuple[Generation, Generation]], precision: str) ->
     walks = [walk(one.tokens, other.tokens) for one, other in pairs if one.tokens and other.tokens]
     every = joined(walks)
     seen = drift_of(every.expected, every.got, every.starts)
-    gaps = [gap for one in walks if (gap := _gap_at_split(one)) is not None]
+    # Between the two likeliest where the texts part, as far as that is known.
+    gaps = [one.gaps[-1] if one.gaps else 0.0 for one in walks if one.split is not None]
     largest_gap = max(gaps, default=0.0)
     result = Calibrated(len(walks), seen.positions, seen.largest, seen.rms, len(gaps), largest_gap)
     if not seen.positions:
@@ -145,13 +146,6 @@ def calibrate(pairs: Iterable[tuple[Generation, Generation]], precision: str) ->
     )
     floored = _MARGIN * seen.largest <= least.drift
     return msgspec.structs.replace(result, tolerance=tolerance, floored=floored)
-
-
-def _gap_at_split(one: Walk) -> float | None:
-    """Between the two likeliest where the texts part, as far as that is known."""
-    if one.split is None:
-        return None
-    return one.gaps[-1] if one.gaps else 0.0
 
 
 def _least(precision: str) -> Tolerance:

@@ -78,14 +78,9 @@ def evidence_of(comparison: Comparison) -> str:
     lines = [comparison.message]
     for side, token in (("expected", comparison.expected), ("got", comparison.got)):
         if token is not None:
-            lines.append(f"{side:<8} {_token_text(token)}")
+            tops = "  ".join(f"{top.text!r} {_figure(top.logprob)}" for top in token.top)
+            lines.append(f"{side:<8} {token.text!r} {_figure(token.logprob)}{f'   of {tops}' if tops else ''}")
     return "\n".join(lines) if len(lines) > 1 else ""
-
-
-def _token_text(token: Token) -> str:
-    chosen = f"{token.text!r} {_figure(token.logprob)}"
-    tops = "  ".join(f"{top.text!r} {_figure(top.logprob)}" for top in token.top)
-    return f"{chosen}   of {tops}" if tops else chosen
 
 
 def _figure(logprob: float | None) -> str:

@@ -24,15 +24,13 @@ from seatrial.kinds.serving.work import (
     ServingWork,
 )
 
-# A server is ready when it has answered one real generation: some answer /health and die of the first request.
-
-
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
 GREETING = Request(inputs=("Hello",))
 
 
 async def wait_until_ready(driver: Driver, work: ServingWork, client: Client) -> bool:
-    """Asks for one token until it comes. What an earlier life of the driver found is not asked again."""
+    """Asks for one token until it comes: some servers answer /health and die of the first request. What an earlier life
+    of the driver found is not asked again."""
     if READY in driver.finished:
         return True
     asked = readiness_request(work.questions)
@@ -63,21 +61,19 @@ async def wait_until_ready(driver: Driver, work: ServingWork, client: Client) ->
 def readiness_request(questions: tuple[Question, ...]) -> Request:
     """One token for the shortest of the cases: of the sort that will be asked, and no more than that."""
     good = [one.request for one in questions if not one.error and one.request.mode is not Mode.TOKENIZE]
-    shortest = min(good, key=_length, default=GREETING)
+
+    def length(request: Request) -> int:
+        return sum(map(len, request.inputs)) + sum(len(one.content) for one in request.messages)
+
+    shortest = min(good, key=length, default=GREETING)
     inputs = shortest.inputs[:1]
     return msgspec.structs.replace(
         GREETING, inputs=inputs, messages=shortest.messages, model=shortest.model, stopping=Stopping(max_new_tokens=1)
     )
 
 
-def _length(request: Request) -> int:
-    return sum(map(len, request.inputs)) + sum(len(one.content) for one in request.messages)
-
-
-# `python -m seatrial.kinds.driver serving`: waits for the server's first answer, asks the cases, then offers the load.
-
-
 async def drive(driver: Driver) -> None:
+    """`python -m seatrial.kinds.driver serving`: waits for the first answer, asks the cases, then offers the load."""
     work = driver.work_as(ServingWork)
     if work.tls is not None:
         shown = {"cert": os.environ.get(CLIENT_CERT, ""), "key": os.environ.get(CLIENT_KEY, "")}

@@ -44,18 +44,16 @@ class Embedder:
 
     async def similarities(self, ones: Sequence[str], others: Sequence[str]) -> list[float]:
         """Of each pair. Raises DriverError."""
-        vectors = await asyncio.gather(*map(self._vector, (*ones, *others)))
+        for text in (*ones, *others):
+            if text not in self._known:
+                self._known[text] = asyncio.ensure_future(self._source.vector(text))
+        vectors = await asyncio.gather(*(self._known[text] for text in (*ones, *others)))
         return [cosine(one, other) for one, other in zip(vectors[: len(ones)], vectors[len(ones) :], strict=True)]
 
     async def close(self) -> None:
         for task in self._known.values():
             task.cancel()
         await self._source.close()
-
-    def _vector(self, text: str) -> "asyncio.Task[Sequence[float]]":
-        if text not in self._known:
-            self._known[text] = asyncio.ensure_future(self._source.vector(text))
-        return self._known[text]
 
 
 def make_embedder(place: Embeddings, token: str) -> Embedder:

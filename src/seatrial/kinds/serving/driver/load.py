@@ -113,14 +113,12 @@ class Offering:
             self._driver.progress(f"load: {self._next} of {len(self.timed)} begun, {self._in_flight} in flight")
 
 
-# The load of a driver: one, or a search for the highest rate that keeps the bounds. What is measured as a whole begins
-# anew in a driver that was killed, and says so.
-
-
 REQUESTS = "load-requests.jsonl"
 
 
 async def offer_load(driver: Driver, work: ServingWork, load: LoadWork, client: Client) -> None:
+    """One load, or a search for the highest rate that keeps the bounds. What is measured as a whole begins anew in a
+    driver that was killed, and says so."""
     if LOAD in driver.finished:
         return
     again = LOAD in driver.unknown

@@ -5,7 +5,7 @@ Beside OpenAI's own fields these are the ones that vLLM and llama.cpp have; `ext
 with null, where fields that it does not know are refused."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ from seatrial.kinds.serving.generation import (
     merge_messages,
 )
 
+_T = TypeVar("_T")
 COMPLETIONS, CHAT, TOKENIZE = "/v1/completions", "/v1/chat/completions", "/tokenize"
 _SHOWN = 120  # characters of what is not understood
 _STOPS = {"length": StopReason.MAX_TOKENS, "stop": StopReason.STOP, "tool_calls": StopReason.STOP}
@@ -47,29 +48,23 @@ def path_of(request: Request) -> str:
 
 def body_of(request: Request, model: str, stream: bool, extra: dict[str, Any]) -> dict[str, Any]:
     model = request.model or model
+    body: dict[str, Any] = {"model": model}
     if request.mode is Mode.TOKENIZE:
-        body = _tokenize(request, model)
+        if len(request.inputs) != 1:
+            raise Unsupported("one input at a time can be tokenized over HTTP")
+        # As vLLM reads it and as llama.cpp does.
+        body |= {"prompt": request.inputs[0], "content": request.inputs[0], "with_pieces": True}
+        body |= {"add_special_tokens": True, "add_special": True, "return_token_strs": True}
     else:
         _check_supported(request)
-        body = {"model": model, **_input(request), **_options(request), **_logprobs(request), "stream": stream}
+        if request.messages:
+            body["messages"] = [{"role": one.role, "content": one.content} for one in request.messages]
+        else:
+            body["prompt"] = request.inputs[0] if len(request.inputs) == 1 else list(request.inputs)
+        body |= {**_options(request), **_logprobs(request), "stream": stream}
         if stream:
             body["stream_options"] = {"include_usage": True}
     return {name: value for name, value in {**body, **extra}.items() if value is not None or name not in extra}
-
-
-def _tokenize(request: Request, model: str) -> dict[str, Any]:
-    """As vLLM reads it and as llama.cpp does."""
-    if len(request.inputs) != 1:
-        raise Unsupported("one input at a time can be tokenized over HTTP")
-    (text,) = request.inputs
-    flags = {"add_special_tokens": True, "add_special": True, "with_pieces": True, "return_token_strs": True}
-    return {"model": model, "prompt": text, "content": text, **flags}
-
-
-def _input(request: Request) -> dict[str, Any]:
-    if request.messages:
-        return {"messages": [{"role": one.role, "content": one.content} for one in request.messages]}
-    return {"prompt": request.inputs[0] if len(request.inputs) == 1 else list(request.inputs)}
 
 
 def _options(request: Request) -> dict[str, Any]:
@@ -206,7 +201,7 @@ def answer_of(data: bytes, request: Request) -> Answer:
     """Of the whole body of a good answer. Raises Garbage."""
     if request.mode is Mode.TOKENIZE:
         return Answer(tokenizations=(_tokenization(data),))
-    body = _read(data)
+    body = _read(data, _Body)
     if body.error is not None:
         return Answer(failure=failure_of("", body.error))
     choices = sorted(body.choices or [], key=lambda one: one.index)
@@ -220,7 +215,7 @@ def answer_of(data: bytes, request: Request) -> Answer:
 
 def message_of(data: bytes) -> Generation | Failure:
     """Of one event of a stream. Raises Garbage."""
-    body = _read(data)
+    body = _read(data, _Body)
     if body.error is not None:
         return failure_of("", body.error)
     if body.choices is None:
@@ -238,9 +233,9 @@ def stream_answer(messages: list[Generation], failure: Failure | None) -> Answer
     )
 
 
-def _read(data: bytes) -> _Body:
+def _read(data: bytes, form: type[_T]) -> _T:
     try:
-        return decode(data, _Body)
+        return decode(data, form)
     except Unreadable as error:
         raise Garbage(f"{error}: {_shown(data)}") from error
 
@@ -288,10 +283,7 @@ def _likeliest_first(top: dict[str, float | None]) -> list[tuple[str, float | No
 
 
 def _tokenization(data: bytes) -> Tokenization:
-    try:
-        found = decode(data, _Tokenized)
-    except Unreadable as error:
-        raise Garbage(f"{error}: {_shown(data)}") from error
+    found = _read(data, _Tokenized)
     pieces = [str(one["piece"]) for one in found.tokens if isinstance(one, dict) and "piece" in one]
     texts = found.token_strs or (pieces if len(pieces) == len(found.tokens) else None)
     count = len(found.tokens) if found.count is None else found.count
@@ -323,14 +315,12 @@ def _shown(data: bytes) -> str:
     return f"it begins with {data[:_SHOWN].decode('utf-8', 'replace')!r}"
 
 
-# Server-sent events, as servers of OpenAI's protocol stream their answers. Pure.
-
-
 DONE = b"[DONE]"
 
 
 class Events:
-    """The data of each event of a stream, from parts that may end anywhere, in the middle of a character too."""
+    """The data of each server-sent event of a stream, from parts that may end anywhere, in the middle of a character
+    too."""
 
     def __init__(self) -> None:
         self._rest = b""
