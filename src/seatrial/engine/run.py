@@ -37,7 +37,6 @@ from seatrial.record import DamagedFile, Journal, JournalError, Ownership
 from seatrial.suite import Cell
 from seatrial.targets import RunInUse, Target, TargetError
 
-TURNS = 4  # of a loop, from the byte that a signal writes to the interrupt of the run
 # Nothing can be written down, or done, any more: the whole run stops, and can be taken up.
 _STOPPING = (JournalError, TargetError, OSError)
 
@@ -262,9 +261,6 @@ class Run:
             return judge_unknown(cell, number, self._secrets.mask.text(str(error)))
         with _code_of_kind():
             judged = judge_attempt(cell, plugins.kinds()[cell.kind], number, observed)
-        if any(finding.check == "judging" for finding in judged.judgement.findings):
-            for _ in range(TURNS):  # if an interrupt ended it, the loop hears of that before the run goes on
-                await asyncio.sleep(0)
         if known is None or not known.over:
             verdict, why, seconds = judged.attempt.verdict, judged.attempt.why, judged.attempt.seconds
             seconds = attempt.wall_seconds if seconds is None else seconds
