@@ -140,7 +140,7 @@ def _matches(cell: "Cell") -> list[str]:
     from seatrial.plugins import kinds
 
     parts = kinds()[cell.kind].parts(cell)
-    entries = [step.args["entries"] for part in parts for step in part.job.steps if step.kind == "files"]
+    entries = [step.args["entries"] for part in parts for step in part.job.steps if step.kind == "read"]
     return [entry["match"] for each in entries for entry in each.values()]
 
 
