@@ -170,7 +170,8 @@ def test_a_part_that_cannot_start_is_told_with_its_last_lines_and_nothing_is_lef
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cluster.control_plane.SERVICE_NETWORK", "not a network")
-    with pytest.raises(PartFailed, match="apiserver ended") as failed:
+    # On a busy machine it has ended before it was seen to run.
+    with pytest.raises(PartFailed, match=r"apiserver (ended|did not start)") as failed:
         up("broken", place=place)
     assert "not a valid cidr" in str(failed.value)
     assert left_of(place / "broken") == []
