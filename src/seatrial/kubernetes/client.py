@@ -16,7 +16,7 @@ from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import Any, TypedDict, Unpack, cast
 
-import orjson
+import msgspec
 
 from seatrial.http.http1 import RequestAttempt
 from seatrial.kubernetes.access import Access
@@ -116,7 +116,7 @@ class Kubernetes:
             resource = resource or await self.resource_of(manifest)
             namespace = namespace or metadata.get("namespace")
             name = name or metadata.get("name", "")
-            body = orjson.dumps(manifest)
+            body = msgspec.json.encode(manifest)
         request = self._request("create", resource, namespace, name, subresource)
         try:
             return await self._write(request, body, into, dry_run=dry_run, repeatable=bool(name), **how)
@@ -182,7 +182,7 @@ class Kubernetes:
     ) -> O:
         """A merge patch: the fields to change, null for those to take away."""
         request = self._request("patch", resource, namespace, name, subresource)
-        return await self._write(request, orjson.dumps(patch), into, MERGE, dry_run=False, repeatable=True)
+        return await self._write(request, msgspec.json.encode(patch), into, MERGE, dry_run=False, repeatable=True)
 
     async def delete(
         self,
@@ -307,4 +307,4 @@ def _delete_options(grace_s: int | None) -> bytes:
     options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
     if grace_s is not None:
         options["gracePeriodSeconds"] = grace_s
-    return orjson.dumps(options)
+    return msgspec.json.encode(options)

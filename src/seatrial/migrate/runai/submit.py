@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 
 import msgspec
-import orjson
 
 from seatrial.kinds.scale.work import NAME
 from seatrial.kubernetes import AlreadyExists, ApiError, Kubernetes, KubernetesError, Manifest, Resource, pod_metadata
@@ -87,7 +86,7 @@ def labelled(waves: Waves) -> bytes:
     made["metadata"] = {**made["metadata"], "name": NAME, "namespace": waves.namespace}
     for metadata in (made["metadata"], *pod_metadata(made.get("spec"))):
         metadata["labels"] = {**waves.labels, **(metadata.get("labels") or {})}
-    return orjson.dumps(made)
+    return msgspec.json.encode(made)
 
 
 def _name() -> str:

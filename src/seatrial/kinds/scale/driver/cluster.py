@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import msgspec
-import orjson
 
 from seatrial.http.http1 import RequestAttempt
 from seatrial.kinds.driver import Driver, DriverError
@@ -96,7 +95,7 @@ class ClusterPlace:
         for of in self._plan.classes:
             self._resources[of.name] = await self._client.resource_of(of.manifest)
         for one in self._plan.samples():
-            self._manifests[one.of.name, one.namespace] = orjson.dumps(self._own(one.of, one.namespace))
+            self._manifests[one.of.name, one.namespace] = msgspec.json.encode(self._own(one.of, one.namespace))
             await self._try(one)
         arrivals = self._work.arrivals
         at_once = min(arrivals.burst or math.ceil((arrivals.peak or 0.0) * AHEAD_S), self._work.at_once)
