@@ -176,7 +176,7 @@ async def run(
 ) -> "RunResults":
     """Run a plan to its end in a new folder below `runs`, with its reports, and add it to the history.
 
-    `listener` is told every change of a cell, in the thread of the loop. `against` are the results that changes are
+    `listener` receives every change of a cell, in the thread of the loop. `against` are the results that changes are
     relative to, instead of each cell's last run. The other options mean what those of `seatrial run` mean.
 
     A test that fails is a result, not an error: see `verdict` and `exit_code` of what is returned. If the task is
