@@ -45,12 +45,12 @@ def _exit(observed: ObservedStep, expected: RunExpected) -> Finding:
 
 
 def _texts(observed: ObservedStep, expected: RunExpected) -> list[Finding]:
-    if observed.unseen:
-        texts = [("contains", expected.contains), ("matches", expected.matches), ("never", expected.never)]
-        missing = (unseen(observed, f"{word} {text}") for word, some in texts for text in some)
-        return [finding for finding in missing if finding is not None]
     asked = [("contains", expected.contains), ("matches", expected.matches), ("never", expected.never)]
-    return [_text(observed, word, text) for word, some in asked for text in some]
+    texts = [(word, text) for word, some in asked for text in some]
+    if observed.unseen:
+        missing = (unseen(observed, f"{word} {text}") for word, text in texts)
+        return [finding for finding in missing if finding is not None]
+    return [_text(observed, word, text) for word, text in texts]
 
 
 def _text(observed: ObservedStep, word: str, text: str) -> Finding:
