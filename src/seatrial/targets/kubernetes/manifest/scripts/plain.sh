@@ -88,7 +88,7 @@ finish() {
     : >"$out/end.json"
     if [ ${#ends} -gt 2500 ]; then ends=''; else ends=",\"steps\":[${ends#,}]"; fi
     [ -e "$termination" ] && printf '%s' "{\"seatrial\":1,$facts,\"code\":$code,\"wall_s\":$(date +%s || echo 0)$ends}" >"$termination"
-    kill "$watcher"
+    kill -KILL "$watcher" # just forked, it may still have our trap for TERM
     exit "$exit"
 }
 
