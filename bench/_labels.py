@@ -1,4 +1,4 @@
-"""Series that people labelled, and three figures of how well changes that were found agree with their labels.
+"""Series that people labelled, and three metrics of how well changes that were found agree with their labels.
 
 The file that SEATRIAL_CHANGES_DATA names has one JSON object a line: `raw` (the values of each run), `ann` (the first
 runs after a change, by person), `suite` (where the series comes from). It is no part of this project.
@@ -74,7 +74,7 @@ def score(labelled: Labelled, found: Iterable[int]) -> Score:
     return Score(f1, hits, len(places), len(labelled.agreed), len(labelled.values))
 
 
-def figures(scores: Sequence[Score]) -> tuple[float, float, float]:
+def metrics(scores: Sequence[Score]) -> tuple[float, float, float]:
     """(F1, cF1, false alarms per 1,000 runs)."""
     hits, found, wanted = (sum(getattr(s, name) for s in scores) for name in ("hits", "found", "wanted"))
     both = found + wanted

@@ -66,7 +66,7 @@ def load(suite: str, cells: int, env: Mapping[str, str]) -> Load:
 
 
 def print_loads(title: str, loads: Sequence[Load]) -> None:
-    """Each figure by cell; in brackets how many times that of the size before, which is 1 when all is linear."""
+    """Each metric by cell; in brackets how many times that of the size before, which is 1 when all is linear."""
     print(title)
     head = (
         "cells",

@@ -1,4 +1,4 @@
-"""Comparing 10,000 answers of a model server by near ties and drift, beside pytest's approx on the same figures.
+"""Comparing 10,000 answers of a model server by near ties and drift, beside pytest's approx on the same metrics.
 
 Answers of 24 tokens with the five likeliest of each; half of them are a little off everywhere, as rounding is, and some
 of these go the other way at a near tie."""
@@ -72,7 +72,7 @@ def main() -> None:
                 "Seatrial, all findings",
                 f"{ours:.2f} s of CPU ({MOST_S:g} s or less is asked for); {ties} near ties, {bad} failed",
             ),
-            ("pytest.approx, figures alone", f"{theirs:.2f} s of CPU"),
+            ("pytest.approx, metrics alone", f"{theirs:.2f} s of CPU"),
         ],
     )
     if ours > MOST_S:

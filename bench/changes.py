@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import numpy as np
-from _labels import Labelled, figures, labelled_series, score
+from _labels import Labelled, labelled_series, metrics, score
 from _measure import environment, sized, table
 
 from seatrial.stats.changes import change_points
@@ -60,7 +60,7 @@ def agreement(labelled: list[Labelled]) -> None:
 
 
 def shown(labelled: list[Labelled], found: list[list[int]]) -> str:
-    f1, agreed_f1, false = figures([score(one, places) for one, places in zip(labelled, found, strict=True)])
+    f1, agreed_f1, false = metrics([score(one, places) for one, places in zip(labelled, found, strict=True)])
     return f"{f1:.3f}  {agreed_f1:.3f}  {false:.2f}"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from _labels import Labelled, figures, labelled_series, pairs, score
+from _labels import Labelled, labelled_series, metrics, pairs, score
 from _measure import left_out, sized, table
 from numpy.typing import NDArray
 
@@ -91,13 +91,13 @@ def threshold(rule: Rule, examples: Sequence[Example]) -> float:
     """The lowest with few enough false alarms."""
     for least in THRESHOLDS.tolist():
         scores = [score(e.labelled, rule.found(e, least)[0].tolist()) for e in examples]
-        if figures(scores)[2] <= MOST_FALSE:
+        if metrics(scores)[2] <= MOST_FALSE:
             return float(least)
     return float(THRESHOLDS[-1])
 
 
 def held_out(examples: Sequence[Example], seed: int) -> tuple[list[float], list[tuple[float, float]]]:
-    """The three figures and the mean threshold; and (chance, agreed or not) of all that was found."""
+    """The three metrics and the mean threshold; and (chance, agreed or not) of all that was found."""
     dice = np.random.default_rng(seed)
     sources = sorted({e.labelled.source for e in examples})
     part = dict(zip(sources, dice.permutation(np.arange(len(sources)) % PARTS).tolist(), strict=True))
@@ -113,7 +113,7 @@ def held_out(examples: Sequence[Example], seed: int) -> tuple[list[float], list[
             scores.append(score(example.labelled, places.tolist()))
             right = np.isin(places, list(pairs(example.labelled.agreed, places.tolist()).values()))
             said += zip(chances.tolist(), right.tolist(), strict=True)
-    return [*figures(scores), statistics.fmean(thresholds)], said
+    return [*metrics(scores), statistics.fmean(thresholds)], said
 
 
 def main() -> None:
@@ -129,7 +129,7 @@ def main() -> None:
     rounds = [held_out(examples, seed) for seed in range(TIMES)]
     print("held out, (F1, cF1, FA/1k, threshold) each time:")
     for result, _ in rounds:
-        print("  ", [round(figure, 3) for figure in result])
+        print("  ", [round(metric, 3) for metric in result])
     said = [pair for _, pairs_of_round in rounds for pair in pairs_of_round]
     chances, right = np.array([c for c, _ in said]), np.array([float(r) for _, r in said])
     sure = logistic(np.log(chances / (1 - chances))[:, None], right, np.full(len(right), 1 / TIMES))

@@ -76,7 +76,7 @@ def main() -> None:
     except Unavailable as error:
         left_out(str(error))
     load = os.getloadavg()[0]
-    print(f"{os.cpu_count()} cores, load before {load:.1f}: what else runs here is in the figures")
+    print(f"{os.cpu_count()} cores, load before {load:.1f}: what else runs here is in the metrics")
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         table("control plane alone", measure("plane", place, programs))

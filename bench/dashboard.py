@@ -107,7 +107,7 @@ def main() -> None:
                     "first page": "/",
                     "suite, 200 cells over 40 runs": f"/s/{after.suite}",
                     "cell": f"/c/{after.suite}/{cell.hash}",
-                    "figure": f"/f/{slug(cell.id)}/step_time",
+                    "metric": f"/f/{slug(cell.id)}/step_time",
                     "run, 200 cells": f"/r/{after.run}",
                     "cell of a run": f"/r/{after.run}/piece/cell/{cell.hash}",
                     "two runs": f"/d/{before.run}..{after.run}",

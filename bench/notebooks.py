@@ -3,7 +3,7 @@
     python bench/notebooks.py [REPEATS]
 
 Both sides are processes of their own that read the notebook, run it in a new kernel and write the executed copy. They
-are interleaved, so that a busy moment of the machine hits both; the figures are medians and their ratio.
+are interleaved, so that a busy moment of the machine hits both; the metrics are medians and their ratio.
 """
 
 import json
@@ -63,9 +63,9 @@ def _compare(sides: dict[str, Callable[[int], list[str]]], repeats: int, folder:
     seen: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
     for number in range(repeats + 1):
         for name, argv in sides.items():
-            figures = _run(argv(number), folder)
+            metrics = _run(argv(number), folder)
             if number:  # the first of each warms the disk
-                seen[name].append(figures)
+                seen[name].append(metrics)
     medians = {name: [statistics.median(one) for one in zip(*rows, strict=True)] for name, rows in seen.items()}
     for name, (wall_s, cpu_s) in medians.items():
         print(f"{name:10} wall {wall_s:6.3f} s   cpu {cpu_s:6.3f} s   (median of {repeats})")

@@ -1,5 +1,5 @@
 """The driver of scale trials: submissions a second of one process against a stub, how late they are, what each costs,
-and how long 100,000 workloads of stamps take to become figures. Beside it, a `kubectl` process for each workload."""
+and how long 100,000 workloads of stamps take to become metrics. Beside it, a `kubectl` process for each workload."""
 
 import asyncio
 import contextlib
@@ -140,7 +140,7 @@ def _resident(pid: int) -> int:
 
 def analysis(folder: Path) -> None:
     """In a process of its own: prints CPU seconds and megabytes for all stages of many workloads, from their file."""
-    from seatrial.kinds.scale.driver.stages import reached_stages, read_stamps, stage_figures
+    from seatrial.kinds.scale.driver.stages import reached_stages, read_stamps, stage_metrics
     from seatrial.kinds.scale.followed import POD_CREATED, READY, SCHEDULED, STARTED
     from seatrial.kinds.scale.work import Stamp, Submission
 
@@ -155,7 +155,7 @@ def analysis(folder: Path) -> None:
     before = cpu_s()
     reached = reached_stages(submissions, read_stamps(folder / "many.jsonl"), {})
     for stage in stages:
-        stage_figures(stage, submissions, reached, 1e6, 0.0)
+        stage_metrics(stage, submissions, reached, 1e6, 0.0)
     print(cpu_s() - before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 

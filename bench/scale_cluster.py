@@ -147,8 +147,8 @@ def costs(kubeconfig: Path) -> list[tuple[str, str]]:
             each = go_creates(str(kubeconfig), "default", number, "")
             found.setdefault("client-go alone (protobuf)", []).append((0.0, each))
     rows = []
-    for name, figures in found.items():
-        rate, each = (statistics.median(values) for values in zip(*figures, strict=True))
+    for name, metrics in found.items():
+        rate, each = (statistics.median(values) for values in zip(*metrics, strict=True))
         rows.append((name, f"{each * 1e6:5.0f} µs of CPU each" + (f", {rate:,.0f}/s" if rate else "")))
     return rows
 

@@ -1,4 +1,4 @@
-"""Reading a log of 100 MB with ten patterns, three of them figures that are on every line: CPU time, beside other ways.
+"""Reading a log of 100 MB with ten patterns, three of them metrics that are on every line: CPU time, beside other ways.
 
 python bench/scan.py [MEGABYTES]
 """
@@ -19,8 +19,8 @@ from seatrial.targets.agent_file import agent_file
 
 WORDS = ["Traceback", "CUDA out of memory", "NCCL error", "Loss is NaN", "Segmentation fault"]
 MUST = ["Finished training run", "Step duration"]
-FIGURES = {"loss": r"(?<![\w/-])loss: (\S+)", "step": r"\bstep: (\d+)", "step_time": r"step_time: (\S+)"}
-EVERY = [*MUST, *WORDS, *FIGURES.values()]
+METRICS = {"loss": r"(?<![\w/-])loss: (\S+)", "step": r"\bstep: (\d+)", "step_time": r"step_time: (\S+)"}
+EVERY = [*MUST, *WORDS, *METRICS.values()]
 LINE = "2026-11-16 02:10:{second:02},{milli:03} INFO trainer Epoch: {epoch:.4f}, step: {step}, loss: {loss:.4f}, " \
     "grad_norm: {norm:.4f}, lr: 7.64e-05, step_time: {time:.2f}\n"  # fmt: skip
 # The two usual ways in Python: each line by itself, and all of it at once, as torchprime's checks do.
@@ -87,7 +87,7 @@ def spec(path: Path) -> dict[str, Any]:
     def word(text: str) -> dict[str, str]:
         return {"pattern": text, "literal": text}
 
-    values = {name: {"pattern": text, "literal": f"{name}: "} for name, text in FIGURES.items()}
+    values = {name: {"pattern": text, "literal": f"{name}: "} for name, text in METRICS.items()}
     train = {"must": [*map(word, MUST)], "never": [*map(word, WORDS)], "values": values, "finite": ["loss"]}
     return {"logs": [{"path": str(path), "host": 0}], "train": train, "roots": [], "entries": {}, "seconds": 600}
 
@@ -114,9 +114,9 @@ def main(megabytes: int) -> None:
         google = environment("re2", "google-re2")
         without = json.dumps([text.replace(r"(?<![\w/-])", r"\b") for text in EVERY])
         rows.append(("google-re2, all at once", _best([google, "-c", RE2, log, without])))
-    figures = seen["values"]["loss"]["0"]
+    metrics = seen["values"]["loss"]["0"]
     table(
-        f"a log of {megabytes} MB, {seen['lines']} lines, ten patterns ({figures['count']} losses read), CPU time",
+        f"a log of {megabytes} MB, {seen['lines']} lines, ten patterns ({metrics['count']} losses read), CPU time",
         [(name, f"{cpu_s:6.2f} s, {megabytes / cpu_s:5.0f} MB a CPU second") for name, cpu_s in rows],
     )
     print("  to reach: 100 MB a CPU second, start of the interpreter included; best of 3")

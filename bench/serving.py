@@ -1,8 +1,8 @@
 """The load that one driver offers a model server, against a stub on this machine: how many requests and tokens a
-second, how late it is itself, how well its figures agree with the server's own stamps; and with `--peer` the CPU time
+second, how late it is itself, how well its metrics agree with the server's own stamps; and with `--peer` the CPU time
 of a request beside guidellm's on the same stub.
 
-Two processes share the machine with the stub: figures are of 2 cores."""
+Two processes share the machine with the stub: metrics are of 2 cores."""
 
 import asyncio
 import json
@@ -122,9 +122,9 @@ def main() -> None:
         rows = [("whole answers", row(unary, unary.tokens_per_s))]
         rows.append(("streams, while they are offered", row(streamed, steady_tokens_per_s(timed))))
         for name, summary, own in (("under that load", streamed, theirs), ("at 40 requests/s", paced, pace)):
-            for figure in ("ttft", "itl"):
-                seen, told = summary.latencies[figure]["p50"] * 1e3, own[figure] * 1e3
-                rows.append((f"{figure} p50 {name}", f"{seen:.2f} ms, by the server {told:.2f} ms"))
+            for metric in ("ttft", "itl"):
+                seen, told = summary.latencies[metric]["p50"] * 1e3, own[metric] * 1e3
+                rows.append((f"{metric} p50 {name}", f"{seen:.2f} ms, by the server {told:.2f} ms"))
         mine = paced.cpu_s / paced.requests
         rows.append((f"CPU of a request of {PEER_TOKENS} tokens", f"{mine * 1e6:,.0f} us"))
         if "--peer" in sys.argv:

@@ -1,4 +1,4 @@
-"""Every bench works: each is run in its tiny form, whose figures say nothing."""
+"""Every bench works: each is run in its tiny form, whose metrics say nothing."""
 
 import os
 import subprocess

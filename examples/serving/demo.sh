@@ -28,7 +28,7 @@ END
 echo "== 3. What a server that is trusted would record now: the answers that are there"
 "$seatrial" record suite.yaml --diff --select 'tiny*f32*'
 
-echo "== 4. A short load, and its figures"
+echo "== 4. A short load, and its metrics"
 "$seatrial" run suite.yaml --select 'loaded*'
 python3 - runs/*/results.json <<'END'
 import json

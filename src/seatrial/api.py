@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 if TYPE_CHECKING:
     from seatrial.engine import Listener, PreparedRun, Run, RunOptions
-    from seatrial.job import Bound, Hole, RunResults
+    from seatrial.job import Bound, Excluded, RunResults
     from seatrial.plan import Plan
     from seatrial.record import RunFolder
     from seatrial.record.history import History
@@ -36,9 +36,9 @@ class RunPlan(NamedTuple):
         return self.plan.cells
 
     @property
-    def excluded(self) -> "tuple[Hole, ...]":
+    def excluded(self) -> "tuple[Excluded, ...]":
         """The combinations that would not run. Each has `trial`, `axes`, `why`, `cause`."""
-        return self.plan.holes
+        return self.plan.excluded
 
 
 class Cancellation:
@@ -140,11 +140,13 @@ def _undone(plan: "Plan", results: "RunResults") -> "tuple[Plan, tuple[str, ...]
     """Those cells that did not pass in that run, or were not done. By id: fixing a suite changes hashes."""
     from dataclasses import replace
 
-    from seatrial.job import Hole, count
-    from seatrial.plan.select import hole_id
+    from seatrial.job import Excluded, count
+    from seatrial.plan.select import excluded_id
 
     wanted = {cell.id for cell in results.cells if not cell.done}
-    left_out = {hole_id(hole) for hole in plan.holes if hole.cause in ("select", "tag", "pairwise")}
+    left_out = {
+        excluded_id(combination) for combination in plan.excluded if combination.cause in ("select", "tag", "pairwise")
+    }
     gone = wanted - {cell.id for cell in plan.cells} - left_out
     notes: tuple[str, ...] = ()
     if gone:
@@ -152,12 +154,12 @@ def _undone(plan: "Plan", results: "RunResults") -> "tuple[Plan, tuple[str, ...]
         cells = f"{len(gone)} of the {count(len(wanted), 'cell')} that did not pass in {results.run}"
         notes = (f"{cells} {'is' if len(gone) == 1 else 'are'} not in the suite any more: {some}",)
     others = [
-        Hole(cell.trial, cell.axes, f"passed in {results.run}", "select")
+        Excluded(cell.trial, cell.axes, f"passed in {results.run}", "select")
         for cell in plan.cells
         if cell.id not in wanted
     ]
     kept = plan.of(cell for cell in plan.cells if cell.id in wanted)
-    return replace(kept, holes=(*plan.holes, *others)), notes
+    return replace(kept, excluded=(*plan.excluded, *others)), notes
 
 
 async def run(
@@ -283,7 +285,7 @@ def prepare(
     planned.check_cost(max_cost)
     if not planned.cells:
         where = f"; see `seatrial plan {suite.path}`" if suite.path else ""
-        raise PlanError(f"nothing to run: each of the {len(planned.holes):,} combinations is a hole{where}")
+        raise PlanError(f"nothing to run: each of the {len(planned.excluded):,} combinations is excluded{where}")
     options = msgspec.structs.replace(
         options,
         max_cost=max_cost,
@@ -389,7 +391,7 @@ def _keep(
     against: bool,
     note: Note,
 ) -> "RunResults":
-    from seatrial.job import figures
+    from seatrial.job import flatten_metrics
     from seatrial.record.history import HistoryError, add_missed, add_or_mark
     from seatrial.report import ReportError, write_reports
 
@@ -399,7 +401,7 @@ def _keep(
         late = add_missed(folder.path.parent, history)
         if late:
             note(f"also added to the history, which was away when they ended: {', '.join(late)}")
-        if any(figure.better for cell in results.cells for figure in figures(cell.metrics)):
+        if any(metric.better for cell in results.cells for metric in flatten_metrics(cell.metrics)):
             from seatrial.report.view.series import run_series, write_series
 
             write_series(folder.path, run_series(history, results, bounds))

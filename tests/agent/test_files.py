@@ -142,7 +142,7 @@ def test_values_are_read_by_path(job: Supervised) -> None:
         "no.such": None, "a.b.9": None,
     }  # fmt: skip
     assert found["missing"] == ["no.such", "a.b.9"]
-    assert found["warnings"] == ["o is an object, not a figure"]
+    assert found["warnings"] == ["o is an object, not a metric"]
     assert found["error"] is None
 
 

@@ -56,7 +56,7 @@ def test_each_way_to_fail_has_its_class_and_says_what_happened(name: str, runner
     assert "Task exception" not in driven.output  # nothing of the driver's own insides
 
 
-def test_a_notebook_that_works_passes_and_each_cell_has_its_figures(runner: StepRunner) -> None:
+def test_a_notebook_that_works_passes_and_each_cell_has_its_metrics(runner: StepRunner) -> None:
     driven = runner.notebook("plain")
     assert driven.ended.code == 0
     assert driven.passes["fresh"]["state"] == "passed"

@@ -19,7 +19,7 @@ SHOWN = {
     ),
     "a captured cell": ("%%capture\nraise KeyError('captured')", "KeyError: 'captured'"),
     # This is how matplotlib draws: after the cell.
-    "a figure": (
+    "a metric": (
         "def draw():\n    raise RuntimeError('no such font')\nget_ipython().events.register('post_execute', draw)",
         "RuntimeError: no such font",
     ),

@@ -244,7 +244,7 @@ def test_a_changed_trace_never_breaks_the_reader(place: int, put: bytes) -> None
     assert _read_or_refused(lambda: read_trace(data[:place] + put + data[place + len(put) :]))
 
 
-def test_figures_that_are_none_make_no_step() -> None:
+def test_metrics_that_are_none_make_no_step() -> None:
     odd = [step(1, 1, 2, dur="long"), step(2, 1, 2, ts=None), step(3, 1, float("nan")), step(10**30, 1, 1)]
     assert read_trace(trace(*odd))["steps"] == []
 

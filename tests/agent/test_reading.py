@@ -83,7 +83,7 @@ def test_other_losses_are_not_taken_for_the_loss() -> None:
     assert values(notes, "loss") == [6]
 
 
-def test_a_figure_belongs_to_the_step_of_its_line_or_the_last_one_before() -> None:
+def test_a_metric_belongs_to_the_step_of_its_line_or_the_last_one_before() -> None:
     log = b"loss: 9\nstep: 1\nloss: 8\nx\nloss: 7\nstep: 2 loss: 6\n"
     for chunk in (1, 9, 1000):
         _, notes = read_log(log, chunk, values={"loss": LOSS, "step": STEP})
@@ -184,7 +184,7 @@ def test_a_long_line_of_a_host_is_that_hosts() -> None:
     assert [found["host"] for found in result["never"].values()] == [{"1": 1}, {"1": 1}]
 
 
-def test_memory_is_bounded_by_a_line_of_100_mb_and_by_thousands_of_figures() -> None:
+def test_memory_is_bounded_by_a_line_of_100_mb_and_by_thousands_of_metrics() -> None:
     reading = Reading({"values": ALL, "never": [pattern("Traceback", "Traceback")]})
     block = LOG * 100
     tracemalloc.start()
@@ -202,7 +202,7 @@ def test_memory_is_bounded_by_a_line_of_100_mb_and_by_thousands_of_figures() -> 
     assert peak < 24 << 20
 
 
-def test_figures_beyond_what_is_kept_are_counted_and_the_odd_ones_among_them_kept() -> None:
+def test_metrics_beyond_what_is_kept_are_counted_and_the_odd_ones_among_them_kept() -> None:
     log = b"".join(b"step: %d, loss: %.3f\n" % (n, n / 7) for n in range(30_000))
     log = log.replace(b"step: 25000, loss: 3571.429", b"step: 25000, loss: nan") + b"step: 30000, loss: 5,\n"
     result, notes = read_log(log, values={"loss": LOSS, "step": STEP}, finite=["loss"])
@@ -287,7 +287,7 @@ DIGITS = st.lists(
     st.sampled_from([*PATTERNS, (r"(\d{2})\b", ""), (r"loss: ([0-9.]+)", "")]),
 )
 @settings(max_examples=400)
-def test_figures_counted_by_the_shapes_of_lines_are_as_many_as_there_are(
+def test_metrics_counted_by_the_shapes_of_lines_are_as_many_as_there_are(
     lines: list[str], sought: tuple[str, str]
 ) -> None:
     found, (block,) = Pattern(*sought), Lines().feed("".join(line + "\n" for line in lines).encode() + b"\n")
@@ -386,7 +386,7 @@ def test_a_forbidden_line_ends_it_after_the_lines_that_say_why() -> None:
     assert (stopped["what"], stopped["line"], stopped["seconds_after"]) == ("never", 2, 2.0)
 
 
-def test_a_loss_that_is_no_longer_a_number_ends_it_and_another_figure_does_not() -> None:
+def test_a_loss_that_is_no_longer_a_number_ends_it_and_another_metric_does_not() -> None:
     reading = live(values={"loss": LOSS, "norm": pattern(r"norm: (\S+)", "norm: ")}, finite=["loss"])
     reading.feed(b"norm: inf loss: 1\n", 105.0)
     assert reading.over(110.0) is None
@@ -461,7 +461,7 @@ def test_counting_anew_in_each_epoch_is_progress() -> None:
     assert reading.over(at_s + 4.9) is None
 
 
-def test_without_a_pattern_for_steps_other_figures_count_them() -> None:
+def test_without_a_pattern_for_steps_other_metrics_count_them() -> None:
     reading = live(values={"loss": LOSS}, stall=STALL)
     for tick in range(10):
         reading.feed(b"loss: 1\n", 100.0 + tick)

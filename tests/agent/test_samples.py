@@ -1,4 +1,4 @@
-"""Samples are of a step's own window, and figures are true to what the step did."""
+"""Samples are of a step's own window, and metrics are true to what the step did."""
 
 import os
 import sys

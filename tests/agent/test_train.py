@@ -48,7 +48,7 @@ def train(job: Supervised, command: str, **args: Any) -> dict[str, Any]:
     return dict(done, notes=[record["data"] for record in job.records("note")])
 
 
-def test_figures_patterns_and_progress_are_told(job: Supervised) -> None:
+def test_metrics_patterns_and_progress_are_told(job: Supervised) -> None:
     done = train(job, program(job, "print('Finished training run', end='')"), must=[pattern("Finished training run")])
     assert (done["outcome"], done["code"]) == ("exited", 0)
     assert done["result"]["must"]["Finished training run"]["count"] == 1
@@ -116,7 +116,7 @@ def test_first_steps_that_take_long_are_no_stall(job: Supervised) -> None:
     assert done["outcome"] == "exited"
 
 
-def test_secrets_are_in_no_figure_and_no_line_that_is_told(job: Supervised) -> None:
+def test_secrets_are_in_no_metric_and_no_line_that_is_told(job: Supervised) -> None:
     never = [pattern("password", "password")]
     done = train(job, "echo step: 1 password hunter22; sleep 60", never=never, secrets=["hunter22"])
     assert done["result"]["never"]["password"]["text"] == "step: 1 password •••"

@@ -26,7 +26,7 @@ from seatrial.baseline import (
 )
 from seatrial.baseline import edit as file_change
 from seatrial.baseline.edit import FileChanged, Refused, Updated, Why, edited
-from seatrial.baseline.selection import FigureHistory, SelectedFile
+from seatrial.baseline.selection import MetricHistory, SelectedFile
 from seatrial.job import (
     AttemptResult,
     BoundState,
@@ -56,14 +56,14 @@ def history(tmp_path: Path) -> History:
 def result(
     run: str, day: float, value: float, verdict: Verdict = Verdict.PASSED, fingerprint: str = "aaaa", **metric: str
 ) -> RunResults:
-    figure = {"value": value, "unit": "s", "better": "lower", **metric}
+    metric = {"value": value, "unit": "s", "better": "lower", **metric}
     stage = StageTime(Stage.STARTED, START_S + day * DAY_S, "agent")
     attempt = AttemptResult(1, Place("here", "small", "node"), [stage], Exit(Outcome.EXITED, 0), verdict)
     cell = CellResult(
         *("train", "01234567", {}, verdict),
         trial="train",
         attempts=[attempt],
-        metrics={"step_time": figure, "loss": 3.0},
+        metrics={"step_time": metric, "loss": 3.0},
         benchmark="train",
         fingerprint=fingerprint,
     )
@@ -79,7 +79,7 @@ def fill(history: History, prefix: str, first: int, count: int, level: float, **
     history.add(*runs)
 
 
-def chosen(history: History, since_s: float | None = None) -> FigureHistory:
+def chosen(history: History, since_s: float | None = None) -> MetricHistory:
     (found,) = selection.newest_histories(history, "train", None, since_s)
     return found
 
@@ -109,7 +109,7 @@ def test_bounds_come_from_the_runs_and_say_so(history: History) -> None:
     assert entry.reasons == ({"at": "2027-01-09T00:00:00Z", "what": "updated from 20 of 20 runs", "why": "because"},)
 
 
-def test_only_figures_that_say_what_is_better_get_bounds(history: History) -> None:
+def test_only_metrics_that_say_what_is_better_get_bounds(history: History) -> None:
     fill(history, "r", 0, 6, 2.44)
     assert [one.series.metric for one in selection.newest_histories(history, "train", None)] == ["step_time"]
     (loss,) = selection.newest_histories(history, "train", "loss")
@@ -376,7 +376,7 @@ def test_one_sided_bounds_stay_one_sided() -> None:
 
 
 def repeated(run: str, day: float, *values: float) -> RunResults:
-    """One run with a figure of each of its repeats."""
+    """One run with a metric of each of its repeats."""
     base = result(run, day, 0.0)
     cells = [
         msgspec.structs.replace(
@@ -388,30 +388,30 @@ def repeated(run: str, day: float, *values: float) -> RunResults:
 
 
 @pytest.mark.parametrize("form", [OURS, THEIRS])
-def test_figures_of_repeats_are_called_figures_and_their_run_is_counted_once(history: History, form: str) -> None:
+def test_metrics_of_repeats_are_called_metrics_and_their_run_is_counted_once(history: History, form: str) -> None:
     for number in range(6):
         history.add(repeated(f"r{number}", number, 2.44, 2.45))
     entry = entry_of(new_bounds.update(chosen(history), None, WHY, form=form), form)
-    assert (entry.bound.runs, entry.bound.figures) == (6, 12)
-    assert entry.reasons[0]["what"] == "updated from 12 of 12 figures of 6 runs"
+    assert (entry.bound.runs, entry.bound.values) == (6, 12)
+    assert entry.reasons[0]["what"] == "updated from 12 of 12 values of 6 runs"
     (shown,) = describe.describe_baselines(as_place(entry), history)
-    assert "(12 figures of 6 runs since 1 Oct, one in 200" in shown.sentence
+    assert "(12 values of 6 runs since 1 Oct, one in 200" in shown.sentence
 
 
-def test_left_out_figures_of_repeats_are_counted_one_by_one(history: History) -> None:
+def test_left_out_metrics_of_repeats_are_counted_one_by_one(history: History) -> None:
     for number in range(5):
         history.add(repeated(f"r{number}", number, 2.44, 2.45, 2.44, *([9.0] if number in (1, 3) else [2.45])))
     entry = entry_of(new_bounds.update(chosen(history), None, WHY))
-    assert entry.reasons[0]["what"] == "updated from 18 of 20 figures of 5 runs"
-    assert "2 of 20 figures left out" in entry.method
+    assert entry.reasons[0]["what"] == "updated from 18 of 20 values of 5 runs"
+    assert "2 of 20 values left out" in entry.method
     (shown,) = describe.describe_baselines(as_place(entry), history)
     assert "left out: 2 × an outlier among the others" in shown.details
 
 
-def test_a_run_with_too_few_figures_says_what_it_has(history: History) -> None:
+def test_a_run_with_too_few_metrics_says_what_it_has(history: History) -> None:
     history.add(repeated("r1", 0, 2.44, 2.45, 2.46, 2.44, 2.45, 2.46))
     bound = entry_of(new_bounds.update(chosen(history), None, WHY)).bound
-    assert (bound.state, bound.why) == (BoundState.RECORDING, "6 figures of 1 run, and a bound needs 5 runs")
+    assert (bound.state, bound.why) == (BoundState.RECORDING, "6 values of 1 run, and a bound needs 5 runs")
 
 
 def as_place(entry: BaselineEntry) -> SelectedFile:
@@ -537,7 +537,7 @@ def test_a_second_recenter_has_nothing_to_follow_and_the_accepted_change_stays(h
         adjust.recenter_entry(chosen(history), _read(text), WHY)
 
 
-def test_large_figures_are_told_in_plain_digits(history: History) -> None:
+def test_large_metrics_are_told_in_plain_digits(history: History) -> None:
     fill(history, "r", 0, 12, 78350.0)
     text = edited("", "f", OURS, [new_bounds.update(chosen(history), None, WHY).edit])
     slower(history, 12, 12, 90000.0)
@@ -683,9 +683,9 @@ def test_imported_runs_replace_no_run_of_ours_and_twice_is_once(tmp_path: Path, 
     history.add(result("r1", 0, 9.0))
     path = tmp_path / "runs.csv"
     path.write_text("run,time,value,good\nr1,2026-10-01,2.4,true\nr2,2026-10-02,2.5,false\n")
-    figure = imported.ImportedFigure("train", "step_time", "s", "lower", "train")
+    metric = imported.ImportedMetric("train", "step_time", "s", "lower", "train")
     for _ in range(2):
-        kept = imported.import_runs(history, past_runs.read_runs(path).runs, figure, "aaaa", WHY, "runs.csv")
+        kept = imported.import_runs(history, past_runs.read_runs(path).runs, metric, "aaaa", WHY, "runs.csv")
     assert (kept.runs, kept.first_s) == (2, START_S)
     points = chosen(history).points
     assert sorted((point.value, point.good) for point in points) == [(2.4, True), (2.5, False), (9.0, True)]

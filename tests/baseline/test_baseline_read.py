@@ -97,7 +97,7 @@ def test_every_key_of_our_form_is_read(tmp_path: Path) -> None:
     assert (other.lower, other.upper, other.better) == (900.0, None, "higher")
 
 
-def test_a_benchmark_has_the_bounds_of_all_its_figures_and_one_without_entry_has_none(tmp_path: Path) -> None:
+def test_a_benchmark_has_the_bounds_of_all_its_metrics_and_one_without_entry_has_none(tmp_path: Path) -> None:
     found = read(tmp_path, OWN)
     assert [bound.metric for bound in found.bounds("train[model=small]")] == ["step_time", "tokens"]
     assert found.bounds("other") == ()

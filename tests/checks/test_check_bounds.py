@@ -1,4 +1,4 @@
-"""One run's figures against bounds: each side has its verdict, and what cannot be judged says why."""
+"""One run's metrics against bounds: each side has its verdict, and what cannot be judged says why."""
 
 import pytest
 
@@ -58,7 +58,7 @@ def test_out_of_a_bound_of_which_no_side_is_better_is_a_failure() -> None:
         assert check_bounds({"loss": value}, [loss], Settings())[0].verdict == verdict
 
 
-def test_a_figure_just_outside_is_told_with_the_digits_that_it_takes() -> None:
+def test_a_metric_just_outside_is_told_with_the_digits_that_it_takes() -> None:
     assert judged(2.60031, Bound("step_time", 2.0, 2.60004, unit="s"))[1] == "step_time: 2.6003 s is above 2.6 s"
     assert "78,347 is above 12,346" in judged(78347.4, Bound("step_time", 1, 12345.6))[1]
 
@@ -83,7 +83,7 @@ def test_what_is_under_test_is_judged_and_named() -> None:
     assert message.endswith("; since then, under test: workspace.ref v1 → v2")
 
 
-def test_a_figure_of_other_conditions_is_not_judged_and_that_is_no_pass() -> None:
+def test_a_metric_of_other_conditions_is_not_judged_and_that_is_no_pass() -> None:
     other = Settings({"command": "train", "hardware.cores": "4"}, HERE.under_test)
     verdict, message = judged(2.44, settings=other)
     assert verdict == "invalid"
@@ -112,14 +112,14 @@ def test_a_bound_that_cannot_be_used_says_why(state: BoundState, expected: str) 
     ("value", "unit", "verdict"),
     [(2440.0, "ms", "passed"), (2500.0, "ms", "slower"), (0.0407, "min", "passed"), (2.44, "GiB", "invalid")],
 )
-def test_figures_are_judged_in_the_unit_of_their_bounds(value: float, unit: str, verdict: str) -> None:
+def test_metrics_are_judged_in_the_unit_of_their_bounds(value: float, unit: str, verdict: str) -> None:
     metrics = {"step_time": {"value": value, "unit": unit, "better": "lower"}}
     (finding,) = check_bounds(metrics, [BOUND], HERE)
     assert finding.verdict == verdict
     assert verdict != "invalid" or "it is in GiB, and the bounds are in s" in finding.message
 
 
-def test_a_figure_that_has_bounds_and_was_not_measured_is_a_failure() -> None:
+def test_a_metric_that_has_bounds_and_was_not_measured_is_a_failure() -> None:
     assert judged(None)[0] == "failed"
     assert judged(None, failed=True)[0] == "skipped"
 
@@ -130,7 +130,7 @@ def test_what_is_not_a_finite_number_was_not_measured() -> None:
         assert finding.verdict is Verdict.FAILED
 
 
-def test_figures_in_groups_have_dotted_names() -> None:
+def test_metrics_in_groups_have_dotted_names() -> None:
     (finding,) = check_bounds({"run x": {"seconds": {"value": 3.0}}}, [Bound("run x.seconds", 1.0, 2.0)], Settings())
     assert finding.verdict is Verdict.SLOWER
 

@@ -126,7 +126,7 @@ def test_numbers_addresses_and_paths_make_no_other_cause(one: str, other: str) -
     assert cause_id(Verdict.FAILED, one) != cause_id(Verdict.TIMEOUT, one)
 
 
-def test_what_is_slower_is_grouped_by_its_figure() -> None:
+def test_what_is_slower_is_grouped_by_its_metric() -> None:
     def finding(text: str) -> Finding:
         return Finding("figures", "bounds step_time", Verdict.SLOWER, "slower", text)
 

@@ -1,4 +1,4 @@
-"""Files that a training job left, and the figures in them, from values."""
+"""Files that a training job left, and the metrics in them, from values."""
 
 from typing import Any
 
@@ -85,31 +85,31 @@ def test_a_job_that_never_came_to_its_files_says_why() -> None:
     assert (finding.step, finding.verdict, finding.class_) == ("files out", Verdict.TIMEOUT, "timeout")
 
 
-def metric(seen: ObservedStep, ran: ObservedStep | None = None, **expected: Any) -> tuple[str, str, dict[str, Any]]:
-    finding, figure = check_metric(ran or train(), seen, MetricExpected("m", **expected))
+def measured(seen: ObservedStep, ran: ObservedStep | None = None, **expected: Any) -> tuple[str, str, dict[str, Any]]:
+    finding, metric = check_metric(ran or train(), seen, MetricExpected("m", **expected))
     assert finding is not None
-    return str(finding.verdict), finding.message, figure
+    return str(finding.verdict), finding.message, metric
 
 
-def test_a_figure_of_a_file_names_its_place() -> None:
+def test_a_metric_of_a_file_names_its_place() -> None:
     seen = files(file("outputs/0-0/train_metrics.json", values={"step_execution_time": 2.5}))
     wanted = {"entry": "out", "key": "step_execution_time", "unit": "s"}
-    verdict, message, figure = metric(seen, **wanted, better="lower")
+    verdict, message, metric = measured(seen, **wanted, better="lower")
     assert (verdict, message) == ("passed", "2.5 s, from step_execution_time of outputs/0-0/train_metrics.json")
-    assert figure == {
+    assert metric == {
         "value": 2.5,
         "unit": "s",
         "better": "lower",
         "source": "step_execution_time of outputs/0-0/train_metrics.json",
     }
-    assert "better" not in metric(seen, **wanted)[2]
+    assert "better" not in measured(seen, **wanted)[2]
 
 
 def test_of_several_hosts_the_worst_counts() -> None:
     seen = files(file("a", values={"k": 2.0}), file("b", values={"k": 3.0}))
-    assert metric(seen, entry="out", key="k", better="lower")[2]["value"] == 3.0
-    assert metric(seen, entry="out", key="k", better="higher")[2]["value"] == 2.0
-    assert metric(seen, entry="out", key="k", aggregate="mean")[2]["value"] == 2.5
+    assert measured(seen, entry="out", key="k", better="lower")[2]["value"] == 3.0
+    assert measured(seen, entry="out", key="k", better="higher")[2]["value"] == 2.0
+    assert measured(seen, entry="out", key="k", aggregate="mean")[2]["value"] == 2.5
 
 
 @pytest.mark.parametrize(
@@ -125,79 +125,79 @@ def test_of_several_hosts_the_worst_counts() -> None:
         ([file("a", error="truncated")], "a: truncated"),
     ],
 )
-def test_a_figure_that_is_not_there_is_a_failure_that_says_why(entries: list[dict[str, Any]], why: str) -> None:
-    verdict, message, figure = metric(files(*entries), entry="out", key="k", match="*.json")
-    assert (verdict, message, figure) == ("failed", f"not measured: {why}", {})
-    assert metric(files(*entries), entry="out", key="k", required=False)[0] == "skipped"
+def test_a_metric_that_is_not_there_is_a_failure_that_says_why(entries: list[dict[str, Any]], why: str) -> None:
+    verdict, message, metric = measured(files(*entries), entry="out", key="k", match="*.json")
+    assert (verdict, message, metric) == ("failed", f"not measured: {why}", {})
+    assert measured(files(*entries), entry="out", key="k", required=False)[0] == "skipped"
 
 
-def test_a_hosts_folder_without_the_file_of_a_figure_is_missed() -> None:
+def test_a_hosts_folder_without_the_file_of_a_metric_is_missed() -> None:
     one = file("outputs/0-0/m.json", values={"k": 2.0})
     seen = files(one, profile=[file("profile/0-0/p"), file("profile/0-1/p")])
-    verdict, message, _ = metric(seen, entry="out", key="k", match="outputs/*/m.json")
+    verdict, message, _ = measured(seen, entry="out", key="k", match="outputs/*/m.json")
     assert verdict == "failed"
     assert message == "not measured: no file matches 'outputs/*/m.json' in the folder of host 0-1"
-    assert metric(files(file("m.json", values={"k": 2.0}), profile=[file("profile/0-1/p")]), entry="out", key="k")[2]
+    assert measured(files(file("m.json", values={"k": 2.0}), profile=[file("profile/0-1/p")]), entry="out", key="k")[2]
 
 
-def test_of_more_files_than_were_read_there_is_no_figure() -> None:
+def test_of_more_files_than_were_read_there_is_no_metric() -> None:
     seen = files(file("a", values={"k": 2.0}))
     seen.result["out"]["count"] = 1001
-    assert "1,001 files match" in metric(seen, entry="out", key="k")[1]
+    assert "1,001 files match" in measured(seen, entry="out", key="k")[1]
 
 
-def test_numbers_at_the_end_of_what_a_float_holds_come_to_no_figure() -> None:
+def test_numbers_at_the_end_of_what_a_float_holds_come_to_no_metric() -> None:
     seen = files(file("a", values={"k": 1.7e308}), file("b", values={"k": 1.7e308}))
     for how in ("mean", "median"):
-        assert "too large" in metric(seen, entry="out", key="k", aggregate=how)[1]
+        assert "too large" in measured(seen, entry="out", key="k", aggregate=how)[1]
 
 
-def test_of_a_job_that_was_ended_early_no_figure_is_missed() -> None:
+def test_of_a_job_that_was_ended_early_no_metric_is_missed() -> None:
     ended = train(outcome=Outcome.STOPPED, code=None)
-    assert metric(files(), ended, entry="out", key="k")[0] == "skipped"
-    assert metric(ObservedStep("files", "read"), entry="out", key="k")[0] == "skipped"
+    assert measured(files(), ended, entry="out", key="k")[0] == "skipped"
+    assert measured(ObservedStep("files", "read"), entry="out", key="k")[0] == "skipped"
 
 
 def test_fixed_limits_are_inclusive() -> None:
     seen = files(file("a", values={"k": 2.0}))
     for limits, verdict in (({"least": 2.0}, "passed"), ({"most": 2.0}, "passed"), ({"least": 2.1}, "failed"),
                             ({"most": 1.9}, "failed")):  # fmt: skip
-        found = metric(seen, entry="out", key="k", **limits)
+        found = measured(seen, entry="out", key="k", **limits)
         assert found[0] == verdict
-        assert found[2]["value"] == 2.0  # a figure out of its limits is still a figure
+        assert found[2]["value"] == 2.0  # a metric out of its limits is still a metric
 
 
 def test_a_rate_of_the_log_loses_its_slow_beginning() -> None:
     log = train(values("rate", [1.0, 50.0, *[100.0] * 10]))
-    verdict, message, figure = metric(files(), log, log="rate", unit="tokens/s", better="higher")
-    assert (verdict, figure["value"]) == ("passed", 100.0)
+    verdict, message, metric = measured(files(), log, log="rate", unit="tokens/s", better="higher")
+    assert (verdict, metric["value"]) == ("passed", 100.0)
     assert message == "100 tokens/s, from the log (median of 10, 2 first left out)"
-    assert metric(files(), log, log="rate", aggregate="min", warmup=0)[2]["value"] == 1.0
-    assert metric(files(), log, log="rate", aggregate="last")[2]["source"] == "the log (last value)"
-    assert metric(files(), train(), log="rate", match="r: (.)")[1] == "not measured: no line matches 'r: (.)'"
+    assert measured(files(), log, log="rate", aggregate="min", warmup=0)[2]["value"] == 1.0
+    assert measured(files(), log, log="rate", aggregate="last")[2]["source"] == "the log (last value)"
+    assert measured(files(), train(), log="rate", match="r: (.)")[1] == "not measured: no line matches 'r: (.)'"
 
 
 @pytest.mark.parametrize("aggregate", ["median", "last", "max"])
-def test_a_reading_that_is_no_number_leaves_no_figure_of_the_others(aggregate: str) -> None:
+def test_a_reading_that_is_no_number_leaves_no_metric_of_the_others(aggregate: str) -> None:
     log = train(values("rate", [100.0, "nan", "?", 100.0]))
-    verdict, message, figure = metric(files(), log, log="rate", better="higher", least=50.0, aggregate=aggregate)
-    assert (verdict, figure) == ("failed", {})
+    verdict, message, metric = measured(files(), log, log="rate", better="higher", least=50.0, aggregate=aggregate)
+    assert (verdict, metric) == ("failed", {})
     assert message == "not measured: 2 of 4 readings are no numbers: nan, other text"
-    assert metric(files(), log, log="rate", required=False, aggregate=aggregate)[0] == "skipped"
+    assert measured(files(), log, log="rate", required=False, aggregate=aggregate)[0] == "skipped"
 
 
 def test_a_last_reading_that_is_no_number_is_known_from_the_count() -> None:
     for last, kind in (("?", "other text"), ("inf", "inf")):
         summary = {"0": {"count": 4, "last": last, "unread": int(last == "?")}}
         log = train(values("rate", [100.0, 100.0, 100.0]), values={"rate": summary})
-        assert metric(files(), log, log="rate")[1] == f"not measured: 1 of 4 readings is no number: {kind}"
+        assert measured(files(), log, log="rate")[1] == f"not measured: 1 of 4 readings is no number: {kind}"
 
 
-def test_a_host_whose_log_tells_no_figure_is_named() -> None:
+def test_a_host_whose_log_tells_no_metric_is_named() -> None:
     log = train(values("rate", [100.0, 100.0, 100.0]))
-    verdict, message, _ = metric(files(), log, log="rate", match="r", hosts=2)
+    verdict, message, _ = measured(files(), log, log="rate", match="r", hosts=2)
     assert (verdict, message) == (
         "failed",
         "not measured: no line of host 1 matches 'r'; where one is enough: `log: {hosts: any}`",
     )
-    assert metric(files(), log, log="rate", hosts=1)[0] == "passed"
+    assert measured(files(), log, log="rate", hosts=1)[0] == "passed"

@@ -71,7 +71,7 @@ def test_from_runs_to_bounds_to_a_new_level(filled: World) -> None:
 
 def test_an_entry_that_has_to_stay_ends_with_1_and_the_others_are_made(filled: World) -> None:
     done = filled.seatrial("baseline", "update", "suite.yaml", "--reason", "first", check=1)
-    assert "tiny[model=b]: no run of it has a figure that can have bounds yet" in done.stderr
+    assert "tiny[model=b]: no run of it has a metric that can have bounds yet" in done.stderr
     assert "tiny[model=a]" in bounds(filled)
     before = bounds(filled)
     done = filled.seatrial("baseline", "widen", "suite.yaml", *AB, "--to", "50%", "--reason", "x", check=1)
@@ -151,7 +151,7 @@ def test_runs_that_do_not_say_what_they_are_of_are_asked_for_it(world: World) ->
     assert "the runs name no `benchmark`" in world.seatrial(*arguments, check=2).stderr
     assert "the runs name no `metric`" in world.seatrial(*arguments, *AB, check=2).stderr
     done = world.seatrial(*arguments, *AB, "--metric", "steptime", check=2)
-    assert "trial 'tiny' has no figure 'steptime'; did you mean 'step_time'?" in done.stderr
+    assert "trial 'tiny' has no metric 'steptime'; did you mean 'step_time'?" in done.stderr
     done = world.seatrial(*arguments, *AB, "--metric", "loss", check=2)
     assert "say --better lower" in done.stderr
     done = world.seatrial(*arguments, *AB, "--metric", "step_time", "--better", "higher", check=2)
@@ -178,7 +178,7 @@ def test_runs_in_another_unit_are_converted_to_that_of_the_suite(world: World) -
         "baselines: {'tiny[model=a]': {step_time: {lower: 2400, upper: 2500, unit: ms}, mfu: {lower: 1, upper: 2}}}\n"
     )
     done = world.seatrial("baseline", "import", "suite.yaml", str(bounds_file), "--reason", "x", check=1)
-    assert "trial 'tiny' has no figure 'mfu'" in done.stderr
+    assert "trial 'tiny' has no metric 'mfu'" in done.stderr
     assert "upper: 2.5\n" in bounds(world)
     assert "unit: s\n" in bounds(world)
 
@@ -291,7 +291,7 @@ def test_a_forced_recenter_of_a_marked_level_lets_the_next_update_count_it_and_s
     again = world.seatrial("baseline", "recenter", "suite.yaml", "--reason", "again", check=1)
     assert "nothing to follow" in again.stderr
     counted = world.seatrial("baseline", "update", "suite.yaml", "--reason", "the new level", check=1)
-    assert "12 figures of 1 run, and a bound needs 5 runs" in counted.stderr
+    assert "12 values of 1 run, and a bound needs 5 runs" in counted.stderr
     series = open_history(world.folder / "runs" / "history.db").series(benchmark="tiny", metric="step_time")
     assert all(point.accepted for point in series[0].points)
 

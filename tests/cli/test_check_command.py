@@ -164,7 +164,7 @@ def test_an_exit_code_that_nobody_knows_is_skipped_and_a_bad_one_fails(tmp_path:
     assert judged(tmp_path, str(theirs), "--exit-code", "125", check=1)["train exit"] == "failed"
 
 
-def test_a_person_reads_every_finding_and_figure(world: World, theirs: Path) -> None:
+def test_a_person_reads_every_finding_and_metric(world: World, theirs: Path) -> None:
     slower(2.7)(theirs)
     done = world.seatrial("check", str(theirs), "--suite", "suite.yaml", "--trial", "sft", check=1)
     assert "2.7 s is above 2.6 s" in done.stdout
@@ -185,7 +185,7 @@ def test_logs_of_several_hosts_are_all_read(world: World, theirs: Path) -> None:
     (world.folder / "h1.log").write_text(log.replace("0.4741", "0.9"))
     done = world.seatrial("check", str(theirs), "--suite", "suite.yaml", "--trial", "sft", *options[:4], check=1)
     assert "the last loss is 0.9 on host 1" in done.stdout
-    assert "the log of host 1 (last value)" in done.stdout  # the figure that bounds judge is the worst host's
+    assert "the log of host 1 (last value)" in done.stdout  # the metric that bounds judge is the worst host's
 
 
 SEVERAL = """

@@ -14,11 +14,11 @@ from seatrial.report.view.compare import RunComparison, compare_runs
 from world import World
 
 
-def values(*figures: float, name: str = "llama", better: str = "lower", **changes: str) -> list[CellResult]:
+def values(*metrics: float, name: str = "llama", better: str = "lower", **changes: str) -> list[CellResult]:
     """One cell for each repeat."""
     return [
         timed(value, f"{name}{number}", better=better, id=f"{name}[repeat={number}]", benchmark=name, **changes)
-        for number, value in enumerate(figures, 1)
+        for number, value in enumerate(metrics, 1)
     ]
 
 
@@ -38,7 +38,7 @@ def test_repeats_of_both_sides_tell_a_move_from_noise() -> None:
     noise = random.Random(2)
     before = values(*(noise.gauss(2.0, 0.02) for _ in range(10)))
     found = compared(before, values(*(noise.gauss(2.2, 0.02) for _ in range(10))))
-    (one,) = found.figures
+    (one,) = found.metrics
     assert one.moved
     assert one.way == "worse"
     assert one.size == pytest.approx(0.1, abs=0.02)
@@ -46,7 +46,7 @@ def test_repeats_of_both_sides_tell_a_move_from_noise() -> None:
     assert one.high is not None
     assert one.low < 0.1 < one.high
     assert (one.n_before, one.n_after) == (10, 10)
-    (same,) = compared(before, values(*(noise.gauss(2.0, 0.02) for _ in range(10)))).figures
+    (same,) = compared(before, values(*(noise.gauss(2.0, 0.02) for _ in range(10)))).metrics
     assert not same.moved
 
 
@@ -58,15 +58,15 @@ def test_single_runs_are_compared_with_the_noise_of_the_history(tmp_path: Path) 
     before, after, near = (run(name, *values(value)) for name, value in (("b", 2.0), ("a", 2.2), ("n", 2.03)))
     for results in (before, after, near):
         history.add(results)
-    (one,) = compare_runs(before, after, history.filled(history.names(run="a"))).figures
+    (one,) = compare_runs(before, after, history.filled(history.names(run="a"))).metrics
     assert one.moved
     assert one.noise == pytest.approx(0.01, abs=0.005)
     assert one.noise_runs >= 29
-    assert not compare_runs(before, near, history.filled(history.names(run="n"))).figures[0].moved
+    assert not compare_runs(before, near, history.filled(history.names(run="n"))).metrics[0].moved
 
 
 def test_single_runs_without_history_are_never_called_sure() -> None:
-    (one,) = compared(values(2.0), values(3.0)).figures
+    (one,) = compared(values(2.0), values(3.0)).metrics
     assert not one.moved
     assert one.maybe
     assert "no history" in one.why
@@ -80,34 +80,34 @@ def test_the_surest_and_biggest_moves_come_first() -> None:
 
     before = [*values(*ten(1.0), name="same"), *values(*ten(1.0), name="small"), *values(*ten(1.0), name="big")]
     after = [*values(*ten(1.0), name="same"), *values(*ten(1.06), name="small"), *values(*ten(2.0), name="big")]
-    assert [one.benchmark for one in compared(before, after).figures] == ["big", "small", "same"]
+    assert [one.benchmark for one in compared(before, after).metrics] == ["big", "small", "same"]
 
 
-def test_figures_of_other_hardware_are_not_compared() -> None:
+def test_metrics_of_other_hardware_are_not_compared() -> None:
     found = compared(values(2.0), values(9.0, fingerprint="beef0000"))
-    assert found.figures == []
+    assert found.metrics == []
     assert [(one.benchmark, one.before, one.after) for one in found.fingerprints] == [
         ("llama", ["f00d0000"], ["beef0000"])
     ]
 
 
-def test_a_failed_cell_gives_no_figure_but_another_verdict() -> None:
+def test_a_failed_cell_gives_no_metric_but_another_verdict() -> None:
     failed = timed(0.1, "llama1", Verdict.FAILED, id="llama[repeat=1]", benchmark="llama", why="loss is nan")
     found = compared(values(2.0), [failed])
-    assert found.figures == []
+    assert found.metrics == []
     assert [(one.before, one.after, one.why) for one in found.verdicts] == [("passed", "failed", "loss is nan")]
 
 
-def test_figures_in_other_units_are_converted_before_they_are_compared() -> None:
+def test_metrics_in_other_units_are_converted_before_they_are_compared() -> None:
     metrics = {"step_time": {"value": 2600.0, "unit": "ms", "better": "lower"}}
-    (one,) = compared([timed(2.4)], [timed(0.0, metrics=metrics)]).figures
+    (one,) = compared([timed(2.4)], [timed(0.0, metrics=metrics)]).metrics
     assert (one.unit, one.before, one.after) == ("s", 2.4, 2.6)
     other = {"step_time": {"value": 2.6, "unit": "GiB", "better": "lower"}}
-    assert compared([timed(2.4)], [timed(0.0, metrics=other)]).figures == []
+    assert compared([timed(2.4)], [timed(0.0, metrics=other)]).metrics == []
 
 
-def test_a_figure_that_was_zero_can_move() -> None:
-    (one,) = compared(values(*[0.0] * 6), values(*[1.0] * 6)).figures
+def test_a_metric_that_was_zero_can_move() -> None:
+    (one,) = compared(values(*[0.0] * 6), values(*[1.0] * 6)).metrics
     assert (one.moved, one.way, one.size) == (True, "worse", None)
 
 
@@ -118,7 +118,7 @@ def test_a_plain_sentence_comes_first_then_all_that_differs(world: World) -> Non
     kept(world, before)
     kept(world, after)
     lines = world.seatrial("compare", "before", "after", check=0).stdout.splitlines()
-    assert lines[0].startswith("1 of 1 figure moved (1 worse), first of all step_time of llama: +10 %; 1 verdict is")
+    assert lines[0].startswith("1 of 1 metric moved (1 worse), first of all step_time of llama: +10 %; 1 verdict is")
     assert lines[1] == "before (commit c0ffee) → after, 1 cell in both"
     assert any("2 → 2.2 s  +10 %" in line and "sure" in line for line in lines)
     assert "only in before" in lines
@@ -136,7 +136,7 @@ def test_a_run_with_repeats_and_one_without_have_their_cells_in_common(world: Wo
     kept(world, run("before", *once))
     kept(world, run("after", *repeats))
     said = world.seatrial("compare", "before", "after", check=0).stdout
-    assert said.startswith("1 of 1 figure moved (1 better), first of all step_time of llama[model=8b]: -33 %; every")
+    assert said.startswith("1 of 1 metric moved (1 better), first of all step_time of llama[model=8b]: -33 %; every")
     assert "1 cell in both" in said
     assert "only in" not in said
 
@@ -164,7 +164,7 @@ def test_runs_may_be_paths_of_folders_or_results(world: World) -> None:
     folders = [kept(world, run(name, *values(2.0))) for name in ("before", "after")]
     (folders[1] / "plan.json").unlink()
     said = world.seatrial("compare", str(folders[0]), str(folders[1] / "results.json"), check=0).stdout
-    assert said.startswith("None of 1 figure surely moved; every verdict is the same.")
+    assert said.startswith("None of 1 metric surely moved; every verdict is the same.")
 
 
 def test_json_tells_the_same(world: World) -> None:

@@ -12,7 +12,7 @@ from seatrial.cli.check import command as check
 from seatrial.job import VERSION, CellResult, Finding, RunResults, Verdict
 from seatrial.kinds.training.curve import read_curve
 from seatrial.record.history import open_history
-from seatrial.report.view.series import unbounded_figures
+from seatrial.report.view.series import unbounded_metrics
 from world import World
 
 SUITE = """\
@@ -59,7 +59,7 @@ def test_the_losses_of_a_run_are_saved_as_the_curve_of_the_next(world: World) ->
     assert "--force saves its losses all the same" in refused
 
 
-def test_a_strict_run_does_not_pass_with_a_figure_without_bounds(world: World) -> None:
+def test_a_strict_run_does_not_pass_with_a_metric_without_bounds(world: World) -> None:
     world.suite(SUITE)
     told = world.seatrial("run", "suite.yaml", "--strict", check=1)
     assert "strict: tiny step_time has no bounds: its trial names no `baseline`" in told.stderr
@@ -77,7 +77,7 @@ def test_what_nothing_judged_is_what_has_no_bounds(verdict: str, open_: bool) ->
     finding = Finding("figures", "bounds t", Verdict(verdict), message="because")
     metrics = {"t": {"value": 1.0, "better": "lower"}, "other": 3}
     cell = CellResult("c", "0", {}, Verdict.PASSED, findings=[finding], metrics=metrics, benchmark="c")
-    found = unbounded_figures(RunResults(VERSION, "r", "s", Verdict.PASSED, [cell]))
+    found = unbounded_metrics(RunResults(VERSION, "r", "s", Verdict.PASSED, [cell]))
     assert found == (["c t has no bounds: because"] if open_ else [])
 
 

@@ -114,7 +114,7 @@ def test_an_empty_history_says_so_and_is_not_created_by_asking(world: World) -> 
 def test_without_a_trial_it_lists_what_there_is(past: History, world: World) -> None:
     said = world.seatrial("history", check=0).stdout
     assert "40 runs, 21 Sep 2026 to 30 Oct 2026, the last one nightly-039" in said
-    assert "llama  40 runs, 2 benchmarks with 2 figures, last 30 Oct 2026" in said
+    assert "llama  40 runs, 2 benchmarks with 2 metrics, last 30 Oct 2026" in said
     told = json.loads(world.seatrial("history", "--json", check=0).stdout)
     assert [one["trial"] for one in told["trials"]] == ["llama", "works"]
 
@@ -210,7 +210,7 @@ def test_a_broken_history_is_infrastructure(world: World) -> None:
 
 
 def test_each_cell_of_a_trial_shows_what_it_came_to_in_each_run(world: World) -> None:
-    """Passes, failures with the last reason, retries and runs without the cell; no figure is drawn unasked."""
+    """Passes, failures with the last reason, retries and runs without the cell; no metric is drawn unasked."""
     history = open_history(world.folder / "runs" / "history.db")
     for number, (first, second) in enumerate(
         [("passed", "passed"), ("failed", "flaky"), ("infra", ""), ("passed", "skipped")]
@@ -235,7 +235,7 @@ def test_each_cell_of_a_trial_shows_what_it_came_to_in_each_run(world: World) ->
         "  t[n=b]  ✓↻ ○  2 of 2 passed, 1 flaky, 1 not run",
         "  t[n=c]  ✓✓✓✓  4 of 4 passed",
         "",
-        "6 unjudged figures are not shown; --all shows them, --metric NAME one of them",
+        "6 unjudged metrics are not shown; --all shows them, --metric NAME one of them",
     ]
     told = json.loads(world.seatrial("history", "t", "--json", check=0).stdout)
     assert [(one["run"], one["verdict"], one["flaky"]) for one in told["cells"] if one["id"] == "t[n=b]"] == [
@@ -255,11 +255,11 @@ def test_of_many_cells_those_with_a_failure_are_listed_and_the_others_counted(wo
     assert "  38 cells passed in every run" in lines
 
 
-def test_figures_that_nobody_judges_are_counted_and_shown_when_asked(world: World) -> None:
+def test_metrics_that_nobody_judges_are_counted_and_shown_when_asked(world: World) -> None:
     history = open_history(world.folder / "runs" / "history.db")
     metrics = {"loss": 0.5, "step_time": {"value": 1.0, "unit": "s", "better": "lower"}}
     history.add(run("r1", timed(1.0, metrics=metrics)))
-    assert "1 unjudged figure is not shown" in world.seatrial("history", "t", check=0).stdout
+    assert "1 unjudged metric is not shown" in world.seatrial("history", "t", check=0).stdout
     assert "loss (no unit)" in world.seatrial("history", "t", "--all", check=0).stdout
 
 

@@ -142,7 +142,7 @@ def test_every_command_of_the_file_for_github_does_its_work(clean: Clean, broken
         if "run" in step:
             clean.run(step["run"], int(fails), GITHUB_STEP_SUMMARY=str(summary), GITHUB_SHA="8f3a12c")
     assert summary.read_text().startswith("```text\n")
-    assert "2 cells, 0 holes of 2 combinations" in summary.read_text()
+    assert "2 cells, 0 excluded of 2 combinations" in summary.read_text()
     assert ("nightly: failed" in summary.read_text()) is broken
     assert ("<failure" in (clean.folder / "work" / "junit.xml").read_text()) is broken
     assert '"commit": "8f3a12c"' in clean.run("seatrial report last --json")

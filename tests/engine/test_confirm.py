@@ -1,4 +1,4 @@
-"""Figures against bounds in a real run: what is out of them is confirmed first, and what was kept is judged by."""
+"""Metrics against bounds in a real run: what is out of them is confirmed first, and what was kept is judged by."""
 
 import pytest
 
@@ -89,7 +89,7 @@ def test_a_trial_that_does_not_say_how_often_is_confirmed_once(world: World) -> 
     assert (cell.verdict, len(cell.attempts)) == ("slower", 2)
 
 
-def test_another_figure_out_of_bounds_confirms_nothing(world: World) -> None:
+def test_another_metric_out_of_bounds_confirms_nothing(world: World) -> None:
     count = world.folder / "count"
     odd = f"echo >> {count}; test $(($(wc -l < {count}) % 2)) = 0 || {{ {BURN}; }}"
     even = f"test $(($(wc -l < {count}) % 2)) = 1 || {{ {BURN}; }}"
@@ -100,13 +100,13 @@ def test_another_figure_out_of_bounds_confirms_nothing(world: World) -> None:
     world.seatrial("run", "suite.yaml", check=1)
     (cell,) = world.results().cells
     assert [str(attempt.verdict) for attempt in cell.attempts] == ["slower"] * 3
-    assert "not stable: of 3 runs 3 slower, not by the same figure" in cell.why
+    assert "not stable: of 3 runs 3 slower, not by the same metric" in cell.why
 
 
-def test_a_figure_that_is_known_to_be_slow_can_be_excused(world: World) -> None:
+def test_a_metric_that_is_known_to_be_slow_can_be_excused(world: World) -> None:
     bounded(world, BURN, confirm=0)
     path = world.folder / "suite.yaml"
-    path.write_text(path.read_text() + "    xfail: [{step: figures, why: issue 12}]\n")
+    path.write_text(path.read_text() + "    xfail: [{step: metrics, why: issue 12}]\n")
     world.seatrial("run", "suite.yaml", check=0)
     assert world.verdicts() == {"t": "xfail"}
 

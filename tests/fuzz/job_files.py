@@ -1,4 +1,4 @@
-"""What a job leaves or says: records, its folder, logs, profiles, files of figures, notes of a driver."""
+"""What a job leaves or says: records, its folder, logs, profiles, files of metrics, notes of a driver."""
 
 import gzip
 import io
@@ -87,16 +87,16 @@ def of_jobs(seeds: Seeds) -> Iterator[Kind]:
         path.write_bytes(data)
         return json.dumps(read_files.read_one(str(path), reader, {"keys": ["a.b", "step_execution_time"]}))
 
-    figures = b'{"step_execution_time": 0.5, "a": {"b": [1, 2]}}'
+    metrics = b'{"step_execution_time": 0.5, "a": {"b": [1, 2]}}'
     yield Kind(
         "profiles-xplane", [profile], mutate.plain_bytes, lambda data: read("p.xplane.pb", "xplane", data), errors
     )
     yield Kind("profiles-kineto", [KINETO], mutate.json_text, lambda data: read("p.json", "kineto", data), errors)
     packed = gzip.compress(KINETO)
     yield Kind("profiles-gz", [packed], mutate.plain_bytes, lambda data: read("p.json.gz", "kineto", data), errors)
-    yield Kind("figures", [figures], mutate.json_text, lambda data: read("m.json", "json", data), errors)
+    yield Kind("metrics-json", [metrics], mutate.json_text, lambda data: read("m.json", "json", data), errors)
     yield Kind(
-        "figures-lines", [figures + b"\n"], mutate.json_lines, lambda data: read("m.jsonl", "json", data), errors
+        "metrics-lines", [metrics + b"\n"], mutate.json_lines, lambda data: read("m.jsonl", "json", data), errors
     )
 
 

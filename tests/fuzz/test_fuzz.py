@@ -12,8 +12,9 @@ SEED, COUNT = 7, 200
 # Written out, so that one that is gone is missed.
 KINDS = [
     "answers-errors", "answers-http", "answers-pages", "answers-pods", "answers-roots", "answers-warnings",
-    "answers-watches", "baselines", "cases", "cases-json", "curves", "curves-csv", "figures", "figures-lines",
+    "answers-watches", "baselines", "cases", "cases-json", "curves", "curves-csv",
     "job-folders-end", "job-folders-job", "job-folders-supervisor", "journals", "kubeconfigs", "live-files", "logs",
+    "metrics-json", "metrics-lines",
     "models-answers", "models-refusals", "models-streams", "models-tokens", "notebooks", "notes",
     "observations-steps", "observations-train", "owners", "past-runs", "past-runs-csv", "plans", "profiles-gz",
     "profiles-kineto", "profiles-xplane", "records-steps", "records-train", "results", "runai-objects",

@@ -28,7 +28,7 @@ from seatrial.kubernetes.objects import UNDECODABLE
 from seatrial.migrate.runai.files import SAMPLED_FILE, SUBMISSION_FILE, SUBMITTED_FILE, BegunSubmission, RunaiError
 from seatrial.migrate.runai.sample import NamespaceSnapshot, sampled
 from seatrial.migrate.runai.submit import Waves, labelled
-from seatrial.migrate.runai.times import MILESTONES, csv_text, figures_of, read_folder
+from seatrial.migrate.runai.times import MILESTONES, csv_text, metrics_of, read_folder
 from seatrial.plan import PlanError, expand
 from seatrial.report.html.notebook import NotebookError, render_file
 from seatrial.suite import SuiteError, load
@@ -93,7 +93,7 @@ def _of_runai(reading: Callable[[str, Callable[[Path], object]], Callable[[bytes
             if name != path.name:
                 path.with_name(name).write_bytes(data)
         rows = read_folder(path.parent).rows
-        return csv_text(rows), [figures_of(rows, one.name) for one in MILESTONES]
+        return csv_text(rows), [metrics_of(rows, one.name) for one in MILESTONES]
 
     for name, data in both.items():
         yield Kind(f"runai-{name.removesuffix('.json')}", [data], mutate.json_text, reading(name, shown), (RunaiError,))

@@ -28,8 +28,8 @@ async def test_a_port_that_is_reached_straight_needs_no_target(address: str) -> 
     os.close(writing)
     with open(reading) as notes:
         note = json.loads(notes.read())
-    assert (note["note"], note["port"], note["way"]) == ("endpoint", "http", "straight, on target gpus")
-    assert 0 < note["adds_s"] <= note["adds_p99_s"]
+    assert (note["note"], note["port"], note["route"]) == ("endpoint", "http", "straight, on target gpus")
+    assert 0 < note["overhead_s"] <= note["overhead_p99_s"]
 
 
 async def test_without_a_server_before_it_a_driver_has_no_endpoint() -> None:

@@ -21,8 +21,8 @@ from seatrial.migrate.runai.times import (
     REFUSED,
     UNFINISHED,
     csv_text,
-    figures_of,
     join_samples,
+    metrics_of,
     read_folder,
 )
 from world import World
@@ -53,8 +53,8 @@ def test_an_earlier_run_of_their_tool_is_read_with_the_workloads_that_it_left_ou
     assert len(states) == 12
     assert (states.count(NOT_SEEN), states.count(ERROR), states.count(DONE)) == (2, 1, 9)
     assert joined.strangers == ["j-ffffff"]
-    figures = figures_of(joined.rows, DECISION)
-    assert (figures.count, figures.unfinished) == (12, 2)
+    metrics = metrics_of(joined.rows, DECISION)
+    assert (metrics.count, metrics.unfinished) == (12, 2)
 
 
 def test_what_their_tool_filled_with_another_time_is_not_taken_for_a_time() -> None:
@@ -91,12 +91,12 @@ def test_what_has_not_happened_counts_as_longer_than_it_was_seen_to_last() -> No
     sampled += [seen(f"j-{number}", 11, 11, 11, 11, 11, None) for number in (6, 7)]
     rows = join_samples(submitted, sampled).rows
     assert [row.state for row in rows] == [DONE] * 6 + [UNFINISHED] * 2 + [NOT_SEEN] * 2
-    figures = figures_of(rows, DECISION)
-    assert (figures.count, figures.unfinished, figures.average) == (10, 4, 2.0)
-    (_, low50, high50), (_, low90, high90), _ = figures.quantiles
+    metrics = metrics_of(rows, DECISION)
+    assert (metrics.count, metrics.unfinished, metrics.average) == (10, 4, 2.0)
+    (_, low50, high50), (_, low90, high90), _ = metrics.quantiles
     assert (low50, high50) == (1.5, 2.5)  # both ends of its second
     assert (low90, high90) == (40.5, None)
-    assert caption(figures) == "average: 2.00 seconds, p50 1.5 to 2.5, p90 above 40.5, p99 above 40.5, 4 not yet"
+    assert caption(metrics) == "average: 2.00 seconds, p50 1.5 to 2.5, p90 above 40.5, p99 above 40.5, 4 not yet"
 
 
 def test_times_below_a_second_are_kept_where_both_ends_have_them() -> None:

@@ -30,7 +30,7 @@ def test_a_plan_is_a_grid_with_its_holes_and_sums(world: Any) -> None:
     assert re.search(r"^a +● +●", text, re.M)
     assert re.search(r"^b +– +●", text, re.M)
     assert "runtime b needs cpu >=2, machine small has 1" in text
-    assert "3 cells, 1 hole of 4 combinations; 1.50 hours, price 5.00" in text
+    assert "3 cells, 1 excluded of 4 combinations; 1.50 hours, price 5.00" in text
     assert not (world.folder / "runs").exists()
 
 
@@ -42,9 +42,9 @@ def test_the_matrix_of_the_gradient_service_has_its_102_pairs(world: Any) -> Non
     assert sorted(per_runtime.values()) == [1] * 3 + [11] * 9
     assert (per_runtime["scratch"], per_runtime["hf-ipu"]) == (11, 1)
     assert data["counts"]["combinations"] == 12 * 31
-    assert all(hole["why"] for hole in data["holes"])
+    assert all(combination["why"] for combination in data["holes"])
     text = world.seatrial("plan", str(GRADIENT), "--tag", "tested", check=0).stdout
-    assert "102 cells, 270 holes of 372 combinations" in text
+    assert "102 cells, 270 excluded of 372 combinations" in text
     assert len(text.splitlines()) < 60
 
 
@@ -123,7 +123,7 @@ def test_pairwise_prints_its_proof(world: Any) -> None:
 
 def test_init_writes_a_suite_that_can_be_planned_and_never_writes_over_one(world: Any) -> None:
     world.seatrial("init", check=0)
-    assert "2 cells, 0 holes" in world.seatrial("plan", "seatrial.yaml", check=0).stdout
+    assert "2 cells, 0 excluded" in world.seatrial("plan", "seatrial.yaml", check=0).stdout
     (world.folder / "seatrial.yaml").write_text("mine")
     assert "already here" in world.seatrial("init", check=2).stderr
     assert (world.folder / "seatrial.yaml").read_text() == "mine"
@@ -140,16 +140,16 @@ def test_init_where_nothing_can_be_written_says_so(world: Any) -> None:
     assert not (world.folder / "seatrial.yaml").exists()
 
 
-def test_a_plan_says_which_figures_nobody_will_judge(world: Any) -> None:
+def test_a_plan_says_which_metrics_nobody_will_judge(world: Any) -> None:
     world.suite("trials: {t: {kind: training, command: 'true', baseline: b.yaml, matrix: {n: [1, 2]}}}")
     told = world.seatrial("plan", "suite.yaml", check=0).stdout
-    assert "figures of 2 cells will not be judged: b.yaml does not exist yet" in told
+    assert "metrics of 2 cells will not be judged: b.yaml does not exist yet" in told
 
 
 def test_init_writes_a_training_suite_that_runs(world: Any) -> None:
     world.seatrial("init", "training", check=0)
     done = world.seatrial("run", "seatrial.yaml", check=0)
-    assert "1 figure not judged" in done.stdout
+    assert "1 metric not judged" in done.stdout
     assert world.results().cells[0].metrics["step_time"]["better"] == "lower"
 
 

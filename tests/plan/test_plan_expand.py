@@ -1,4 +1,4 @@
-"""Every combination is a cell or a hole with its reason, and a cell keeps its hash."""
+"""Every combination is a cell or an excluded combination with its reason, and a cell keeps its hash."""
 
 import json
 from collections.abc import Callable
@@ -13,8 +13,8 @@ Make = Callable[..., Suite]
 GPUS = {"cpu": {"cpu": 4, "memory": "8Gi"}, "a100": {"gpu": {"model": "A100", "memory": "40Gi"}}, "quiet": {}}
 
 
-def holes(plan: Plan) -> dict[str, str]:
-    return {"/".join(hole.axes.values()): hole.why for hole in plan.holes}
+def excluded(plan: Plan) -> dict[str, str]:
+    return {"/".join(combination.axes.values()): combination.why for combination in plan.excluded}
 
 
 def hashes(plan: Plan) -> dict[str, str]:
@@ -37,7 +37,7 @@ def test_every_combination_is_a_cell_or_a_hole(suite_of: Make) -> None:
         "t[runtime=plain,machine=quiet]",
         "t[runtime=torch,machine=a100]",
     ]
-    assert holes(plan) == {
+    assert excluded(plan) == {
         "plain/a100": "driver too old",
         "torch/cpu": "runtime torch needs gpu.count >=1, machine cpu has 0",
         "torch/quiet": "runtime torch needs gpu.count >=1, machine quiet has 0",
@@ -57,19 +57,19 @@ def test_every_combination_is_a_cell_or_a_hole(suite_of: Make) -> None:
 )
 def test_a_lacking_capability_is_told_in_plain_words(suite_of: Make, needs: Any, why: str) -> None:
     machines = {**GPUS, "ipu": {"features": {"ipu": 4}}}
-    assert holes(expand(suite_of({"machine": "all", "needs": needs}, machines=machines)))["cpu"] == why
+    assert excluded(expand(suite_of({"machine": "all", "needs": needs}, machines=machines)))["cpu"] == why
 
 
 def test_a_machine_that_does_not_say_is_not_taken_for_enough(suite_of: Make) -> None:
     plan = expand(suite_of({"machine": "quiet", "needs": {"memory": ">=1Gi"}}, machines=GPUS))
-    assert holes(plan) == {"quiet": "trial t needs memory >=1Gi, machine quiet does not say its memory"}
+    assert excluded(plan) == {"quiet": "trial t needs memory >=1Gi, machine quiet does not say its memory"}
 
 
 def test_values_that_are_maps_have_needs_of_their_own(suite_of: Make) -> None:
     config = [{"name": "one", "shards": 1}, {"name": "two", "shards": 2, "needs": {"gpu.count": ">=2"}}]
     plan = expand(suite_of({"machine": "a100", "matrix": {"config": config}}, machines=GPUS))
     assert [cell.values["config"] for cell in plan.cells] == [{"name": "one", "shards": 1}]
-    assert holes(plan) == {"a100/two": "config two needs gpu.count >=2, machine a100 has 1"}
+    assert excluded(plan) == {"a100/two": "config two needs gpu.count >=2, machine a100 has 1"}
 
 
 def test_zipped_axes_go_together_and_repeat_is_an_axis(suite_of: Make) -> None:
@@ -96,7 +96,7 @@ def test_rules_mean_labels_globs_lists_numbers_and_parts_of_maps(suite_of: Make)
             {"n": "3", "c": "?", "why": "r"},
         ],
     }
-    assert holes(expand(suite_of(trial))) == {"1/b": "p", "2/a": "q", "3/a": "r", "3/b": "r"}
+    assert excluded(expand(suite_of(trial))) == {"1/b": "p", "2/a": "q", "3/a": "r", "3/b": "r"}
 
 
 def test_a_cell_has_the_xfails_that_are_meant_for_it_with_its_values_in_them(suite_of: Make) -> None:
@@ -214,8 +214,11 @@ def test_the_json_form_has_what_other_programs_read(suite_of: Make) -> None:
     assert data["cells"][0]["id"] == "t[machine=cpu]"
     assert data["cells"][0]["axes"] == {"machine": "cpu"}
     assert len(data["cells"][0]["hash"]) == 8
-    assert {hole["axes"]["machine"]: hole["cause"] for hole in data["holes"]} == {"a100": "needs", "quiet": "needs"}
-    assert all(hole["why"] for hole in data["holes"])
+    assert {combination["axes"]["machine"]: combination["cause"] for combination in data["holes"]} == {
+        "a100": "needs",
+        "quiet": "needs",
+    }
+    assert all(combination["why"] for combination in data["holes"])
     assert data["counts"] == {"combinations": 3, "cells": 1, "holes": 2, "holes_needs": 2, "unknown_estimates": 0}
     assert (data["hours"], data["price"]) == (0.5, 0)
 

@@ -52,7 +52,7 @@ def again(suite: Suite, plan: Plan) -> tuple[PlanFile, Plan]:
 
 
 def assert_same(plan: Plan, read: Plan) -> None:
-    assert (read.suite, read.holes, read.cost, read.labels) == (plan.suite, plan.holes, plan.cost, plan.labels)
+    assert (read.suite, read.excluded, read.cost, read.labels) == (plan.suite, plan.excluded, plan.cost, plan.labels)
     for before, after in zip(plan.cells, read.cells, strict=True):
         for name in COMPARED:
             assert getattr(after, name) == getattr(before, name), (before.id, name)

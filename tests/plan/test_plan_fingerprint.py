@@ -1,4 +1,4 @@
-"""What the figures of a cell depend on, the name of its series, and trials that are switched off."""
+"""What the metrics of a cell depend on, the name of its series, and trials that are switched off."""
 
 from collections.abc import Callable
 
@@ -138,8 +138,8 @@ def test_a_trial_that_is_switched_off_is_a_hole_with_the_reason(suite_of: Make) 
         )
     )
     assert [cell.id for cell in plan.cells] == ["on"]
-    (hole,) = plan.holes
-    assert (hole.why, hole.cause) == ("until the driver is mended", "disabled")
+    (combination,) = plan.excluded
+    assert (combination.why, combination.cause) == ("until the driver is mended", "disabled")
 
 
 def test_a_baseline_that_is_not_there_yet_is_told_of(suite_of: Make) -> None:

@@ -48,7 +48,7 @@ def test_every_pair_that_a_valid_cell_has_is_covered(made: list[dict[str, Any]])
     whole, small = expand(suite), expand(suite, Selection(pairwise=True))
     assert pairs(small.cells) == pairs(whole.cells)
     assert {cell.id for cell in small.cells} <= {cell.id for cell in whole.cells}
-    assert len(small.cells) + len(small.holes) == len(whole.cells) + len(whole.holes)
+    assert len(small.cells) + len(small.excluded) == len(whole.cells) + len(whole.excluded)
     proof = small.coverage
     assert proof is not None
     assert proof.covered == proof.possible == len(pairs(whole.cells))
@@ -83,7 +83,7 @@ def test_the_set_is_small_and_always_the_same(suite_of: Make) -> None:
     plans = [expand(suite, Selection(pairwise=True)) for _ in range(2)]
     assert [cell.id for cell in plans[0].cells] == [cell.id for cell in plans[1].cells]
     assert 25 <= len(plans[0].cells) <= 45  # of 625; 25 is the least that can be
-    assert {hole.cause for hole in plans[0].holes} == {"pairwise"}
+    assert {combination.cause for combination in plans[0].excluded} == {"pairwise"}
 
 
 def test_repeats_of_a_cell_stay_together(suite_of: Make) -> None:
@@ -100,7 +100,7 @@ def test_repeats_of_a_cell_stay_together(suite_of: Make) -> None:
 @pytest.mark.parametrize("trial", [{}, {"matrix": {"a": [1, 2, 3]}}, {"matrix": {"a": [1, 2], "b": [1, 2]}}])
 def test_fewer_than_three_axes_are_kept_whole(suite_of: Make, trial: Any) -> None:
     plan = expand(suite_of(trial), Selection(pairwise=True))
-    assert plan.holes == ()
+    assert plan.excluded == ()
 
 
 def test_a_cover_is_of_the_cells_that_are_selected(suite_of: Make) -> None:

@@ -1,4 +1,4 @@
-"""Which cells are wanted: by id, axis, trial, tag and hash; the others are holes that say so."""
+"""Which cells are wanted: by id, axis, trial, tag and hash; the others are excluded combinations that say so."""
 
 from collections.abc import Callable
 from typing import Any
@@ -65,7 +65,7 @@ def test_tags_are_those_of_trial_runtime_and_machine_and_all_must_be_there(suite
 def test_what_is_not_wanted_is_a_hole_that_says_so(suite: Suite) -> None:
     plan = expand(suite, Selection(("machine=a",), ("new",)))
     assert [cell.id for cell in plan.cells] == [R1A]
-    assert sorted((hole.cause, hole.why) for hole in plan.holes) == [
+    assert sorted((combination.cause, combination.why) for combination in plan.excluded) == [
         ("exclude", "slow"),
         ("select", "not selected"),
         ("tag", "has no tag 'new'"),
@@ -80,8 +80,8 @@ def test_what_is_not_wanted_is_a_hole_that_says_so(suite: Suite) -> None:
         (("noe",), (), "--select 'noe' matches nothing; did you mean 'one'?"),
         (("runtme=r1",), (), "unknown axis 'runtme'; did you mean 'runtime'?"),
         (("runtime=r3",), (), "no runtime 'r3'; known: r1, r2"),
-        (("runtime=r2,machine=b",), (), "every such combination is a hole"),
-        (("one[runtime=r2,machine=b]",), (), "it is a hole (slow)"),
+        (("runtime=r2,machine=b",), (), "every such combination is excluded"),
+        (("one[runtime=r2,machine=b]",), (), "it is excluded (slow)"),
         (("/ffff",), (), "a hash has 8 hex digits"),
         (("/xyz",), (), "a hash has 8 hex digits"),
         ((), ("quik",), "--tag 'quik' matches nothing; did you mean 'quick'?"),

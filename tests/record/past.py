@@ -39,7 +39,7 @@ def timed(
     better: str = "lower",
     **changes: Any,
 ) -> CellResult:
-    """A cell with one figure that somebody judges."""
+    """A cell with one metric that somebody judges."""
     metrics = {"step_time": {"value": value, "unit": "s", "better": better, "source": "log"}}
     alarm = verdict in (Verdict.SLOWER, Verdict.FASTER)
     findings = [Finding("figures", "bounds", verdict, message=f"{value} s is out of bounds")] if alarm else []

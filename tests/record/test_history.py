@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from past import METRICS, cell, run, timed
 
-from seatrial.job import Verdict, figures
+from seatrial.job import Verdict, flatten_metrics
 from seatrial.record.history import History, HistoryError, open_history
 
 HERE = str(Path(__file__).parent)
@@ -55,7 +55,7 @@ def test_adding_a_run_again_replaces_it(place: str) -> None:
     assert [one.run for one in history.runs()] == ["r1"]
 
 
-def test_figures_are_kept_with_all_that_is_known_of_them(place: str) -> None:
+def test_metrics_are_kept_with_all_that_is_known_of_them(place: str) -> None:
     history = open_history(place)
     history.add(run("r1", timed(2.5, at_s=50.0), commit="c0ffee"))
     (series,) = history.series()
@@ -67,15 +67,17 @@ def test_figures_are_kept_with_all_that_is_known_of_them(place: str) -> None:
     assert (point.good, point.alarm) == (True, False)
 
 
-def test_what_is_not_a_finite_number_is_no_figure() -> None:
-    found = list(figures({**METRICS, "a": True, "b": float("nan"), "c": float("inf"), "d": None, "e": [1], "f": 2}))
+def test_what_is_not_a_finite_number_is_no_metric() -> None:
+    found = list(
+        flatten_metrics({**METRICS, "a": True, "b": float("nan"), "c": float("inf"), "d": None, "e": [1], "f": 2})
+    )
     assert [(one.name, one.value, one.unit) for one in found] == [
         ("peak", 12.0, "MiB"),
         ("steps.import numpy.seconds", 0.5, ""),
         ("f", 2.0, ""),
     ]
     odd = {"big": 10**400, "group": {"value": "nan", "unit": "s"}, "odd": {"value": 1, "better": "sideways"}}
-    assert [(one.name, one.better) for one in figures(odd)] == [("odd", None)]
+    assert [(one.name, one.better) for one in flatten_metrics(odd)] == [("odd", None)]
 
 
 JSON = st.recursive(
@@ -88,10 +90,10 @@ JSON = st.recursive(
 
 @settings(max_examples=200, database=None)
 @given(st.dictionaries(st.text(max_size=5), JSON, max_size=5))
-def test_whatever_a_kind_calls_metrics_gives_finite_figures(metrics: dict[str, object]) -> None:
-    for figure in figures(metrics):
-        assert abs(figure.value) < float("inf")
-        assert figure.better in (None, "lower", "higher")
+def test_whatever_a_kind_calls_metrics_gives_finite_metrics(metrics: dict[str, object]) -> None:
+    for metric in flatten_metrics(metrics):
+        assert abs(metric.value) < float("inf")
+        assert metric.better in (None, "lower", "higher")
 
 
 def test_durations_are_the_median_of_the_last_twenty_that_ended_as_they_should(place: str) -> None:
@@ -299,7 +301,7 @@ def test_hostile_text_is_kept_and_found_again_wherever_it_stands(place: str, tex
         assert history.marks()[0].reason.startswith(text[:100_000])
 
 
-def test_figures_at_the_edge_of_what_a_number_can_be_come_back_as_they_were(place: str) -> None:
+def test_metrics_at_the_edge_of_what_a_number_can_be_come_back_as_they_were(place: str) -> None:
     history = open_history(place)
     edges = [5e-324, 1.7976931348623157e308, -0.0, 0.1 + 0.2, 2.0**53 + 2]
     for number, value in enumerate(edges):
@@ -356,7 +358,7 @@ def test_an_accepted_level_settles_its_alarms_and_ends_a_regression_that_was_mar
     ]
     history.mark("r2", None, "", "not that run", "bob", 60.0)
     assert said("step_time")[4:8] == [out] * 2 + [("regression", False)] * 2
-    with pytest.raises(ValueError, match="not about its figure 'peak' alone"):
+    with pytest.raises(ValueError, match="not about its metric 'peak' alone"):
         history.mark("r2", "t", "fixed", "", "bob", 61.0, "peak")
 
 

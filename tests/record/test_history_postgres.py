@@ -183,7 +183,7 @@ def test_the_commands_take_a_url_from_the_environment(postgres: PostgresServer, 
 
 
 # As the first Seatrial that kept a history on a server wrote it, which was version 2: two runs of a cell and one of its
-# repeats, figures of them, and what somebody said of a run.
+# repeats, metrics of them, and what somebody said of a run.
 VERSION_2 = """
 CREATE SCHEMA seatrial;
 SET search_path = seatrial;

@@ -110,7 +110,7 @@ def test_a_history_that_may_only_be_read_can_be_read_and_says_so_when_written(tm
     assert "may only be read" in said or "permissions" in said
 
 
-# As the first version wrote it: two runs of two cells, one of them repeated; a failed attempt; figures with units.
+# As the first version wrote it: two runs of two cells, one of them repeated; a failed attempt; metrics with units.
 VERSION_1 = """
 CREATE TABLE runs (
     run TEXT PRIMARY KEY, suite TEXT NOT NULL, suite_path TEXT NOT NULL, verdict TEXT NOT NULL,

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, settings
 from seatrial.job import (
     AttemptResult,
     CellResult,
+    Excluded,
     Exit,
     Finding,
-    Hole,
     Observation,
     ObservedStep,
     Outcome,
@@ -196,15 +196,17 @@ def small() -> RunResults:
             Finding(HOSTILE, HOSTILE, Verdict.FAILED, "x", HOSTILE, HOSTILE),
         ),
     ]
-    holes = [
-        Hole("generic", {"runtime": "pytorch", "machine": "tiny"}, "driver too old until 2026-12"),
-        Hole("generic", {"runtime": "tensorflow", "machine": "tiny"}, "needs gpu.count >=1, the machine has 0"),
-        Hole("generic", {"runtime": "jax", "machine": "tiny"}, "needs gpu.count >=1, the machine has 0"),
+    excluded = [
+        Excluded("generic", {"runtime": "pytorch", "machine": "tiny"}, "driver too old until 2026-12"),
+        Excluded("generic", {"runtime": "tensorflow", "machine": "tiny"}, "needs gpu.count >=1, the machine has 0"),
+        Excluded("generic", {"runtime": "jax", "machine": "tiny"}, "needs gpu.count >=1, the machine has 0"),
     ]
-    return results("nightly", Verdict.FAILED, cells, holes, run="20260101-000000-7f3a")
+    return results("nightly", Verdict.FAILED, cells, excluded, run="20260101-000000-7f3a")
 
 
-def results(suite: str, verdict: Verdict, cells: list[CellResult], holes: list[Hole], run: str = "r1") -> RunResults:
+def results(
+    suite: str, verdict: Verdict, cells: list[CellResult], excluded: list[Excluded], run: str = "r1"
+) -> RunResults:
     counts: dict[str, int] = {}
     for one in cells:
         counts[one.verdict.value] = counts.get(one.verdict.value, 0) + 1
@@ -215,7 +217,7 @@ def results(suite: str, verdict: Verdict, cells: list[CellResult], holes: list[H
         suite=suite,
         verdict=verdict,
         cells=cells,
-        holes=holes,
+        excluded=excluded,
         suite_path="examples/my suite.yaml",
         started_s=STARTED_S,
         seconds=1311.7,
@@ -234,7 +236,7 @@ def green(cells: int = 200) -> RunResults:
 
 
 def large() -> RunResults:
-    """1,000 cells, 40 runtimes on 25 machines, a tenth of them bad, and 40 holes."""
+    """1,000 cells, 40 runtimes on 25 machines, a tenth of them bad, and 40 excluded combinations."""
     verdicts = (Verdict.FAILED, Verdict.INFRA, Verdict.TIMEOUT, Verdict.XPASS, Verdict.INVALID)
     made = []
     for n in range(1000):
@@ -256,8 +258,10 @@ def large() -> RunResults:
                 ),
             )
         )
-    holes = [Hole("generic", {"runtime": f"runtime-{n}", "machine": "tpu"}, "no image for it") for n in range(40)]
-    return results("everything", Verdict.FAILED, made, holes)
+    excluded = [
+        Excluded("generic", {"runtime": f"runtime-{n}", "machine": "tpu"}, "no image for it") for n in range(40)
+    ]
+    return results("everything", Verdict.FAILED, made, excluded)
 
 
 def observation(one: CellResult) -> Observation:
@@ -371,7 +375,7 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 RICH_OUTPUTS: tuple[dict[str, Any], ...] = (
     {"output_type": "stream", "name": "stdout", "text": ["epoch 1: loss 0.52\n", "epoch 2: loss 0.47\n"]},
     {"output_type": "stream", "name": "stderr", "text": "warning: \x1b[33mslow\x1b[0m data\n"},
-    {"output_type": "display_data", "metadata": {}, "data": {"image/png": PNG, "text/plain": "<Figure>"}},
+    {"output_type": "display_data", "metadata": {}, "data": {"image/png": PNG, "text/plain": "<Metric>"}},
     {
         "output_type": "execute_result",
         "execution_count": 1,

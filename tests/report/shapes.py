@@ -1,4 +1,4 @@
-"""Runs of the shape of a release test, as data: 299 cells with planted causes and holes, and one of 5,000 cells."""
+"""Runs of the shape of a release test, as data: 299 with planted causes and exclusions, and one of 5,000 cells."""
 
 import hashlib
 from typing import Any
@@ -6,7 +6,19 @@ from typing import Any
 import sample
 
 from seatrial.checks.causes import find_causes
-from seatrial.job import CellResult, Exit, Finding, Hole, Moment, Outcome, Place, RunResults, Stage, StageTime, Verdict
+from seatrial.job import (
+    CellResult,
+    Excluded,
+    Exit,
+    Finding,
+    Moment,
+    Outcome,
+    Place,
+    RunResults,
+    Stage,
+    StageTime,
+    Verdict,
+)
 from seatrial.record.history import PastResult, RunPast
 from seatrial.report.view.changes import with_news
 
@@ -28,18 +40,18 @@ STEPS = ("run nvidia-smi", "run load weights", "run generate")
 
 
 def release() -> RunResults:
-    """5 runtimes on 6 machines with 15 models: 299 cells and 151 holes."""
-    cells, holes = [], []
+    """5 runtimes on 6 machines with 15 models: 299 cells and 151 excluded combinations."""
+    cells, excluded = [], []
     for runtime in RUNTIMES:
         for model in MODELS:
             for machine in MACHINES:
                 axes = {"runtime": runtime, "model": model, "machine": machine}
-                why = _hole(runtime, model, machine)
+                why = _excluded_text(runtime, model, machine)
                 if why:
-                    holes.append(Hole("smoke", axes, why, "exclude"))
+                    excluded.append(Excluded("smoke", axes, why, "exclude"))
                 else:
                     cells.append(_cell(axes, len(cells)))
-    return with_news(_results("release-2026.11", cells, holes), _past(cells))
+    return with_news(_results("release-2026.11", cells, excluded), _past(cells))
 
 
 def many(number: int = 5_000) -> RunResults:
@@ -74,7 +86,7 @@ def _past(cells: list[CellResult]) -> RunPast:
     return past
 
 
-def _hole(runtime: str, model: str, machine: str) -> str:
+def _excluded_text(runtime: str, model: str, machine: str) -> str:
     if ("rocm" in runtime) != (machine == "MI300x8"):
         return "ROCm needs an AMD GPU" if "rocm" in runtime else "CUDA needs an NVIDIA GPU"
     if model in ("llama-3-70b", "mixtral-8x7b") and machine in ("L4-24x1", "A100-40x1"):
@@ -130,8 +142,8 @@ def _cell(axes: dict[str, str], place: int, planted: str | None = None) -> CellR
     )
 
 
-def _results(suite: str, cells: list[CellResult], holes: list[Hole]) -> RunResults:
-    made = sample.results(suite, Verdict.FAILED, cells, holes, run=f"{suite}-20261116-083400-a48f")
+def _results(suite: str, cells: list[CellResult], excluded: list[Excluded]) -> RunResults:
+    made = sample.results(suite, Verdict.FAILED, cells, excluded, run=f"{suite}-20261116-083400-a48f")
     return RunResults(
         **{name: getattr(made, name) for name in made.__struct_fields__}
         | {"causes": find_causes(cells), "started_s": STARTED_S}

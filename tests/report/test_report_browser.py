@@ -16,8 +16,8 @@ from seatrial.job import (
     Cause,
     CellResult,
     Distribution,
+    Excluded,
     Finding,
-    Hole,
     RunResults,
     Series,
     Table,
@@ -355,7 +355,7 @@ def attacked() -> RunResults:
         charts=charts,
         metrics={ATTACK: {"value": 1.0, "unit": ATTACK, "source": ATTACK, "better": "lower"}},
     )
-    run = sample.results(ATTACK, Verdict.FAILED, [bad, *sample.small().cells], [Hole("generic", bad.axes, ATTACK)])
+    run = sample.results(ATTACK, Verdict.FAILED, [bad, *sample.small().cells], [Excluded("generic", bad.axes, ATTACK)])
     cause = Cause("abc123", Verdict.FAILED, ATTACK, ["00000000"], {ATTACK: ATTACK}, 1, 1)
     return RunResults(
         **{name: getattr(run, name) for name in run.__struct_fields__} | {"causes": [cause], "commit": ATTACK}

@@ -23,7 +23,7 @@ def configuration(number: int, machine: str, *rows: list[Any], **changes: Any) -
 
 
 def run(*cells: CellResult) -> RunResults:
-    return msgspec.structs.replace(small(), cells=list(cells), causes=[], holes=[], axes={})
+    return msgspec.structs.replace(small(), cells=list(cells), causes=[], excluded=[], axes={})
 
 
 def tables(results: RunResults) -> list[JudgedTable]:

@@ -35,10 +35,13 @@ def compared(made: RunResults) -> RunResults:
 def test_the_table_has_a_row_for_each_cell_and_hole(make: Any) -> None:
     run = compared(make())
     rows = list(csv.DictReader(io.StringIO(render_csv(RunView(run)))))
-    assert len(rows) == len(run.cells) + len(run.holes)
+    assert len(rows) == len(run.cells) + len(run.excluded)
     assert all(None not in row and None not in row.values() for row in rows)  # as many fields as columns
     assert [row["hash"] for row in rows if row["verdict"] != "hole"] == [cell.hash for cell in run.cells]
-    assert [row["verdict"] for row in rows] == [*(cell.verdict.value for cell in run.cells), *["hole"] * len(run.holes)]
+    assert [row["verdict"] for row in rows] == [
+        *(cell.verdict.value for cell in run.cells),
+        *["hole"] * len(run.excluded),
+    ]
     for row, cell in zip(rows, run.cells, strict=False):
         assert row["change"] == (cell.news.change.value if cell.news else "")
         assert len(row["axis machine"]) >= 1 or "machine" not in cell.axes
@@ -47,15 +50,19 @@ def test_the_table_has_a_row_for_each_cell_and_hole(make: Any) -> None:
 def test_no_text_of_the_table_is_a_formula() -> None:
     run = sample.small()
     cells = [msgspec.structs.replace(run.cells[0], why=why, attempts=[], id=why) for why in ("=1+1", "+1", "-1", "@x")]
-    rows = list(csv.DictReader(io.StringIO(render_csv(RunView(msgspec.structs.replace(run, cells=cells, holes=[]))))))
+    rows = list(
+        csv.DictReader(io.StringIO(render_csv(RunView(msgspec.structs.replace(run, cells=cells, excluded=[])))))
+    )
     assert [row["cell"] for row in rows] == ["'=1+1", "'+1", "'-1", "'@x"]
 
 
-def test_figures_are_columns_with_their_units() -> None:
+def test_metrics_are_columns_with_their_units() -> None:
     run = sample.small()
     metrics = {"step_time": {"value": 2.5, "unit": "s", "better": "lower"}, "loss": -0.5}
     cells = [msgspec.structs.replace(run.cells[0], metrics=metrics), msgspec.structs.replace(run.cells[1], metrics={})]
-    rows = list(csv.DictReader(io.StringIO(render_csv(RunView(msgspec.structs.replace(run, cells=cells, holes=[]))))))
+    rows = list(
+        csv.DictReader(io.StringIO(render_csv(RunView(msgspec.structs.replace(run, cells=cells, excluded=[])))))
+    )
     assert [(row["figure step_time [s]"], row["figure loss"]) for row in rows] == [("2.5", "-0.5"), ("", "")]
 
 
@@ -133,14 +140,14 @@ def test_metrics_are_read_by_the_parsers_of_prometheus(make: Any, families: Any)
     assert len(found["seatrial_cell_good"].samples) == len(run.cells)
 
 
-def test_figures_and_since_when_are_metrics() -> None:
+def test_metrics_and_since_when_are_metrics() -> None:
     run = results()
     metrics = {"tokens": {"value": 12.5, "unit": "1/s"}, "odd": math.nan}
     cells = [msgspec.structs.replace(cell, metrics=metrics) for cell in run.cells]
     run = msgspec.structs.replace(run, cells=cells, started_s=1000.0)
     found = {one.name: one for one in text_string_to_metric_families(render_openmetrics(RunView(compared(run))))}
-    figures = found["seatrial_figure"].samples
-    assert {(one.labels["figure"], one.labels["unit"], one.value) for one in figures} == {("tokens", "1/s", 12.5)}
+    metrics = found["seatrial_figure"].samples
+    assert {(one.labels["figure"], one.labels["unit"], one.value) for one in metrics} == {("tokens", "1/s", 12.5)}
     since = found["seatrial_cell_bad_since_timestamp_seconds"].samples
     assert [one.value for one in since] == [1000.0] * 11
     causes = {one.labels["cause"]: one.value for one in found["seatrial_cause_cells"].samples}

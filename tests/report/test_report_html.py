@@ -9,7 +9,7 @@ import pytest
 import sample
 from html_page import Page, unpacked
 
-from seatrial.job import Exit, Finding, Hole, Observation, ObservedStep, Outcome, Place, RunResults, Sample, Verdict
+from seatrial.job import Excluded, Exit, Finding, Observation, ObservedStep, Outcome, Place, RunResults, Sample, Verdict
 from seatrial.report import ReportError, write_reports
 from seatrial.report.html.charts import resource_charts
 from seatrial.report.html.page import RunPage
@@ -71,7 +71,7 @@ def test_a_place_of_the_grid_tells_verdict_and_reason_and_leads_to_its_cell(tmp_
     labels = {link["aria-label"]: link["href"] for link in page.of("a") if "aria-label" in link}
     assert labels["passed, flaky 12.4 s"] == "#cell/feedf00d"
     assert labels["timeout: its job ended: timeout"] == "#cell/7e577e57"
-    assert {place.get("title") for place in page.of("td") if place.get("class") == "hole"} == {
+    assert {place.get("title") for place in page.of("td") if place.get("class") == "excluded"} == {
         "not run: driver too old until 2026-12",
         "not run: needs gpu.count >=1, the machine has 0",
     }
@@ -169,7 +169,7 @@ def test_a_notebook_of_very_many_cells_shows_those_that_matter(tmp_path: Path) -
 
 
 def test_reports_of_a_run_of_nothing(tmp_path: Path) -> None:
-    run = sample.results("empty", Verdict.SKIPPED, [], [Hole("t", {}, "nothing fits")])
+    run = sample.results("empty", Verdict.SKIPPED, [], [Excluded("t", {}, "nothing fits")])
     written = write_reports(sample.write_run(tmp_path, run), run)
     assert set(written) == {"junit", "markdown", "html"}
     assert "nothing fits" in written["html"].read_text()

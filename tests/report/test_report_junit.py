@@ -8,7 +8,7 @@ import sample
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.job import Finding, Hole, RunResults, Verdict
+from seatrial.job import Excluded, Finding, RunResults, Verdict
 from seatrial.report.junit import render_junit
 from seatrial.report.view.run import RunView
 
@@ -114,12 +114,12 @@ def test_holes_are_skipped_and_very_many_are_told_by_reason(tmp_path: Path) -> N
         "needs gpu.count >=1, the machine has 0",
         "needs gpu.count >=1, the machine has 0",
     ]
-    many = [Hole("t", {"n": str(n)}, f"reason {n % 3}") for n in range(5000)]
+    many = [Excluded("t", {"n": str(n)}, f"reason {n % 3}") for n in range(5000)]
     root = parsed(sample.results("s", Verdict.PASSED, [], many), tmp_path / "b")
     names = [one.get("name") for one in root.findall("testsuite[@name='holes']/testcase")]
     assert names[0] == "1,667 combinations: reason 0"
     assert len(names) == 3
-    chosen = [Hole("t", {"n": str(n)}, "not asked for", "select") for n in range(7)]
+    chosen = [Excluded("t", {"n": str(n)}, "not asked for", "select") for n in range(7)]
     root = parsed(sample.results("s", Verdict.PASSED, [], chosen), tmp_path / "c")
     assert [one.get("name") for one in root.findall("testsuite/testcase")] == ["7 combinations: not asked for"]
 

@@ -25,7 +25,7 @@ sys.path.insert(0, sys.argv[1])
 import sample
 from seatrial.report.terminal.live import live_view
 run = sample.small()
-with live_view(run.cells, run.holes) as watch:
+with live_view(run.cells, run.excluded) as watch:
     for cell in run.cells:
         watch.update(cell.id, "starting")
         watch.update(cell.id, "running", "import numpy")
@@ -116,7 +116,7 @@ def test_what_is_read_again_changes_nothing() -> None:
 
 def test_on_a_terminal_what_a_cell_waited_for_is_not_shown_any_more_when_it_runs() -> None:
     run = sample.small()
-    board = Board(run.cells, run.holes)
+    board = Board(run.cells, run.excluded)
     cell = run.cells[0].id
     board.update(cell, "waiting", "its image cannot be had")
     assert "its image cannot be had" in paint(board.lines(100, 30), False, False)
@@ -159,7 +159,7 @@ def test_nobody_who_reads_any_more_does_not_stop_the_run() -> None:
 
 def test_it_is_drawn_no_more_than_twice_a_second_however_much_changes(tmp_path: Path) -> None:
     run = sample.large()
-    board = Board(run.cells, run.holes)
+    board = Board(run.cells, run.excluded)
     began_s = time.monotonic()
     own, theirs = pty.openpty()
     with os.fdopen(theirs, "w", encoding="utf-8") as out, board.shown(out):
@@ -187,7 +187,7 @@ def _drain(descriptor: int) -> None:
 @pytest.mark.parametrize(("columns", "height"), [(80, 24), (120, 40), (30, 6), (200, 100)])
 def test_it_fits_the_screen_and_shows_what_runs_first(columns: int, height: int) -> None:
     run = sample.large()
-    board = Board(run.cells, run.holes)
+    board = Board(run.cells, run.excluded)
     for cell in run.cells[:500]:
         board.update(cell.id, "running")
         board.update(cell.id, cell.verdict.value)

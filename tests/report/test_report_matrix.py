@@ -1,6 +1,6 @@
-"""Which axes become rows and which columns, and where holes stand."""
+"""Which axes become rows and which columns, and where excluded combinations stand."""
 
-from seatrial.job import CellResult, Hole, Verdict
+from seatrial.job import CellResult, Excluded, Verdict
 from seatrial.report.view.grid import Matrix, matrices
 
 
@@ -8,8 +8,8 @@ def cells(*axes: dict[str, str], trial: str = "t") -> list[CellResult]:
     return [CellResult(f"{trial}[{one}]", f"{n:08x}", one, Verdict.PASSED, trial=trial) for n, one in enumerate(axes)]
 
 
-def only(*axes: dict[str, str], holes: tuple[Hole, ...] = ()) -> Matrix[CellResult]:
-    (matrix,) = matrices(cells(*axes), holes)
+def only(*axes: dict[str, str], excluded: tuple[Excluded, ...] = ()) -> Matrix[CellResult]:
+    (matrix,) = matrices(cells(*axes), excluded)
     return matrix
 
 
@@ -49,38 +49,38 @@ def test_three_axes_that_vary_share_the_rows() -> None:
 
 
 def test_each_trial_has_its_own_matrix() -> None:
-    made = matrices([*cells({"a": "1"}), *cells({"b": "2"}, trial="u")], [Hole("v", {"c": "3"}, "why")])
+    made = matrices([*cells({"a": "1"}), *cells({"b": "2"}, trial="u")], [Excluded("v", {"c": "3"}, "why")])
     assert [matrix.trial for matrix in made] == ["t", "u", "v"]
 
 
 def test_a_hole_stands_in_its_place_and_one_of_fewer_axes_in_none() -> None:
-    holes = (Hole("t", {"runtime": "b", "machine": "m1"}, "no driver"), Hole("t", {"runtime": "c"}, "never"))
-    matrix = only({"runtime": "a", "machine": "m1"}, {"runtime": "b", "machine": "m2"}, holes=holes)
-    assert matrix.holes == {(1, 0): "no driver"}
+    excluded = (Excluded("t", {"runtime": "b", "machine": "m1"}, "no driver"), Excluded("t", {"runtime": "c"}, "never"))
+    matrix = only({"runtime": "a", "machine": "m1"}, {"runtime": "b", "machine": "m2"}, excluded=excluded)
+    assert matrix.excluded == {(1, 0): "no driver"}
 
 
 def test_what_only_this_run_left_out_takes_no_place() -> None:
-    holes = (Hole("t", {"runtime": "b", "machine": "m1"}, "not asked for", "select"),)
-    assert only({"runtime": "a", "machine": "m1"}, holes=holes).rows == ("a",)
+    excluded = (Excluded("t", {"runtime": "b", "machine": "m1"}, "not asked for", "select"),)
+    assert only({"runtime": "a", "machine": "m1"}, excluded=excluded).rows == ("a",)
 
 
 def test_a_cell_wins_over_a_hole_of_the_same_place() -> None:
-    holes = (Hole("t", {"runtime": "a", "machine": "m1"}, "not this repeat"),)
-    matrix = only({"runtime": "a", "machine": "m1"}, {"runtime": "b", "machine": "m1"}, holes=holes)
+    excluded = (Excluded("t", {"runtime": "a", "machine": "m1"}, "not this repeat"),)
+    matrix = only({"runtime": "a", "machine": "m1"}, {"runtime": "b", "machine": "m1"}, excluded=excluded)
     assert (0, 0) in matrix.cells
 
 
 def test_ten_thousand_holes_do_not_make_ten_thousand_rows() -> None:
-    holes = tuple(Hole("t", {"runtime": f"r{n}", "machine": "m1"}, "cut") for n in range(10_000))
-    assert len(only({"runtime": "a", "machine": "m1"}, holes=holes).rows) <= 200
+    excluded = tuple(Excluded("t", {"runtime": f"r{n}", "machine": "m1"}, "cut") for n in range(10_000))
+    assert len(only({"runtime": "a", "machine": "m1"}, excluded=excluded).rows) <= 200
 
 
 def test_values_stand_in_the_order_of_the_suite_whatever_cells_there_are() -> None:
     """The first runtime has no cell on the first machine; rows and columns begin with them all the same."""
     labels = {"t": {"runtime": ("r1", "r2"), "machine": ("m1", "m2", "m3")}}
     placed = cells({"runtime": "r2", "machine": "m1"}, {"runtime": "r1", "machine": "m2"})
-    holes = (Hole("t", {"runtime": "r1", "machine": "m1"}, "too small", "needs"),)
-    (matrix,) = matrices(placed, holes, labels)
+    excluded = (Excluded("t", {"runtime": "r1", "machine": "m1"}, "too small", "needs"),)
+    (matrix,) = matrices(placed, excluded, labels)
     assert (matrix.rows, matrix.columns) == (("r1", "r2"), ("m1", "m2"))
     assert matrix.cells == {(1, 0): placed[0], (0, 1): placed[1]}
-    assert matrix.holes == {(0, 0): "too small"}
+    assert matrix.excluded == {(0, 0): "too small"}

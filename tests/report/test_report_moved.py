@@ -25,7 +25,7 @@ def test_all_that_moved_at_one_commit_is_one_sentence_in_every_report(tmp_path: 
     assert "b@x" not in page  # nobody is mentioned
 
 
-def test_a_run_whose_figures_stayed_says_nothing_of_it(tmp_path: Path) -> None:
+def test_a_run_whose_metrics_stayed_says_nothing_of_it(tmp_path: Path) -> None:
     write_series(tmp_path, RunSeries("r1", [], []))
     assert "What moved" not in render_markdown(RunView(small(), tmp_path))
     assert "what moved" not in paint(summary_lines(RunView(small(), tmp_path), 120), False, False)

@@ -1,4 +1,4 @@
-"""The picture of a run: read back as SVG, with a box for each cell, a line for each figure of several runs, and no text
+"""The picture of a run: read back as SVG, with a box for each cell, a line for each metric of several runs, and no text
 of a job that acts."""
 
 import re
@@ -36,7 +36,7 @@ def test_every_cell_of_the_grid_is_a_box_with_its_verdict(make: Any, tmp_path: P
     made = make()
     root = drawn(render_svg(RunView(made, tmp_path)))
     boxes = [one.get("class", "").split() for one in root.iter(f"{SVG}rect")]
-    verdicts = [of[1] for of in boxes if of[1] != "hole"]
+    verdicts = [of[1] for of in boxes if of[1] != "excluded"]
     assert sorted(verdicts) == sorted(cell.verdict.value for cell in made.cells)
 
 
@@ -71,7 +71,7 @@ def test_a_large_run_is_bounded_with_the_rows_that_failed_first_and_the_rest_cou
     assert len(text) < 200_000
 
 
-def test_figures_of_several_runs_are_lines_and_those_of_one_run_are_not(tmp_path: Path) -> None:
+def test_metrics_of_several_runs_are_lines_and_those_of_one_run_are_not(tmp_path: Path) -> None:
     history = open_history(tmp_path / "history.db")
     for number in range(1, 9):
         cells = [timed(2.0 + number / 100, at_s=number * 10.0, benchmark="often")]
@@ -84,5 +84,5 @@ def test_figures_of_several_runs_are_lines_and_those_of_one_run_are_not(tmp_path
     assert [len(points) for points in lines] == [8]
     texts = [one.text or "" for one in root.iter(f"{SVG}text")]
     assert "often step_time" in texts
-    assert "… and 1 more figure: all are in report.html" in texts
+    assert "… and 1 more metric: all are in report.html" in texts
     assert "2.08 s" in texts

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from record.past import run, timed
 from seatrial.job import Bound, BoundState, Verdict
 from seatrial.record.history import Alarm, Point, Series, open_history
-from seatrial.report.html.metrics import SPARK_WIDTH, Spark, figure_facts, figure_panel
+from seatrial.report.html.metrics import SPARK_WIDTH, Spark, metric_facts, metric_panel
 from seatrial.report.html.templates import macro
 from seatrial.report.terminal.chart import sparkline, terminal_chart
 from seatrial.report.terminal.history import MOST_DRAWN, alarms_lines, history_lines, ranked
@@ -39,8 +39,8 @@ from seatrial.report.view.words import (
     change_group_text,
     confidence_text,
     date_text,
-    figure_or_open,
     left_out_text,
+    metric_or_open,
     percent_text,
     period_text,
     precision_text,
@@ -49,15 +49,15 @@ from seatrial.report.view.words import (
 
 
 def render_series(made: RunSeries) -> str:
-    """The figures of a page, and the piece of each."""
-    figures = figure_panel(made)
-    lines = figures.lines
-    pieces = [macro("figures.html.j2", "figure_fragment")(line.key, line, figure_facts(line.view)) for line in lines]
-    return "".join(str(piece) for piece in (macro("figures.html.j2", "all_figures")(figures), *pieces))
+    """The metrics of a page, and the piece of each."""
+    metrics = metric_panel(made)
+    lines = metrics.lines
+    pieces = [macro("metrics.html.j2", "metric_fragment")(line.key, line, metric_facts(line.view)) for line in lines]
+    return "".join(str(piece) for piece in (macro("metrics.html.j2", "all_metrics")(metrics), *pieces))
 
 
 def spark(view: SeriesView) -> Spark:
-    return figure_panel(RunSeries("r", [view], [])).lines[0].spark
+    return metric_panel(RunSeries("r", [view], [])).lines[0].spark
 
 
 def series(values: list[float], name: str = "llama", better: str = "lower", **of_points: dict[int, Any]) -> Series:
@@ -159,14 +159,14 @@ def test_what_is_left_out_of_a_bound_is_named_outliers_too() -> None:
     assert f"not used for the bound: {left_out_text(made)}" in page
 
 
-def test_figures_of_repeats_are_not_called_runs() -> None:
+def test_metrics_of_repeats_are_not_called_runs() -> None:
     points = [msgspec.structs.replace(point, run=f"r{n // 5}") for n, point in enumerate(series(steps(2.0)).points)]
     made = view_series(Series("llama", "t", "f", "step_time", "s", "lower", points))
     text = paint(history_lines([made], [], 0, 100, False))
-    assert ", 30 figures of 6 runs, " in text
-    assert "(30 figures of 6 runs since " in text
+    assert ", 30 values of 6 runs, " in text
+    assert "(30 values of 6 runs since " in text
     page = render_series(RunSeries("r", [made], []))
-    assert page.count("30 figures of 6 runs") >= 3  # of the picture, below it, and of the bound
+    assert page.count("30 values of 6 runs") >= 3  # of the picture, below it, and of the bound
     assert "point" not in ElementTree.fromstring(f"<p>{page}</p>").itertext()
 
 
@@ -195,9 +195,9 @@ def test_the_bound_of_a_baseline_comes_before_that_of_the_history() -> None:
 
 
 def test_a_bound_that_was_moved_says_what_its_width_is_from() -> None:
-    moved = Bound("step_time", 1.9, 2.1, unit="s", runs=2, figures=4, width_runs=8, source="b.yaml:3")
+    moved = Bound("step_time", 1.9, 2.1, unit="s", runs=2, values=4, width_runs=8, source="b.yaml:3")
     assert bound_text(moved) == (
-        "bound 1.9 to 2.1 s (centered on 4 figures of 2 runs, width of 8 earlier ones; from b.yaml:3)"
+        "bound 1.9 to 2.1 s (centered on 4 values of 2 runs, width of 8 earlier ones; from b.yaml:3)"
     )
 
 
@@ -252,7 +252,7 @@ def test_precision_is_of_the_alarms_that_somebody_judged() -> None:
 
 
 def test_words_say_no_more_than_is_known() -> None:
-    assert [figure_or_open(value, "s") for value in (2.4412, 0.0, 1e-9, 123456.0, None)] == [
+    assert [metric_or_open(value, "s") for value in (2.4412, 0.0, 1e-9, 123456.0, None)] == [
         "2.441 s",
         "0 s",
         "1e-09 s",
@@ -362,12 +362,12 @@ def test_a_bound_that_is_not_in_use_is_not_drawn() -> None:
     assert spark(made).band is None
 
 
-FIGURES = st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=40)
+METRICS = st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=40)
 
 
 @sample.untimed
-@given(FIGURES)
-def test_whatever_the_figures_are_they_can_be_drawn_and_told(values: list[float]) -> None:
+@given(METRICS)
+def test_whatever_the_metrics_are_they_can_be_drawn_and_told(values: list[float]) -> None:
     made = view_series(series(values))
     for ascii_only in (False, True):
         text = paint(history_lines([made], [], 0, 60, ascii_only), ascii_only=ascii_only)
@@ -386,7 +386,7 @@ def test_many_series_are_drawn_by_need_and_the_others_listed() -> None:
     text = paint(history_lines(first, [], 3, 100, False))
     assert f"{len(made) - MOST_DRAWN} more series" in text
     assert all(one.benchmark in text for one in made)
-    assert "3 unjudged figures are not shown" in text
+    assert "3 unjudged metrics are not shown" in text
 
 
 def test_hostile_names_and_reasons_do_nothing_in_a_terminal() -> None:
@@ -417,11 +417,11 @@ def test_hostile_names_are_text_on_a_page() -> None:
     assert [name for element in root.iter() for name in element.attrib if name.startswith("on")] == []
 
 
-def test_a_page_shows_each_figure_with_its_bound_changes_and_alarms() -> None:
+def test_a_page_shows_each_metric_with_its_bound_changes_and_alarms() -> None:
     made = view_series(series(steps(2.0, 2.2), verdict={40: "slower"}))
     html = render_series(RunSeries("r30", [made], group_changes([made]), 7, Precision(1, 0, 0)))
     root = ElementTree.fromstring(f"<div>{html}</div>")
-    piece = root.find(".//div[@data-key='figure/0']")
+    piece = root.find(".//div[@data-key='metric/0']")
     assert piece is not None
     assert [len(piece.findall(f".//{name}")) for name in ("rect", "line")] == [1, 1]  # the bounds and a change
     alarms = piece.find(".//path[@class='dots alarms']")
@@ -459,7 +459,7 @@ def test_the_series_of_a_run_are_those_that_somebody_judges_with_alarms_first(tm
     assert with_bounds.series[1].bound is not None
 
 
-def test_a_run_with_very_many_figures_says_how_many_were_not_looked_at(tmp_path: Path) -> None:
+def test_a_run_with_very_many_metrics_says_how_many_were_not_looked_at(tmp_path: Path) -> None:
     history = open_history(tmp_path / "history.db")
     results = run("r", *(timed(1.0, f"{number:08x}") for number in range(MOST_OF_RUN + 5)))
     history.add(results)

@@ -196,11 +196,11 @@ def test_history_and_report_agree_that_a_regression_is_open(tmp_path: Path) -> N
         assert "a regression is open since run r7" in render_markdown(RunView(last, tmp_path))
 
 
-def test_the_figures_of_one_run_are_no_line(tmp_path: Path) -> None:
+def test_the_metrics_of_one_run_are_no_line(tmp_path: Path) -> None:
     history = open_history(tmp_path / "history.db")
     repeats = [timed(2.0 + n / 100, hash_=f"a{n}", at_s=n * 10.0, benchmark="t") for n in range(3)]
     history.add(run("r1", *repeats))
     (series,) = history.series()
     told = paint(history_lines([view_series(series)], [], 0, 100, False))
-    assert "2.02 s last, 3 figures of 1 run" in told
+    assert "2.02 s last, 3 values of 1 run" in told
     assert "│" not in told

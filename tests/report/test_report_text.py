@@ -1,4 +1,4 @@
-"""How figures read, and that foreign text cannot act on a terminal."""
+"""How metrics read, and that foreign text cannot act on a terminal."""
 
 import pytest
 import sample

@@ -1,4 +1,4 @@
-"""Seeded series of the shapes that real figures have: levels, noise with a little memory, spikes, slopes."""
+"""Seeded series of the shapes that real metrics have: levels, noise with a little memory, spikes, slopes."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,7 +1,7 @@
 """Bounds for one new run: what they cost in false alarms, what they find, and what they make of odd histories.
 
 The simulations draw histories and take the probability that one more run is out from the normal distribution itself,
-given each history's bounds. That is the same figure as counting alarms, with far less scatter: 2,500 to 200,000
+given each history's bounds. That is the same metric as counting alarms, with far less scatter: 2,500 to 200,000
 histories tell 0.1 % to within a few per cent of itself. One test counts, to show that both agree.
 """
 
@@ -129,9 +129,9 @@ def test_what_is_not_usable_gives_no_bounds() -> None:
     assert bounds_for([2.0] * 9) == pytest.approx((1.97, 2.03))
 
 
-def repeats(rng: np.random.Generator, runs: int, figures: int, between: float) -> np.ndarray:
-    """A row for each run; figures of one run differ by 1, runs by `between`."""
-    return 100 + between * rng.standard_normal((runs, 1)) + rng.standard_normal((runs, figures))
+def repeats(rng: np.random.Generator, runs: int, metrics: int, between: float) -> np.ndarray:
+    """A row for each run; metrics of one run differ by 1, runs by `between`."""
+    return 100 + between * rng.standard_normal((runs, 1)) + rng.standard_normal((runs, metrics))
 
 
 def test_repeats_of_one_run_make_no_bound() -> None:
@@ -141,26 +141,26 @@ def test_repeats_of_one_run_make_no_bound() -> None:
 
 
 @pytest.mark.parametrize("between", [0.0, 1.0, 3.0])
-@pytest.mark.parametrize(("runs", "figures"), [(5, 6), (10, 2), (20, 3)])
-def test_one_figure_of_a_new_run_is_rarely_out_however_much_runs_differ(
-    runs: int, figures: int, between: float
+@pytest.mark.parametrize(("runs", "metrics"), [(5, 6), (10, 2), (20, 3)])
+def test_one_metric_of_a_new_run_is_rarely_out_however_much_runs_differ(
+    runs: int, metrics: int, between: float
 ) -> None:
-    rng, rates = np.random.default_rng([7, runs, figures]), []
+    rng, rates = np.random.default_rng([7, runs, metrics]), []
     spread = math.hypot(1, between)
     for _ in range(400):
-        values = repeats(rng, runs, figures, between)
-        labels = np.repeat(np.arange(runs), figures).tolist()
+        values = repeats(rng, runs, metrics, between)
+        labels = np.repeat(np.arange(runs), metrics).tolist()
         lower, upper = both(prediction_interval(values.ravel().tolist(), floor=0, cap=INF, runs=labels))
         rates.append(ndtr((lower - 100) / spread) + ndtr((100 - upper) / spread))
     assert 0.3 * FALSE_ALARM <= np.mean(rates) <= 2.5 * FALSE_ALARM
 
 
-def test_runs_with_one_figure_each_are_as_before() -> None:
+def test_runs_with_one_metric_each_are_as_before() -> None:
     values = histories(12)[0].tolist()
     assert prediction_interval(values, runs=range(12)) == prediction_interval(values)
 
 
-def test_an_odd_figure_of_a_run_and_an_odd_run_are_left_out() -> None:
+def test_an_odd_metric_of_a_run_and_an_odd_run_are_left_out() -> None:
     rng = np.random.default_rng(8)
     values = repeats(rng, 20, 3, 1.0)
     values[4, 1] = 300.0
@@ -168,7 +168,7 @@ def test_an_odd_figure_of_a_run_and_an_odd_run_are_left_out() -> None:
     made = prediction_interval(values.ravel().tolist(), runs=np.repeat(np.arange(20), 3).tolist())
     assert made.outliers == (13, 33, 34, 35)
     assert (made.n, made.state) == (19, "usable")
-    assert "4 of 60 figures left out as outliers" in made.method
+    assert "4 of 60 values left out as outliers" in made.method
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e300])
@@ -279,7 +279,7 @@ def test_runs_around_zero_have_no_width_in_per_cent() -> None:
     assert seen.why == "the runs scatter around 0, where a width in percent means nothing: write bounds by hand"
 
 
-def test_a_bound_wider_than_the_cap_says_that_it_is_unusable_and_keeps_its_figures() -> None:
+def test_a_bound_wider_than_the_cap_says_that_it_is_unusable_and_keeps_its_metrics() -> None:
     seen = prediction_interval([1.0, 1.2, 0.8, 1.1, 0.9, 1.0])
     assert seen.state == "unusable"
     assert seen.half_width is not None
@@ -288,7 +288,7 @@ def test_a_bound_wider_than_the_cap_says_that_it_is_unusable_and_keeps_its_figur
     assert prediction_interval([1.0, 1.2, 0.8, 1.1, 0.9, 1.0], cap=2).state == "usable"
 
 
-def test_negative_figures_have_the_mirrored_bounds() -> None:
+def test_negative_metrics_have_the_mirrored_bounds() -> None:
     lower, upper = both(prediction_interval(AROUND_ONE))
     assert both(prediction_interval([-value for value in AROUND_ONE])) == (-upper, -lower)
 

@@ -95,7 +95,7 @@ def test_a_step_between_constants_is_found_at_its_very_run() -> None:
     assert indices(values) == places
 
 
-def test_a_figure_that_hardly_ever_changed_shows_a_new_level_at_its_end() -> None:
+def test_a_metric_that_hardly_ever_changed_shows_a_new_level_at_its_end() -> None:
     values, places = levels((3000, 512.0), (8, 768.0))
     assert indices(values) == places
 
@@ -110,8 +110,8 @@ def test_what_cannot_have_changed_has_no_changes(values: list[float]) -> None:
 def test_values_that_are_not_finite_are_passed_over_and_the_others_keep_their_index() -> None:
     values, (place,) = levels((60, 100.0), (60, 110.0))
     values += noise(7, 120, 0.0)
-    holes = {3: math.nan, 10: math.inf, 58: -math.inf, 59: math.nan, 90: math.nan}
-    for index, value in holes.items():
+    excluded = {3: math.nan, 10: math.inf, 58: -math.inf, 59: math.nan, 90: math.nan}
+    for index, value in excluded.items():
         values[index] = value
     assert indices(values) == [place]
 
@@ -140,7 +140,7 @@ def test_a_series_upside_down_has_the_same_changes() -> None:
     assert indices(-values) == indices(values)
 
 
-def test_figures_at_the_ends_of_a_float_do_not_overflow() -> None:
+def test_metrics_at_the_ends_of_a_float_do_not_overflow() -> None:
     values, places = levels((30, -1.7e308), (30, 1.7e308))
     (change,) = change_points(values)
     assert change.index == places[0]
@@ -171,7 +171,7 @@ def test_what_is_given_is_not_touched() -> None:
 
 @settings(max_examples=150)
 @given(st.lists(st.floats() | st.integers(-3, 3), max_size=120))
-def test_any_figures_give_changes_in_order_with_sound_fields(values: list[float]) -> None:
+def test_any_metrics_give_changes_in_order_with_sound_fields(values: list[float]) -> None:
     changes = change_points(values)
     places = [change.index for change in changes]
     assert places == sorted(set(places))
@@ -219,7 +219,7 @@ def test_labelled_series_are_seen_as_people_see_them(monkeypatch: pytest.MonkeyP
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "bench"))
     labels = importlib.import_module("_labels")
     scores = [labels.score(series, indices(series.values)) for series in labels.read(Path(str(LABELS)))]
-    f1, agreed_f1, false_per_1000 = labels.figures(scores)
+    f1, agreed_f1, false_per_1000 = labels.metrics(scores)
     assert f1 >= 0.82
     assert agreed_f1 >= 0.74
     assert false_per_1000 <= 0.9

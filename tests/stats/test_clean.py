@@ -44,7 +44,7 @@ def test_good_runs_of_one_level_are_all_used() -> None:
     assert quiet([]) == Cleaned([])
 
 
-def test_failed_runs_and_figures_that_are_not_finite_are_out() -> None:
+def test_failed_runs_and_metrics_that_are_not_finite_are_out() -> None:
     cleaned = quiet([Past(1.0), Past(9.0, good=False), Past(math.nan), Past(1.0)])
     assert cleaned.used == [0, 3]
     assert cleaned.left_out == {1: "the run failed", 2: "not a finite number"}
@@ -156,7 +156,7 @@ def test_a_change_for_the_worse_is_an_open_regression_and_the_level_before_it_is
     assert cleaned.open_regression == 5
 
 
-def test_what_is_worse_depends_on_the_figure() -> None:
+def test_what_is_worse_depends_on_the_metric() -> None:
     points, detect = levels((1.0, 3), (0.8, 2))
     assert clean_series(points, "higher", detect).used == [0, 1, 2]
     assert clean_series(points, "higher", detect).open_regression == 3
@@ -262,7 +262,7 @@ def test_runs_that_differ_more_than_their_repeats_are_of_one_level() -> None:
     assert len(clean_series(points, "lower").used) == 72
 
 
-def test_a_change_between_runs_with_repeats_is_at_the_first_figure_of_its_run() -> None:
+def test_a_change_between_runs_with_repeats_is_at_the_first_metric_of_its_run() -> None:
     points = [Past(level, run=f"r{run}") for run, level in enumerate([1.0, 1.0, 0.8, 0.8]) for _ in range(3)]
     cleaned = clean_series(points, "lower", at(2))
     assert [change.index for change in cleaned.changes] == [6]

@@ -48,7 +48,7 @@ def test_an_outlier_does_not_move_the_level() -> None:
 
 
 @pytest.mark.parametrize(("n_before", "n_after", "noise"), [(1, 1, 0.02), (3, 2, 0.02), (3, 3, None), (8, 20, None)])
-def test_of_figures_that_did_not_move_one_in_twenty_is_sure_at_95_per_cent(
+def test_of_metrics_that_did_not_move_one_in_twenty_is_sure_at_95_per_cent(
     n_before: int, n_after: int, noise: float | None
 ) -> None:
     rng, sure, held = np.random.default_rng([n_before, n_after]), 0, 0
@@ -91,10 +91,10 @@ def test_a_level_of_zero_is_no_measure_but_a_move_away_from_it_is_seen() -> None
     assert moved.why.startswith("the level before is 0")
 
 
-def test_a_side_without_figures_is_named() -> None:
-    assert compare([], [1.0]).why == "no figure before"
-    assert compare([1.0], [math.nan]).why == "no figure after"
-    assert compare([], []).why == "no figure before and after"
+def test_a_side_without_metrics_is_named() -> None:
+    assert compare([], [1.0]).why == "no metric before"
+    assert compare([1.0], [math.nan]).why == "no metric after"
+    assert compare([], []).why == "no metric before and after"
 
 
 def test_a_negative_level_that_sinks_has_a_negative_size() -> None:

@@ -114,9 +114,9 @@ def page(browser: "Browser", site: Site) -> "Iterator[Page]":
 
 
 def addresses() -> list[str]:
-    figure = f"/f/{slug('train[mode=a,n=0]')}/step_time"
+    metric = f"/f/{slug('train[mode=a,n=0]')}/step_time"
     hostile = slug("<img src=x onerror=alert(1)>")
-    paths = ["/", "/s/nightly", "/c/nightly/00000000", figure, "/d/nightly-4..nightly-7", "/r/nightly-9"]
+    paths = ["/", "/s/nightly", "/c/nightly/00000000", metric, "/d/nightly-4..nightly-7", "/r/nightly-9"]
     paths += ["/r/imported-2023-11-14", f"/c/{hostile}/00000001", "/nothing"]
     return [
         *paths,

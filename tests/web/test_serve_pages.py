@@ -28,7 +28,7 @@ async def test_a_suite_shows_its_cells_over_its_runs(client: Client) -> None:
     assert 'href="../c/nightly/00000004"' in page.text
 
 
-async def test_a_cell_is_shown_through_time_with_its_figures(client: Client) -> None:
+async def test_a_cell_is_shown_through_time_with_its_metrics(client: Client) -> None:
     page = await client.get("/c/nightly/00000004")
     assert page.text.count("CUDA out of memory") == 1
     assert 'href="../../r/nightly-2#cell/00000004"' in page.text
@@ -36,7 +36,7 @@ async def test_a_cell_is_shown_through_time_with_its_figures(client: Client) -> 
     assert "seatrial run suite.yaml --select /00000004" in page.text
 
 
-async def test_a_figure_is_found_by_its_name_and_by_its_address(client: Client) -> None:
+async def test_a_metric_is_found_by_its_name_and_by_its_address(client: Client) -> None:
     named = await client.get("/f/train%5Bmode=b,n=4%5D/step_time")
     assert named.status == 200
     assert "step_time" in named.text

@@ -206,8 +206,8 @@ async def test_what_a_job_or_a_suite_says_is_text_on_every_page(runs: Path) -> N
         home = (await client.get("/")).text
         suite = home.partition('href="s/')[2].partition('"')[0]
         cell = (await client.get(f"/s/{suite}")).text.partition('href="../c/')[2].partition('"')[0]
-        figure = (await client.get(f"/c/{cell}")).text.partition('href="../../f/')[2].partition('"')[0]
-        paths = ["/", f"/s/{suite}", f"/c/{cell}", f"/f/{figure}", "/r/nightly-1", "/d/nightly-1..nightly-2"]
+        metric = (await client.get(f"/c/{cell}")).text.partition('href="../../f/')[2].partition('"')[0]
+        paths = ["/", f"/s/{suite}", f"/c/{cell}", f"/f/{metric}", "/r/nightly-1", "/d/nightly-1..nightly-2"]
         paths += ["/r/nightly-1/piece/cell/00000001", "/log/nightly-1/00000001/1"]
         for path in paths:
             page = await client.get(path)

@@ -1,6 +1,6 @@
 """A tiny language model that learns which letter follows which, trained with JAX: a real training job, in seconds.
 
-It tells of each step in its log, writes a profile of some steps and a file of figures, as large jobs do. Its batches
+It tells of each step in its log, writes a profile of some steps and a file of metrics, as large jobs do. Its batches
 come from an input pipeline with a pace of its own, slower than the model: a step takes as long on every machine, busy
 or not.
 """
@@ -86,12 +86,12 @@ def main() -> None:
         print(f"step: {step} loss: {loss:.4f} step_time: {times[-1]:.6f}s", flush=True)
         if step == PROFILED.stop - 1:
             jax.profiler.stop_trace()
-    figures = {
+    metrics = {
         "train_runtime": time.perf_counter() - began,
         "step_execution_time": float(np.median(times[2:])),
         "num_steps": asked.steps,
     }
-    (asked.out / "train_metrics.json").write_text(json.dumps(figures))
+    (asked.out / "train_metrics.json").write_text(json.dumps(metrics))
     print("Finished training run", flush=True)
 
 

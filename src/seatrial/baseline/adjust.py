@@ -7,13 +7,13 @@ from statistics import median
 
 from seatrial.baseline.edit import Edit, Refused, Updated, Why
 from seatrial.baseline.models import BaselineEntry, relative_half_width, text_of
-from seatrial.baseline.selection import FigureHistory, runs_of, runs_text
-from seatrial.job import Bound, BoundState, figure_text
+from seatrial.baseline.selection import MetricHistory, runs_of, runs_text
+from seatrial.job import Bound, BoundState, value_text
 from seatrial.record.history import Point
 from seatrial.stats.bounds import CAP, FLOOR, moved_half_width
 
 
-def recenter_entry(chosen: FigureHistory, entry: BaselineEntry, why: Why) -> Updated:
+def recenter_entry(chosen: MetricHistory, entry: BaselineEntry, why: Why) -> Updated:
     """The same width around the level of the newest runs, wider by what these tell less of the level than the runs that
     it was made of, but never narrower than the floor. Raises Refused.
 
@@ -57,7 +57,7 @@ def recenter_entry(chosen: FigureHistory, entry: BaselineEntry, why: Why) -> Upd
         "changed": {"run": first.run, "at": text_of(first.at_s), "before": before, "after": center},
         "accepted": {"run": first.run, "at": text_of(first.at_s), "until": text_of(last.at_s)},
     }
-    what = f"recentered from {figure_text(before)} to {figure_text(center)}, on run {first.run}"
+    what = f"recentered from {value_text(before)} to {value_text(center)}, on run {first.run}"
     edit = Edit(entry.benchmark, entry.metric, values, why.of(what), untrue=entry.invented)
     return Updated(edit, tuple(notes), accepted=first.run)
 
@@ -93,7 +93,7 @@ def widen(entry: BaselineEntry, why: Why, by: float | None = None, to: float | N
     return Updated(edit, (f"{what}; the floor is now the same, so that the next update keeps it",))
 
 
-def _followed(chosen: FigureHistory, bound: Bound, center: float, force: bool) -> list[Point]:
+def _followed(chosen: MetricHistory, bound: Bound, center: float, force: bool) -> list[Point]:
     """The runs of the level that the bounds are to follow. Raises Refused."""
     good = [point for point in chosen.points if point.good and math.isfinite(point.value)]
     level = _newest_level(good, bound, center)
@@ -121,7 +121,7 @@ def _newest_level(good: list[Point], bound: Bound, center: float) -> list[Point]
     last = changes[-1]
     if abs(center - last.after) <= abs(center - last.before):
         changed = (
-            f"changed at run {good[starts[last.index]].run} ({figure_text(last.before)} → {figure_text(last.after)})"
+            f"changed at run {good[starts[last.index]].run} ({value_text(last.before)} → {value_text(last.after)})"
         )
         raise Refused(
             f"the last run is within the bounds, and these are around the level that it has since it {changed}, so "
@@ -138,7 +138,7 @@ def _side(value: float, bound: Bound) -> int:
 
 def _moved(level: list[Point], before: float, center: float, bound: Bound) -> list[str]:
     moved = center / before - 1 if before else 0.0
-    levels = f"{figure_text(before)} → {figure_text(center)} ({moved:+.1%})"
+    levels = f"{value_text(before)} → {value_text(center)} ({moved:+.1%})"
     notes = [f"the level of {runs_text(level)} from {level[0].run} on: {levels}"]
     if (moved > 0) is (bound.better == "lower") and moved != 0:
         notes.append("that is worse than before: from now on it is in order")
@@ -146,7 +146,7 @@ def _moved(level: list[Point], before: float, center: float, bound: Bound) -> li
 
 
 def half_of(entry: BaselineEntry) -> float:
-    """To each side, in the unit of the figure. Raises Refused when it is switched off or has no bounds."""
+    """To each side, in the unit of the metric. Raises Refused when it is switched off or has no bounds."""
     bound = entry.bound
     if bound.state is BoundState.DISABLED:
         raise Refused(f"it is switched off: {bound.why}")
@@ -207,4 +207,4 @@ def rounded_up(share: float) -> float:
 
 
 def half_width_text(half: float, center: float) -> str:
-    return f"{half / abs(center):.2%}" if center else figure_text(half)
+    return f"{half / abs(center):.2%}" if center else value_text(half)

@@ -11,9 +11,9 @@ import msgspec
 
 from seatrial.baseline.models import BaselineEntry
 from seatrial.baseline.new_bounds import accepted_from, counted_reasons
-from seatrial.baseline.selection import FigureHistory, SelectedFile, newest_histories, runs_text
+from seatrial.baseline.selection import MetricHistory, SelectedFile, newest_histories, runs_text
 from seatrial.checks.bounds import bound_sentence
-from seatrial.job import Bound, BoundState, Level, figure_text, pair_text
+from seatrial.job import Bound, BoundState, Level, pair_text, value_text
 from seatrial.record import DamagedFile, RunFolder
 from seatrial.record.history import History
 from seatrial.suite import Suite
@@ -37,7 +37,7 @@ def describe_baselines(place: SelectedFile, history: History, metric: str | None
         shown += [_shown(benchmark, name, entries.get(name), runs.get(name)) for name in named]
         if not named:
             shown.append(
-                ShownBaseline(benchmark, metric or "", "no entry, and no run with a figure that could have one")
+                ShownBaseline(benchmark, metric or "", "no entry, and no run with a metric that could have one")
             )
     return shown
 
@@ -66,7 +66,7 @@ def _switched_off(suite: Suite, benchmark: str) -> str:
     return ""
 
 
-def _shown(benchmark: str, metric: str, entry: BaselineEntry | None, chosen: FigureHistory | None) -> ShownBaseline:
+def _shown(benchmark: str, metric: str, entry: BaselineEntry | None, chosen: MetricHistory | None) -> ShownBaseline:
     if entry is None:
         so_far = runs_text(chosen.points if chosen else [])
         return ShownBaseline(benchmark, metric, f"no entry; {so_far} so far, `seatrial baseline update` makes one")
@@ -77,13 +77,13 @@ def _shown(benchmark: str, metric: str, entry: BaselineEntry | None, chosen: Fig
     elif bound.state is BoundState.USABLE:
         text = bound_sentence(bound, point.value, point.at_s)
     else:
-        text = f"{figure_text(point.value, bound.unit)}, not judged"
+        text = f"{value_text(point.value, bound.unit)}, not judged"
     if bound.state is not BoundState.USABLE:
         text += f"; {'switched off' if bound.state is BoundState.DISABLED else bound.state}: {bound.why}"
     return ShownBaseline(benchmark, metric, text, tuple(_details(entry, chosen)))
 
 
-def _with_newest_change(entry: BaselineEntry, chosen: FigureHistory | None) -> Bound:
+def _with_newest_change(entry: BaselineEntry, chosen: MetricHistory | None) -> Bound:
     """The bound with the last change of the level: that of the entry, or a newer one that the history knows by now.
 
     Runs that are out of their bounds count here: they are what a change of the level looks like."""
@@ -104,7 +104,7 @@ def _with_newest_change(entry: BaselineEntry, chosen: FigureHistory | None) -> B
     return msgspec.structs.replace(bound, changed=level)
 
 
-def _details(entry: BaselineEntry, chosen: FigureHistory | None) -> list[str]:
+def _details(entry: BaselineEntry, chosen: MetricHistory | None) -> list[str]:
     bound, details = entry.bound, []
     half = entry.half_width
     width = f"±{half:.2%}" if half is not None else ""

@@ -46,7 +46,7 @@ def edited(text: str, file: str, form: str, edits: Iterable[Edit]) -> str:
             # An exponent of three digits is text to some readers.
             if isinstance(value, float) and value and not 1e-99 < abs(value) < 1e99:
                 what = f"{edit.benchmark} {edit.metric}: {key} {value:g}"
-                raise CannotEdit(file, f"{what} is no figure that bounds can be written for")
+                raise CannotEdit(file, f"{what} is no metric that bounds can be written for")
     before = text.removeprefix("\ufeff") or _NEW[form]
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     wanted = _copy(Source(file, before, limits=BASELINE_LIMITS).data)
@@ -85,10 +85,10 @@ def _written(edit: Edit, form: str, data: Any) -> tuple[tuple[str, ...], dict[st
             values[_THEIR_KEYS[key]] = _rounded(value, 4 if key == "center" else 8)
         elif key not in _FIXED:
             beside[key] = _number(value)
-    if "figures" in beside:  # their sample size counts figures
-        figures = beside.pop("figures")
-        beside["runs"] = values.get(theirs.RUNS) if figures else None
-        values[theirs.RUNS] = figures or values.get(theirs.RUNS)
+    if "figures" in beside:  # their sample size counts values
+        sample = beside.pop("figures")
+        beside["runs"] = values.get(theirs.RUNS) if sample else None
+        values[theirs.RUNS] = sample or values.get(theirs.RUNS)
     lower, upper = edit.values.get("lower"), edit.values.get("upper")
     if lower is not None and upper is not None:
         # What a lower bound of 0 cut off still belongs to the width.

@@ -27,12 +27,12 @@ from seatrial.job import (
 )
 from seatrial.record.history import IMPORTED, History
 from seatrial.stats.bounds import CAP
-from seatrial.suite import DeclaredFigure, TrialModel, nearest
+from seatrial.suite import DeclaredMetric, TrialModel, nearest
 
 
 @dataclass(frozen=True)
-class ImportedFigure:
-    """What runs of a file are figures of, where they do not say it themselves."""
+class ImportedMetric:
+    """What runs of a file are metrics of, where they do not say it themselves."""
 
     benchmark: str
     metric: str
@@ -42,7 +42,7 @@ class ImportedFigure:
     factor: float = 1.0  # from the unit of the file to that of the suite
 
 
-def imported_figure(
+def imported_metric(
     benchmark: str,
     trial: str,
     model: TrialModel,
@@ -50,9 +50,9 @@ def imported_figure(
     unit: str,
     better: str | None,
     before: Iterable[tuple[str, str | None]],
-) -> ImportedFigure:
-    """What runs with these words of their own are figures of: the suite's words count, then those of `before`, units
-    and directions that are known of the figure already. Raises Refused."""
+) -> ImportedMetric:
+    """What runs with these words of their own are metrics of: the suite's words count, then those of `before`, units
+    and directions that are known of the metric already. Raises Refused."""
     own = _declared(model, trial, metric)
     ours, way = own.unit, own.better
     for known_unit, known_way in before:
@@ -64,20 +64,20 @@ def imported_figure(
     factor = unit_factor(unit, ours)
     if factor is None:
         raise Refused(f"the runs are in {unit}, and the suite has {metric} in {ours}: they cannot be converted")
-    return ImportedFigure(benchmark, metric, ours or unit, str(way or better), trial, factor)
+    return ImportedMetric(benchmark, metric, ours or unit, str(way or better), trial, factor)
 
 
-def _declared(model: TrialModel, trial: str, metric: str) -> DeclaredFigure:
-    declared = model.declared_figures()
+def _declared(model: TrialModel, trial: str, metric: str) -> DeclaredMetric:
+    declared = model.declared_metrics()
     if declared is not None and metric not in declared:
-        raise Refused(f"trial {trial!r} has no figure {metric!r}{nearest(metric, declared)}")
-    return (declared or {}).get(metric, DeclaredFigure(""))
+        raise Refused(f"trial {trial!r} has no metric {metric!r}{nearest(metric, declared)}")
+    return (declared or {}).get(metric, DeclaredMetric(""))
 
 
 @dataclass(frozen=True)
 class ImportedRuns:
     runs: int
-    figure: ImportedFigure
+    metric: ImportedMetric
     fingerprint: str
     first_s: float
     last_s: float
@@ -99,8 +99,8 @@ def import_bounds(
     return updates, refused
 
 
-def _in_unit_of_suite(entry: BaselineEntry, declared: DeclaredFigure) -> BaselineEntry:
-    """With the unit and the direction that the suite gives its figure."""
+def _in_unit_of_suite(entry: BaselineEntry, declared: DeclaredMetric) -> BaselineEntry:
+    """With the unit and the direction that the suite gives its metric."""
     bound = entry.bound
     factor = unit_factor(bound.unit, declared.unit)
     if factor is None:
@@ -147,11 +147,11 @@ def _taken(old: BaselineEntry | None, entry: BaselineEntry, source: str, why: Wh
 
 
 def import_runs(
-    history: History, runs: Sequence[PastRun], figure: ImportedFigure, fingerprint: str, why: Why, source: str
+    history: History, runs: Sequence[PastRun], metric: ImportedMetric, fingerprint: str, why: Why, source: str
 ) -> ImportedRuns:
     """Add the runs to the history, all or none. Importing the same ones again changes nothing."""
-    history.add(*_results(runs, figure, fingerprint, why, source))
-    return ImportedRuns(len(runs), figure, fingerprint, runs[0].at_s, runs[-1].at_s)
+    history.add(*_results(runs, metric, fingerprint, why, source))
+    return ImportedRuns(len(runs), metric, fingerprint, runs[0].at_s, runs[-1].at_s)
 
 
 def newest_fingerprint(history: History, benchmark: str) -> str:
@@ -161,10 +161,10 @@ def newest_fingerprint(history: History, benchmark: str) -> str:
 
 
 def _results(
-    runs: Iterable[PastRun], figure: ImportedFigure, fingerprint: str, why: Why, source: str
+    runs: Iterable[PastRun], metric: ImportedMetric, fingerprint: str, why: Why, source: str
 ) -> Iterable[RunResults]:
     # A name of its own, so that a run of Seatrial, or of another import, is never replaced by it.
-    digest = hashlib.sha256(f"{figure.benchmark}\0{figure.metric}".encode()).hexdigest()[:4]
+    digest = hashlib.sha256(f"{metric.benchmark}\0{metric.metric}".encode()).hexdigest()[:4]
     for one in runs:
         verdict = Verdict.PASSED if one.good else Verdict.FAILED
         attempt = AttemptResult(
@@ -174,17 +174,17 @@ def _results(
             exit=Exit(Outcome.EXITED, 0 if one.good else 1),
             verdict=verdict,
         )
-        measured = {"value": one.value * figure.factor, "unit": figure.unit, "better": figure.better, "source": source}
+        measured = {"value": one.value * metric.factor, "unit": metric.unit, "better": metric.better, "source": source}
         cell = CellResult(
-            id=figure.benchmark,
-            hash=hashlib.sha256(figure.benchmark.encode()).hexdigest()[:8],
+            id=metric.benchmark,
+            hash=hashlib.sha256(metric.benchmark.encode()).hexdigest()[:8],
             axes={},
             verdict=verdict,
-            trial=figure.trial,
+            trial=metric.trial,
             why=f"imported from {source}: {why.reason}",
             attempts=[attempt],
-            metrics={figure.metric: measured},
-            benchmark=figure.benchmark,
+            metrics={metric.metric: measured},
+            benchmark=metric.benchmark,
             fingerprint=fingerprint,
         )
         yield RunResults(

@@ -12,16 +12,16 @@ from seatrial.job import Better, Bound, BoundState, Level, flat_fields
 
 OURS = "seatrial"
 THEIRS = "torchprime"
-STEP_TIME = "step_time"  # the one figure that torchprime's file has bounds for
+STEP_TIME = "step_time"  # the one metric that torchprime's file has bounds for
 FLOOR = 0.015  # half-width, as a share of the center, below which no bound goes
 CAP = 0.2  # half-width, as a share of the center, above which a bound finds too little to be of use
 
 
-_LOSS = "loss"  # the figure of a training trial
+_LOSS = "loss"  # the metric of a training trial
 
 
 class BaselineEntry(msgspec.Struct, frozen=True):
-    """One figure of one benchmark. `bound` is what a run is judged by; the rest says where that comes from."""
+    """One metric of one benchmark. `bound` is what a run is judged by; the rest says where that comes from."""
 
     benchmark: str
     metric: str
@@ -33,7 +33,7 @@ class BaselineEntry(msgspec.Struct, frozen=True):
     cap: float | None = None
     hardware: str = ""
     level: float | None = None  # the best that its center was, where it is not any more; None: its center
-    left_out: dict[str, int] = {}  # reason -> figures that its bounds are not made from
+    left_out: dict[str, int] = {}  # reason -> metrics that its bounds are not made from
     accepted: str = ""  # the run from which on a new level was accepted
     accepted_s: float | None = None
     accepted_until_s: float | None = None  # when the last run started that was looked at then
@@ -213,7 +213,7 @@ class Provenance(Keys):
     """Where a bound comes from, and whether it is in use."""
 
     runs: _Count | None = None
-    figures: _Count | None = None
+    figures: _Count | None = None  # values in those runs, where a run gave several; the key is older than the word
     since: Time = None
     width: WidthKeys | None = None
     method: PlainText = ""
@@ -268,8 +268,8 @@ class Provenance(Keys):
         }
 
 
-class FigureKeys(Provenance):
-    """One figure of a benchmark, in Seatrial's form."""
+class MetricKeys(Provenance):
+    """One metric of a benchmark, in Seatrial's form."""
 
     lower: Number | None = None
     upper: Number | None = None

@@ -9,7 +9,7 @@ from seatrial.baseline import adjust
 from seatrial.baseline.adjust import cap_of, raised
 from seatrial.baseline.edit import Edit, Refused, Updated, Why
 from seatrial.baseline.models import OURS, THEIRS, BaselineEntry, text_of
-from seatrial.baseline.selection import FigureHistory, runs_of, runs_text
+from seatrial.baseline.selection import MetricHistory, runs_of, runs_text
 from seatrial.job import BoundState, pair_text, unit_factor
 from seatrial.record.history import MARKS, Point, Series
 from seatrial.stats.bounds import FALSE_ALARM, FLOOR, LEAST_RUNS, MEASURED, Fit, Interval, fit_bounds
@@ -17,7 +17,7 @@ from seatrial.stats.clean import AFTER_MARKED, MARKED, UNEXPLAINED, WORSE, Clean
 
 
 def update(
-    chosen: FigureHistory,
+    chosen: MetricHistory,
     entry: BaselineEntry | None,
     why: Why,
     hardware: str = "",
@@ -42,7 +42,7 @@ def update(
     runs = runs_of(used)
     lower = interval.lower
     if lower is not None and all(point.value >= 0 for point in points):
-        lower = max(0.0, lower)  # no figure that was never negative needs a negative bound
+        lower = max(0.0, lower)  # no metric that was never negative needs a negative bound
     values: dict[str, Any] = {
         "lower": lower,
         "upper": interval.upper,
@@ -88,7 +88,7 @@ def update(
     return Updated(edit, tuple(notes), used[0].run if accept and used else "")
 
 
-def recenter(chosen: FigureHistory, entry: BaselineEntry, why: Why, hardware: str = "", form: str = OURS) -> Updated:
+def recenter(chosen: MetricHistory, entry: BaselineEntry, why: Why, hardware: str = "", form: str = OURS) -> Updated:
     """Bounds around the newest level, be it worse; under other conditions there is no width to keep. Raises Refused."""
     if entry.bound.why_not_for(chosen.series.settings):
         return update(chosen, entry, why, hardware, form, accept=True)
@@ -145,7 +145,7 @@ def _state(interval: Interval, entry: BaselineEntry | None, force: bool, form: s
     return state
 
 
-def _left(chosen: FigureHistory, found: Cleaned, left_out: dict[int, str]) -> list[str]:
+def _left(chosen: MetricHistory, found: Cleaned, left_out: dict[int, str]) -> list[str]:
     """What did not count, why, and what helps."""
     parts = [chosen.left, counted_reasons(Counter(left_out.values())), *what_helps(chosen.points, found)]
     return [part for part in parts if part]

@@ -13,8 +13,8 @@ from seatrial.baseline.models import (
     BaselineEntry,
     Baselines,
     Disabled,
-    FigureKeys,
     Keys,
+    MetricKeys,
     Provenance,
     TorchprimeKeys,
     describe_value,
@@ -91,7 +91,7 @@ def _torchprime_bound(
         unit="s",
         center=keys.average,
         runs=beside.runs or keys.sample_size or 0,
-        figures=keys.sample_size or 0 if "runs" in beside.model_fields_set else 0,
+        values=keys.sample_size or 0 if "runs" in beside.model_fields_set else 0,
         since_s=since_s if beside.since is None else beside.since,
         state=BoundState.DISABLED if keys.disabled else state,
         why=keys.disabled or why,
@@ -149,7 +149,7 @@ _INVENTED = re.compile(r"#.*\b(dummy|copye?d from|copied from|made up|placeholde
 def read_baselines(path: Path, better: Mapping[str, Better] | None = None) -> Baselines:
     """Raises SuiteError with every problem, each with file:line:column. What is only odd is in `.warnings`.
 
-    `better` is what the trials say of their figures: their word counts, and an entry with another is a warning."""
+    `better` is what the trials say of their metrics: their word counts, and an entry with another is a warning."""
     return baselines_of(read_source(path, limits=BASELINE_LIMITS), better or {})
 
 
@@ -159,7 +159,7 @@ def read_for_trials(path: Path, trials: Sequence[object]) -> Baselines:
 
 
 def agreed_better(trials: Iterable[object]) -> dict[str, Better]:
-    """Figure -> which way is better, where all of these trials that say so say the same."""
+    """Metric -> which way is better, where all of these trials that say so say the same."""
     directions: dict[str, set[Better]] = {}
     for trial in trials:
         for name, metric in (getattr(trial, "metrics", None) or {}).items():
@@ -205,11 +205,11 @@ def _read_ours(sheet: Sheet, better: Mapping[str, Better]) -> dict[str, dict[str
     found: dict[str, dict[str, BaselineEntry]] = {}
     for benchmark in sheet.map(("baselines",), "of benchmarks"):
         path: KeyPath = ("baselines", benchmark)
-        figures = sheet.map(path, "of figures, each a map with `lower` and `upper`")
-        switch = sheet.validated(Switch, {key: figures[key] for key in figures if key == "disabled"}, path)
-        for metric in figures:
+        metrics = sheet.map(path, "of metrics, each a map with `lower` and `upper`")
+        switch = sheet.validated(Switch, {key: metrics[key] for key in metrics if key == "disabled"}, path)
+        for metric in metrics:
             if metric != "disabled":
-                keys = sheet.validated(FigureKeys, figures[metric], (*path, metric))
+                keys = sheet.validated(MetricKeys, metrics[metric], (*path, metric))
                 if keys is not None:
                     off = keys.disabled or (switch.disabled if switch else "")
                     entry = _entry(sheet, (*path, metric), keys, off, better.get(metric))
@@ -218,12 +218,12 @@ def _read_ours(sheet: Sheet, better: Mapping[str, Better]) -> dict[str, dict[str
 
 
 class Switch(Keys):
-    """What a benchmark of ours has beside its figures."""
+    """What a benchmark of ours has beside its metrics."""
 
     disabled: Disabled = ""
 
 
-def _entry(sheet: Sheet, path: KeyPath, keys: FigureKeys, disabled: str, better: Better | None) -> BaselineEntry:
+def _entry(sheet: Sheet, path: KeyPath, keys: MetricKeys, disabled: str, better: Better | None) -> BaselineEntry:
     bound = _bound(sheet, path, keys, disabled, better)
     sheet.check_shares(path, keys, bound)
     sheet.check_sides(path, bound, "lower", "center", CAP if keys.cap is None else keys.cap)
@@ -232,7 +232,7 @@ def _entry(sheet: Sheet, path: KeyPath, keys: FigureKeys, disabled: str, better:
     )
 
 
-def _bound(sheet: Sheet, path: KeyPath, keys: FigureKeys, disabled: str, better: Better | None) -> Bound:
+def _bound(sheet: Sheet, path: KeyPath, keys: MetricKeys, disabled: str, better: Better | None) -> Bound:
     state = state_of(keys)
     if keys.lower is None and keys.upper is None and state is BoundState.USABLE and not disabled:
         sheet.warn(path, "neither `lower` nor `upper` is here, so nothing is judged by it", True)
@@ -244,7 +244,7 @@ def _bound(sheet: Sheet, path: KeyPath, keys: FigureKeys, disabled: str, better:
         unit=keys.unit,
         center=keys.center,
         runs=keys.runs or 0,
-        figures=keys.figures or 0,
+        values=keys.figures or 0,
         since_s=keys.since,
         state=BoundState.DISABLED if disabled else state,
         why=disabled or keys.why,

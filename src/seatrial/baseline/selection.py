@@ -60,8 +60,8 @@ def selected_files(suite: Suite, cells: Iterable[Cell], switched_off: bool = Fal
 
 
 @dataclass(frozen=True)
-class FigureHistory:
-    """One figure of one benchmark: the series of the conditions under which it ran last."""
+class MetricHistory:
+    """One metric of one benchmark: the series of the conditions under which it ran last."""
 
     series: Series
     points: list[Point]  # of it, oldest first, within the window
@@ -82,8 +82,8 @@ class FigureHistory:
 
 def newest_histories(
     history: History, benchmark: str, metric: str | None, since_s: float | None = None
-) -> list[FigureHistory]:
-    """Of each figure that can have a bound (or just of `metric`) the series that ran last."""
+) -> list[MetricHistory]:
+    """Of each metric that can have a bound (or just of `metric`) the series that ran last."""
     by_metric: dict[str, list[Series]] = {}
     for series in history.series(benchmark=benchmark, metric=metric, last=_MOST_RUNS):
         if series.better or metric is not None:
@@ -95,17 +95,17 @@ def newest_histories(
         older = [point for point in newest.points if since_s is not None and point.at_s < since_s]
         others = [point for one in found if one is not newest for point in one.points]
         tested = history.under_test(newest.trial, benchmark)
-        chosen.append(FigureHistory(newest, within, others, older, tested))
+        chosen.append(MetricHistory(newest, within, others, older, tested))
     return chosen
 
 
 def runs_of(points: Iterable[Point]) -> list[str]:
-    """The runs that figures are of, each once, oldest first."""
+    """The runs that metrics are of, each once, oldest first."""
     return list(dict.fromkeys(point.run for point in points))
 
 
 def runs_text(points: Sequence[Point]) -> str:
-    """`41 runs`; `8 figures of 1 run` where a run has several."""
+    """`41 runs`; `8 values of 1 run` where a run has several."""
     count = len(runs_of(points))
     runs = f"{count:,} run{'' if count == 1 else 's'}"
-    return f"{len(points):,} figures of {runs}" if len(points) > count else runs
+    return f"{len(points):,} values of {runs}" if len(points) > count else runs

@@ -33,8 +33,8 @@ def failed(observed: ObservedStep, check: str, class_: str, message: str, eviden
     )
 
 
-def figure_data(value: float, unit: str, better: Better | None, source: str) -> dict[str, Any]:
-    """A figure as the history takes it."""
+def metric_data(value: float, unit: str, better: Better | None, source: str) -> dict[str, Any]:
+    """A metric as the history takes it."""
     made: dict[str, Any] = {"value": value, "unit": unit, "source": source}
     return {**made, "better": better} if better else made
 

@@ -1,4 +1,4 @@
-"""The figures of a training job: where each was read, whether it is there, and whether it is within fixed limits."""
+"""The metrics of a training job: where each was read, whether it is there, and whether it is within fixed limits."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import msgspec
 
 from seatrial.checks.command import ONE_IS_ENOUGH, cut_short
 from seatrial.checks.files import entry_count, host_folders, host_in_path
-from seatrial.checks.findings import figure_data
+from seatrial.checks.findings import metric_data
 from seatrial.job import Better, Finding, ObservedStep, Verdict
 from seatrial.readers.log import LogValue, LogValues, as_number, hosts_text, log_values, value_text
 from seatrial.readers.profile import StepTime, entry_files, from_profile, profiles
@@ -51,7 +51,7 @@ def aggregated(values: Sequence[float], how: Aggregate) -> float:
 
 
 class MetricExpected(msgspec.Struct, frozen=True):
-    """A figure and its source: `entry` and `key` of a JSON file, `log`, a name that the log's values go by, or
+    """A metric and its source: `entry` and `key` of a JSON file, `log`, a name that the log's values go by, or
     `profile`, an entry of files."""
 
     name: str
@@ -76,13 +76,13 @@ class MeasuredMetric(msgspec.Struct, frozen=True):
 
 
 class NotMeasured(Exception):
-    """A figure is not there; its text says why."""
+    """A metric is not there; its text says why."""
 
 
 def check_metric(
     train: ObservedStep, files: ObservedStep, expected: MetricExpected
 ) -> tuple[Finding | None, dict[str, Any]]:
-    """The finding, and the figure for the history: nothing where there is none. One that need not be there, and is not
+    """The finding, and the metric for the history: nothing where there is none. One that need not be there, and is not
     judged, needs no finding."""
     check = f"metric {expected.name}"
     try:
@@ -100,12 +100,12 @@ def check_metric(
         limit, edge = (expected.least, "least") if low else (expected.most, "most")
         message = f"{measured_text}, and should be at {edge} {limit:g} (from {measured.source})"
         finding = Finding(train.name, check, Verdict.FAILED, "metric", message)
-    return finding, figure_data(measured.value, expected.unit, expected.better, measured.source)
+    return finding, metric_data(measured.value, expected.unit, expected.better, measured.source)
 
 
-def step_time_figure(taken: StepTime) -> dict[str, Any]:
+def step_time_metric(taken: StepTime) -> dict[str, Any]:
     left_out = f", {taken.warmup} first left out" if taken.warmup else ""
-    return figure_data(taken.seconds, "s", "lower", f"{taken.source} (median of {taken.count}{left_out})")
+    return metric_data(taken.seconds, "s", "lower", f"{taken.source} (median of {taken.count}{left_out})")
 
 
 def _measure(train: ObservedStep, files: ObservedStep, expected: MetricExpected) -> MeasuredMetric:
@@ -169,7 +169,7 @@ def _is_number(text: str) -> bool:
 
 def _from_log(train: ObservedStep, expected: MetricExpected) -> MeasuredMetric:
     """Of each host's values, and of each rank's where lines name it, then the worst one's. A value that is no number
-    hides what it should have been: it is never left out to make a figure of the others."""
+    hides what it should have been: it is never left out to make a metric of the others."""
     taken = log_values(train, expected.log)
     if not taken.hosts:
         raise NotMeasured(f"no line matches {expected.match!r}")

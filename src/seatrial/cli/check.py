@@ -30,7 +30,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, in the form of results.json.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")
 @click.option("--markdown", type=_FILE, metavar="FILE", help="Write Markdown, for a CI job's summary page.")
-@click.option("--record", is_flag=True, help="Add its figures to the history; the same job again replaces them.")
+@click.option("--record", is_flag=True, help="Add its metrics to the history; the same job again replaces them.")
 @click.option("--commit", default="", help="With --record: commit of what was tested.")
 @RUNS
 @HISTORY
@@ -51,7 +51,7 @@ def command(
 ) -> None:
     """Judge the log and the files in DIR, or at an fsspec URL, by the checks of a training trial. Nothing is run.
 
-    Ends as a run would: 0 passed, 1 a check failed or a figure is out of bounds.
+    Ends as a run would: 0 passed, 1 a check failed or a metric is out of bounds.
     """
     import msgspec
 
@@ -162,7 +162,7 @@ def _print(checked: "Checked", folder: str) -> None:
         lines += _finding_lines(finding, columns)
     if result.metrics:
         lines.append([])
-        lines += [_figure_line(name, figure) for name, figure in result.metrics.items()]
+        lines += [_metric_line(name, metric) for name, metric in result.metrics.items()]
     lines += [[("─" * columns, "dim")], [(f"{mark} {result.verdict.value}", f"bold {colour}")]]
     sys.stdout.write(paint(lines, wants_colour(sys.stdout), is_ascii(sys.stdout)))
 
@@ -185,10 +185,10 @@ def _finding_lines(finding: "Finding", columns: int) -> "list[Line]":
     return lines
 
 
-def _figure_line(name: str, figure: object) -> "Line":
+def _metric_line(name: str, metric: object) -> "Line":
     from seatrial.report.view.words import one_line
 
-    value = figure if isinstance(figure, dict) else {}
+    value = metric if isinstance(metric, dict) else {}
     number = value.get("value")
     text = f"{number:.6g}" if isinstance(number, int | float) else "?"
     return [

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("before", metavar="RUN")
 @click.argument("after", metavar="RUN")
-@click.option("--all", "all_figures", is_flag=True, help="Also figures that are not judged.")
+@click.option("--all", "all_metrics", is_flag=True, help="Also metrics that are not judged.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @RUNS
 @HISTORY
-def command(before: str, after: str, all_figures: bool, as_json: bool, runs: Path, history: str | None) -> None:
+def command(before: str, after: str, all_metrics: bool, as_json: bool, runs: Path, history: str | None) -> None:
     """Say what moved from the first RUN to the second, and how sure that is. A RUN is an id, its beginning, a path, the
     URL of a copy, or `last`.
 
@@ -31,7 +31,7 @@ def command(before: str, after: str, all_figures: bool, as_json: bool, runs: Pat
     from seatrial.report.view.compare import compare_runs, comparison_json
 
     first, second = _results(runs, before), _results(runs, after)
-    found = compare_runs(first, second, _past(history_of(runs, history), second, all_figures), all_figures)
+    found = compare_runs(first, second, _past(history_of(runs, history), second, all_metrics), all_metrics)
     if as_json:
         click.echo(json.dumps(comparison_json(found), indent=1, ensure_ascii=False))
         return
@@ -53,13 +53,13 @@ def _results(runs: Path, name: str) -> "RunResults":
         fail(f"there is no run {name[:80]!r}: {error}")
 
 
-def _past(history: "History", results: "RunResults", all_figures: bool) -> "list[Series]":
+def _past(history: "History", results: "RunResults", all_metrics: bool) -> "list[Series]":
     """Where noise is taken from. Without it single runs cannot be told apart, but all else can."""
     from seatrial.record.history import HistoryError
     from seatrial.report.view.series import POINTS_SHOWN
 
     try:
-        return history.filled(history.names(run=results.run, judged=not all_figures), POINTS_SHOWN)
+        return history.filled(history.names(run=results.run, judged=not all_metrics), POINTS_SHOWN)
     except HistoryError as error:
         click.echo(f"seatrial: compared without the history: {error}", err=True)
         return []

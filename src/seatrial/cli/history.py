@@ -1,4 +1,4 @@
-"""`seatrial history`: past figures with their bounds and changes, alarms, and what people said of them."""
+"""`seatrial history`: past metrics with their bounds and changes, alarms, and what people said of them."""
 
 import difflib
 import shutil
@@ -39,7 +39,7 @@ class WithDefault(click.Group):
 
 @click.group(cls=WithDefault)
 def command() -> None:
-    """Show what the cells of TRIAL came to over its runs, and draw its figures: bounds, changes of level, alarms.
+    """Show what the cells of TRIAL came to over its runs, and draw its metrics: bounds, changes of level, alarms.
     Without TRIAL: what there is.
 
     \b
@@ -54,14 +54,14 @@ def command() -> None:
 @command.command()
 @click.argument("trial", required=False)
 @click.option("--benchmark", metavar="B", help="Only benchmarks of this name, or that fit this glob.")
-@click.option("--metric", metavar="M", help="Only figures of this name, or that fit this glob.")
+@click.option("--metric", metavar="M", help="Only metrics of this name, or that fit this glob.")
 @click.option(
     "--last", metavar="N", type=click.IntRange(min=1), help="Only the last N points of each series.  [default: 400]"
 )
 @click.option("--since", metavar="TIME", help="Only runs from then on: 2026-10-03, 2026-10-03T12:00, or 30d ago.")
 @click.option("--until", metavar="TIME", help="Only runs until then, as if there were no later ones.")
 @click.option("--suite", type=click.Path(path_type=Path), help="Show the bounds of this suite's baselines.")
-@click.option("--all", "all_figures", is_flag=True, help="Also figures that are not judged.")
+@click.option("--all", "all_metrics", is_flag=True, help="Also metrics that are not judged.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @RUNS
 @HISTORY
@@ -73,12 +73,12 @@ def show(
     since: str | None,
     until: str | None,
     suite: Path | None,
-    all_figures: bool,
+    all_metrics: bool,
     as_json: bool,
     runs: Path,
     history: str | None,
 ) -> None:
-    """Show the cells and draw the figures of TRIAL over its runs. Without TRIAL: what the history has."""
+    """Show the cells and draw the metrics of TRIAL over its runs. Without TRIAL: what the history has."""
     from seatrial.record.history import HistoryError, TimeWindow
     from seatrial.report.terminal.history import RUNS_SHOWN
     from seatrial.report.view.series import POINTS_SHOWN
@@ -96,7 +96,7 @@ def show(
             _no_such_trial(past, trial)
         cells = [cell for cell in cells if window.has(cell.at_s)]
         chosen = _chosen(past.names(trial), benchmark, metric)
-        judged = chosen if all_figures or metric else [one for one in chosen if one.better]
+        judged = chosen if all_metrics or metric else [one for one in chosen if one.better]
         read = judged if as_json else judged[:MOST_READ]
         series = past.filled(read, last or POINTS_SHOWN, window)
         alarms = past.alarms()
@@ -162,7 +162,7 @@ def add(names: tuple[str, ...], runs: Path, history: str | None) -> None:
 @RUNS
 @HISTORY
 def mark(run: str, label: str | None, reason: str, benchmark: str | None, runs: Path, history: str | None) -> None:
-    """Record your judgement of the alarms of RUN: its figures are left out of bounds, or count, accordingly."""
+    """Record your judgement of the alarms of RUN: its metrics are left out of bounds, or count, accordingly."""
     import getpass
     import time
 

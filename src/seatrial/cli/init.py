@@ -27,7 +27,7 @@ runtimes:                       # environments to test
 trials:
   works:
     kind: runtime
-    matrix: {{runtime: all, machine: all}}      # every combination is a cell, or a hole with its reason
+    matrix: {{runtime: all, machine: all}}      # every combination is run, or excluded with its reason
     estimate: 30s                             # until the history knows better
     timeout: {{run: 10m}}
     commands: [git, sh]                       # must be there
@@ -63,7 +63,7 @@ trials:
 """
 
 _TRAIN = """\
-\"\"\"Stands for a training job: it reports its steps in the log, and writes a file of figures.\"\"\"
+\"\"\"Stands for a training job: it reports its steps in the log, and writes a file of metrics.\"\"\"
 
 import json
 import random

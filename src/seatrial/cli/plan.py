@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from seatrial.cli.common import HISTORY, RUNS, plan_of, selecting
-from seatrial.job import Contents, Hole, SkippedItem, count, table_axes
+from seatrial.job import Contents, Excluded, SkippedItem, count, table_axes
 from seatrial.plan import Plan
 from seatrial.plan.expand import short_need
 from seatrial.plan.pairwise import REPEAT
@@ -26,7 +26,7 @@ _LISTED = 40
 @click.argument("suite", type=click.Path(path_type=Path))
 @selecting
 @click.option("--list", "list_cells", is_flag=True, help="List every cell with its hash.")
-@click.option("--json", "as_json", is_flag=True, help="For programs; every hole with its reason.")
+@click.option("--json", "as_json", is_flag=True, help="For programs; every excluded combination with its reason.")
 @HISTORY
 @RUNS
 def command(
@@ -42,7 +42,7 @@ def command(
     runs: Path,
     history: str | None,
 ) -> None:
-    """Show what running SUITE would do: its cells, its holes with their reasons, hours and price."""
+    """Show what running SUITE would do: its cells, its excluded combinations with their reasons, hours and price."""
     from seatrial.engine.prepare import with_contents
 
     made = plan_of(suite, runs, select, tag, pairwise, repeat, history=history, target=target)
@@ -78,9 +78,9 @@ def _lines(plan: "Plan", list_cells: bool, columns: int) -> "list[Line]":
     lines += [[(f"{cell.hash}  {cell.id}", "")] for cell in (listed if list_cells else listed[:_LISTED])]
     if len(listed) > _LISTED and not list_cells:
         lines.append([(f"and {len(listed) - _LISTED:,} more (--list shows all)", "")])
-    groups = hole_groups(plan)
+    groups = excluded_groups(plan)
     if groups:
-        lines += [[], [(f"holes ({len(plan.holes):,}; --json has each with its reason)", "bold")]]
+        lines += [[], [(f"excluded ({len(plan.excluded):,}; --json has each with its reason)", "bold")]]
     for group in groups:
         lines.append([(f"{group.count:>6,}  {group.why}{f'   ({group.where})' if group.where else ''}", "")])
     contents = plan_contents(plan)
@@ -89,7 +89,7 @@ def _lines(plan: "Plan", list_cells: bool, columns: int) -> "list[Line]":
         lines.append([(of_trial.text, "bold")])
         lines += [[(f"{one.count:>6,}  skipped: {one.why}   ({one.where})", "")] for one in of_trial.skipped]
     for why, number in unbounded(plan).items():
-        lines += [[], [(f"figures of {count(number, 'cell')} will not be judged: {why}", "yellow")]]
+        lines += [[], [(f"metrics of {count(number, 'cell')} will not be judged: {why}", "yellow")]]
     return [*lines, [], *([(line, "bold")] for line in totals(plan).splitlines())]
 
 
@@ -126,7 +126,7 @@ def _letter(number: int) -> str:
     return chr(ord("a") + number) if number < 26 else _letter(number // 26 - 1) + _letter(number % 26)
 
 
-# A plan as a person reads it: a grid for each trial of two axes, holes by reason, the sums.
+# A plan as a person reads it: a grid for each trial of two axes, excluded combinations by reason, the sums.
 
 
 RUNS_MARK = "●"
@@ -147,8 +147,8 @@ class Grid(msgspec.Struct, frozen=True):
     rows: tuple[tuple[str, tuple[str, ...]], ...]  # label, a mark for each column
 
 
-class HoleGroup(msgspec.Struct, frozen=True):
-    """Holes that have their reason in common."""
+class ExcludedGroup(msgspec.Struct, frozen=True):
+    """Excluded combinations that have their reason in common."""
 
     why: str
     count: int
@@ -158,8 +158,8 @@ class HoleGroup(msgspec.Struct, frozen=True):
 def plan_grids(plan: Plan) -> list[Grid]:
     """For each trial that has exactly two axes, `repeat` apart."""
     marks: dict[tuple[str, ...], str] = {}
-    for hole in plan.holes:
-        marks[_key(hole.trial, hole.axes)] = _MARKS.get(hole.cause, _NOT_WANTED)
+    for combination in plan.excluded:
+        marks[_key(combination.trial, combination.axes)] = _MARKS.get(combination.cause, _NOT_WANTED)
     for cell in plan.cells:
         marks[_key(cell.trial, cell.axes)] = RUNS_MARK
     return [_grid(trial, axes, marks) for trial, axes in plan.labels.items() if len(axes) == 2]
@@ -181,23 +181,23 @@ def _grid(trial: str, axes: dict[str, tuple[str, ...]], marks: dict[tuple[str, .
     return Grid(trial, row_axis, column_axis, axes[column_axis], tuple(rows))
 
 
-def hole_groups(plan: Plan) -> list[HoleGroup]:
+def excluded_groups(plan: Plan) -> list[ExcludedGroup]:
     """Most frequent first. Reasons that differ only in who and where are one group; the JSON form has each in full."""
-    groups: dict[str, list[Hole]] = {}
-    for hole in plan.holes:
-        why = short_need(hole.why) if hole.cause == "needs" else f"{hole.cause}: {hole.why}"
-        groups.setdefault(why, []).append(hole)
+    groups: dict[str, list[Excluded]] = {}
+    for combination in plan.excluded:
+        why = short_need(combination.why) if combination.cause == "needs" else f"{combination.cause}: {combination.why}"
+        groups.setdefault(why, []).append(combination)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     return [
-        HoleGroup(holes[0].why, 1, _where(holes))
-        if len(holes) == 1 and holes[0].cause == "needs"
-        else HoleGroup(why, len(holes), _where(holes))
-        for why, holes in ordered
+        ExcludedGroup(excluded[0].why, 1, _where(excluded))
+        if len(excluded) == 1 and excluded[0].cause == "needs"
+        else ExcludedGroup(why, len(excluded), _where(excluded))
+        for why, excluded in ordered
     ]
 
 
-def _where(holes: list[Hole]) -> str:
-    return _where_of([hole.axes for hole in holes])
+def _where(excluded: list[Excluded]) -> str:
+    return _where_of([combination.axes for combination in excluded])
 
 
 def _where_of(places: Iterable[dict[str, str]]) -> str:
@@ -217,7 +217,7 @@ class ContentsGroup(msgspec.Struct, frozen=True):
     """What the cells of a trial consist of."""
 
     text: str
-    skipped: tuple[HoleGroup, ...]  # by their reason; `count` over all cells
+    skipped: tuple[ExcludedGroup, ...]  # by their reason; `count` over all cells
 
 
 def plan_contents(plan: Plan) -> list[ContentsGroup]:
@@ -243,7 +243,7 @@ def _contents_group(trial: str, found: list[tuple[Cell, Contents]]) -> ContentsG
     for why, ones in by_reason.items():
         names = _some(list(dict.fromkeys(skipped.name for _, skipped in ones)))
         where = _where_of([cell.axes for cell, _ in ones])
-        groups.append(HoleGroup(why, len(ones), f"{names}{f'; {where}' if where else ''}"))
+        groups.append(ExcludedGroup(why, len(ones), f"{names}{f'; {where}' if where else ''}"))
     return ContentsGroup(text, tuple(groups))
 
 
@@ -253,9 +253,9 @@ def unbounded(plan: Plan) -> dict[str, int]:
 
 
 def totals(plan: Plan) -> str:
-    """`102 cells, 42 holes of 144 combinations; 25.5 hours, price 37.20; 3 cells without estimate`"""
+    """`102 cells, 42 excluded combinations of 144 combinations; 25.5 hours, price 37.20; 3 cells without estimate`"""
     counts = plan.counts
-    text = f"{count(counts['cells'], 'cell')}, {count(counts['holes'], 'hole')}"
+    text = f"{count(counts['cells'], 'cell')}, {counts['holes']:,} excluded"
     text += f" of {count(counts['combinations'], 'combination')}"
     known = counts["cells"] - plan.cost.unknown
     if known:

@@ -28,13 +28,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")
 @click.option("--markdown", type=_FILE, metavar="FILE", help="Write Markdown, for a CI job's summary page.")
 @click.option(
-    "--csv", type=_FILE, metavar="FILE", help="Write a table: a row for each cell, with its axes and figures."
+    "--csv", type=_FILE, metavar="FILE", help="Write a table: a row for each cell, with its axes and metrics."
 )
 @click.option("--ctrf", type=_FILE, metavar="FILE", help="Write a common test report (CTRF JSON).")
 @click.option(
     "--openmetrics", type=_FILE, metavar="FILE", help="Write metrics, for the textfile folder of a node exporter."
 )
-@click.option("--svg", type=_FILE, metavar="FILE", help="Draw the grid and the figures as one picture.")
+@click.option("--svg", type=_FILE, metavar="FILE", help="Draw the grid and the metrics as one picture.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON (its schema is in the docs).")
 def command(
     run: str,
@@ -78,7 +78,7 @@ def command(
         cells = [one for one in results.cells if one.id in wanted]
         hashes = {one.hash for one in cells}
         causes = [cause for cause in results.causes if not hashes.isdisjoint(cause.cells)]
-        results = msgspec.structs.replace(results, cells=cells, holes=[], causes=causes)
+        results = msgspec.structs.replace(results, cells=cells, excluded=[], causes=causes)
     view = RunView(results, folder)
     if as_json:
         _write(Path("-"), msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n")

@@ -27,7 +27,7 @@ from seatrial.cli.common.copies import NOTIFY, begin_copy_or_fail, checked_notif
     envvar="SEATRIAL_OUT",
     help="Copy the run folder to below this fsspec URL (s3://…, gs://…, a path) when the run is over.",
 )
-@click.option("--strict", is_flag=True, help="A figure without bounds, or a regression inside them, ends with 1, too.")
+@click.option("--strict", is_flag=True, help="A metric without bounds, or a regression inside them, ends with 1, too.")
 @AGAINST
 @NOTIFY
 @HISTORY

@@ -32,7 +32,7 @@ def command(
     runs: Path,
     history: str | None,
 ) -> None:
-    """Serve the dashboard of a folder of runs and its history: what runs now, live, suites over time, cells, figures.
+    """Serve the dashboard of a folder of runs and its history: what runs now, live, suites over time, cells, metrics.
 
     It only shows: what would change something is written out as the command to copy. On an address that other machines
     reach it asks for a token, from --token-file or SEATRIAL_SERVE_TOKEN: it is the password that a browser asks for.

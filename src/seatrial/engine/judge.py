@@ -101,13 +101,13 @@ def _unjudged(cell: Cell, number: int, finding: Finding) -> JudgedAttempt:
 
 
 def judge(cell: Cell, kind: Kind, observed: Mapping[str, Observation], settings: Settings, at_s: float) -> Judgement:
-    """All findings and figures. `settings` are those of what ran, `at_s` is when it did."""
+    """All findings and metrics. `settings` are those of what ran, `at_s` is when it did."""
     judgement = kind.judge(cell, observed)
     failed = not worst(finding.verdict for finding in judgement.findings).good
     record = cell.policy.unjudged == "record"
-    figures = check_bounds(judgement.metrics, cell.bounds, settings, cell.unbounded, at_s, failed, record)
+    metrics = check_bounds(judgement.metrics, cell.bounds, settings, cell.unbounded, at_s, failed, record)
     unkept = [finding for part, one in observed.items() for finding in check_kept(one, part)]
-    findings = apply_xfails([*judgement.findings, *figures, *unkept], cell.xfails)
+    findings = apply_xfails([*judgement.findings, *metrics, *unkept], cell.xfails)
     return msgspec.structs.replace(judgement, findings=findings)
 
 
@@ -137,8 +137,8 @@ _INSIDE = (Verdict.PASSED, Verdict.XFAIL)
 
 
 def result_of(cell: Cell, made: list[JudgedAttempt], why: str = "") -> CellResult:
-    """A cell's result is that of its last attempt; of runs that do not agree whether a figure is out of its bounds,
-    that of the majority. The other attempts stay visible, with their figures."""
+    """A cell's result is that of its last attempt; of runs that do not agree whether a metric is out of its bounds,
+    that of the majority. The other attempts stay visible, with their metrics."""
     last = _deciding(made)
     verdict = last.attempt.verdict if last else Verdict.SKIPPED
     return CellResult(
@@ -150,7 +150,7 @@ def result_of(cell: Cell, made: list[JudgedAttempt], why: str = "") -> CellResul
         kind=cell.kind,
         flaky=verdict in _INSIDE and any(not one.attempt.verdict.good for one in made),
         why=_why(made, last) if last else why,
-        attempts=[one.attempt if one is last else _with_figures(one) for one in made],
+        attempts=[one.attempt if one is last else _with_metrics(one) for one in made],
         findings=last.judgement.findings if last else [],
         metrics=last.judgement.metrics if last else {},
         charts=last.judgement.charts if last else [],
@@ -161,15 +161,15 @@ def result_of(cell: Cell, made: list[JudgedAttempt], why: str = "") -> CellResul
     )
 
 
-def _with_figures(one: JudgedAttempt) -> AttemptResult:
-    """An attempt that confirmed a figure or was not confirmed; one that failed has none that mean anything."""
+def _with_metrics(one: JudgedAttempt) -> AttemptResult:
+    """An attempt that confirmed a metric or was not confirmed; one that failed has none that mean anything."""
     if one.attempt.verdict in (*OUT_OF_BOUNDS, *_INSIDE):
         return msgspec.structs.replace(one.attempt, metrics=one.judgement.metrics)
     return one.attempt
 
 
 def _deciding(made: list[JudgedAttempt]) -> JudgedAttempt | None:
-    """The attempt that the cell's result is of. Two runs that are out on the same side by the same figure are not
+    """The attempt that the cell's result is of. Two runs that are out on the same side by the same metric are not
     undone by one that is not."""
     if not made:
         return None
@@ -184,7 +184,7 @@ def out_of_bounds(made: list[JudgedAttempt]) -> list[JudgedAttempt]:
 
 
 def agreeing(out: list[JudgedAttempt]) -> int:
-    """How many at the end have a figure in common that is out on the same side."""
+    """How many at the end have a metric in common that is out on the same side."""
     sets = [{(f.step, f.check, f.verdict) for f in one.judgement.findings if f.verdict in OUT_OF_BOUNDS} for one in out]
     return sum(1 for _ in itertools.takewhile(bool, itertools.accumulate(reversed(sets), lambda a, b: a & b)))
 
@@ -200,7 +200,7 @@ def _why(made: list[JudgedAttempt], deciding: JudgedAttempt) -> str:
         both = " and ".join(f"{out.count(verdict)} {verdict}" for verdict in OUT_OF_BOUNDS)
         return f"{last.why} (not stable: of {len(made)} runs {both})"
     if agreeing(judged) < len(out):
-        return f"{last.why} (not stable: of {len(made)} runs {len(out)} {last.verdict}, not by the same figure)"
+        return f"{last.why} (not stable: of {len(made)} runs {len(out)} {last.verdict}, not by the same metric)"
     if len(out) < len(made):
         return f"{last.why} (not stable: {len(out)} of {len(made)} runs {last.verdict})"
     return f"{last.why} ({len(out)} of {len(made)} runs agree)"

@@ -278,7 +278,7 @@ class Run:
 
     def _again(self, cell: Cell, made: list[JudgedAttempt]) -> bool:
         """Retries are by class: only after the verdicts that the trial names, `infra` alone by default. What is out
-        of bounds is run again until as many runs as the trial asks for agree on a figure, or one does not."""
+        of bounds is run again until as many runs as the trial asks for agree on a metric, or one does not."""
         if self._stop_why:
             return False
         if made[-1].attempt.cancelled:  # by an interrupt of the process before this one
@@ -331,7 +331,7 @@ class Run:
             suite_path=str(self._prepared.suite.path),
             verdict=run_verdict(cells),
             cells=cells,
-            holes=list(plan.holes),
+            excluded=list(plan.excluded),
             causes=find_causes(cells),
             started_s=started_s or time.time() - (time.monotonic() - began_s),
             seconds=max(0.0, time.time() - started_s) if started_s else time.monotonic() - began_s,

@@ -26,16 +26,16 @@ from seatrial.job.conditions import (
 from seatrial.job.hosts import COUNTED, merged
 from seatrial.job.lifecycle import Event, Exit, Outcome, Place, Stage, StageTime
 from seatrial.job.metric import (
-    FIGURES,
     IN_SHORT,
+    METRICS,
     Better,
     Bound,
     BoundState,
-    Figure,
     Level,
-    figure_text,
-    figures,
+    Metric,
+    flatten_metrics,
     pair_text,
+    value_text,
 )
 from seatrial.job.observation import (
     ERROR_PATTERN,
@@ -57,7 +57,7 @@ from seatrial.job.results import (
     CellResult,
     Change,
     Contents,
-    Hole,
+    Excluded,
     Moment,
     PartResult,
     RunResults,

@@ -26,7 +26,7 @@ class Series(Chart, frozen=True, tag="series"):
 
 
 class Distribution(Chart, frozen=True, tag="distribution"):
-    """A row for each figure, with columns of quantiles."""
+    """A row for each metric, with columns of quantiles."""
 
 
 class Timeline(Chart, frozen=True, tag="timeline"):

@@ -1,4 +1,4 @@
-"""What the figures of a cell depend on, field by field: the conditions, which must be equal for two figures to be
+"""What the metrics of a cell depend on, field by field: the conditions, which must be equal for two metrics to be
 compared, and what is under test, which may differ because it is what is judged."""
 
 import hashlib
@@ -21,7 +21,7 @@ class Settings(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Eight hex digits of the conditions: figures of two fingerprints never mix. Empty where none are known."""
+        """Eight hex digits of the conditions: metrics of two fingerprints never mix. Empty where none are known."""
         return fields_digest(self.conditions) if self.conditions else ""
 
 

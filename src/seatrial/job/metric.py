@@ -1,4 +1,4 @@
-"""The figures in a cell's metrics: numbers with a unit, a direction and a source."""
+"""The metrics in a cell's metrics: numbers with a unit, a direction and a source."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -8,16 +8,16 @@ import msgspec
 
 from seatrial.job.conditions import Settings, differences_text, other_conditions
 
-# Between which figures one new run is in order, and where that comes from.
+# Between which metrics one new run is in order, and where that comes from.
 
 
 Better = Literal["lower", "higher"]
 
 
 class FixedBound(msgspec.Struct, frozen=True):
-    """A bound that a person wrote, of one figure: `ttft.p99: 500ms`, `failed: 0`."""
+    """A bound that a person wrote, of one metric: `ttft.p99: 500ms`, `failed: 0`."""
 
-    figure: str
+    metric: str
     part: str  # p99 and the like; empty for what is one number
     operator: str  # <=, >=, <, >
     value: float
@@ -25,7 +25,7 @@ class FixedBound(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        return f"{self.figure}.{self.part}" if self.part else self.figure
+        return f"{self.metric}.{self.part}" if self.part else self.metric
 
     def met_by(self, value: float) -> bool:
         compare = {"<=": value <= self.value, ">=": value >= self.value, "<": value < self.value}
@@ -34,13 +34,13 @@ class FixedBound(msgspec.Struct, frozen=True):
 
 class BoundState(StrEnum):
     USABLE = "usable"
-    RECORDING = "recording"  # too few runs so far: figures are kept, not judged
+    RECORDING = "recording"  # too few runs so far: metrics are kept, not judged
     UNUSABLE = "unusable"  # so wide that it would find nothing
     DISABLED = "disabled"  # switched off by hand, with a reason
 
 
 class Level(msgspec.Struct, frozen=True):
-    """The last change of the level that a figure had before: the first run after it, and both levels."""
+    """The last change of the level that a metric had before: the first run after it, and both levels."""
 
     run: str
     at_s: float
@@ -49,7 +49,7 @@ class Level(msgspec.Struct, frozen=True):
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """A bound for one figure of one cell. A side that is None is open."""
+    """A bound for one metric of one cell. A side that is None is open."""
 
     metric: str
     lower: float | None = None
@@ -65,7 +65,7 @@ class Bound(msgspec.Struct, frozen=True):
     fingerprint: str = ""  # of the conditions that it was made under; empty: not known, and so not compared
     changed: Level | None = None
     source: str = ""  # where it stands: file:line
-    figures: int = 0  # in those runs, where one gave several; 0: one of each
+    values: int = msgspec.field(default=0, name="figures")  # in those runs, where one gave several; 0: one of each
     width_runs: int | None = (
         None  # of a moved one: `runs` are of its center, the width is of so many before; 0: by hand
     )
@@ -77,7 +77,7 @@ class Bound(msgspec.Struct, frozen=True):
         return Settings(self.conditions, self.under_test)
 
     def why_not_for(self, settings: Settings) -> str:
-        """Why a figure that was taken with these settings cannot be judged by it; empty when it can."""
+        """Why a metric that was taken with these settings cannot be judged by it; empty when it can."""
         if not self.fingerprint or self.fingerprint in (settings.fingerprint, settings.former):
             return ""
         if not self.conditions:
@@ -89,11 +89,11 @@ class Bound(msgspec.Struct, frozen=True):
         return f"the bounds are of other conditions: {differences_text(other)}" if other else ""
 
 
-FIGURES = "figures"  # the step of findings about bounds, which every kind has
-IN_SHORT = "in short"  # the check of a finding whose message is the figures that matter, for a cell that passed
+METRICS = "figures"  # the step of findings about bounds, which every kind has
+IN_SHORT = "in short"  # the check of a finding whose message is the metrics that matter, for a cell that passed
 
 
-class Figure(msgspec.Struct, frozen=True):
+class Metric(msgspec.Struct, frozen=True):
     name: str  # dotted, for one inside a group
     value: float
     unit: str = ""
@@ -101,8 +101,8 @@ class Figure(msgspec.Struct, frozen=True):
     source: str = ""  # where it was read
 
 
-def figures(metrics: dict[str, Any], prefix: str = "") -> Iterator[Figure]:
-    """A figure is a number, or a mapping with a `value`; other mappings are groups of figures.
+def flatten_metrics(metrics: dict[str, Any], prefix: str = "") -> Iterator[Metric]:
+    """A metric is a number, or a mapping with a `value`; other mappings are groups of metrics.
 
     What is not a finite number has no place in a series and is left to results.json."""
     for key, value in metrics.items():
@@ -110,17 +110,17 @@ def figures(metrics: dict[str, Any], prefix: str = "") -> Iterator[Figure]:
         if isinstance(value, dict):
             if _is_number(value.get("value")):
                 better = value.get("better") if value.get("better") in ("lower", "higher") else None
-                yield Figure(
+                yield Metric(
                     name, float(value["value"]), str(value.get("unit") or ""), better, str(value.get("source") or "")
                 )
             elif "value" not in value:
-                yield from figures(value, f"{name}.")
+                yield from flatten_metrics(value, f"{name}.")
         elif _is_number(value):
-            yield Figure(name, float(value))
+            yield Metric(name, float(value))
 
 
-def figure_text(value: float, unit: str = "", beside: float | None = None) -> str:
-    """A figure for people: four digits, plain where they are short, and milliseconds for less than 0.1 s; more digits
+def value_text(value: float, unit: str = "", beside: float | None = None) -> str:
+    """A metric for people: four digits, plain where they are short, and milliseconds for less than 0.1 s; more digits
     where it would look the same as what it stands `beside` and is not."""
     factor, unit, digits = _scale(unit, value, beside)
     text = _digits(value * factor, digits)
@@ -130,14 +130,14 @@ def figure_text(value: float, unit: str = "", beside: float | None = None) -> st
 def pair_text(
     first: float | None, second: float | None, unit: str, between: str = " → ", none: str = "anything"
 ) -> str:
-    """Two figures in one unit, which is there once: `10.7 → 41.1 ms`."""
+    """Two metrics in one unit, which is there once: `10.7 → 41.1 ms`."""
     factor, unit, digits = _scale(unit, first, second)
     texts = [none if value is None else _digits(value * factor, digits) for value in (first, second)]
     return f"{between.join(texts)} {unit}".rstrip() if second is not None else between.join(texts)
 
 
 def _scale(unit: str, one: float | None, other: float | None) -> tuple[float, str, int]:
-    """What the figures are multiplied by, the unit that they then have, and how many digits they need: enough to tell
+    """What the metrics are multiplied by, the unit that they then have, and how many digits they need: enough to tell
     them apart."""
     values = [value for value in (one, other) if value is not None]
     largest = max(map(abs, values), default=0.0)

@@ -7,7 +7,7 @@ import msgspec
 
 from seatrial.job.conditions import WrittenFields
 from seatrial.job.metric import Bound
-from seatrial.job.results import Hole
+from seatrial.job.results import Excluded
 
 PLAN_VERSION = 2
 
@@ -21,7 +21,7 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     max_cost: float | None = None
     commit: str = ""  # of what is tested
     out: str = ""  # address that the folder is copied to when the run is over
-    strict: bool = False  # figures without bounds, and regressions inside them, are no pass
+    strict: bool = False  # metrics without bounds, and regressions inside them, are no pass
     against: str = ""  # the run that news are relative to; empty: each cell's last run
 
 
@@ -77,7 +77,7 @@ class PlanFile(msgspec.Struct, frozen=True):
     """Plans of Seatrial 0.2 have version 1 and only the first five fields: enough to report, not to go on."""
 
     cells: list[PlannedCell]
-    holes: list[Hole]
+    excluded: list[Excluded] = msgspec.field(name="holes")
     axes: dict[str, dict[str, list[str]]] = {}  # labels of each trial's axes, in the order of the suite
     options: RunOptions = RunOptions()
     seatrial: str = ""

@@ -30,8 +30,8 @@ class AttemptResult(msgspec.Struct, frozen=True):
     headline: str = ""  # the one line that says why it is not good: mostly what a program printed as it broke
     seconds: float | None = None  # started to finished, by one clock
     parts: dict[str, PartResult] = {}  # where there is more than one; place, stages and exit above are of the first
-    metrics: dict[str, Any] = {}  # of an attempt that is not the one that the cell's figures are from
-    unjudged: bool = False  # all that is wrong is that figures with bounds could not be judged by them
+    metrics: dict[str, Any] = {}  # of an attempt that is not the one that the cell's metrics are from
+    unjudged: bool = False  # all that is wrong is that metrics with bounds could not be judged by them
 
     @property
     def cancelled(self) -> bool:
@@ -93,9 +93,9 @@ class CellResult(msgspec.Struct, frozen=True):
     attempts: list[AttemptResult] = []
     findings: list[Finding] = []
     metrics: dict[str, Any] = {}
-    benchmark: str = ""  # the name of its series of figures, the same for all its repeats
-    fingerprint: str = ""  # of the conditions; figures of two never mix
-    conditions: dict[str, str] = {}  # what must be equal for figures to be compared
+    benchmark: str = ""  # the name of its series of metrics, the same for all its repeats
+    fingerprint: str = ""  # of the conditions; metrics of two never mix
+    conditions: dict[str, str] = {}  # what must be equal for metrics to be compared
     under_test: dict[str, str] = {}  # what may differ, because it is what is judged
     charts: list[AnyChart] = msgspec.field(default_factory=list, name="exhibits")
     news: CellNews | None = None  # None: it did not run, or there was nothing to compare it with
@@ -106,7 +106,7 @@ class CellResult(msgspec.Struct, frozen=True):
         return self.verdict.good and bool(self.attempts) and not self.attempts[-1].cancelled
 
 
-class Hole(msgspec.Struct, frozen=True):
+class Excluded(msgspec.Struct, frozen=True):
     """A combination that is not run, and the reason."""
 
     trial: str
@@ -151,7 +151,7 @@ class RunResults(msgspec.Struct, frozen=True):
     suite: str
     verdict: Verdict
     cells: list[CellResult]
-    holes: list[Hole] = []
+    excluded: list[Excluded] = msgspec.field(default_factory=list, name="holes")
     causes: list[Cause] = []  # largest first
     suite_path: str = ""
     started_s: float = 0.0  # wall time

@@ -16,7 +16,7 @@ SIZE = re.compile(r"(\d+(?:\.\d+)?)((?:[KMGTP]i?))B?")
 SIZE_PATTERN = r"^\d+(\.\d+)?[KMGTP]i?B?$"
 
 
-# Units of figures, by what they measure, each as a multiple of the first of its row.
+# Units of metrics, by what they measure, each as a multiple of the first of its row.
 _UNITS = (
     {"s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "m": 60.0}
     | {"min": 60.0, "h": 3600.0, "d": 86400.0},
@@ -26,7 +26,7 @@ _PER = re.compile(r"(.*)/(.*)")
 
 
 def unit_factor(unit: str, to: str) -> float | None:
-    """By how much a figure in `unit` is multiplied to be in `to`; None: the two measure different things.
+    """By how much a metric in `unit` is multiplied to be in `to`; None: the two measure different things.
     Where one is not stated, it is taken to be the other."""
     if unit == to or not unit or not to:
         return 1.0

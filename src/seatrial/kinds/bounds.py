@@ -1,4 +1,4 @@
-"""What users write of bounds on figures: `ttft.p99: 500ms`, `failed: 0`, `goodput: ">=95%"`."""
+"""What users write of bounds on metrics: `ttft.p99: 500ms`, `failed: 0`, `goodput: ">=95%"`."""
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -13,32 +13,32 @@ from seatrial.kinds.arrivals import parse_rate
 _OPERATORS = ("<=", ">=", "<", ">")
 
 
-class KnownFigures(msgspec.Struct, frozen=True):
-    """Which figures there are to bound."""
+class KnownMetrics(msgspec.Struct, frozen=True):
+    """Which metrics there are to bound."""
 
-    of: str  # what they are figures of
+    of: str  # what they are metrics of
     durations: Collection[str]  # each has several parts
     counts: Mapping[str, str]  # each is one number; the operator where none is written
     parts: re.Pattern[str]
-    choice: str  # which parts to write, with {} for the figure
+    choice: str  # which parts to write, with {} for the metric
 
 
-def parse_bound(name: str, value: Any, known: KnownFigures) -> FixedBound:
+def parse_bound(name: str, value: Any, known: KnownMetrics) -> FixedBound:
     """Raises ValueError, for whoever wrote it."""
-    figures = [*known.counts, *known.durations]
-    figure = max((one for one in figures if f"{name}.".startswith(f"{one}.")), key=len, default="")
-    part = name.removeprefix(figure).removeprefix(".")
-    if not figure:
+    metrics = [*known.counts, *known.durations]
+    metric = max((one for one in metrics if f"{name}.".startswith(f"{one}.")), key=len, default="")
+    part = name.removeprefix(metric).removeprefix(".")
+    if not metric:
         there = ", ".join([*known.counts, *(f"{one}.p99" for one in known.durations)])
-        raise ValueError(f"{name!r} is no figure of {known.of}; there are {there}")
-    if figure in known.counts and part:
-        raise ValueError(f"{figure!r} is one figure, and has no {part!r}")
-    if figure not in known.counts and not known.parts.fullmatch(part):
-        raise ValueError(f"{name!r} does not say which of them: write {known.choice.format(figure)}")
+        raise ValueError(f"{name!r} is no metric of {known.of}; there are {there}")
+    if metric in known.counts and part:
+        raise ValueError(f"{metric!r} is one metric, and has no {part!r}")
+    if metric not in known.counts and not known.parts.fullmatch(part):
+        raise ValueError(f"{name!r} does not say which of them: write {known.choice.format(metric)}")
     text = str(value).strip()
     operator = next((one for one in _OPERATORS if text.startswith(one)), "")
-    number = _number(name, figure in known.counts, text.removeprefix(operator).strip())
-    return FixedBound(figure, part, operator or known.counts.get(figure, "<="), number, text)
+    number = _number(name, metric in known.counts, text.removeprefix(operator).strip())
+    return FixedBound(metric, part, operator or known.counts.get(metric, "<="), number, text)
 
 
 def _number(name: str, count: bool, written: str) -> float:

@@ -61,19 +61,19 @@ def _metric(metric: Metric) -> dict[str, Any]:
 def judge_command(
     command: Command, ran: ObservedStep, files: ObservedStep, observation: Observation
 ) -> tuple[list[Finding], dict[str, Any]]:
-    """The findings on what it printed and left behind, but for its texts; and its figures by name."""
+    """The findings on what it printed and left behind, but for its texts; and its metrics by name."""
     findings = check_log(ran, LogExpected(command.log.must, command.log.never))
     folders, window = host_folders(files), job_window(observation)
     for name, entry in command.files.items():
         expected = files_expected(entry)
         step = f"{command.reads} {name}"
         findings += check_files(files, observation.exit, name, expected, window, folders, step)
-    figures: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
     for name, metric in command.metrics.items():
         finding, made = check_metric(ran, files, metric_expected(name, metric))
         findings += [finding] if finding else []
-        figures |= {name: made} if made else {}
-    return findings, figures
+        metrics |= {name: made} if made else {}
+    return findings, metrics
 
 
 def files_expected(entry: Files) -> FilesExpected:

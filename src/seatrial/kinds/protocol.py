@@ -12,7 +12,7 @@ MISSING = "missing"  # in what is gathered: sentences about what is not there, w
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """All findings, every check's; figures by name, for the history; and data to show beside them."""
+    """All findings, every check's; metrics by name, for the history; and data to show beside them."""
 
     findings: list[Finding]
     metrics: dict[str, Any] = {}

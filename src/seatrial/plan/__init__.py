@@ -1,4 +1,4 @@
-"""From a suite to the cells that would run, the holes with their reasons, the hours and the price. Pure."""
+"""From a suite to the cells that would run, what is excluded and why, the hours and the price. Pure."""
 
 from seatrial.plan.expand import count_combinations, expand
 from seatrial.plan.pairwise import Coverage, Pair

@@ -1,4 +1,4 @@
-"""Every combination of a suite's axes: a cell, or a hole with its reason."""
+"""Every combination of a suite's axes: a cell, or an excluded combination with its reason."""
 
 import hashlib
 import json
@@ -7,7 +7,7 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from seatrial.job import Hole
+from seatrial.job import Excluded
 from seatrial.job.conditions import WrittenFields
 from seatrial.job.units import format_size
 from seatrial.plan.pairwise import REPEAT, cut, prove
@@ -80,33 +80,33 @@ def expand(suite: Suite, selection: Selection | None = None, history: Mapping[st
     if sum(counts.values()) > suite.max_cells:
         raise TooManyCells(counts, suite.max_cells)
     valid: list[Cell] = []
-    holes: list[Hole] = []
+    excluded: list[Excluded] = []
     hashes = _ShortHashes()
     for name in suite.trials:
         for found in _Trial(suite, name, hashes, history or {}).combinations():
             if isinstance(found, Cell):
                 valid.append(found)
             else:
-                holes.append(found)
+                excluded.append(found)
     wanted = []
-    for cell, why in zip(valid, unselected_reasons(valid, holes, selection, _tags(suite)), strict=True):
+    for cell, why in zip(valid, unselected_reasons(valid, excluded, selection, _tags(suite)), strict=True):
         cause, _, text = why.partition(": ")
         if why:
-            holes.append(Hole(cell.trial, cell.axes, text, cause))
+            excluded.append(Excluded(cell.trial, cell.axes, text, cause))
         else:
             wanted.append(cell)
     coverage = None
     if selection.pairwise:
         kept = cut(wanted)
         ids = {cell.id for cell in kept}
-        holes += [
-            Hole(cell.trial, cell.axes, "each of its pairs of values is in another cell", "pairwise")
+        excluded += [
+            Excluded(cell.trial, cell.axes, "each of its pairs of values is in another cell", "pairwise")
             for cell in wanted
             if cell.id not in ids
         ]
         coverage = prove(wanted, kept, valid, suite.axes)
         wanted = list(kept)
-    return Plan(suite.name, tuple(wanted), tuple(holes), Cost.of(wanted), _labels(suite), coverage)
+    return Plan(suite.name, tuple(wanted), tuple(excluded), Cost.of(wanted), _labels(suite), coverage)
 
 
 def _labels(suite: Suite) -> dict[str, dict[str, tuple[str, ...]]]:
@@ -193,13 +193,13 @@ class _Trial:
         self._runtimes: dict[str | None, _RuntimeOf] = {}
         self._places: dict[tuple[str, str | None], _Place] = {}
 
-    def combinations(self) -> Iterator[Cell | Hole]:
+    def combinations(self) -> Iterator[Cell | Excluded]:
         for row in product(*(_rows(group) for group in self._groups)):
             picked = [one for part in row for one in part]
             labels = {one.axis: one.value.label for one in picked}
             place = self._place(labels)
             why, cause = self._reason(labels, picked, place)
-            yield Hole(self._name, labels, why, cause) if why else self._cell(labels, picked, place)
+            yield Excluded(self._name, labels, why, cause) if why else self._cell(labels, picked, place)
 
     def _place(self, labels: Mapping[str, str]) -> "_Place":
         key = machine_name, runtime_name = (
@@ -287,7 +287,7 @@ class _Trial:
         return f"{self._name}[{inside}]" if inside else self._name
 
     def _bounded(self, benchmark: str) -> dict[str, Any]:
-        """The bounds that a cell's figures are judged by; why there are none, where the trial names a baseline."""
+        """The bounds that a cell's metrics are judged by; why there are none, where the trial names a baseline."""
         path = self._model.baseline
         if path is None:
             return {}

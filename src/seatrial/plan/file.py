@@ -50,7 +50,7 @@ def to_file(plan: Plan, suite: Suite, run: str, options: RunOptions) -> PlanFile
     cells = [written.cell(cell) for cell in plan.cells]
     return PlanFile(
         cells=cells,
-        holes=list(plan.holes),
+        excluded=list(plan.excluded),
         axes={trial: {axis: [*labels] for axis, labels in axes.items()} for trial, axes in plan.labels.items()},
         options=options,
         seatrial=__version__,
@@ -163,7 +163,7 @@ def read_cells(file: PlanFile, kinds: Kinds) -> Plan:
     reader = _Reader(file, kinds)
     cells = tuple(reader.cell(cell) for cell in file.cells)
     labels = {trial: {axis: tuple(found) for axis, found in axes.items()} for trial, axes in file.axes.items()}
-    return Plan(file.suite.name, cells, tuple(file.holes), Cost.of(cells), labels)
+    return Plan(file.suite.name, cells, tuple(file.excluded), Cost.of(cells), labels)
 
 
 class _Reader:

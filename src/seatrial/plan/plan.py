@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from seatrial import SeatrialError
-from seatrial.job import Hole, count
+from seatrial.job import Excluded, count
 from seatrial.plan.pairwise import Coverage
 from seatrial.suite import Cell
 
@@ -84,7 +84,7 @@ class Cost(msgspec.Struct, frozen=True):
 class Plan:
     suite: str
     cells: tuple[Cell, ...]
-    holes: tuple[Hole, ...]
+    excluded: tuple[Excluded, ...]
     cost: Cost
     labels: dict[str, dict[str, tuple[str, ...]]]  # of each trial's axes, in the order of the suite; without `repeat`
     coverage: Coverage | None = None  # of --pairwise
@@ -99,11 +99,11 @@ class Plan:
 
     @property
     def counts(self) -> dict[str, int]:
-        causes = Counter(f"holes_{hole.cause}" for hole in self.holes)
+        causes = Counter(f"holes_{combination.cause}" for combination in self.excluded)
         return {
-            "combinations": len(self.cells) + len(self.holes),
+            "combinations": len(self.cells) + len(self.excluded),
             "cells": len(self.cells),
-            "holes": len(self.holes),
+            "holes": len(self.excluded),
             **dict(sorted(causes.items())),
             "unknown_estimates": self.cost.unknown,
         }
@@ -125,7 +125,13 @@ class Plan:
             "suite": self.suite,
             "cells": [_cell_json(cell) for cell in self.cells],
             "holes": [
-                {"trial": hole.trial, "axes": hole.axes, "why": hole.why, "cause": hole.cause} for hole in self.holes
+                {
+                    "trial": combination.trial,
+                    "axes": combination.axes,
+                    "why": combination.why,
+                    "cause": combination.cause,
+                }
+                for combination in self.excluded
             ],
             "axes": self.labels,
             "counts": self.counts,

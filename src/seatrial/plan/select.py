@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from seatrial.job import Hole
+from seatrial.job import Excluded
 from seatrial.plan.plan import UnknownName
 from seatrial.suite import Cell, glob_matches, nearest
 
@@ -44,7 +44,7 @@ class Selection(msgspec.Struct, frozen=True):
 
 
 def unselected_reasons(
-    cells: Sequence[Cell], holes: Sequence[Hole], selection: Selection, known_tags: Iterable[str]
+    cells: Sequence[Cell], excluded: Sequence[Excluded], selection: Selection, known_tags: Iterable[str]
 ) -> list[str]:
     """For each cell why it is not wanted: `tag: ...`, `select: ...`; empty when it is. Raises UnknownName."""
     known = sorted(set(known_tags))
@@ -57,7 +57,7 @@ def unselected_reasons(
         means = _meaning(text)
         found = [by_hash[text]] if text in by_hash else [cell.id for cell in cells if means(cell)]
         if not found:
-            raise UnknownName("--select", text, _hint(text, cells, holes, known))
+            raise UnknownName("--select", text, _hint(text, cells, excluded, known))
         meant.update(found)
     return [_why_not(cell, selection, meant) for cell in cells]
 
@@ -103,17 +103,20 @@ def _has(cell: Selectable, axis: str, value: str) -> bool:
     return have is not None and glob_matches(value, have)
 
 
-def _hint(text: str, cells: Sequence[Selectable], holes: Sequence[Hole], tags: list[str]) -> str:
-    """What was perhaps meant, or that it is a hole."""
+def _hint(text: str, cells: Sequence[Selectable], excluded: Sequence[Excluded], tags: list[str]) -> str:
+    """What was perhaps meant, or that it is an excluded combination."""
     if text.startswith("/"):
         return "; a hash has 8 hex digits, see `seatrial plan`"
     if not _is_axes(text):
-        for hole in holes:
-            if text == hole_id(hole):
-                return f": it is a hole ({hole.why})"
+        for combination in excluded:
+            if text == excluded_id(combination):
+                return f": it is excluded ({combination.why})"
         return nearest(text, dict.fromkeys([*(cell.trial for cell in cells), *(cell.id for cell in cells[:5000])]))
     labels: dict[str, dict[str, None]] = {"tag": dict.fromkeys(tags)}
-    for trial, axes in [*((cell.trial, cell.axes) for cell in cells), *((hole.trial, hole.axes) for hole in holes)]:
+    for trial, axes in [
+        *((cell.trial, cell.axes) for cell in cells),
+        *((combination.trial, combination.axes) for combination in excluded),
+    ]:
         labels.setdefault("trial", {})[trial] = None
         for axis, label in axes.items():
             labels.setdefault(axis, {})[label] = None
@@ -122,9 +125,9 @@ def _hint(text: str, cells: Sequence[Selectable], holes: Sequence[Hole], tags: l
             return f": unknown axis {axis.strip()!r}{nearest(axis.strip(), labels)}"
         if not any(glob_matches(value.strip(), label) for label in labels[axis.strip()]):
             return f": no {axis.strip()} {value.strip()!r}{nearest(value.strip(), labels[axis.strip()])}"
-    return ": every such combination is a hole"
+    return ": every such combination is excluded"
 
 
-def hole_id(hole: Hole) -> str:
-    inside = ",".join(f"{axis}={label}" for axis, label in hole.axes.items())
-    return f"{hole.trial}[{inside}]" if inside else hole.trial
+def excluded_id(combination: Excluded) -> str:
+    inside = ",".join(f"{axis}={label}" for axis, label in combination.axes.items())
+    return f"{combination.trial}[{inside}]" if inside else combination.trial

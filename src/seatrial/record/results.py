@@ -14,7 +14,7 @@ _SHOWN = {"kind": "The form that it is shown in.", "title": "For people."}
 _CHART = {
     **_SHOWN,
     "columns": "Names of the columns of rows; of a series the first is in order.",
-    "rows": "Of a table, a series, a timeline (name, begin, end) or a distribution (a figure and its quantiles).",
+    "rows": "Of a table, a series, a timeline (name, begin, end) or a distribution (a metric and its quantiles).",
     "units": "Of columns, where they have one.",
 }
 # What a field means, where its name and type do not say it all. A test keeps this complete.
@@ -34,7 +34,7 @@ _MEANING: dict[str, dict[str, str]] = {
         "interrupted": "Whether the run was ended before all cells were done.",
         "seatrial": "Version of Seatrial that ran it.",
         "target": "The target that everything was run on, as --target asked for it; empty: as the suite says.",
-        "axes": "By trial and axis: the values that the suite has, in its order; also those that only holes have.",
+        "axes": "By trial and axis: the values in the order of the suite, also of excluded combinations.",
         "commit": "Commit of what was tested, where it is known; with a + behind it, and changes on top.",
         "against": "What news are relative to: `history`, or the id of a run; empty: nothing was compared.",
         "changes": "Number of cells by what became of them since the last time.",
@@ -51,10 +51,10 @@ _MEANING: dict[str, dict[str, str]] = {
         "why": "Why it was skipped, is expected to fail, or could not be judged.",
         "attempts": "Every try, in order; the findings are those of the last, unless the others outvoted it.",
         "findings": "Every check's result.",
-        "metrics": "Figures by name: a number, an object with value and unit, or an object of more figures.",
-        "benchmark": "Name of its series of figures: the same for all its repeats, and in every run.",
-        "fingerprint": "Of its conditions; figures of two never mix.",
-        "conditions": "What must be equal for figures to be compared: hardware, axes, command. By dotted names.",
+        "metrics": "Metrics by name: a number, an object with value and unit, or an object of more metrics.",
+        "benchmark": "Name of its series of metrics: the same for all its repeats, and in every run.",
+        "fingerprint": "Of its conditions; metrics of two never mix.",
+        "conditions": "What must be equal for metrics to be compared: hardware, axes, command. By dotted names.",
         "exhibits": "Typed data of its kind to show beside the findings.",
         "under_test": "What may differ, for it is what is judged: ref, image, packages, variables. By dotted names.",
         "news": "What became of it since the last time; null: it did not run, or nothing was compared.",
@@ -111,7 +111,7 @@ _MEANING: dict[str, dict[str, str]] = {
         "shared": "Axis values (at most two) of exactly these cells, where there are too few to rule out chance.",
         "news": "Whether it is new, or since when it is known; null: there was nothing to compare with.",
     },
-    "Hole": {
+    "Excluded": {
         "trial": "Name of the trial.",
         "axes": "The combination.",
         "why": "Why it is not run.",
@@ -127,8 +127,8 @@ _MEANING: dict[str, dict[str, str]] = {
         "headline": "The one line that says most of why it did not pass, such as the error that a program printed.",
         "seconds": "From started to finished, by one clock; null if it did not get there.",
         "parts": "Where there is more than one, each by its name; place, stages and exit above are those of the first.",
-        "metrics": "Its figures, where the cell's are those of another attempt.",
-        "unjudged": "All that is wrong with it is that figures which have bounds could not be judged by them.",
+        "metrics": "Its metrics, where the cell's are those of another attempt.",
+        "unjudged": "All that is wrong with it is that metrics which have bounds could not be judged by them.",
     },
     "PartResult": {
         "place": "Where it ran.",

@@ -1,17 +1,17 @@
-"""A run as CSV: a row for each cell, and for each combination that was not run; a column for each axis and figure."""
+"""A run as CSV: a row for each cell, and for each combination that was not run; a column for each axis and metric."""
 
 import csv
 import io
 from collections.abc import Iterable
 
-from seatrial.job import Figure
+from seatrial.job import Metric
 from seatrial.report.view.cell import CellView
 from seatrial.report.view.run import RunView
 from seatrial.report.view.words import clock_text, one_line
 
 _FIRST = ("run", "suite", "commit", "trial", "kind", "cell", "hash", "verdict", "flaky", "attempts", "seconds")
 _LAST = ("target", "machine", "host", "started", "why", "cause", "change", "since_run", "since", "since_commit")
-_HOLE = "hole"
+_EXCLUDED = "hole"
 # What a spreadsheet takes for the beginning of a formula: text that a job said must not become one.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -19,8 +19,8 @@ TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 def render_csv(run: RunView) -> str:
     """Text is quoted as RFC 4180 has it; one that a spreadsheet would compute has a ' before it."""
-    axes = _names([*(cell.axes for cell in run.cells), *(hole.axes for hole in run.holes)])
-    names = _names(map(_figure_name, cell.figures) for cell in run.cells)
+    axes = _names([*(cell.axes for cell in run.cells), *(combination.axes for combination in run.excluded)])
+    names = _names(map(_metric_name, cell.metrics) for cell in run.cells)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     columns = [*_FIRST, *(f"axis {axis}" for axis in axes), *_LAST, *(f"figure {name}" for name in names)]
@@ -28,11 +28,11 @@ def render_csv(run: RunView) -> str:
     for cell in run.cells:
         row = _run(run) | _cell(cell)
         row |= {f"axis {axis}": value for axis, value in cell.axes.items()}
-        row |= {f"figure {_figure_name(one)}": one.value for one in cell.figures}
+        row |= {f"figure {_metric_name(one)}": one.value for one in cell.metrics}
         writer.writerow([_text(row.get(column, "")) for column in columns])
-    for hole in run.holes:
-        row = _run(run) | {"trial": hole.trial, "verdict": _HOLE, "why": hole.why}
-        row |= {f"axis {axis}": value for axis, value in hole.axes.items()}
+    for combination in run.excluded:
+        row = _run(run) | {"trial": combination.trial, "verdict": _EXCLUDED, "why": combination.why}
+        row |= {f"axis {axis}": value for axis, value in combination.axes.items()}
         writer.writerow([_text(row.get(column, "")) for column in columns])
     return out.getvalue()
 
@@ -65,8 +65,8 @@ def _run(run: RunView) -> dict[str, object]:
     return {"run": run.run, "suite": run.suite, "commit": run.commit}
 
 
-def _figure_name(figure: Figure) -> str:
-    return f"{figure.name} [{figure.unit}]" if figure.unit else figure.name
+def _metric_name(metric: Metric) -> str:
+    return f"{metric.name} [{metric.unit}]" if metric.unit else metric.name
 
 
 def _names(of_rows: Iterable[Iterable[str]]) -> list[str]:

@@ -5,7 +5,7 @@ import uuid
 from typing import Any
 
 from seatrial import __version__
-from seatrial.job import AttemptResult, Hole, Stage, Verdict, worst
+from seatrial.job import AttemptResult, Excluded, Stage, Verdict, worst
 from seatrial.report.view.cell import CellView
 from seatrial.report.view.run import RunView
 from seatrial.report.view.words import axes_text, clock_text, one_line, shorten, strip_controls
@@ -17,8 +17,8 @@ _STATES = ("passed", "failed", "skipped", "pending", "other")
 
 
 def render_ctrf(run: RunView) -> str:
-    holes = run.declared_holes
-    tests = [_test(run, cell) for cell in run.cells] + [_hole(run, hole) for hole in holes]
+    excluded = run.declared_exclusions
+    tests = [_test(run, cell) for cell in run.cells] + [_excluded_test(run, combination) for combination in excluded]
     summary: dict[str, Any] = {"tests": len(tests)}
     summary |= {status: sum(test["status"] == status for test in tests) for status in _STATES}
     summary |= {"flaky": len(run.flaky)}
@@ -34,7 +34,7 @@ def render_ctrf(run: RunView) -> str:
             "summary": summary,
             "tests": tests,
             "environment": {"buildName": one_line(run.suite), "commit": one_line(run.commit)},
-            "extra": _extra(run, len(run.holes) - len(holes)),
+            "extra": _extra(run, len(run.excluded) - len(excluded)),
         },
     }
     return json.dumps(report, indent=1, ensure_ascii=True) + "\n"
@@ -97,13 +97,13 @@ def _steps(cell: CellView) -> list[dict[str, str]]:
     return [{"name": _text(step), "status": _STATUS.get(worst(of), "failed")} for step, of in by_step.items()]
 
 
-def _hole(run: RunView, hole: Hole) -> dict[str, Any]:
+def _excluded_test(run: RunView, combination: Excluded) -> dict[str, Any]:
     return {
-        "name": _text(f"{hole.trial}[{axes_text(hole.axes.items())}]"),
+        "name": _text(f"{combination.trial}[{axes_text(combination.axes.items())}]"),
         "status": "skipped",
         "duration": 0,
         "suite": [_text(run.suite), "holes"],
-        "message": _text(hole.why),
+        "message": _text(combination.why),
         "rawStatus": "hole",
     }
 

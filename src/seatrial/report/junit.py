@@ -1,8 +1,8 @@
 """JUnit XML: a test suite for each cell, a test case for each step, so that any CI shows a run as it shows tests.
 
 The names of test cases are the names of steps, the same in every run, so that a CI can follow one through time. All
-findings of a step are in its one test case. Holes are skipped test cases in a suite of their own, one for each, but
-one for each reason where they are very many or only this run's selection left them out.
+findings of a step are in its one test case. Excluded combinations are skipped test cases in a suite of their own: one
+each, or one per reason if there are very many or only the selection of this run left them out.
 """
 
 import xml.etree.ElementTree as ET
@@ -16,7 +16,7 @@ from seatrial.report.view.run import RunView
 from seatrial.report.view.words import axes_text, clock_text, one_line, shorten, strip_controls
 
 _MOST_TEXT = 16_000  # characters of evidence in one test case
-MOST_HOLES = 1_000
+MOST_EXCLUDED = 1_000
 
 _ERRORS = frozenset({Verdict.INFRA, Verdict.INVALID})
 
@@ -26,8 +26,8 @@ def render_junit(run: RunView) -> bytes:
     stamp = clock_text(run.started_s, "%Y-%m-%dT%H:%M:%S")
     for cell in run.cells:
         root.append(_suite(run, cell, stamp))
-    if run.holes:
-        root.append(_holes(run, stamp))
+    if run.excluded:
+        root.append(_excluded(run, stamp))
     for name in ("tests", "failures", "errors", "skipped"):
         root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
     ET.indent(root)
@@ -88,16 +88,16 @@ def _finding_text(finding: Finding) -> str:
     return "\n".join(part for part in (f"{head}: {finding.message}", finding.evidence) if part)
 
 
-def _holes(run: RunView, stamp: str) -> ET.Element:
+def _excluded(run: RunView, stamp: str) -> ET.Element:
     suite = ET.Element("testsuite", name="holes", timestamp=stamp, hostname="unknown")
     ET.SubElement(suite, "properties")
     reasons: dict[tuple[str, str], int] = {}
     named = []
-    for hole in run.holes:
-        if hole.cause in NOT_WANTED or len(run.holes) > MOST_HOLES:
-            reasons[hole.trial, hole.why] = reasons.get((hole.trial, hole.why), 0) + 1
+    for combination in run.excluded:
+        if combination.cause in NOT_WANTED or len(run.excluded) > MOST_EXCLUDED:
+            reasons[combination.trial, combination.why] = reasons.get((combination.trial, combination.why), 0) + 1
         else:
-            named.append((hole.trial, axes_text(hole.axes.items()), hole.why))
+            named.append((combination.trial, axes_text(combination.axes.items()), combination.why))
     named += [(trial, f"{count(number, 'combination')}: {why}", why) for (trial, why), number in reasons.items()]
     for trial, name, why in named:
         case = ET.SubElement(

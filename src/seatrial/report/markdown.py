@@ -39,7 +39,7 @@ _SIGNS = {
     "skipped": "⏭️",
     "xfail": "☑️",
     "xpass": "⚠️",
-    "hole": "·",
+    "excluded": "·",
 }
 # What means something in the middle of a line: spans, links, tables, mathematics, and the addresses that become links.
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$]|:(?=//|\w+:)|(?<=www)\.)", re.IGNORECASE)
@@ -111,8 +111,8 @@ def _head(run: RunView) -> list[str]:
     counts = [f"{_SIGNS[verdict.value]} {number} {verdict.value}" for verdict, number in run.counts.items()]
     if run.flaky:
         counts.append(f"{SYMBOLS['flaky'].glyph} {len(run.flaky)} flaky")
-    if run.holes:
-        counts.append(count(len(run.holes), "hole"))
+    if run.excluded:
+        counts.append(f"{len(run.excluded):,} excluded")
     lines = [
         f"## {_SIGNS[run.verdict.value]} {escape_text(run.suite)}: {run.verdict.value}",
         "",
@@ -191,7 +191,7 @@ def _row(matrix: Matrix[CellView], row: int) -> str:
             new = " 🆕" if cell.newly_bad else ""
             signs.append(_SIGNS[cell.verdict.value] + (" ↻" if cell.flaky else "") + new)
         else:
-            signs.append(_SIGNS["hole"] if (row, column) in matrix.holes else " ")
+            signs.append(_SIGNS["excluded"] if (row, column) in matrix.excluded else " ")
     return "| " + " | ".join([escape_text(matrix.rows[row]), *signs]) + " |"
 
 
@@ -270,12 +270,14 @@ def _not_run(run: RunView) -> list[str]:
         lines += ["### Skipped", ""]
         lines += [f"- {number} × {escape_text(reason)}" for reason, number in list(run.skips.items())[:MOST_ITEMS]]
         lines += [*_rest(len(run.skips)), ""]
-    if run.excluded:
-        lines += ["### Holes: combinations that are not run", ""]
-        for reason, holes in list(run.excluded.items())[:MOST_ITEMS]:
-            named = "; ".join(axes_text(hole.axes.items()) for hole in holes[:5]) + ("; …" if len(holes) > 5 else "")
-            lines.append(f"- {len(holes)} × {escape_text(reason)}: {escape_text(named)}")
-        lines += [*_rest(len(run.excluded)), ""]
+    if run.excluded_by_reason:
+        lines += ["### Not run", ""]
+        for reason, excluded in list(run.excluded_by_reason.items())[:MOST_ITEMS]:
+            named = "; ".join(axes_text(combination.axes.items()) for combination in excluded[:5]) + (
+                "; …" if len(excluded) > 5 else ""
+            )
+            lines.append(f"- {len(excluded)} × {escape_text(reason)}: {escape_text(named)}")
+        lines += [*_rest(len(run.excluded_by_reason)), ""]
     return lines
 
 

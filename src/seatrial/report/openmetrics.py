@@ -1,4 +1,4 @@
-"""A run as OpenMetrics text, for the textfile folder of a node exporter: verdicts, figures, times to tell ages from.
+"""A run as OpenMetrics text, for the textfile folder of a node exporter: verdicts, metrics, times to tell ages from.
 
 Every family is a gauge, so that readers of the older Prometheus format take it, too."""
 
@@ -26,7 +26,7 @@ _FAMILIES = {
     "seatrial_cell_duration_seconds": "How long its last attempt took.",
     "seatrial_cell_started_timestamp_seconds": "When its last attempt started.",
     "seatrial_cell_bad_since_timestamp_seconds": "When it began to fail with its present cause, without a break.",
-    "seatrial_figure": "A figure of the cell, in its own unit.",
+    "seatrial_figure": "A metric of the cell, in its own unit.",
 }
 _Sample = tuple[str, dict[str, str], float]  # family, labels, value
 
@@ -53,7 +53,7 @@ def _samples(run: RunView) -> Iterator[_Sample]:
     yield "seatrial_run_good", suite, float(run.exit_code == 0)
     for verdict in Verdict:
         yield "seatrial_run_cells", {**suite, "verdict": verdict.value}, float(run.counts.get(verdict, 0))
-    yield "seatrial_run_holes", suite, float(len(run.holes))
+    yield "seatrial_run_holes", suite, float(len(run.excluded))
     for change, number in run.changes.items():
         yield "seatrial_run_changes", {**suite, "change": change}, float(number)
     for cause in run.causes:
@@ -75,8 +75,8 @@ def _cell(cell: CellView, labels: dict[str, str]) -> Iterator[_Sample]:
             yield "seatrial_cell_started_timestamp_seconds", labels, times[Stage.STARTED]
     if cell.news and cell.news.since and cell.bad:
         yield "seatrial_cell_bad_since_timestamp_seconds", labels, cell.news.since.at_s
-    for figure in cell.figures:
-        yield "seatrial_figure", {**labels, "figure": figure.name, "unit": figure.unit}, figure.value
+    for metric in cell.metrics:
+        yield "seatrial_figure", {**labels, "figure": metric.name, "unit": metric.unit}, metric.value
 
 
 def _escaped(value: str) -> str:

@@ -1,4 +1,4 @@
-"""A run as one SVG picture, for a README or a chat: the grid of each trial, and its figures over their last runs."""
+"""A run as one SVG picture, for a README or a chat: the grid of each trial, and its metrics over their last runs."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from seatrial.report.view.cell import CellView
 from seatrial.report.view.grid import Matrix
 from seatrial.report.view.run import RunView, first_rows
 from seatrial.report.view.series import Scale, SeriesView, bound_levels
-from seatrial.report.view.words import SYMBOLS, duration_text, figure_or_open, fit, one_line
+from seatrial.report.view.words import SYMBOLS, duration_text, fit, metric_or_open, one_line
 
 _WIDTH = 960
 _MARGIN = 16
@@ -17,7 +17,7 @@ LABEL_WIDTH = 220
 CHARACTER = 6.6  # about the width of one
 LEAST_CELL, MOST_CELL = 12.0, 96.0
 GRID_ROWS = 60  # of all grids together; a picture is looked at, not searched
-_MOST_FIGURES = 12
+_MOST_METRICS = 12
 SPARK_WIDTH, SPARK_HEIGHT = 300, 22
 
 
@@ -28,7 +28,7 @@ class Box:
     x: float
     y: float
     width: float
-    state: str  # a verdict or `hole`
+    state: str  # a verdict or `excluded combination`
     glyph: str
     title: str
     new: bool = False
@@ -70,13 +70,13 @@ def render_svg(run: RunView) -> str:
     sheet = _Sheet()
     sheet.write(f"{run.suite}: {run.verdict.value}", "title")
     counts = " · ".join(f"{number} {verdict.value}" for verdict, number in run.counts.items())
-    holes = f" · {count(len(run.holes), 'hole')}" if run.holes else ""
-    sheet.write(f"{count(len(run.cells), 'cell')} in {duration_text(run.seconds)}: {counts}{holes}", "note")
+    excluded = f" · {len(run.excluded):,} excluded" if run.excluded else ""
+    sheet.write(f"{count(len(run.cells), 'cell')} in {duration_text(run.seconds)}: {counts}{excluded}", "note")
     if run.causes_sentence:
         sheet.write(run.causes_sentence, "head")
     sheet.y += LINE / 2
     _grids(sheet, run)
-    _figures(sheet, run)
+    _metrics(sheet, run)
     return render(
         "picture.svg.j2",
         width=_WIDTH,
@@ -126,26 +126,26 @@ def _grid(sheet: _Sheet, matrix: Matrix[CellView], rows: list[int]) -> None:
 def _box(matrix: Matrix[CellView], row: int, column: int, x: float, y: float, width: float) -> Box | None:
     cell = matrix.cells.get((row, column))
     if cell is None:
-        hole = (row, column) in matrix.holes
-        return Box(x, y, width, "hole", SYMBOLS["hole"].glyph, "not run") if hole else None
+        combination = (row, column) in matrix.excluded
+        return Box(x, y, width, "excluded", SYMBOLS["excluded"].glyph, "not run") if combination else None
     verdict = cell.verdict.value
     glyph = SYMBOLS["flaky" if cell.flaky else verdict].glyph
     said = f": {cell.headline}" if cell.bad else ""
     return Box(x, y, width, verdict, glyph, fit(one_line(f"{cell.id} {verdict}{said}"), 300), cell.newly_bad)
 
 
-def _figures(sheet: _Sheet, run: RunView) -> None:
-    """Figures of one run have no course to draw: they are counted."""
+def _metrics(sheet: _Sheet, run: RunView) -> None:
+    """Metrics of one run have no course to draw: they are counted."""
     every = run.series.series if run.series else []
     views = [view for view in every if len({point.run for point in view.points}) > 1]
     if not views:
         return
-    sheet.write("figures over their last runs", "head")
-    for view in sorted(views, key=lambda view: not view.regression)[:_MOST_FIGURES]:
+    sheet.write("metrics over their last runs", "head")
+    for view in sorted(views, key=lambda view: not view.regression)[:_MOST_METRICS]:
         sheet.sparks.append(_spark(view, sheet.y))
         sheet.y += SPARK_HEIGHT + 4
-    if (more := len(every) - min(len(views), _MOST_FIGURES)) > 0:
-        sheet.write(f"… and {count(more, 'more figure')}: all are in report.html", "note")
+    if (more := len(every) - min(len(views), _MOST_METRICS)) > 0:
+        sheet.write(f"… and {count(more, 'more metric')}: all are in report.html", "note")
 
 
 def _spark(view: SeriesView, y: float) -> PictureSpark:
@@ -160,4 +160,4 @@ def _spark(view: SeriesView, y: float) -> PictureSpark:
     levels = sorted(height(level) for level in bound_levels(view).values() if scale.shows(level))
     band = (levels[0], levels[1] - levels[0]) if len(levels) == 2 else None
     name = fit(one_line(view.name), 68)
-    return PictureSpark(y, name, figure_or_open(view.points[-1].value, view.unit), points, band, bool(view.regression))
+    return PictureSpark(y, name, metric_or_open(view.points[-1].value, view.unit), points, band, bool(view.regression))

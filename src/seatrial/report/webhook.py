@@ -56,7 +56,7 @@ def payload(run: RunView, sent_s: float) -> dict[str, Any]:
         "seconds": run.seconds,
         "cells": len(run.cells),
         "counts": run.recorded_counts,
-        "holes": len(run.holes),
+        "holes": len(run.excluded),
         "against": _text(run.against),
         "changes": run.changes,
         "new": [_text(sentence) for sentence in run.news],

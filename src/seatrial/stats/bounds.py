@@ -1,22 +1,22 @@
-"""Between which figures one new run is in order, from the runs before it: a prediction interval that bears outliers.
+"""Between which metrics one new run is in order, from the runs before it: a prediction interval that bears outliers.
 
 The method, for n runs and a share p of single good runs that may be out:
 1. Outliers are left out by a generalised ESD test: the runs are taken in the order of their distance from the median,
    and the first one that stands off from all nearer ones at level OUTLIER / (2 x their number), by Student's t, is left
    out together with all that are farther. At most one run in ten (rounded up) is: if more stand off, that is how the
-   figure is, the interval gets wide and says so. Nothing within the floor of the median is an outlier.
+   metric is, the interval gets wide and says so. Nothing within the floor of the median is an outlier.
 2. Of the rest: mean +- t(1 - p/2, n-1) x s x sqrt(1 + 1/n), which is exact for one new normal value at any n.
 3. Never narrower than the floor.
 Below five runs nothing is left out.
 
 Repeats of one run have in common what differs between runs, so they are not runs: n counts runs. Of runs with repeats
-there are two variances, between the means of the runs and within the runs; the interval is for one figure of one new
-run, and outliers are looked for among the figures of each run and then among the means.
+there are two variances, between the means of the runs and within the runs; the interval is for one metric of one new
+run, and outliers are looked for among the metrics of each run and then among the means.
 
-p is for normal noise. Real figures have heavier tails, which no history of 20 runs shows: in quiet parts of 94 real
+p is for normal noise. Real metrics have heavier tails, which no history of 20 runs shows: in quiet parts of 94 real
 series, 24 of 1,000 single runs were out where p says 5. That is why a gate asks for a second run (`confirm`): two in a
 row were out on the same side in at most 2 of 1,000. FALSE_ALARM and OUTLIER are chosen for that pair; docs/baselines.md
-has the figures, bench/bounds.py measures them again.
+has the metrics, bench/bounds.py measures them again.
 """
 
 import math
@@ -92,7 +92,7 @@ def prediction_interval(
     least: int = LEAST_RUNS,
     runs: Sequence[Hashable] | None = None,
 ) -> Interval:
-    """The interval that holds one figure of one more run of the kind of `values` with probability 1 - false_alarm.
+    """The interval that holds one metric of one more run of the kind of `values` with probability 1 - false_alarm.
 
     `runs` names the run of each value, where runs have several. Assumed: the runs are independent, of one level (see
     `clean`), and near to normal once outliers are out. Heavy tails alarm more often than `false_alarm` says. Values
@@ -131,7 +131,7 @@ def prediction_interval(
         why = f"bounds around {center:.4g} are beyond the range of a float: use a bigger unit"
     method = "prediction interval (Student's t)"
     if outliers:
-        what, kind = "figures" if repeats else "runs", "an outlier" if len(outliers) == 1 else "outliers"
+        what, kind = "values" if repeats else "runs", "an outlier" if len(outliers) == 1 else "outliers"
         method += f", {len(outliers)} of {len(row)} {what} left out as {kind}"
     if fit.floored[0]:
         method += f", widened to the floor of {_percent(floor)}"
@@ -182,25 +182,25 @@ def prediction_intervals(matrix: NDArray[Any], false_alarm: float = FALSE_ALARM,
 
 
 def _of_repeats(row: _Floats, run_of: NDArray[np.intp], false_alarm: float, floor: float) -> Intervals:
-    """The interval of one series whose runs have several figures each, as an array of one."""
+    """The interval of one series whose runs have several metrics each, as an array of one."""
     exponent = int(_exponent(row[None])[0, 0])
     x = np.ldexp(row, -exponent)
     run_of = np.unique(run_of, return_inverse=True)[1]
     numbers = np.arange(run_of.max() + 1)
     middles = np.array([np.median(x[run_of == number]) for number in numbers])
     kept = _kept(np.median(middles) + x - middles[run_of], floor)
-    kept[~np.isin(run_of, run_of[kept])] = True  # of a run with two figures, neither is the odd one
-    figures = np.bincount(run_of[kept])
-    means = np.bincount(run_of[kept], x[kept]) / figures
+    kept[~np.isin(run_of, run_of[kept])] = True  # of a run with two metrics, neither is the odd one
+    metrics = np.bincount(run_of[kept])
+    means = np.bincount(run_of[kept], x[kept]) / metrics
     good = _kept(means, floor)
     kept &= good[run_of]
-    figures, n = figures[good], int(good.sum())
+    metrics, n = metrics[good], int(good.sum())
     center = means[good].mean()
     between = means[good].var(ddof=1)
-    freedom = int(figures.sum()) - n
+    freedom = int(metrics.sum()) - n
     within = ((x - means[run_of])[kept] ** 2).sum() / max(freedom, 1)
-    # The mean of a run scatters less than one figure of it: what is missing comes from within the runs.
-    parts = between * (1 + 1 / n), within * (1 - (1 / figures).mean())
+    # The mean of a run scatters less than one metric of it: what is missing comes from within the runs.
+    parts = between * (1 + 1 / n), within * (1 - (1 / metrics).mean())
     variance = sum(parts)
     share = parts[0] / variance if variance else 1.0
     both = 1 / (share**2 / (n - 1) + (1 - share) ** 2 / max(freedom, 1))  # Satterthwaite
@@ -315,7 +315,7 @@ class Fit:
 def fit_bounds(
     points: Sequence[Past], better: Better, false_alarm: float = FALSE_ALARM, floor: float = FLOOR, cap: float = CAP
 ) -> Fit:
-    """The interval for one figure of one new run after `points` (one series, oldest first).
+    """The interval for one metric of one new run after `points` (one series, oldest first).
 
     Baselines, reports and measurements of false alarms all call this, so that they have the same bounds."""
     cleaned = clean_series(points, better)
@@ -328,7 +328,7 @@ def fit_bounds(
 
 
 def bounds_for(history: Sequence[float], better: Better = "lower") -> tuple[float, float] | None:
-    """(lower, upper) for one new run after runs with these figures, oldest first; None where nothing is judged."""
+    """(lower, upper) for one new run after runs with these metrics, oldest first; None where nothing is judged."""
     interval = fit_bounds([Past(value) for value in history], better).interval
     if interval.state != "usable" or interval.lower is None or interval.upper is None:
         return None

@@ -66,7 +66,7 @@ def _without_spikes(values: Floats) -> Floats:
     around = np.sort(sliding_window_view(np.pad(values, half, mode="edge"), SPIKE_RUNS), axis=1)[:, half]
     off = np.abs(values - around)
     scale = MAD_TO_SD * median(off)
-    if scale == 0.0:  # most runs are equal to their neighbours: figures of a coarse clock
+    if scale == 0.0:  # most runs are equal to their neighbours: metrics of a coarse clock
         some = off[off > 0]
         if not len(some):
             return values
@@ -108,7 +108,7 @@ FEWEST, MOST = 200, 3_000  # lengths of series that the weights were learned fro
 BLOCK = 1_024  # changes whose ranks are compared at once, which bounds the memory
 
 # Learned from 94 real series that 5 to 7 people each had labelled; bench/changes_fit.py learns them again from such
-# data, docs/changes.md has the figures. One weight for each feature below, in its order.
+# data, docs/changes.md has the metrics. One weight for each feature below, in its order.
 INTERCEPT = -3.58
 WEIGHTS = (5.44, 1.26, 1.34, 1.84, -1.10)
 
@@ -305,7 +305,7 @@ class ChangePoint:
 
 
 def change_points(values: Sequence[float] | Floats) -> list[ChangePoint]:
-    """The changes in `values` (one figure per run, oldest first), oldest first.
+    """The changes in `values` (one metric per run, oldest first), oldest first.
 
     1. The result depends on the values alone. It is the same for `a * values + b`, `a` > 0, but for levels and sizes.
     2. Values that are not finite are passed over; all others keep their index.

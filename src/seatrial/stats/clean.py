@@ -3,11 +3,11 @@
 In this order:
 1. What is before the newest level that a recenter accepted is out; its first run is in. A mark that was set on a run of
    it before, the acceptance overrules: whoever makes the points leaves it out.
-2. A run that failed or has no finite figure is out; so are a run marked `regression` and all after it until one marked
+2. A run that failed or has no finite metric is out; so are a run marked `regression` and all after it until one marked
    `fixed`.
 3. A run that was out of its bounds is out, unless somebody marked it `false-alarm` or `fixed`. If the accepted runs
    were out of their bounds, so were those right after them, by the same bounds that no longer hold: these are in.
-4. The rest is split at its clear change points and the newest part is used. Figures of one run are one value for that.
+4. The rest is split at its clear change points and the newest part is used. Metrics of one run are one value for that.
    A part that is worse than the best one before it, and all after it until the level is back, are an open
    regression: out, and the part before them is used. Of parts before the newest accepted run none is meant.
 """
@@ -44,11 +44,11 @@ class Past:
     """One run of a series, as the history knows it."""
 
     value: float
-    good: bool = True  # its cell ended well enough that the figure means something: passed, xfail, slower, faster
+    good: bool = True  # its cell ended well enough that the metric means something: passed, xfail, slower, faster
     alarm: bool = False  # it was out of the bounds of its time: slower, faster
     mark: RunMark = ""  # a person's judgement of it
     accepted: bool = False  # a recenter accepted its level; it is the first run of that, or one that was looked at then
-    run: str = ""  # of several figures of one run; empty: a run of its own
+    run: str = ""  # of several metrics of one run; empty: a run of its own
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ def clean_series(points: Sequence[Past], better: Better, detect: Detect = change
 
 
 def run_starts(runs: Sequence[str]) -> list[int]:
-    """Where the figures of each run begin."""
+    """Where the metrics of each run begin."""
     return [index for index, run in enumerate(runs) if not run or not index or run != runs[index - 1]]
 
 
 def _level_text(level: float) -> str:
-    """As figures are shown everywhere; `job`, which has the function for that, may not be imported here."""
+    """As metrics are shown everywhere; `job`, which has the function for that, may not be imported here."""
     return f"{level:,.0f}" if 1e4 <= abs(level) < 1e15 else f"{level:.4g}"
 
 

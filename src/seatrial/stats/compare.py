@@ -1,4 +1,4 @@
-"""How much a figure moved between two groups of runs, and how sure that is, also for a single run on each side."""
+"""How much a metric moved between two groups of runs, and how sure that is, also for a single run on each side."""
 
 import math
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def compare(
     `noise` is the relative standard deviation of single runs of one level (`relative_noise` of the history) and
     `noise_runs` how many runs it is from: with it, one run on each side is enough. Without it the noise is that of the
     given runs. Assumed: independent runs, near to normal once outliers are out. Of many comparisons some are sure by
-    chance: of 500 figures that did not move, about 5 are at 0.99.
+    chance: of 500 metrics that did not move, about 5 are at 0.99.
     """
     if not (0 < level < 1 and noise_runs >= 2 and (noise is None or 0 <= noise < math.inf)):
         raise ValueError(
@@ -71,7 +71,7 @@ def compare(
     shift, edges, sure, why = None, None, 0.0, ""
     if left is None or right is None:
         missing = " and ".join(word for word, side in (("before", left), ("after", right)) if side is None)
-        why = f"no figure {missing}"
+        why = f"no metric {missing}"
     else:
         shift = (right.mean - left.mean) / abs(left.mean) if left.mean else None
         spread = _spread(left, right, noise, noise_runs)

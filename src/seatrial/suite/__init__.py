@@ -33,7 +33,7 @@ from seatrial.suite.suite import (
     Suite,
     TargetEntry,
 )
-from seatrial.suite.trial import DeclaredFigure, Exclude, Timeout, TrialModel, Xfail
+from seatrial.suite.trial import DeclaredMetric, Exclude, Timeout, TrialModel, Xfail
 from seatrial.suite.values import (
     Duration,
     Money,

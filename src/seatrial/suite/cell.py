@@ -12,7 +12,7 @@ from seatrial.suite.trial import RetryOn, TrialModel, Xfail
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """How often and how long a cell is run, and what becomes of figures without bounds. One for each trial."""
+    """How often and how long a cell is run, and what becomes of metrics without bounds. One for each trial."""
 
     run_s: float | None
     retries: int
@@ -47,8 +47,8 @@ class Cell:
     fields: dict[str, str] = field(default_factory=dict, repr=False)  # dotted name -> text as written, for conditions
     filled: dict[str, Any] = field(default_factory=dict, repr=False)  # fields of the trial that had a placeholder
     runtime_filled: dict[str, Any] = field(default_factory=dict, repr=False)  # the same of the runtime
-    benchmark: str = ""  # the name of its series of figures, the same for all its repeats
-    work: str = field(default="", repr=False)  # digest of what its figures depend on, hardware apart
+    benchmark: str = ""  # the name of its series of metrics, the same for all its repeats
+    work: str = field(default="", repr=False)  # digest of what its metrics depend on, hardware apart
     bounds: tuple[Bound, ...] = ()
     unbounded: str = ""  # why a baseline that the trial names has no bounds for it
     estimate_s: float | None = None

@@ -53,7 +53,7 @@ def _amount(requirement: Requirement) -> Requirement:
 
 
 PatternText = Annotated[Text, AfterValidator(_pattern)]
-FigurePattern = Annotated[Text, AfterValidator(_reading), Fill.PATTERN]  # a pattern whose first group is a number
+MetricPattern = Annotated[Text, AfterValidator(_reading), Fill.PATTERN]  # a pattern whose first group is a number
 PatternTexts = Annotated[
     tuple[PatternText, ...],
     BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
@@ -127,20 +127,20 @@ class Files(Model):
 
 
 class Metric(Model):
-    """A figure of the job, from exactly one of `file`, `log` and `profile`."""
+    """A metric of the job, from exactly one of `file`, `log` and `profile`."""
 
     file: Text | None = Field(None, min_length=1, description="Glob of JSON files, relative to the work folder.")
     key: Text | None = Field(None, min_length=1, description="Path in such a file: a.b.0.", examples=["step_time"])
-    log: Annotated[FigurePattern | None, Fill.PATTERN] = Field(
-        None, description="Regular expression; its first group is the figure."
+    log: Annotated[MetricPattern | None, Fill.PATTERN] = Field(
+        None, description="Regular expression; its first group is the metric."
     )
     profile: Text | None = Field(None, description="Entry of `files` whose profiles' step time it is.")
-    unit: Text = Field("", description="For people, and for figures to be comparable.", examples=["s", "tokens/s"])
+    unit: Text = Field("", description="For people, and for metrics to be comparable.", examples=["s", "tokens/s"])
     better: Better | None = Field(None, description="Which way is better; without it, it gets no baseline.")
     min: FiniteNumber | None = Field(None, description="Less is a failure.")
     max: FiniteNumber | None = Field(None, description="More is a failure.")
     aggregate: Literal["median", "mean", "last", "min", "max"] | None = Field(
-        None, description="One figure of several; default: median for log and profile, the slowest host's for file."
+        None, description="One metric of several; default: median for log and profile, the slowest host's for file."
     )
     warmup: _Whole | None = Field(
         None, description="Values of the log to leave out at the beginning; default: found from the values."
@@ -162,11 +162,11 @@ class Metric(Model):
 
 
 class CommandChecks(Model):
-    """What a command must print and leave behind, and which figures are read of that: the same for every kind."""
+    """What a command must print and leave behind, and which metrics are read of that: the same for every kind."""
 
     log: LogChecks = Field(LogChecks(), description="What the log must say, and what it never may.")
     files: dict[Text, Files] = Field({}, description="Files that the job must leave behind, each under a name.")
-    metrics: dict[Text, Metric] = Field({}, description="Figures of the job, each under a name.")
+    metrics: dict[Text, Metric] = Field({}, description="Metrics of the job, each under a name.")
 
     @field_validator("files", "metrics")
     @classmethod

@@ -1,4 +1,4 @@
-"""Which fields of a suite are conditions of a cell's figures, and which are under test."""
+"""Which fields of a suite are conditions of a cell's metrics, and which are under test."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ OTHERS = "others"  # what other hosts have instead
 
 
 def settings_of(cell: Cell, hardware: Mapping[str, Any], former: str = "") -> Settings:
-    """All that the figures of a cell depend on, on the hardware that it ran on."""
+    """All that the metrics of a cell depend on, on the hardware that it ran on."""
     conditions: dict[str, str] = {}
     under_test: dict[str, str] = {}
     seen = flat_fields({key: hardware[key] for key in (*COUNTED, OTHERS) if key in hardware}, HARDWARE)

@@ -231,6 +231,6 @@ class Runtime(Model):
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"needs", "tags"})
 
     def work(self) -> dict[str, Any]:
-        """What counts for the figures of a cell."""
+        """What counts for the metrics of a cell."""
         apart = {"needs", "tags", "notebooks", "env"}
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=apart)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from seatrial.job import FIGURES
+from seatrial.job import METRICS
 from seatrial.suite.axes import matching_labels
 from seatrial.suite.conditions import known_fields
 from seatrial.suite.models import Machine, Runtime
@@ -163,7 +163,7 @@ class TrialNames:
             step for runtime in runtimes.values() or [None] for step in self._trial.step_names(runtime)
         )
         if self._trial.baseline is not None:
-            steps[FIGURES] = None
+            steps[METRICS] = None
         wanted = as_glob(xfail.step)
         if not any(
             xfail.covers(step) or glob_matches(wanted, step) or glob_matches(as_glob(step), wanted) for step in steps

@@ -19,7 +19,7 @@ class Rule(BaseModel):
 
 
 class Exclude(Rule):
-    """Combinations that are not run. They stay in the plan as holes, with the reason."""
+    """Combinations that are not run. They stay in the plan as excluded, with the reason."""
 
 
 class Xfail(Rule):
@@ -52,8 +52,8 @@ Zip = Annotated[
 RetryOn = Literal["infra", "failed", "timeout", "invalid"]
 
 
-class DeclaredFigure(NamedTuple):
-    """What a trial says of one of its figures before it is measured."""
+class DeclaredMetric(NamedTuple):
+    """What a trial says of one of its metrics before it is measured."""
 
     unit: str
     better: Better | None = None
@@ -82,18 +82,20 @@ class TrialModel(Model):
     retry_on: tuple[RetryOn, ...] = Field(("infra",), description="Verdicts after which a cell is tried again.")
     repeat: int = Field(1, strict=True, ge=1, description="Each cell this many times, as an axis `repeat`.")
     estimate_s: Duration | None = Field(None, alias="estimate", description="Time of a cell that has no history.")
-    disabled: Reason | None = Field(None, description="Why none of its cells is run for now; they stay as holes.")
-    baseline: Text | None = Field(None, description="File of bounds that figures are judged by, relative to the suite.")
+    disabled: Reason | None = Field(
+        None, description="Why none of its cells is run for now; they stay in the plan as excluded."
+    )
+    baseline: Text | None = Field(None, description="File of bounds that metrics are judged by, relative to the suite.")
     benchmark: Text | None = Field(None, description="Name of a cell's entry in `baseline`; default: the cell's id.")
     confirm: int = Field(
-        1, strict=True, ge=0, le=10, description="Further runs that must agree before a figure is out of bounds."
+        1, strict=True, ge=0, le=10, description="Further runs that must agree before a metric is out of bounds."
     )
 
     unjudged: Literal["fail", "record"] = Field(
-        "fail", description="What a figure is that has bounds and cannot be judged by them: not passed, or recorded."
+        "fail", description="What a metric is that has bounds and cannot be judged by them: not passed, or recorded."
     )
     conditions: tuple[Text, ...] = Field(
-        (), description="Fields that must be equal for figures to be compared, beside those that always must: env.SEED."
+        (), description="Fields that must be equal for metrics to be compared, beside those that always must: env.SEED."
     )
     under_test: tuple[Text, ...] = Field(
         (), description="Fields that may differ, for they are what is judged: command, hardware.cpu."
@@ -126,7 +128,7 @@ class TrialModel(Model):
         ]
     )
 
-    # Fields that only judge what was seen: a kind names its own. Figures do not depend on them.
+    # Fields that only judge what was seen: a kind names its own. Metrics do not depend on them.
     JUDGING: ClassVar[frozenset[str]] = frozenset()
 
     # Fields that are what is judged, by their dotted names, beside the runtime's; all others are conditions.
@@ -136,8 +138,8 @@ class TrialModel(Model):
         """Whether a cell with this runtime can fail at all. A trial that cannot is a mistake."""
         return True
 
-    def declared_figures(self) -> "dict[str, DeclaredFigure] | None":
-        """The figures that a cell can have, by name; None: that is known only when it ran."""
+    def declared_metrics(self) -> "dict[str, DeclaredMetric] | None":
+        """The metrics that a cell can have, by name; None: that is known only when it ran."""
         return None
 
     def needed_files(self) -> tuple[tuple[tuple[str | int, ...], str], ...]:
@@ -159,7 +161,7 @@ class TrialModel(Model):
         }
 
     def work(self) -> dict[str, Any]:
-        """What counts for the figures of a cell: its content without what only judges."""
+        """What counts for the metrics of a cell: its content without what only judges."""
         return self.model_dump(
             mode="json", by_alias=True, exclude_defaults=True, exclude={*self.APART, *self.JUDGING}
         ) | {"kind": self.kind}

@@ -122,7 +122,7 @@ Need = Annotated[
     ),
 ]
 
-# The one form of globs: of names (cells, axis values, tags, steps, figures), and of the notebooks in a folder.
+# The one form of globs: of names (cells, axis values, tags, steps, metrics), and of the notebooks in a folder.
 
 
 def glob_matches(pattern: str, name: str) -> bool:

@@ -36,7 +36,7 @@
     its network have the same.
 16. `endpoint` gives the address of a port by its name, of any job of any process, as long as the job runs; several may
     be open at once, and each works as long as its block. A job without such a port is refused. It waits until the port
-    answers, and says what the way adds. Drivers open it, in processes of their own; the engine never does.
+    answers, and says what the route adds. Drivers open it, in processes of their own; the engine never does.
 17. `addresses` gives the addresses of a job's ports for other jobs of the same place; they go with the job.
 
 What only some targets can do is a capability, which a driver asks for with `isinstance`:
@@ -87,18 +87,23 @@ class TargetLost(TargetError):
 
 
 class Endpoint(str):
-    """An address (`host:port`), and what lies on the way there: a figure that was measured over it says so."""
+    """An address (`host:port`), and what lies on the way there: a metric that was measured over it says so."""
 
-    way: str
-    adds_s: float  # the least that the way adds to every answer: the median of some round trips
-    adds_p99_s: float
+    route: str
+    overhead_s: float  # the least that the route adds to every answer: the median of some round trips
+    overhead_p99_s: float
     tls: bool  # the way speaks TLS, whatever the job itself does
 
     def __new__(
-        cls, address: str, way: str = "direct", adds_s: float = 0.0, adds_p99_s: float = 0.0, tls: bool = False
+        cls,
+        address: str,
+        route: str = "direct",
+        overhead_s: float = 0.0,
+        overhead_p99_s: float = 0.0,
+        tls: bool = False,
     ) -> "Endpoint":
         made = super().__new__(cls, address)
-        made.way, made.adds_s, made.adds_p99_s, made.tls = way, adds_s, adds_p99_s, tls
+        made.route, made.overhead_s, made.overhead_p99_s, made.tls = route, overhead_s, overhead_p99_s, tls
         return made
 
 

@@ -1,4 +1,4 @@
-"""The way to a port of a job: waits until something answers at its end, and measures what it adds to every answer."""
+"""The route to a port of a job: waits until something answers there, and measures what it adds to each answer."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from seatrial.targets.protocol import Endpoint, TargetError
 ANSWER_S = 180.0  # for something to answer: on a busy node a program may need minutes to begin
 _TRY_S = 10.0  # beyond the 5 s after which a lost question for a name is asked again
 AGAIN_S = 0.2
-CLOSED_S = 1.0  # a way that leads nowhere closes a connection about at once
+CLOSED_S = 1.0  # a route that leads nowhere closes a connection about at once
 LEAST_TRIPS, MOST_TRIPS, TRIPS_S = 5, 100, 2.0  # round trips, and the time for them
 NO_SERVER = frozenset({502, 503, 504})  # a gateway's way to say that it does not reach what is behind it
 
@@ -33,14 +33,14 @@ async def until_answered(attempt: _Attempt, what: str, within_s: float = ANSWER_
         await asyncio.sleep(AGAIN_S)
 
 
-async def measured(address: str, way: str, trip: Callable[[], Awaitable[float]], *, tls: bool = False) -> Endpoint:
-    """With the median and the 99th percentile of what a round trip takes: the least that the way adds."""
+async def measured(address: str, route: str, trip: Callable[[], Awaitable[float]], *, tls: bool = False) -> Endpoint:
+    """With the median and the 99th percentile of what a round trip takes: the least that the route adds."""
     times: list[float] = []
     until_s = time.monotonic() + TRIPS_S
     while len(times) < MOST_TRIPS and (len(times) < LEAST_TRIPS or time.monotonic() < until_s):
         times.append(await trip())
     times.sort()
-    return Endpoint(address, way, times[len(times) // 2], times[math.ceil(0.99 * len(times)) - 1], tls)
+    return Endpoint(address, route, times[len(times) // 2], times[math.ceil(0.99 * len(times)) - 1], tls)
 
 
 async def connection(address: str) -> float:
@@ -62,7 +62,7 @@ async def accepts(address: str) -> str:
 
 
 async def stays_open(address: str, through: asyncio.Event) -> str:
-    """Of a way that accepts every connection itself: whether one is kept, before and once it is `through`."""
+    """Of a route that accepts every connection itself: whether one is kept, before and once it is `through`."""
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     reading, opening = asyncio.create_task(reader.read(1)), asyncio.create_task(through.wait())
@@ -90,7 +90,7 @@ async def gateway_leads_on(url: str) -> str:
         return str(error)
 
 
-async def opened_inside(address: str, way: str) -> Endpoint:
+async def opened_inside(address: str, route: str) -> Endpoint:
     """Of an address that leads straight there, as that of a Service does for the pods of its cluster."""
     await until_answered(lambda: accepts(address), address)
-    return await measured(address, way, lambda: connection(address))
+    return await measured(address, route, lambda: connection(address))

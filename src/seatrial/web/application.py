@@ -54,7 +54,7 @@ class Dashboard:
             "/r/{name}/piece/{key:.+}": pages.piece,
             "/s/{name}": pages.suite,
             "/c/{suite}/{name}": pages.cell,
-            "/f/{benchmark}/{metric}": pages.figure,
+            "/f/{benchmark}/{metric}": pages.metric_page,
             "/d/{names}": pages.difference,
             "/log/{run}/{hash_}/{attempt}": pages.log,
         }

@@ -128,7 +128,7 @@ class Links:
     def cell(self, suite: str, hash_: str) -> str:
         return f"{self.top}c/{slug(suite)}/{slug(hash_)}{self.ending}"
 
-    def figure(self, benchmark: str, metric: str) -> str:
+    def metric_page(self, benchmark: str, metric: str) -> str:
         return f"{self.top}f/{slug(benchmark)}/{slug(metric)}{self.ending}"
 
     def difference(self, before: str, after: str) -> str:

@@ -65,7 +65,7 @@ def _page(site: Site, parts: list[str]) -> Page:
         ("r", 2): pages.run,
         ("s", 2): pages.suite,
         ("c", 3): pages.cell,
-        ("f", 3): pages.figure,
+        ("f", 3): pages.metric_page,
         ("d", 2): pages.difference,
         ("log", 4): pages.log,
     }

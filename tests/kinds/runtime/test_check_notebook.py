@@ -34,7 +34,7 @@ def cell(name: str, number: int, state: str, **more: Any) -> dict[str, Any]:
     return {"note": "cell", "pass": name, "cell": number, "state": state, "class": "", **more}
 
 
-def test_each_pass_has_a_finding_with_the_figures_of_its_cells() -> None:
+def test_each_pass_has_a_finding_with_the_metrics_of_its_cells() -> None:
     notes = [
         cell("fresh", 2, "passed", seconds=0.5, peak_memory_bytes=1000),
         over("fresh", "passed"),

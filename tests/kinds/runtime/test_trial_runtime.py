@@ -369,7 +369,7 @@ def test_an_empty_command_line_is_refused_where_it_stands(tmp_path: Path) -> Non
         load(tmp_path / "suite.yaml", *models())
 
 
-def test_figures_logs_and_files_of_a_run_entry_are_judged_as_those_of_a_training(world: "World") -> None:
+def test_metrics_logs_and_files_of_a_run_entry_are_judged_as_those_of_a_training(world: "World") -> None:
     world.suite(
         """
         trials:

@@ -26,7 +26,7 @@ PARTS = 8 if EVERY else 1  # of all points, so that each part takes minutes
 
 
 def assert_each_once(scale: ScaleWorld, count: int) -> None:
-    """Every workload was made, and is accounted for in the figures; nothing is left."""
+    """Every workload was made, and is accounted for in the metrics; nothing is left."""
     assert sorted(one["number"] for one in scale.submissions()) == list(range(count))
     findings = scale.findings()
     assert findings["bound failed"].verdict is Verdict.PASSED, findings["bound failed"].message

@@ -15,7 +15,7 @@ from seatrial.kinds.scale.driver.health import at_time, gaps, health_points, loo
 from seatrial.kinds.scale.driver.stages import reached_stages
 from seatrial.kinds.scale.followed import POD_CREATED, SCHEDULED
 from seatrial.kinds.scale.measured import check_limits, check_measured, limited_by, measured_charts
-from seatrial.kinds.scale.work import ClockFigures, HealthPoint, Limit, MeasuredScale, Stamp, StampAgreement, Submission
+from seatrial.kinds.scale.work import ClockMetrics, HealthPoint, Limit, MeasuredScale, Stamp, StampAgreement, Submission
 
 STEP = ObservedStep("driver", "drive", outcome=Outcome.EXITED, code=0)
 EPOCH_S = 1_800_000_000.0
@@ -78,13 +78,13 @@ def test_stamps_that_are_no_time_or_of_none_are_left_out() -> None:
 
 
 def test_a_wrong_clock_is_a_finding_and_changes_no_verdict() -> None:
-    agree = ClockFigures(0.0004, 0.0007, 40, 0, [StampAgreement(SCHEDULED, 10, 0, 0.0)])
+    agree = ClockMetrics(0.0004, 0.0007, 40, 0, [StampAgreement(SCHEDULED, 10, 0, 0.0)])
     assert _findings(MeasuredScale(["pods"], clock=agree))["clock"][0] is Verdict.PASSED
-    wrong = ClockFigures(3600.0, 0.0007, 40, 1, [StampAgreement(SCHEDULED, 10, 10, 3599.0)])
+    wrong = ClockMetrics(3600.0, 0.0007, 40, 1, [StampAgreement(SCHEDULED, 10, 10, 3599.0)])
     verdict, message = _findings(MeasuredScale(["pods"], clock=wrong))["clock"]
     assert verdict is Verdict.SKIPPED
     assert "10 of 10 stamps of scheduled cannot be" in message
-    assert "no figure depends on it" in message
+    assert "no metric depends on it" in message
 
 
 def _findings(measured: MeasuredScale) -> dict[str, tuple[Verdict, str]]:
@@ -210,11 +210,11 @@ def test_when_pods_were_bound_is_in_the_audit_log_by_our_clock(tmp_path: Path) -
     watched = [Stamp(0, uid, SCHEDULED, at_s) for uid, at_s in (("a", 100.51), ("b", 100.72))]
     watched.append(Stamp(1, "c", SCHEDULED, 101.9))
     reached = reached_stages(submissions, watched, {0: 2, 1: 2})
-    better, figures = use_audit(path, PREFIX, submissions, reached, {0: 2, 1: 2})
+    better, metrics = use_audit(path, PREFIX, submissions, reached, {0: 2, 1: 2})
     assert better.times[SCHEDULED][0][1] == pytest.approx(100.7, abs=0.003)
     assert 1 not in better.times[SCHEDULED], "one of its two pods is bound"
-    assert figures.workloads == 1
-    assert figures.watch_p50_s == pytest.approx(0.02, abs=0.003)
+    assert metrics.workloads == 1
+    assert metrics.watch_p50_s == pytest.approx(0.02, abs=0.003)
 
 
 def test_a_log_that_was_rotated_is_read_whole(tmp_path: Path) -> None:
@@ -240,9 +240,9 @@ def test_a_log_that_is_of_no_use_is_said_and_nothing_is_taken_from_it(
     with pytest.raises(match=message):
         read_audit(path, PREFIX, submissions)
     reached = reached_stages(submissions, [], {})
-    same, figures = use_audit(path, PREFIX, submissions, reached, {})
+    same, metrics = use_audit(path, PREFIX, submissions, reached, {})
     assert same is reached
-    assert message in figures.problem
-    assert _findings(MeasuredScale(audit=figures))["audit log"][0] is Verdict.INVALID
+    assert message in metrics.problem
+    assert _findings(MeasuredScale(audit=metrics))["audit log"][0] is Verdict.INVALID
     with pytest.raises(match="cannot be read"):
         read_audit(tmp_path / "none.log", PREFIX, submissions)

@@ -125,7 +125,7 @@ time.time = lambda: right() + 3600
 """
 
 
-def test_a_clock_that_is_an_hour_wrong_is_told_and_changes_no_figure(scale: ScaleWorld) -> None:
+def test_a_clock_that_is_an_hour_wrong_is_told_and_changes_no_metric(scale: ScaleWorld) -> None:
     (scale.folder / "sitecustomize.py").write_text(AN_HOUR_AHEAD)
     scale.trial(count=20, env={"PYTHONPATH": str(scale.folder)})
     scale.seatrial("run", "suite.yaml", check=0)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from seatrial.job import Finding, Verdict
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.scale.driver.merge import Shard, merge_shards, read_shard
-from seatrial.kinds.scale.driver.stages import reached_stages, stage_figures
+from seatrial.kinds.scale.driver.stages import reached_stages, stage_metrics
 from seatrial.kinds.scale.followed import DECIDED, FINISHED, FIRST_POD_CREATED, POD_CREATED, SCHEDULED, STARTED
 from seatrial.kinds.scale.work import STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
 from world import World
@@ -71,17 +71,17 @@ def shard_of(which: int, submissions: dict[int, Submission], stamps: list[Stamp]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_four_drivers_with_clocks_of_their_own_give_the_figures_of_one(seed: int) -> None:
+def test_four_drivers_with_clocks_of_their_own_give_the_metrics_of_one(seed: int) -> None:
     submissions, stamps = one_whole(seed)
     reached = reached_stages(submissions, stamps, dict.fromkeys(range(COUNT), PODS))
     merged = merge_shards(shard_of(which, submissions, stamps) for which in range(SHARDS))
     of_pods = {FIRST_POD_CREATED, POD_CREATED, DECIDED, SCHEDULED, STARTED}
     assert {one.stage for one in merged.stages} == {"created", *of_pods}
-    for figures in merged.stages:
-        whole = stage_figures(figures.stage, submissions, reached, 0.0, 0.0)
-        counts = (figures.count, figures.reached, figures.unfinished, figures.censored)
+    for metrics in merged.stages:
+        whole = stage_metrics(metrics.stage, submissions, reached, 0.0, 0.0)
+        counts = (metrics.count, metrics.reached, metrics.unfinished, metrics.censored)
         assert counts == (whole.count, whole.reached, whole.unfinished, whole.censored)
-        for mine, its in zip(figures.quantiles, whole.quantiles, strict=True):
+        for mine, its in zip(metrics.quantiles, whole.quantiles, strict=True):
             for have, want in ((mine.value, its.value), (mine.lower, its.lower), (mine.upper, its.upper)):
                 assert have == (want if want is None else pytest.approx(want, abs=1e-6))
     assert merged.whole.count == COUNT
@@ -157,7 +157,7 @@ def test_four_drivers_of_a_run_are_merged_and_judged(world: World) -> None:
     assert "broken: finished.p50" in late
     one = json.loads(world.seatrial("scale", "merge", "last", "--json", "--select", "shard=2").stdout)
     assert (one["drivers"], one["whole"]["count"]) == (1, 10)
-    assert "is no figure" in world.seatrial("scale", "merge", "last", "--bound", "soon.p99=1s", check=2).stderr
+    assert "is no metric" in world.seatrial("scale", "merge", "last", "--bound", "soon.p99=1s", check=2).stderr
     results = world.results()
     bad = Finding("driver", "measurement", Verdict.INVALID, "measurement", "its watch was late")
     spoilt = replace(results.cells[0], findings=[bad])

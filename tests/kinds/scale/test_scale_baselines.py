@@ -1,4 +1,4 @@
-"""Figures of a scale trial through time: bounds from earlier runs, and a run that is slower than they are."""
+"""Metrics of a scale trial through time: bounds from earlier runs, and a run that is slower than they are."""
 
 from seatrial.job import Verdict
 from world import World

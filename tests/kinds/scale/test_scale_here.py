@@ -51,7 +51,7 @@ def test_processes_go_through_the_stages_of_workloads_and_are_judged(world: Worl
     mix = {"single": {"kind": "job", "gpus": 1, "weight": 4}, "gang": {"kind": "job", "pods": 3, "gpus": 1}}
     suite(world, workload=None, workloads=mix, fill={"count": 3}, bounds={"gang.finished.p99": "10m"})
     ran = world.seatrial("run", "suite.yaml", check=0)
-    assert f"figures t {findings(world)[IN_SHORT].message}" in " ".join(ran.stdout.split())
+    assert f"metrics t {findings(world)[IN_SHORT].message}" in " ".join(ran.stdout.split())
     made = lines(world, "submitted.jsonl")
     assert sorted(one["number"] for one in made) == list(range(23))
     gangs = sum(one["of"] == "gang" and one.get("phase", "measured") == "measured" for one in made)

@@ -8,7 +8,7 @@ import pytest
 from seatrial.job import IN_SHORT, Exit, ObservedStep, Outcome, Series, Verdict
 from seatrial.kinds.scale.judge import check_scale
 from seatrial.kinds.scale.model import ScaleTrial, Workload, parse_scale_bound
-from seatrial.kinds.scale.work import FoundLimit, StageFigures, StageQuantile, TriedRate, WholeScale
+from seatrial.kinds.scale.work import FoundLimit, StageMetrics, StageQuantile, TriedRate, WholeScale
 from seatrial.kinds.scale.workload import BadTemplate, manifest_of
 from world import World
 
@@ -66,8 +66,8 @@ def test_a_driver_on_the_cluster_has_a_core_of_its_own_unless_another_number_is_
             "target: cluster\n    until: finished\n    churn: {rate: 1/s, for: 9s}",
             "waits until nothing is",
         ),
-        ("scheduled.p99: 30s", "gang.scheduled.p99: 30s", "is no figure of a scale trial"),
-        ("scheduled.p99: 30s", "sheduled.p99: 30s", "is no figure of a scale trial"),
+        ("scheduled.p99: 30s", "gang.scheduled.p99: 30s", "is no metric of a scale trial"),
+        ("scheduled.p99: 30s", "sheduled.p99: 30s", "is no metric of a scale trial"),
         (
             "{kind: job}",
             "{kind: job}\n    follow: [{apiVersion: v1, kind: X, stages: [{stage: went}]}]",
@@ -148,7 +148,7 @@ def observed(
     **step: Any,
 ) -> ObservedStep:
     quantile = StageQuantile(0.99, p99, 1.9, upper)
-    stage = StageFigures("scheduled", 100, 100, 0, 0, [quantile], [], "watch", 0.004)
+    stage = StageMetrics("scheduled", 100, 100, 0, 0, [quantile], [], "watch", 0.004)
     clean = {"note": "clean", "left": left, "seconds": 1.0, "problem": problem}
     notes = [{"note": "stage", **msgspec.to_builtins(stage)}, clean]
     if whole is not None:
@@ -187,7 +187,7 @@ def test_bounds_pass_and_fail() -> None:
     assert verdicts(observed(bad), failed=0)["bound failed"] is Verdict.FAILED
 
 
-def test_the_figures_that_matter_are_told_in_short() -> None:
+def test_the_metrics_that_matter_are_told_in_short() -> None:
     def told(step: ObservedStep, *bounds: str) -> str:
         parsed = tuple(parse_scale_bound(name, "30s") for name in bounds)
         findings = check_scale(step, Exit(Outcome.EXITED, 0), parsed).findings
@@ -203,7 +203,7 @@ def test_the_figures_that_matter_are_told_in_short() -> None:
 
 
 @pytest.mark.parametrize(("upper", "text"), [(2.2, "between 1.9 s and 2.2 s"), (None, "above 1.9 s")])
-def test_a_bound_is_told_with_the_interval_of_its_figure(upper: float | None, text: str) -> None:
+def test_a_bound_is_told_with_the_interval_of_its_metric(upper: float | None, text: str) -> None:
     bounds = (parse_scale_bound("scheduled.p99", "30s"),)
     findings = check_scale(observed(upper=upper), Exit(Outcome.EXITED, 0), bounds).findings
     (message,) = [one.message for one in findings if one.check == "bound scheduled.p99"]

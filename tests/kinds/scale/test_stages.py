@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from seatrial.job import Unreadable
-from seatrial.kinds.scale.driver.stages import Arrived, lateness, reached_stages, read_stamps, stage_figures, whole_of
+from seatrial.kinds.scale.driver.stages import Arrived, lateness, reached_stages, read_stamps, stage_metrics, whole_of
 from seatrial.kinds.scale.followed import (
     ADMITTED,
     CREATED,
@@ -29,17 +29,17 @@ def sent(number: int, at_s: float = 100.0) -> Submission:
 def test_durations_begin_when_a_workload_was_meant_to_be_sent() -> None:
     submissions = {0: Submission(0, 100.0, 103.0, 104.0, 1)}
     reached = reached_stages(submissions, [Stamp(0, "a", SCHEDULED, 110.0)], pods={})
-    assert stage_figures(SCHEDULED, submissions, reached, 120.0, 0.0).quantiles[0].value == 10.0
-    assert stage_figures(CREATED, submissions, reached, 120.0, 0.0).quantiles[0].value == 4.0
+    assert stage_metrics(SCHEDULED, submissions, reached, 120.0, 0.0).quantiles[0].value == 10.0
+    assert stage_metrics(CREATED, submissions, reached, 120.0, 0.0).quantiles[0].value == 4.0
     assert lateness(submissions.values()) == [3.0]
 
 
 def test_what_has_not_come_to_a_stage_is_counted_and_moves_its_quantiles() -> None:
     submissions = {number: sent(number) for number in range(10)}
     stamps = [Stamp(number, f"p{number}", SCHEDULED, 101.0) for number in range(6)]
-    figures = stage_figures(SCHEDULED, submissions, reached_stages(submissions, stamps, {}), 160.0, 0.0)
-    assert (figures.count, figures.reached, figures.unfinished) == (10, 6, 4)
-    p50, p90, *_ = figures.quantiles
+    metrics = stage_metrics(SCHEDULED, submissions, reached_stages(submissions, stamps, {}), 160.0, 0.0)
+    assert (metrics.count, metrics.reached, metrics.unfinished) == (10, 6, 4)
+    p50, p90, *_ = metrics.quantiles
     assert p50.value == 1.0
     assert (p90.value, p90.lower) == (None, 60.0)
 
@@ -61,9 +61,9 @@ def test_of_several_pods_the_last_counts_and_of_no_room_the_first() -> None:
 def test_what_was_reached_while_the_watch_was_blind_counts_from_the_later_end() -> None:
     submissions = {0: sent(0), 1: sent(1)}
     stamps = [Stamp(0, "a", SCHEDULED, 130.0, since_s=110.0), Stamp(1, "b", SCHEDULED, 101.0)]
-    figures = stage_figures(SCHEDULED, submissions, reached_stages(submissions, stamps, {}), 140.0, 0.0)
-    assert figures.censored == 1
-    assert figures.quantiles[-1].value == 30.0
+    metrics = stage_metrics(SCHEDULED, submissions, reached_stages(submissions, stamps, {}), 140.0, 0.0)
+    assert metrics.censored == 1
+    assert metrics.quantiles[-1].value == 30.0
 
 
 def test_two_lives_of_a_watch_may_both_have_seen_a_stage_and_the_first_counts() -> None:

@@ -70,7 +70,7 @@ def test_of_a_run_that_was_killed_all_namespaces_are_reaped(scale: ScaleWorld) -
         nothing_left(scale)
 
 
-def test_what_fills_the_cluster_and_what_finds_no_place_are_there_before_and_in_no_figure(scale: ScaleWorld) -> None:
+def test_what_fills_the_cluster_and_what_finds_no_place_are_there_before_and_in_no_metric(scale: ScaleWorld) -> None:
     scale.trial(
         count=10, arrivals={"waves": 4, "delay": "50ms"}, fill={"count": 8}, background={"count": 5},
         workload={"kind": "pod", "gpus": 1},

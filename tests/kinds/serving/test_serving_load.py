@@ -1,4 +1,4 @@
-"""A load for llama.cpp, as a user writes it: figures, bounds, errors, and a driver that was late."""
+"""A load for llama.cpp, as a user writes it: metrics, bounds, errors, and a driver that was late."""
 
 import json
 import sys
@@ -57,7 +57,7 @@ def loaded(world: World) -> dict[str, tuple[str, str]]:
     return {one.check: (str(one.verdict), one.message) for one in cell.findings if one.step == "load"}
 
 
-def test_a_load_has_its_figures_its_bounds_and_every_stamp_in_a_file(world: World) -> None:
+def test_a_load_has_its_metrics_its_bounds_and_every_stamp_in_a_file(world: World) -> None:
     (world.folder / "trace.csv").write_text("at,input\n" + "".join(f"{10 + number / 50},3\n" for number in range(40)))
     suite(world, "{arrivals: {trace: trace.csv}, lag: 1h, bounds: {ttft.p99: 1h, itl.max: 1h, goodput: 100%}}")
     world.seatrial("run", "suite.yaml", check=0)
@@ -66,9 +66,9 @@ def test_a_load_has_its_figures_its_bounds_and_every_stamp_in_a_file(world: Worl
         ["measured", "driver in time", "bound errors", "bound ttft.p99", "bound itl.max", "bound goodput"], "passed"
     )
     (cell,) = world.results().cells
-    figures = cell.metrics["load"]
-    assert figures["ttft"]["p50"]["better"] == "lower"
-    assert figures["tokens_per_s"]["value"] > 0
+    metrics = cell.metrics["load"]
+    assert metrics["ttft"]["p50"]["better"] == "lower"
+    assert metrics["tokens_per_s"]["value"] > 0
     (files,) = world.run().path.glob("cells/*/1/driver/files")
     rows = [json.loads(line) for line in (files / "load-requests.jsonl").read_text().splitlines()]
     assert [row["intended_s"] for row in rows] == pytest.approx([number / 50 for number in range(40)])
@@ -102,7 +102,7 @@ def test_a_load_in_which_every_request_fails_does_not_pass(world: World) -> None
     assert loaded(world)["measured"] == ("failed", "every one of 20 failed: 20 429")
 
 
-def test_a_load_in_which_the_driver_was_late_is_invalid_and_no_figure_of_it_is_kept(world: World) -> None:
+def test_a_load_in_which_the_driver_was_late_is_invalid_and_no_metric_of_it_is_kept(world: World) -> None:
     suite(world, "{arrivals: {rate: 50/s}, requests: 20, lag: 0.000001, bounds: {ttft.p50: 1h}}")
     world.seatrial("run", "suite.yaml", check=1)
     (cell,) = world.results().cells

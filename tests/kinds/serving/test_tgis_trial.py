@@ -51,10 +51,10 @@ def test_cases_of_tgis_pass_whole_as_streams_alone_and_in_a_crowd_and_under_load
     )
     assert cell.metrics["load"]["ttft"]["p50"]["value"] > 0
     (samples,) = world.run().path.glob("cells/*/1/driver/files/load-metrics.jsonl")
-    figures = [json.loads(line)["values"] for line in samples.read_text().splitlines()]
-    answered = [one['tgi_request_success{kind="single"}'] for one in figures]
+    metrics = [json.loads(line)["values"] for line in samples.read_text().splitlines()]
+    answered = [one['tgi_request_success{kind="single"}'] for one in metrics]
     assert answered[-1] - answered[0] == 20
-    assert figures[-1]["tgi_request_generated_tokens_sum"] > figures[0]["tgi_request_generated_tokens_sum"]
+    assert metrics[-1]["tgi_request_generated_tokens_sum"] > metrics[0]["tgi_request_generated_tokens_sum"]
     (records,) = world.run().path.glob("cells/*/1/driver/records.jsonl")
     notes = [json.loads(line).get("data", {}) for line in records.read_text().splitlines()]
     (about,) = (note["about"] for note in notes if "about" in note)

@@ -40,9 +40,9 @@ class Service:
 
     async def http(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
-        figures = f'# TYPE tgi_request_success counter\ntgi_request_success{{kind="single"}} {self.requests}\n'
-        figures += f"tgi_request_generated_tokens_sum {self.tokens}\ntgi_queue_size 0\n"
-        body = figures.encode() if head.startswith(b"GET /metrics ") else b""
+        metrics = f'# TYPE tgi_request_success counter\ntgi_request_success{{kind="single"}} {self.requests}\n'
+        metrics += f"tgi_request_generated_tokens_sum {self.tokens}\ntgi_queue_size 0\n"
+        body = metrics.encode() if head.startswith(b"GET /metrics ") else b""
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
         writer.close()
 

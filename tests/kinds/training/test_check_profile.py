@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from seatrial.job import ObservedStep, Outcome
-from seatrial.kinds.training.profile import ProfileExpected, check_profile, check_profile_figure
+from seatrial.kinds.training.profile import ProfileExpected, check_profile, check_profile_metric
 from seatrial.suite.values import parse_requirement
 from trained import brief, train, values
 
@@ -106,10 +106,10 @@ def test_what_cannot_be_compared_is_skipped_with_its_reason() -> None:
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, "passed"), (1.04, "passed"), (1.2, "failed"), (0.0, "failed")])
 def test_a_step_time_in_a_file_is_compared_with_the_profile(factor: float, verdict: str) -> None:
     seconds = median(one["seconds"] for one in STEPS) * factor
-    (finding,) = check_profile_figure(seen(profile()), "prof", 0.05, "step_time", seconds, "train_metrics.json")
+    (finding,) = check_profile_metric(seen(profile()), "prof", 0.05, "step_time", seconds, "train_metrics.json")
     assert (str(finding.verdict), finding.check) == (verdict, "agrees step_time")
     assert "by step_time (train_metrics.json)" in finding.message
-    assert check_profile_figure(seen(), "prof", 0.05, "step_time", seconds, "train_metrics.json") == []
+    assert check_profile_metric(seen(), "prof", 0.05, "step_time", seconds, "train_metrics.json") == []
 
 
 def test_one_bad_profile_among_several_hosts_is_named() -> None:

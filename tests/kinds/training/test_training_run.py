@@ -55,7 +55,7 @@ def found(cell: CellResult) -> dict[str, tuple[str, str]]:
     return {f"{one.step} {one.check}": (str(one.verdict), one.class_) for one in cell.findings}
 
 
-def test_a_job_that_does_all_it_should_passes_with_its_figures(world: World) -> None:
+def test_a_job_that_does_all_it_should_passes_with_its_metrics(world: World) -> None:
     cell = run(
         world,
         """command: 'python job.py && cp small.xplane.pb "$SEATRIAL_FILES"',
@@ -67,7 +67,7 @@ def test_a_job_that_does_all_it_should_passes_with_its_figures(world: World) -> 
         check=0,
     )
     assert {verdict for verdict, _ in found(cell).values()} == {"passed"}
-    assert {name: figure["value"] for name, figure in cell.metrics.items() if name in ("loss", "step", "said")} == {
+    assert {name: metric["value"] for name, metric in cell.metrics.items() if name in ("loss", "step", "said")} == {
         "loss": 0.5,
         "step": 0.5,
         "said": pytest.approx(0.5045, abs=0.001),
@@ -183,7 +183,7 @@ def test_a_recorded_curve_is_compared(world: World) -> None:
 def test_a_disabled_trial_is_a_hole_with_its_reason(world: World) -> None:
     world.suite("trials: {a: {kind: training, command: x, disabled: too dear}, b: {kind: training, command: 'true'}}")
     world.seatrial("run", "suite.yaml", check=0)
-    assert [(hole.trial, hole.why) for hole in world.results().holes] == [("a", "too dear")]
+    assert [(combination.trial, combination.why) for combination in world.results().excluded] == [("a", "too dear")]
 
 
 def test_files_at_an_address_are_judged_like_those_of_the_job(world: World) -> None:

@@ -110,7 +110,7 @@ def test_a_repository_is_cloned_first_and_the_trials_own_wins(tmp_path: Path) ->
     assert made.inputs == ()
 
 
-def test_what_only_judges_does_not_change_what_figures_depend_on(tmp_path: Path) -> None:
+def test_what_only_judges_does_not_change_what_metrics_depend_on(tmp_path: Path) -> None:
     plain = "trials: {{t: {{kind: training, command: x, {0}}}}}"
     base = cells(tmp_path, plain.format("hosts: 1"))[0].spec.work()
     for judged in ("log: {must: a}", "loss: {}", "stall: false", "files: {a: {match: b}}", "metrics: {m: {log: (a)}}"):

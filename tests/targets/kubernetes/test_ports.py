@@ -291,8 +291,8 @@ async def test_the_port_of_a_job_whose_run_another_machine_works_on_can_be_opene
     async with opened(real_cluster, namespace) as other:
         async with other.endpoint(handle, "http") as address:
             assert await status(address) == 200
-            assert address.way == "port-forward through the API server"
-            assert 0 < address.adds_s <= address.adds_p99_s < 60
+            assert address.route == "port-forward through the API server"
+            assert 0 < address.overhead_s <= address.overhead_p99_s < 60
         assert [found.in_use for found in await other.list()] == [True]
     await target.remove(handle)
 
@@ -395,8 +395,8 @@ async def test_every_way_through_the_cluster_is_waited_for_measured_and_goes_wit
                 other.endpoint(handle, "admin" if secure else "http") as address,
             ):
                 assert address == name + end.format(namespace=namespace)
-                assert (address.way, address.tls) == (options["endpoint"], secure)
-                assert 0 < address.adds_s <= address.adds_p99_s
+                assert (address.route, address.tls) == (options["endpoint"], secure)
+                assert 0 < address.overhead_s <= address.overhead_p99_s
                 assert front.came > unready
                 scheme = "https" if secure else "http"
                 async with aiohttp.ClientSession() as session, session.get(f"{scheme}://{address}/", ssl=False) as got:

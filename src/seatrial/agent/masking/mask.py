@@ -14,7 +14,7 @@ from .escapes import UNSEEN, UNSEEN_TEXT, VisibleText, all_visible, unfinished
 # password `value`), and what is told by these words must stay readable. They give nothing away: everybody knows them.
 
 
-# Where the value is a word of ours, or a name that the job was given: `event` of a record, `name` of a figure.
+# Where the value is a word of ours, or a name that the job was given: `event` of a record, `name` of a metric.
 _PLACES = """
     event outcome note state class what pass name pattern entry thing kind format step_source cell_type output_type
     gpu_source gpu_memory_source

@@ -41,7 +41,7 @@ def judge_cell(
 ) -> CellOutcome:
     """The outcome of a cell that the kernel has replied to.
 
-    An error that was shown counts even where the reply says `ok`: `%run`, `%%capture`, widgets and figures that cannot
+    An error that was shown counts even where the reply says `ok`: `%run`, `%%capture`, widgets and metrics that cannot
     be drawn show what was raised and swallow it. `allowed`: the notebook says that its cells may raise.
     """
     if exits(reply):
@@ -241,7 +241,7 @@ class NotebookPass:
         self.started_s = self.client.reported_s = time.monotonic()
         outcome = await self._execute(index, cell)
         seconds = time.monotonic() - self.started_s
-        figures = self.usage.end()
+        metrics = self.usage.end()
         outcome = with_kills(outcome, usage.oom_kills(self.spec.oom_file) - oom_before)
         if self.client.omitted_chars:
             text = "\n[%d characters more were printed and are left out here]\n" % self.client.omitted_chars
@@ -249,7 +249,7 @@ class NotebookPass:
         if outcome["state"] == "failed":
             outcome["output"] = printed(cell)
             log_failure(number, outcome)
-        self._note(number, cell, dict(outcome, seconds=round(seconds, 4), **figures))
+        self._note(number, cell, dict(outcome, seconds=round(seconds, 4), **metrics))
         return outcome
 
     async def _execute(self, index: int, cell: Any) -> CellOutcome:

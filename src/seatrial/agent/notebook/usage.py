@@ -57,7 +57,7 @@ class Usage:
         return self._peak
 
     def end(self) -> Dict[str, object]:
-        """What the window came to; figures that could not be had are None."""
+        """What the window came to; metrics that could not be had are None."""
         if self._exact:
             self._peak = max(self._peak, _high_water_bytes(self.pid))
         self.sample()

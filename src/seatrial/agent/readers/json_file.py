@@ -1,4 +1,4 @@
-"""Figures from JSON files by path, whatever else such a file may hold: `a.b.0` is item 0 of `b` of `a`."""
+"""Metrics from JSON files by path, whatever else such a file may hold: `a.b.0` is item 0 of `b` of `a`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _decoder(twice: List[str]) -> json.JSONDecoder:
 
 
 def whole_number(text: str) -> Union[int, float]:
-    """One of a million digits would take hours to become one of Python's: a float is enough for a figure."""
+    """One of a million digits would take hours to become one of Python's: a float is enough for a metric."""
     return int(text) if len(text) < 19 else float(text)
 
 
@@ -132,4 +132,4 @@ def _plain(value: Any) -> Tuple[Any, Optional[str]]:
         return (value if math.isfinite(value) else to_json(value)), None
     if isinstance(value, (int, str)):
         return (value[:_TEXT_CHARACTERS] if isinstance(value, str) else value), None
-    return None, "is %s, not a figure" % ("a list" if isinstance(value, list) else "an object")
+    return None, "is %s, not a metric" % ("a list" if isinstance(value, list) else "an object")

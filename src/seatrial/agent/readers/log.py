@@ -1,4 +1,4 @@
-"""Reads the output of a command while it is written: what must and must never be in it, and the figures in it.
+"""Reads the output of a command while it is written: what must and must never be in it, and the metrics in it.
 
 `Reading` is fed bytes and says when the program must be ended (`over`), what to note (`notes`), and at the end what was
 seen (`result`). The runner feeds it from a pipe; `read_existing.py` from files that are there already.
@@ -14,7 +14,7 @@ from .patterns import Pattern, Patterns
 from .series import StepProgress
 from .values import Values
 
-BATCH = 500  # figures that wait to be noted
+BATCH = 500  # metrics that wait to be noted
 LINGER_S = 0.3  # after what ends a program: the lines that say why often follow
 QUIET_S = 1.0  # a line that has not ended by then is looked at as it is
 MOST_WANTED = 10_000  # steps of a recorded curve

@@ -18,7 +18,7 @@ from .lines import Block, LogPart, Window
 GUARD_S = 0.5  # of CPU time, for one pattern on one block
 SLOW_S = 0.2  # a block that takes longer counts against the pattern,
 MOST_SLOW_S = 5.0  # and that much of it in all drops the pattern
-LOOK_BACK = 20  # lines, for the figure that belongs to another
+LOOK_BACK = 20  # lines, for the metric that belongs to another
 _SPECIAL = re.compile(r"[\\.^$*+?{}\[\]()]")
 _BEFORE = r"(?:\\b|\\B|\^|\(\?<[!=](?:\[\^?\]?(?:\\.|[^\]\\])*\]|\\.|[^()\[\]\\|])+\))+"
 _LEADING = re.compile(_BEFORE)
@@ -53,7 +53,7 @@ class Guard:
             raise TooSlow
 
 
-Match = Tuple[Optional[bytes], int]  # a figure in a block: its text, and where that is
+Match = Tuple[Optional[bytes], int]  # a metric in a block: its text, and where that is
 
 
 class Pattern:
@@ -96,7 +96,7 @@ class Pattern:
             position = end + 1
 
     def on_line(self, line: bytes) -> Optional[bytes]:
-        """The first figure of one line."""
+        """The first metric of one line."""
         found = self._line.search(line)
         return None if found is None else found.group(self._group)
 
@@ -104,7 +104,7 @@ class Pattern:
         return [found.group(self._group) or b"" for found in self._line.finditer(line)]
 
     def tokens(self, block: Block) -> List[bytes]:
-        """All figures, as quickly as can be: without where they are, and one that is none is empty."""
+        """All metrics, as quickly as can be: without where they are, and one that is none is empty."""
         if not self._by_line and self._block.groups <= 1:
             found: List[bytes] = self._block.findall(block.data)
             return found
@@ -135,14 +135,14 @@ class Pattern:
         return found.start()
 
     def in_window(self, window: Window, position: int) -> Iterator[Tuple[Optional[bytes], int, int]]:
-        """The figures that start at `position` or later in the window's own part; with the end of each match."""
+        """The metrics that start at `position` or later in the window's own part; with the end of each match."""
         for found in (self._line if self._by_line else self._block).finditer(window.data, position):
             if not window.last and found.start() >= window.end:
                 return
             yield found.group(self._group), max(found.start(), found.start(self._group)), found.end()
 
     def between(self, block: Block, start: int, end: int) -> Iterator[Match]:
-        """The figures of the lines from one line's start to another's."""
+        """The metrics of the lines from one line's start to another's."""
         while start < end:
             line = block.data[start : block.bounds(start)[1]]
             for found in self._line.finditer(line) if self.may_match(line) else ():
@@ -150,7 +150,7 @@ class Pattern:
             start += len(line) + 1
 
     def last_before(self, block: Block, offset: int) -> Optional[Match]:
-        """The last figure that starts before `offset`, if it is on one of the nearest lines that may have one."""
+        """The last metric that starts before `offset`, if it is on one of the nearest lines that may have one."""
         for _ in range(LOOK_BACK):
             at = max((block.data.rfind(literal, 0, offset) for literal in self.literals), default=-1)
             if at < 0:

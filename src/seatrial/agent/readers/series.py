@@ -57,7 +57,7 @@ def all_to_json(values: Sequence[Optional[float]]) -> List[Any]:
     return [to_json(value) for value in values]
 
 
-# The figures of one name on one host, as a log gives them: all are counted, enough are kept, noted in batches.
+# The metrics of one name on one host, as a log gives them: all are counted, enough are kept, noted in batches.
 
 
 FULL = 10_000  # are kept one by one; after that every second, fourth, ... of

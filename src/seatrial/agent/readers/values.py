@@ -1,4 +1,4 @@
-"""Reads the figures in blocks of a log: what each is, on which line, of which step; and the steps themselves."""
+"""Reads the metrics in blocks of a log: what each is, on which line, of which step; and the steps themselves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .lines import Block, LogPart, Window, rank_of
 from .patterns import Match, Pattern
 from .series import StepProgress, ValueSeries, all_plain, number, to_json, whole
 
-# Counts figures by the shapes of lines: lines that differ only in their digits have their figures at the same places.
+# Counts metrics by the shapes of lines: lines that differ only in their digits have their metrics at the same places.
 #
 # The lines of a training log have a few shapes, thousands of each. A pattern that treats all digits alike (most do)
 # is asked once for each shape instead of once for each line, and the counts are still exact.
@@ -35,7 +35,7 @@ class Shapes:
         self._ready = False
 
     def count(self, pattern: Pattern, block: Block) -> Optional[int]:
-        """How many figures there are; None when that cannot be known so, or when not all of them are finite numbers."""
+        """How many metrics there are; None when that cannot be known so, or when not all of them are finite numbers."""
         shapes = self._shapes(block) if pattern.digits_alike else None
         if shapes is None:
             return None
@@ -72,7 +72,7 @@ class Shapes:
 _STEP = "step"
 _LOSS = "loss"
 STEP_LIKE = ("step_time", _LOSS)  # which count the steps where no pattern does
-MANY = 64  # figures of a name in one block; fewer are read one by one
+MANY = 64  # metrics of a name in one block; fewer are read one by one
 MANY_BYTES = 4 << 10  # of a block that may have as many
 Stop = Callable[[str, Dict[str, Any], Optional[float]], None]
 
@@ -90,7 +90,7 @@ class Values:
         mask: Mask,
         wanted: AbstractSet[int] = frozenset(),
     ) -> None:
-        # Steps first: other figures belong to them.
+        # Steps first: other metrics belong to them.
         self.patterns = {name: patterns[name] for name in sorted(patterns, key=lambda name: name != _STEP)}
         self.series: Dict[Tuple[str, int], ValueSeries] = {}
         self._finite = finite
@@ -159,7 +159,7 @@ class Values:
         self._value(series, last[0], block, last[1], now_s)
 
     def _of_wanted(self, pattern: Pattern, block: Block) -> List[Match]:
-        """The figures of steps that are wanted."""
+        """The metrics of steps that are wanted."""
         steps = self.patterns.get(_STEP)
         if steps is None or self._wanted.isdisjoint([self._step_before, *map(number, steps.tokens(block))]):
             return []
@@ -216,7 +216,7 @@ class Values:
             self._stop("value", dict(reading, text=block.text_at(offset, self._mask)), now_s)
 
     def _step_at(self, block: LogPart, offset: int) -> Optional[int]:
-        """The step of a figure: of its own line, else the last one before it. In a long line, which may tell many, the
+        """The step of a metric: of its own line, else the last one before it. In a long line, which may tell many, the
         last one before it comes first."""
         pattern = self.patterns.get(_STEP)
         if pattern is None:
@@ -237,7 +237,7 @@ class Values:
         return self._steps_of[start]
 
     def _position(self, name: str, window: Window) -> int:
-        """From where a window is read: not again what is inside of a figure of the one before."""
+        """From where a window is read: not again what is inside of a metric of the one before."""
         return max(window.start, window.line.read_to.get(name, 0) - window.offset)
 
     def find_not_finite(self, name: str, block: LogPart, host: int, now_s: float) -> None:

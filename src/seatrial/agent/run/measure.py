@@ -1,4 +1,4 @@
-"""What a job runs on, for its figures' fingerprint: read from the kernel's files, no process is started for it."""
+"""What a job runs on, for its metrics' fingerprint: read from the kernel's files, no process is started for it."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ class GpuQuery:
                 os.killpg(self.pid, signal.SIGKILL)
 
     def answer(self) -> List[Dict[str, Any]]:
-        """One entry a GPU; a figure that it does not have ("[N/A]") is None."""
+        """One entry a GPU; a metric that it does not have ("[N/A]") is None."""
         found = []
         for line in self._answer.decode("utf-8", "replace").splitlines():
             fields = [field.strip() for field in line.split(",")]

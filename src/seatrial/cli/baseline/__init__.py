@@ -68,7 +68,7 @@ def _changing(change: Callable[..., None]) -> Callable[..., Any]:
 
 @click.group()
 def command() -> None:
-    """Bounds that figures are judged by: show them, make them from the history, move them, widen them.
+    """Bounds that metrics are judged by: show them, make them from the history, move them, widen them.
 
     The file is what `baseline:` of the suite's trials names: Seatrial's own, or torchprime's step_time_bounds.yaml.
     Only the selected entries are touched; everything else in the file stays as it is written, comments too.
@@ -119,7 +119,7 @@ def update(asked: _Asked, metric: str | None, since: str | None) -> None:
             if one.series.metric in names
         ]
 
-    asked.scope.change(made, asked.dry_run, f"no run of it has {metric or 'a figure that can have bounds'} yet")
+    asked.scope.change(made, asked.dry_run, f"no run of it has {metric or 'a metric that can have bounds'} yet")
 
 
 @command.command(short_help="Move bounds to the newest level; their width stays.")

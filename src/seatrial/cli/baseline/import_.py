@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.argument("file", type=click.Path(path_type=Path))
 @SELECT
 @click.option("--reason", required=True, metavar="TEXT", help="Why; it is kept.")
-@click.option("--metric", metavar="NAME", help="Of runs: what their values are figures of.")
+@click.option("--metric", metavar="NAME", help="Of runs: what their values are metrics of.")
 @click.option("--unit", metavar="TEXT", default="", help="Of runs: s, MiB; default: that of the suite.")
 @click.option("--better", type=click.Choice(["lower", "higher"]), help="Of runs; default: as the suite says.")
 @click.option("--force", is_flag=True, help="Also bounds that are wider than the cap.")
@@ -104,8 +104,8 @@ def _import_runs(
             groups.setdefault((one.benchmark, one.metric), []).append(one)
     except Refused as error:
         fail(str(error))
-    figures = [
-        scope.figure(
+    series = [
+        scope.imported(
             benchmark,
             acceptance[0] or metric or None,
             acceptance[1] or group[0].unit,
@@ -116,13 +116,13 @@ def _import_runs(
     if found.without_value:
         rows = f"{len(found.without_value)} row{'' if len(found.without_value) == 1 else 's'}"
         say(f"{rows} without a value left out, the first at {found.without_value[0]}", err=True)
-    for figure, group in zip(figures, groups.values(), strict=True):
-        fingerprint = scope.safely(partial(imported.newest_fingerprint, scope.history, figure.benchmark))
+    for row, group in zip(series, groups.values(), strict=True):
+        fingerprint = scope.safely(partial(imported.newest_fingerprint, scope.history, row.benchmark))
         if not dry_run:
-            scope.safely(partial(imported.import_runs, scope.history, group, figure, fingerprint, why, file.name))
+            scope.safely(partial(imported.import_runs, scope.history, group, row, fingerprint, why, file.name))
         count = f"{len(group)} run{'' if len(group) == 1 else 's'}"
-        summary = f"{count} of {figure.metric} from {short_date(group[0].at_s)} to {short_date(group[-1].at_s)}"
-        say(f"{figure.benchmark}: {'would add' if dry_run else 'added'} {summary} to {scope.history.place}")
+        summary = f"{count} of {row.metric} from {short_date(group[0].at_s)} to {short_date(group[-1].at_s)}"
+        say(f"{row.benchmark}: {'would add' if dry_run else 'added'} {summary} to {scope.history.place}")
         if not fingerprint:
             say(
                 "  nothing ran here yet, so it is not known whether that was under the same conditions. "

@@ -15,7 +15,7 @@ from seatrial.web.catalogue import ProposedChange
 
 if TYPE_CHECKING:
     from seatrial.baseline.edit import FileChange, Updated, Why
-    from seatrial.baseline.imported import ImportedFigure
+    from seatrial.baseline.imported import ImportedMetric
     from seatrial.baseline.selection import SelectedFile
     from seatrial.plan import Plan
     from seatrial.record.history import History
@@ -25,7 +25,7 @@ SUITE = click.argument("suite", type=click.Path(path_type=Path))
 SELECT = click.option(
     "--select", "select", multiple=True, metavar="EXPR", help="Cells by id glob, axis=value or /hash; repeat for more."
 )
-METRIC = click.option("--metric", metavar="NAME", help="Just this figure.")
+METRIC = click.option("--metric", metavar="NAME", help="Just this metric.")
 
 
 def say(text: str, err: bool = False) -> None:
@@ -139,10 +139,10 @@ class BaselineScope:
                 )
                 self.safely(partial(self.history.mark, *acceptance, metric=edit.metric))
 
-    def figure(self, benchmark: str, metric: str | None, unit: str, better: str | None) -> "ImportedFigure":
-        """What a row of runs is a figure of, from what it says, the options, and what is known of it already."""
+    def imported(self, benchmark: str, metric: str | None, unit: str, better: str | None) -> "ImportedMetric":
+        """What a row of runs is a metric of, from what it says, the options, and what is known of it already."""
         from seatrial.baseline.edit import Refused
-        from seatrial.baseline.imported import imported_figure
+        from seatrial.baseline.imported import imported_metric
 
         known = self.benchmarks
         if not benchmark and len(known) == 1:
@@ -153,19 +153,19 @@ class BaselineScope:
             what = f"there is no cell with benchmark {benchmark!r}" if benchmark else "the runs name no `benchmark`"
             fail(f"{what}{nearest(benchmark, known)}; --select one cell, or give each run its `benchmark`")
         if metric is None:
-            fail("the runs name no `metric`; say --metric step_time, or what they are figures of")
+            fail("the runs name no `metric`; say --metric step_time, or what they are metrics of")
         series = self.safely(lambda: self.history.series(benchmark=benchmark, metric=metric, last=1))
         entries = [place.entry(benchmark, metric) for place in self.places]
         bounds = [entry.bound for entry in entries if entry is not None]
         before = [(old.unit, old.better) for old in (*reversed(series), *bounds)]
         trial = known[benchmark]
         try:
-            return imported_figure(benchmark, trial, self.suite.trials[trial], metric, unit, better, before)
+            return imported_metric(benchmark, trial, self.suite.trials[trial], metric, unit, better, before)
         except Refused as error:
             fail(str(error))
 
 
-# What `seatrial baseline recenter` would change for one figure, and the command; nothing is changed here.
+# What `seatrial baseline recenter` would change for one metric, and the command; nothing is changed here.
 
 
 REASON = "why"  # stands for what a person writes
@@ -179,7 +179,7 @@ class RecenterPreview:
         self._options = options  # of the command, so that it is about the same runs
 
     def __call__(self, suite_path: str, benchmark: str, metric: str) -> ProposedChange | None:
-        """None for a figure that no baseline file has an entry of, and for a suite that is not here."""
+        """None for a metric that no baseline file has an entry of, and for a suite that is not here."""
         from seatrial.baseline.edit import CannotWrite, Refused
         from seatrial.baseline.selection import NoBaseline
         from seatrial.plan import PlanError

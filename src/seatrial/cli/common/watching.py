@@ -56,7 +56,7 @@ def _executed(prepared: "PreparedRun", cancel: bool) -> "RunResults":
     if cancel:
         cancellation.request()
     try:
-        with live_view(plan.cells, plan.holes, expected, plan.labels) as shown:
+        with live_view(plan.cells, plan.excluded, expected, plan.labels) as shown:
             return asyncio.run(_interruptible(prepared, shown, cancellation))
     except JournalError as error:
         fail(
@@ -103,9 +103,9 @@ def _strictly(results: "RunResults", history: "History") -> int:
     """The exit code of a run that must leave nothing open."""
     from seatrial.job import ExitCode
     from seatrial.record.history import HistoryError
-    from seatrial.report.view.series import POINTS_SHOWN, open_regressions, unbounded_figures
+    from seatrial.report.view.series import POINTS_SHOWN, open_regressions, unbounded_metrics
 
-    found = unbounded_figures(results)
+    found = unbounded_metrics(results)
     try:
         found += open_regressions(history.filled(history.names(run=results.run, judged=True), POINTS_SHOWN))
     except HistoryError as error:
@@ -153,7 +153,7 @@ def _watch(folder: "RunFolder", owner: "Owner") -> None:
     plan = planned(folder)
     expected = {cell.id: cell.estimate_s for cell in plan.cells if cell.estimate_s is not None}
     reader = LiveReader(folder.path)
-    with live_view(plan.cells, plan.holes, expected, plan.axes) as shown:
+    with live_view(plan.cells, plan.excluded, expected, plan.axes) as shown:
         working = True
         while working:
             working = owner.works_on(folder.path)  # before the last look: what it wrote is then all there

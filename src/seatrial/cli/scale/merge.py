@@ -132,8 +132,8 @@ def _print(merged: "Merged", shards: int, broken: list[str], doubts: list[str]) 
 
 
 def _seconds(quantile: "StageQuantile") -> str:
-    from seatrial.job import figure_text
+    from seatrial.job import value_text
 
     if quantile.value is None:
-        return f"above {figure_text(quantile.lower, 's')}"
-    return figure_text(quantile.value, "s")
+        return f"above {value_text(quantile.lower, 's')}"
+    return value_text(quantile.value, "s")

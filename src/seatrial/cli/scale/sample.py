@@ -112,11 +112,11 @@ def _print(joined: "Joined", rows: "list[Row]", plot_type: str) -> None:
     from collections import Counter
 
     from seatrial.migrate.runai.plot import caption, shown_milestones
-    from seatrial.migrate.runai.times import figures_of
+    from seatrial.migrate.runai.times import metrics_of
 
     for milestone in shown_milestones(rows, plot_type):
-        figures = figures_of(rows, milestone.name)
-        click.echo(f"{milestone.name} from {milestone.reference} ({figures.count}): {caption(figures)}")
+        metrics = metrics_of(rows, milestone.name)
+        click.echo(f"{milestone.name} from {milestone.reference} ({metrics.count}): {caption(metrics)}")
     states = Counter(row.state for row in joined.rows)
     click.echo(", ".join(f"{count} {state}" for state, count in sorted(states.items())))
     if joined.strangers:

@@ -132,7 +132,7 @@ class Driver:
     @contextlib.asynccontextmanager
     async def endpoint(self, port: str) -> AsyncIterator["Endpoint"]:
         """The address of a port of the part that this one comes after, once it answers. The connection is this
-        process's own: it lives and dies with the driver, whatever becomes of the engine. What the way adds to every
+        process's own: it lives and dies with the driver, whatever becomes of the engine. What the route adds to every
         answer is recorded."""
         from seatrial.targets import TargetError
 
@@ -140,8 +140,8 @@ class Driver:
             raise DriverError(f"there is no {PEER}: this driver comes after no other part")
         try:
             async with self._opened(self.peer, port) as address:
-                adds = {"adds_s": address.adds_s, "adds_p99_s": address.adds_p99_s}
-                self.note("endpoint", port=port, way=address.way, **adds)
+                overhead = {"overhead_s": address.overhead_s, "overhead_p99_s": address.overhead_p99_s}
+                self.note("endpoint", port=port, route=address.route, **overhead)
                 yield address
         except TargetError as error:
             raise DriverError(f"port {port} of the {self.peer.part} cannot be reached: {error}") from error

@@ -56,14 +56,14 @@ class RuntimeKind:
             observed_step = step_by_name.get(name) or ObservedStep(name, planned.step.kind, planned.step.args)
             findings += planned.check(observed_step, observation.exit)
             if observed_step.seconds is not None and observed_step.kind != "read":
-                metrics[name] = _figures(observed_step)
+                metrics[name] = _metrics(observed_step)
         model: RuntimeTrial = cell.spec
         for one in model.run_checks:
             ran = step_by_name.get(one.step) or ObservedStep(one.step, "command")
             files = step_by_name.get(one.reads) or ObservedStep(one.reads, "read")
-            found, figures = judge_command(one, ran, files, observation)
+            found, measured = judge_command(one, ran, files, observation)
             findings += found
-            metrics.update({one.step: {**metrics.get(one.step, {}), **figures}} if figures else {})
+            metrics.update({one.step: {**metrics.get(one.step, {}), **measured}} if measured else {})
         metrics.update(_passes(findings))
         return Judgement(findings, metrics)
 
@@ -78,33 +78,33 @@ def _inputs(cell: Cell) -> list[Input]:
     return [*workspace_inputs(cell, workspace), *beside]
 
 
-def _figures(observed_step: ObservedStep) -> dict[str, Any]:
-    figures: dict[str, Any] = {"seconds": {"value": round(observed_step.seconds or 0.0, 4), "unit": "s"}}
+def _metrics(observed_step: ObservedStep) -> dict[str, Any]:
+    metrics: dict[str, Any] = {"seconds": {"value": round(observed_step.seconds or 0.0, 4), "unit": "s"}}
     if observed_step.cpu_s is not None:
-        figures["cpu"] = {"value": round(observed_step.cpu_s, 4), "unit": "s"}
+        metrics["cpu"] = {"value": round(observed_step.cpu_s, 4), "unit": "s"}
     if observed_step.peak_memory_bytes is not None:
-        figures["peak_memory"] = {"value": observed_step.peak_memory_bytes, "unit": "B"}
+        metrics["peak_memory"] = {"value": observed_step.peak_memory_bytes, "unit": "B"}
     gpus = [gpu for sample in observed_step.samples for gpu in sample.gpu]
     busy = [gpu["utilization"] for gpu in gpus if isinstance(gpu.get("utilization"), int | float)]
     used = [gpu["memory_bytes"] for gpu in gpus if isinstance(gpu.get("memory_bytes"), int | float)]
     if busy:
-        figures["gpu_utilization_mean"] = {"value": sum(busy) / len(busy), "unit": "%"}
+        metrics["gpu_utilization_mean"] = {"value": sum(busy) / len(busy), "unit": "%"}
     if used:
-        figures["gpu_peak_memory"] = {"value": max(used), "unit": "B"}
-    return figures
+        metrics["gpu_peak_memory"] = {"value": max(used), "unit": "B"}
+    return metrics
 
 
 def _passes(findings: list[Finding]) -> dict[str, Any]:
     """Of each pass of a notebook its time and the most memory that a cell took."""
-    figures: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
     for finding in findings:
         if finding.check == "notebook" and "seconds" in finding.data:
-            figures[finding.step] = {"seconds": {"value": finding.data["seconds"], "unit": "s", "better": "lower"}}
+            metrics[finding.step] = {"seconds": {"value": finding.data["seconds"], "unit": "s", "better": "lower"}}
             for key, name in (("peak_memory_bytes", "peak_memory"), ("gpu_peak_memory_bytes", "gpu_peak_memory")):
                 peaks = [cell[key] for cell in finding.data.get("cells", []) if key in cell]
                 if peaks:
-                    figures[finding.step][name] = {"value": max(peaks), "unit": "B"}
-    return figures
+                    metrics[finding.step][name] = {"value": max(peaks), "unit": "B"}
+    return metrics
 
 
 kind = RuntimeKind()

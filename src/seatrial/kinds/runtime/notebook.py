@@ -9,7 +9,7 @@ from seatrial.job import Exit, Finding, ObservedStep, Outcome, Verdict, count
 
 CLASSES = ("error", "shell", "dead", "timeout", "memory", "broken")
 _RAISING = re.compile(r"\s*-+> *\d+ ")  # the arrow of IPython: the first one is in the notebook, the others below it
-_FIGURES = ("state", "class", "seconds", "cpu_s", "peak_memory_bytes", "gpu_peak_memory_bytes")
+_METRICS = ("state", "class", "seconds", "cpu_s", "peak_memory_bytes", "gpu_peak_memory_bytes")
 
 
 def check_notebook(observed: ObservedStep, ended: Exit) -> list[Finding]:
@@ -48,7 +48,7 @@ def _pass(
     observed: ObservedStep, ended: Exit, name: str, cells: list[dict[str, Any]], note: dict[str, Any] | None
 ) -> Finding:
     step = f"{observed.name} {name}"
-    data = {"cells": [_figures(cell) for cell in cells]} if cells else {}
+    data = {"cells": [_metrics(cell) for cell in cells]} if cells else {}
     if note is None:
         return _unfinished(observed, ended, step, cells, data)
     state, message = note.get("state"), str(note.get("message") or "")
@@ -66,8 +66,8 @@ def _pass(
     return _failed(step, "notebook", note, message, cells, data)
 
 
-def _figures(cell: dict[str, Any]) -> dict[str, Any]:
-    return {"cell": cell.get("cell"), **{key: cell[key] for key in _FIGURES if cell.get(key) not in (None, "")}}
+def _metrics(cell: dict[str, Any]) -> dict[str, Any]:
+    return {"cell": cell.get("cell"), **{key: cell[key] for key in _METRICS if cell.get(key) not in (None, "")}}
 
 
 def _evidence(cells: list[dict[str, Any]], message: str) -> str:

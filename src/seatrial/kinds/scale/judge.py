@@ -22,7 +22,7 @@ from seatrial.job import (
     Unreadable,
     Verdict,
     convert,
-    figure_text,
+    value_text,
 )
 from seatrial.job.metric import FixedBound
 from seatrial.kinds.scale.measured import check_limits, check_measured, measured_charts
@@ -30,7 +30,7 @@ from seatrial.kinds.scale.work import (
     ClusterLimits,
     FoundLimit,
     MeasuredScale,
-    StageFigures,
+    StageMetrics,
     WholeScale,
     allowed_late_s,
     doubts_of,
@@ -53,7 +53,7 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
         findings.append(failed(step, "driver", "exit", _last_line(step.output), most_relevant_first(step.output)))
     try:
         whole = next((convert(_of(note), WholeScale) for note in _notes(step, "whole")), None)
-        stages = {one.name: one for one in (convert(_of(note), StageFigures) for note in _notes(step, "stage"))}
+        stages = {one.name: one for one in (convert(_of(note), StageMetrics) for note in _notes(step, "stage"))}
         limit = next((convert(_of(note), FoundLimit) for note in _notes(step, "limit")), None)
         measured = next((convert(_of(note), MeasuredScale) for note in _notes(step, "measured")), None)
         limits = [convert(_of(note), ClusterLimits) for note in _notes(step, "preflight")]
@@ -90,24 +90,24 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
 def _in_short(
     step: ObservedStep,
     whole: WholeScale,
-    stages: dict[str, StageFigures],
+    stages: dict[str, StageMetrics],
     bounds: tuple[FixedBound, ...],
     limit: FoundLimit | None,
 ) -> Finding:
     """Of the stages those that are judged, else the last that there is."""
-    lag = f"watch lag p99 {figure_text(whole.lag_p99_s, 's')}"
+    lag = f"watch lag p99 {value_text(whole.lag_p99_s, 's')}"
     if limit is not None:
         return passed(step, IN_SHORT, f"{_limit(step, limit).message}; {lag}")
-    rate = "" if whole.rate is None else f" at {figure_text(whole.rate)}/s"
-    judged = [one.figure for one in bounds if one.figure in stages] or list(stages)[-1:]
+    rate = "" if whole.rate is None else f" at {value_text(whole.rate)}/s"
+    judged = [one.metric for one in bounds if one.metric in stages] or list(stages)[-1:]
     told = [_stage_in_short(stages[name], whole.submitted) for name in dict.fromkeys(judged)]
     return passed(step, IN_SHORT, "; ".join([f"{whole.submitted:,} of {whole.count:,} workloads{rate}", *told, lag]))
 
 
-def _stage_in_short(stage: StageFigures, made: int) -> str:
+def _stage_in_short(stage: StageMetrics, made: int) -> str:
     known = {one.name: one for one in stage.quantiles if one.name in ("p50", "p99")}
     quantiles = [
-        f"{name} above {figure_text(one.lower, 's')}" if one.value is None else f"{name} {figure_text(one.value, 's')}"
+        f"{name} above {value_text(one.lower, 's')}" if one.value is None else f"{name} {value_text(one.value, 's')}"
         for name, one in known.items()
     ]
     some = "" if stage.reached == made else f" (n {stage.reached:,})"
@@ -161,35 +161,35 @@ def _last_line(output: str) -> str:
 def _trust(step: ObservedStep, whole: WholeScale, bounds: tuple[FixedBound, ...]) -> Finding:
     """Whether what was measured is the cluster, and not the one who measured."""
     doubts = doubts_of(whole, bounds)
-    lag = f"watch lag p50 {figure_text(whole.lag_p50_s, 's')}, p99 {figure_text(whole.lag_p99_s, 's')}"
+    lag = f"watch lag p50 {value_text(whole.lag_p50_s, 's')}, p99 {value_text(whole.lag_p99_s, 's')}"
     if not doubts:
-        late = f"sent late by p99 {figure_text(whole.late_p99_s, 's')}"
+        late = f"sent late by p99 {value_text(whole.late_p99_s, 's')}"
         return passed(step, "measurement", f"{lag}; {late}")
-    limit = f"at most {figure_text(allowed_late_s(bounds), 's')} is allowed"
+    limit = f"at most {value_text(allowed_late_s(bounds), 's')} is allowed"
     return Finding(step.name, "measurement", Verdict.INVALID, "measurement", f"{'; '.join(doubts)} ({lag}; {limit})")
 
 
 def _bound(
-    step: ObservedStep, bound: FixedBound, whole: WholeScale, stages: dict[str, StageFigures], trusted: bool
+    step: ObservedStep, bound: FixedBound, whole: WholeScale, stages: dict[str, StageMetrics], trusted: bool
 ) -> Finding:
     check = f"bound {bound.name}"
     if not bound.part:
         value = {"failed": whole.failed, "unfinished": whole.unfinished, "refused": whole.refused, "rate": whole.rate}
-        have = value[bound.figure]
+        have = value[bound.metric]
         if have is None:
             return failed(step, check, "absent", f"{bound.name} was not measured")
         return _judged(step, check, bound, float(have), f"{have:g} of {whole.count}", "; ".join(whole.problems))
-    stage = stages.get(bound.figure)
+    stage = stages.get(bound.metric)
     found = next((one for one in stage.quantiles if one.name == bound.part), None) if stage else None
     if stage is None or found is None:
         return failed(step, check, "absent", f"{bound.name}: no workload came to that stage")
     missing = f"{stage.unfinished} unfinished, {stage.censored} censored, {stage.failed} failed"
     counts = f"{stage.reached} of {stage.count} workloads, {missing}, by {stage.source}"
     if found.value is None:
-        return failed(step, check, "unfinished", f"{bound.name} is above {figure_text(found.lower, 's')} ({counts})")
-    lower = figure_text(found.lower, "s")
-    interval = f"above {lower}" if found.upper is None else f"between {lower} and {figure_text(found.upper, 's')}"
-    text = f"{figure_text(found.value, 's')}, 95 % {interval} ({counts})"
+        return failed(step, check, "unfinished", f"{bound.name} is above {value_text(found.lower, 's')} ({counts})")
+    lower = value_text(found.lower, "s")
+    interval = f"above {lower}" if found.upper is None else f"between {lower} and {value_text(found.upper, 's')}"
+    text = f"{value_text(found.value, 's')}, 95 % {interval} ({counts})"
     if not trusted:
         return Finding(step.name, check, Verdict.SKIPPED, message=f"recorded, not judged: {text}")
     return _judged(step, check, bound, found.value, text)
@@ -210,8 +210,8 @@ def _clean(step: ObservedStep) -> Finding:
     return passed(step, "clean-up", f"nothing is left, after {float(note.get('seconds', 0.0)):.1f} s")
 
 
-def _metrics(whole: WholeScale, stages: dict[str, StageFigures]) -> dict[str, Any]:
-    """Figures for history and baselines; a quantile that is not known is none."""
+def _metrics(whole: WholeScale, stages: dict[str, StageMetrics]) -> dict[str, Any]:
+    """Metrics for history and baselines; a quantile that is not known is none."""
     made: dict[str, Any] = {"failed": whole.failed, "unfinished": whole.unfinished, "refused": whole.refused}
     if whole.rate is not None:
         made["rate"] = {"value": whole.rate, "unit": "1/s", "better": "higher"}
@@ -221,7 +221,7 @@ def _metrics(whole: WholeScale, stages: dict[str, StageFigures]) -> dict[str, An
     return made
 
 
-def _charts(whole: WholeScale, stages: dict[str, StageFigures]) -> list[AnyChart]:
+def _charts(whole: WholeScale, stages: dict[str, StageMetrics]) -> list[AnyChart]:
     """Quantiles of each stage with what is not known of it, the way to them over time, and whether to trust them."""
     if not stages:
         return []
@@ -252,12 +252,12 @@ def _charts(whole: WholeScale, stages: dict[str, StageFigures]) -> list[AnyChart
     return [*found, _intervals(stages)]
 
 
-def _counts(stage: StageFigures) -> list[Any]:
+def _counts(stage: StageMetrics) -> list[Any]:
     counted = [stage.count, stage.reached, stage.unfinished, stage.censored, stage.failed]
     return [*counted, stage.source, stage.resolution_s]
 
 
-def _intervals(stages: dict[str, StageFigures]) -> Table:
+def _intervals(stages: dict[str, StageMetrics]) -> Table:
     """A quantile without a value is above its lower end."""
     rows: list[list[Any]] = [
         [stage.name, one.name, one.value, one.lower, one.upper] for stage in stages.values() for one in stage.quantiles

@@ -3,8 +3,8 @@
 from typing import Any
 
 from seatrial.checks.findings import passed
-from seatrial.job import AnyChart, Finding, ObservedStep, Series, Table, Verdict, figure_text
-from seatrial.kinds.scale.work import AuditFigures, ClockFigures, HealthPoint, Limit, MeasuredScale
+from seatrial.job import AnyChart, Finding, ObservedStep, Series, Table, Verdict, value_text
+from seatrial.kinds.scale.work import AuditMetrics, ClockMetrics, HealthPoint, Limit, MeasuredScale
 
 
 def check_limits(step: ObservedStep, limits: list[Limit]) -> list[Finding]:
@@ -32,7 +32,7 @@ def _said(step: ObservedStep, check: str, class_: str, message: str) -> Finding:
 def _followed(step: ObservedStep, measured: MeasuredScale) -> Finding:
     text = f"followed {', '.join(measured.followed)}"
     if measured.gaps:
-        text += f"; the watch was blind {measured.gaps} times, for {figure_text(measured.blind_s, 's')} in all"
+        text += f"; the watch was blind {measured.gaps} times, for {value_text(measured.blind_s, 's')} in all"
     if measured.left_out:
         return _said(
             step, "watch", "rights", f"{text}; not followed, for want of a right: {'; '.join(measured.left_out)}"
@@ -40,29 +40,29 @@ def _followed(step: ObservedStep, measured: MeasuredScale) -> Finding:
     return passed(step, "watch", text)
 
 
-def _clock(step: ObservedStep, clock: ClockFigures) -> Finding:
+def _clock(step: ObservedStep, clock: ClockMetrics) -> Finding:
     offset = (
-        f"the API server's clock is {figure_text(clock.offset_s, 's')} ± {figure_text(clock.within_s, 's')} from ours"
+        f"the API server's clock is {value_text(clock.offset_s, 's')} ± {value_text(clock.within_s, 's')} from ours"
     )
     wrong = [one for one in clock.stamps if one.disagree]
     doubts = [
-        f"{one.disagree} of {one.stamps} stamps of {one.stage} cannot be, by up to {figure_text(one.worst_s, 's')}"
+        f"{one.disagree} of {one.stamps} stamps of {one.stage} cannot be, by up to {value_text(one.worst_s, 's')}"
         for one in wrong
     ]
     if clock.jumps:
         doubts.append(f"it changed {clock.jumps} times meanwhile")
     if doubts:
-        return _said(step, "clock", "clock", f"{offset}; {'; '.join(doubts)}: no figure depends on it")
+        return _said(step, "clock", "clock", f"{offset}; {'; '.join(doubts)}: no metric depends on it")
     stamps = sum(one.stamps for one in clock.stamps)
     return passed(step, "clock", f"{offset}; {stamps:,} stamps of the server agree with what was seen")
 
 
-def _audit(step: ObservedStep, audit: AuditFigures) -> Finding:
+def _audit(step: ObservedStep, audit: AuditMetrics) -> Finding:
     if audit.problem:
         return Finding(step.name, "audit log", Verdict.INVALID, "measurement", audit.problem)
-    text = f"{audit.workloads:,} workloads from {audit.requests:,} requests, ± {figure_text(audit.within_s, 's')}"
+    text = f"{audit.workloads:,} workloads from {audit.requests:,} requests, ± {value_text(audit.within_s, 's')}"
     if audit.watch_p50_s is not None and audit.watch_p99_s is not None:
-        late = f"p50 {figure_text(audit.watch_p50_s, 's')}, p99 {figure_text(audit.watch_p99_s, 's')}"
+        late = f"p50 {value_text(audit.watch_p50_s, 's')}, p99 {value_text(audit.watch_p99_s, 's')}"
         text += f"; the watch was off by {late}"
     return passed(step, "audit log", text)
 
@@ -80,7 +80,7 @@ def measured_charts(measured: MeasuredScale, limits: list[Limit]) -> list[AnyCha
     return found
 
 
-def _stamps(clock: ClockFigures) -> Table:
+def _stamps(clock: ClockMetrics) -> Table:
     rows: list[list[Any]] = [[one.stage, one.stamps, one.disagree, one.worst_s] for one in clock.stamps]
     columns = ["stage", "stamps", "disagree", "worst"]
     return Table("Stamps of servers beside what was seen", columns, rows, {"worst": "s"})
@@ -124,10 +124,10 @@ def limited_by(measured: MeasuredScale) -> str:
     slow = max((one.create_p99_s or 0.0 for one in points), default=0.0)
     first = next((one.create_p99_s for one in points if one.create_p99_s), 0.0) or 0.0
     if first and slow > 10 * first and slow > 0.1:
-        told.append(f"creates became slow: p99 {figure_text(first, 's')} at first, {figure_text(slow, 's')} at worst")
+        told.append(f"creates became slow: p99 {value_text(first, 's')} at first, {value_text(slow, 's')} at worst")
     own = max((one.loop_s or 0.0 for one in points), default=0.0)
     if own > 0.1:
-        told.append(f"this machine: the watching process itself was late by up to {figure_text(own, 's')}")
+        told.append(f"this machine: the watching process itself was late by up to {value_text(own, 's')}")
     queue = max((one.queue or 0 for one in points), default=0)
     if queue > 10:
         told.append(f"the scheduler: up to {queue} pods waited for it")

@@ -198,7 +198,7 @@ def parse_scale_bound(name: str, value: Any, classes: Collection[str] = ()) -> F
     """Of `scheduled.p99: 30s`, `gangs.scheduled.p99: 60s`, `failed: 0`, `rate: ">=45"`."""
     durations = [*STAGES, *(f"{one}.{stage}" for one in classes for stage in STAGES)]
     choice = "{0}.p50, {0}.p90, {0}.p95 or {0}.p99"
-    return bounds.parse_bound(name, value, bounds.KnownFigures("a scale trial", durations, _COUNTS, _PART, choice))
+    return bounds.parse_bound(name, value, bounds.KnownMetrics("a scale trial", durations, _COUNTS, _PART, choice))
 
 
 class ScaleTrial(TrialModel):
@@ -213,7 +213,7 @@ class ScaleTrial(TrialModel):
     count: int = Field(strict=True, ge=1, le=1_000_000, description="How many.")
     arrivals: ScaleArrivals = Field(description="When they are made, whatever became of those before.")
     background: Background | None = Field(None, description="Workloads that find no place, made before all others.")
-    fill: Fill | None = Field(None, description="Workloads that are there before the measured ones, in no figure.")
+    fill: Fill | None = Field(None, description="Workloads that are there before the measured ones, in no metric.")
     churn: ChurnModel | None = Field(None, description="Replaces the oldest by new ones, once the others have come.")
     local: LocalMachine = Field(LocalMachine(), description="On a target of kind local, where workloads are processes.")
     find: Literal["limit"] | None = Field(
@@ -228,7 +228,7 @@ class ScaleTrial(TrialModel):
     )
     settle_s: Duration = Field(300.0, alias="settle", description="How long the last ones may take to that stage.")
     bounds: dict[Text, Any] = Field(
-        {}, description="What figures must be.", examples=[{"scheduled.p99": "30s", "failed": 0}]
+        {}, description="What metrics must be.", examples=[{"scheduled.p99": "30s", "failed": 0}]
     )
     follow: tuple[FollowedKind, ...] = Field((), description="Kinds between workloads and pods, beside the known ones.")
     driver: DriverPlace | None = Field(

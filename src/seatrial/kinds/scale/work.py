@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.job.metric import FixedBound, figure_text
+from seatrial.job.metric import FixedBound, value_text
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.scale.followed import STARTED, Followed
 
@@ -31,7 +31,7 @@ class WorkloadClass(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ExtraWorkloads(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Workloads that are made before the measured ones, and are in no figure."""
+    """Workloads that are made before the measured ones, and are in no metric."""
 
     count: int
     of: WorkloadClass | None = None  # None: the same mix
@@ -138,7 +138,7 @@ class StageQuantile(msgspec.Struct, frozen=True):
         return f"p{self.share * 100:g}"
 
 
-class StageFigures(msgspec.Struct, frozen=True):
+class StageMetrics(msgspec.Struct, frozen=True):
     """How long workloads took to one stage, from when they were meant to be sent."""
 
     stage: str
@@ -211,23 +211,23 @@ def doubts_of(whole: WholeScale, bounds: tuple[FixedBound, ...]) -> list[str]:
     if whole.stopped:
         found.append("it was stopped before it was done")
     if whole.late_p99_s > allowed_s:
-        found.append(f"the driver itself was late: p99 {figure_text(whole.late_p99_s, 's')}")
+        found.append(f"the driver itself was late: p99 {value_text(whole.late_p99_s, 's')}")
     if whole.lag_p99_s > allowed_s:
-        found.append(f"its watch was late: p99 {figure_text(whole.lag_p99_s, 's')}")
+        found.append(f"its watch was late: p99 {value_text(whole.lag_p99_s, 's')}")
     if not whole.lags:
         found.append("how late its watch was could not be measured")
     return found
 
 
-def broken_scale_bounds(bounds: tuple[FixedBound, ...], whole: WholeScale, stages: list[StageFigures]) -> list[str]:
+def broken_scale_bounds(bounds: tuple[FixedBound, ...], whole: WholeScale, stages: list[StageMetrics]) -> list[str]:
     """Those that do not hold, each with what was measured."""
     of = {one.name: one for one in stages}
     found = []
     for bound in bounds:
         if not bound.part:
-            value = getattr(whole, bound.figure)
+            value = getattr(whole, bound.metric)
         else:
-            quantiles = of[bound.figure].quantiles if bound.figure in of else []
+            quantiles = of[bound.metric].quantiles if bound.metric in of else []
             value = next((one.value for one in quantiles if one.name == bound.part), None)
         if value is None or not bound.met_by(float(value)):
             measured = "is not known" if value is None else f"is {value:.4g}"
@@ -247,7 +247,7 @@ class StampAgreement(msgspec.Struct, frozen=True):
     worst_s: float  # the most; negative: before
 
 
-class ClockFigures(msgspec.Struct, frozen=True):
+class ClockMetrics(msgspec.Struct, frozen=True):
     """The API server's clock minus this machine's, in seconds."""
 
     offset_s: float
@@ -257,7 +257,7 @@ class ClockFigures(msgspec.Struct, frozen=True):
     stamps: list[StampAgreement] = []
 
 
-class AuditFigures(msgspec.Struct, frozen=True):
+class AuditMetrics(msgspec.Struct, frozen=True):
     """What the audit log gave, and how far the watch was from it."""
 
     requests: int = 0
@@ -308,7 +308,7 @@ class MeasuredScale(msgspec.Struct, frozen=True):
     blind_s: float = 0.0  # in all
     loop_p99_s: float = 0.0  # of the watching process
     evicted_by: dict[str, int] = {}
-    clock: ClockFigures | None = None
-    audit: AuditFigures | None = None
+    clock: ClockMetrics | None = None
+    audit: AuditMetrics | None = None
     metrics: str = ""  # why the server's metrics could not be read
     health: list[HealthPoint] = []

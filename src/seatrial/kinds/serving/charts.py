@@ -18,7 +18,7 @@ from seatrial.job import (
     Verdict,
     convert,
     count,
-    figure_text,
+    value_text,
     worst,
 )
 from seatrial.kinds.serving.answers.findings import ANSWERS
@@ -48,10 +48,10 @@ def in_short(findings: Sequence[Finding], note: dict[str, Any] | None) -> list[F
     counts = ", ".join(f"{number} {agreement}" for agreement, number in agreements.most_common())
     told = [f"{count(agreements.total(), 'case')}: {counts}"] if agreements else []
     if (load := _load(note)) is not None:
-        told.append(f"{count(load.requests, 'request')} at {figure_text(load.rate)}/s")
+        told.append(f"{count(load.requests, 'request')} at {value_text(load.rate)}/s")
         name = next((one for one in ("ttft", "e2e") if load.latencies.get(one)), "")
         quantiles = load.latencies.get(name, {})
-        told += [f"{name} {one} {figure_text(quantiles[one], 's')}" for one in ("p50", "p99") if one in quantiles]
+        told += [f"{name} {one} {value_text(quantiles[one], 's')}" for one in ("p50", "p99") if one in quantiles]
     return [Finding(ANSWERS, IN_SHORT, Verdict.PASSED, message="; ".join(told))] if told else []
 
 

@@ -18,7 +18,7 @@ from seatrial.job import (
     Verdict,
     convert,
     decode,
-    figure_text,
+    value_text,
 )
 from seatrial.kinds.job import DRIVER
 from seatrial.kinds.serving.generation import Answer, Failure, Trouble, merge_messages
@@ -28,7 +28,7 @@ from seatrial.kinds.serving.work import GONE, LOAD, PIECE, READY, SERVER_PORT, U
 # What the driver's records say: when the server first answered, and what came back of each thing that was asked.
 
 
-ENDPOINT = "endpoint"  # the note of a driver that opened the way to its server
+ENDPOINT = "endpoint"  # the note of a driver that opened the route to its server
 BEGUN, FINISHED = "begun", "finished"  # as every driver notes what it does
 
 
@@ -39,9 +39,9 @@ class DriverRecords(msgspec.Struct):
     ready: dict[str, Any] | None = None
     unready: dict[str, Any] | None = None
     load: dict[str, Any] | None = None
-    way: str = ""  # that lies between driver and server, where it is more than a connection
-    way_s: float = 0.0  # the least that it adds to every answer, in the median
-    way_p99_s: float = 0.0
+    route: str = ""  # between client and server, where it is more than a connection
+    overhead_s: float = 0.0  # the least that it adds to every answer, in the median
+    overhead_p99_s: float = 0.0
     gone: str = ""  # why nothing was asked any more
 
 
@@ -65,9 +65,9 @@ def driver_records(step: ObservedStep) -> DriverRecords:
                 found.similarities[thing] = convert(note.get("similarities") or [], list[float])
         elif kind == UNREADY:
             found.unready = note
-        elif kind == ENDPOINT and note.get("port") == SERVER_PORT and note.get("adds_s"):
-            found.way, found.way_s = str(note.get("way")), float(note["adds_s"])
-            found.way_p99_s = float(note.get("adds_p99_s") or found.way_s)
+        elif kind == ENDPOINT and note.get("port") == SERVER_PORT and note.get("overhead_s"):
+            found.route, found.overhead_s = str(note.get("route")), float(note["overhead_s"])
+            found.overhead_p99_s = float(note.get("overhead_p99_s") or found.overhead_s)
         elif kind == GONE:
             found.gone = str(note.get("why"))
     return found
@@ -150,7 +150,7 @@ def check_ready(records: DriverRecords, cause: EndCause) -> Finding:
     check = "first answer"
     if records.ready is not None:
         tries = records.ready.get("tries")
-        after = f"a first generation was answered after {figure_text(float(records.ready['seconds']), 's')}"
+        after = f"a first generation was answered after {value_text(float(records.ready['seconds']), 's')}"
         return Finding(_READY, check, Verdict.PASSED, message=f"{after}{f', at try {tries}' if tries != 1 else ''}")
     return Finding(_READY, check, cause.verdict, cause.class_, cause.text)
 
@@ -187,7 +187,7 @@ def _unready(note: dict[str, object], own: bool) -> EndCause:
         advice = "; is `server.token` the one that it wants?" if why.startswith(_UNAUTHORIZED) else ""
         return EndCause(Verdict.FAILED, "refused", f"the server refuses to generate: {why}{advice}")
     seconds = float(str(note.get("seconds") or 0))
-    within = f"within {figure_text(seconds, 's')} ({note.get('tries')} tries): {why}"
+    within = f"within {value_text(seconds, 's')} ({note.get('tries')} tries): {why}"
     if not own and note.get("reached") is False:
         return EndCause(Verdict.INFRA, Trouble.UNREACHABLE.value, f"the server took no connection {within}")
     return EndCause(Verdict.TIMEOUT, Outcome.UNREADY.value, f"no generation was answered {within}")

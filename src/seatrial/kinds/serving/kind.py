@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from seatrial.checks.findings import figure_data
+from seatrial.checks.findings import metric_data
 from seatrial.job import Contents, Observation, ObservedStep, PartSpec, SkippedItem
 from seatrial.kinds.job import DRIVER
 from seatrial.kinds.protocol import Judgement
@@ -46,10 +46,10 @@ class ServingKind:
         metrics: dict[str, Any] = {}
         if records.ready is not None:
             seconds = float(records.ready["seconds"])
-            metrics["first_answer"] = figure_data(seconds, "s", "lower", "the driver's clock, from its first try")
+            metrics["first_answer"] = metric_data(seconds, "s", "lower", "the driver's clock, from its first try")
         if work.load is not None:
-            found, figures = check_load(work.load, records, cause)
-            findings, metrics = findings + found, metrics | figures
+            found, measured = check_load(work.load, records, cause)
+            findings, metrics = findings + found, metrics | measured
         charts = charts_of(findings, records.load)
         return Judgement(findings + in_short(findings, records.load), metrics, charts)
 

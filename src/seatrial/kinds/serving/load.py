@@ -1,10 +1,10 @@
-"""What a load came to: its bounds, whether the driver itself was late, and figures for the history."""
+"""What a load came to: its bounds, whether the driver itself was late, and metrics for the history."""
 
 from collections.abc import Iterator
 from typing import Any
 
-from seatrial.checks.findings import check_limit, figure_data
-from seatrial.job import Finding, Unreadable, Verdict, convert, figure_text
+from seatrial.checks.findings import check_limit, metric_data
+from seatrial.job import Finding, Unreadable, Verdict, convert, value_text
 from seatrial.kinds.serving.ended import DriverRecords, EndCause
 from seatrial.kinds.serving.work import COUNTS, LATENCIES, LOAD, LoadBound, LoadSummary, LoadWork
 
@@ -13,7 +13,7 @@ _UNITS = {"rate": "/s", "tokens_per_s": "tokens/s"}
 
 
 def check_load(load: LoadWork, records: DriverRecords, cause: EndCause) -> tuple[list[Finding], dict[str, Any]]:
-    """Findings, and figures unless the driver was late: such figures are its own, not the server's."""
+    """Findings, and metrics unless the driver was late: such metrics are its own, not the server's."""
     note = records.load
     if note is None:
         return [Finding(LOAD, "measured", cause.verdict, cause.class_, f"not measured: {cause.text}")], {}
@@ -27,13 +27,13 @@ def check_load(load: LoadWork, records: DriverRecords, cause: EndCause) -> tuple
         return [Finding(LOAD, "measured", cause.verdict, cause.class_, f"cut short: {cause.text}")], {}
     findings = [_measured(summary), _generator(load, summary)]
     late = findings[-1].verdict is Verdict.INVALID
-    if records.way:
-        median, p99 = figure_text(records.way_s, "s"), figure_text(records.way_p99_s, "s")
-        text = f"{records.way}: it adds at least {median} (p50), {p99} (p99), and more under load"
-        data = {"adds_s": records.way_s, "adds_p99_s": records.way_p99_s}
+    if records.route:
+        median, p99 = value_text(records.overhead_s, "s"), value_text(records.overhead_p99_s, "s")
+        text = f"{records.route}: it adds at least {median} (p50), {p99} (p99), and more under load"
+        data = {"adds_s": records.overhead_s, "adds_p99_s": records.overhead_p99_s}
         findings.append(Finding(LOAD, "way to the server", Verdict.PASSED, message=text, data=data))
     findings += [_too_near(bound, records) or _bound(bound, summary, late) for bound in load.bounds]
-    return findings, {} if late else {LOAD: dict(_figures(summary))}
+    return findings, {} if late else {LOAD: dict(_metrics(summary))}
 
 
 def summary_of(note: dict[str, Any]) -> LoadSummary | None:
@@ -48,30 +48,30 @@ def _measured(summary: LoadSummary) -> Finding:
     warm = f", the first {summary.warmup} left out as warm-up" if summary.warmup else ""
     again = "; measured anew, for the driver was killed in the middle" if summary.again else ""
     text = (
-        f"{summary.requests} requests, {figure_text(summary.offered_rate)}/s offered, {figure_text(summary.rate)}/s "
-        f"answered, {figure_text(summary.tokens_per_s)} tokens/s{warm}{again}"
+        f"{summary.requests} requests, {value_text(summary.offered_rate)}/s offered, {value_text(summary.rate)}/s "
+        f"answered, {value_text(summary.tokens_per_s)} tokens/s{warm}{again}"
     )
     return Finding(LOAD, "measured", Verdict.PASSED, message=text)
 
 
 def _generator(load: LoadWork, summary: LoadSummary) -> Finding:
-    lag = f"requests began {figure_text(summary.lag_s, 's')} late (p99)"
+    lag = f"requests began {value_text(summary.lag_s, 's')} late (p99)"
     if summary.lag_s <= load.lag_s:
         return Finding(LOAD, "driver in time", Verdict.PASSED, message=lag)
-    text = f"{lag}, more than {figure_text(load.lag_s, 's')}: this measures the driver, not the server"
+    text = f"{lag}, more than {value_text(load.lag_s, 's')}: this measures the driver, not the server"
     advice = f"{text}; offer less, or give the driver's machine fewer other things to do"
     return Finding(LOAD, "driver in time", Verdict.INVALID, "late", advice)
 
 
 def _too_near(bound: LoadBound, records: DriverRecords) -> Finding | None:
     """The finding of a bound that the way alone breaks, whatever the server does."""
-    if bound.figure not in ("ttft", "first_byte", "e2e") or bound.operator not in ("<=", "<"):
+    if bound.metric not in ("ttft", "first_byte", "e2e") or bound.operator not in ("<=", "<"):
         return None
     of_few = bound.part == "max" or (bound.part.startswith("p") and float(bound.part[1:]) >= 99)
-    adds_s, part = (records.way_p99_s, "p99") if of_few else (records.way_s, "p50")
-    if bound.value >= adds_s:
+    overhead_s, part = (records.overhead_p99_s, "p99") if of_few else (records.overhead_s, "p50")
+    if bound.value >= overhead_s:
         return None
-    text = f"{records.way} alone adds {figure_text(adds_s, 's')} ({part}), more than the bound of {bound.text}"
+    text = f"{records.route} alone adds {value_text(overhead_s, 's')} ({part}), more than the bound of {bound.text}"
     return Finding(LOAD, f"bound {bound.name}", Verdict.INVALID, "way", f"{text}: it says nothing of the server")
 
 
@@ -84,12 +84,12 @@ def _bound(bound: LoadBound, summary: LoadSummary, late: bool) -> Finding:
         return Finding(
             LOAD, check, Verdict.FAILED, "absent", f"{bound.name} was not measured; its bound is {bound.text}"
         )
-    if bound.figure in ("goodput", "error_share"):
+    if bound.metric in ("goodput", "error_share"):
         shown = f"{value:.1%}"
     else:
-        shown = figure_text(value, "" if bound.figure in COUNTS else "s") + _UNITS.get(bound.figure, "")
+        shown = value_text(value, "" if bound.metric in COUNTS else "s") + _UNITS.get(bound.metric, "")
     kinds = ", ".join(f"{count} {kind}" for kind, count in summary.error_kinds.items())
-    because = f" ({kinds})" if bound.figure in ("errors", "error_share") and kinds else ""
+    because = f" ({kinds})" if bound.metric in ("errors", "error_share") and kinds else ""
     data = {"value": value, "bound": bound.value}
     if bound.met_by(value):
         return Finding(LOAD, check, Verdict.PASSED, message=f"{shown}{because}, bound {bound.text}", data=data)
@@ -97,22 +97,22 @@ def _bound(bound: LoadBound, summary: LoadSummary, late: bool) -> Finding:
     return Finding(LOAD, check, Verdict.FAILED, "bounds", text, data=data)
 
 
-def _figures(summary: LoadSummary) -> Iterator[tuple[str, Any]]:
+def _metrics(summary: LoadSummary) -> Iterator[tuple[str, Any]]:
     for name in LATENCIES:
         found = summary.latencies.get(name, {})
         better = None if name == "lag" else "lower"
         yield (
             name,
             {
-                part: figure_data(found[part], "s", better, f"the driver's clock, {int(found['count'])} values")  # type: ignore[arg-type]
+                part: metric_data(found[part], "s", better, f"the driver's clock, {int(found['count'])} values")  # type: ignore[arg-type]
                 for part in _HISTORY
                 if part in found
             },
         )
-    yield "rate", figure_data(summary.rate, "/s", "higher", "good answers, from the first to the last")
-    yield "tokens_per_s", figure_data(summary.tokens_per_s, "tokens/s", "higher", "generated tokens of good answers")
-    yield "goodput", figure_data(summary.goodput, "", "higher", "share of requests within the bounds")
-    yield "errors", figure_data(summary.errors, "", "lower", "requests that had no good answer")
+    yield "rate", metric_data(summary.rate, "/s", "higher", "good answers, from the first to the last")
+    yield "tokens_per_s", metric_data(summary.tokens_per_s, "tokens/s", "higher", "generated tokens of good answers")
+    yield "goodput", metric_data(summary.goodput, "", "higher", "share of requests within the bounds")
+    yield "errors", metric_data(summary.errors, "", "lower", "requests that had no good answer")
 
 
 def _peak(load: LoadWork, note: dict[str, Any], summary: LoadSummary | None) -> tuple[list[Finding], dict[str, Any]]:
@@ -122,5 +122,5 @@ def _peak(load: LoadWork, note: dict[str, Any], summary: LoadSummary | None) -> 
     )
     if summary is None or not peak:
         return [found], {}
-    figures = {"peak": figure_data(peak, "/s", "higher", "the highest rate that kept the bounds")}
-    return [found, _measured(summary)], {LOAD: {**figures, **dict(_figures(summary))}}
+    metrics = {"peak": metric_data(peak, "/s", "higher", "the highest rate that kept the bounds")}
+    return [found, _measured(summary)], {LOAD: {**metrics, **dict(_metrics(summary))}}

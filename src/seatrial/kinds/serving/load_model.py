@@ -1,4 +1,4 @@
-"""What users write of a load: when requests come, of what, and what is asked of their figures."""
+"""What users write of a load: when requests come, of what, and what is asked of their metrics."""
 
 import re
 from typing import Annotated, Any, Literal, Self
@@ -11,7 +11,7 @@ from seatrial.kinds.arrivals import ArrivalsModel
 from seatrial.kinds.serving.work import COUNTS, LATENCIES, Lengths, LoadBound, LoadWork
 from seatrial.suite import Duration, Model, Text, has_placeholder
 
-_FIGURES = bounds.KnownFigures(
+_METRICS = bounds.KnownMetrics(
     "a load", LATENCIES, COUNTS, re.compile(r"p\d{1,2}(\.\d+)?|mean|max"), "{0}.p99, {0}.mean or {0}.max"
 )
 
@@ -51,7 +51,7 @@ class LoadLengths(Model):
 
 def parse_load_bound(name: str, value: Any) -> LoadBound:
     """Of `ttft.p99: 500ms`, `errors: 0`, `goodput: ">=95%"`."""
-    return LoadBound(*msgspec.structs.astuple(bounds.parse_bound(name, value, _FIGURES)))
+    return LoadBound(*msgspec.structs.astuple(bounds.parse_bound(name, value, _METRICS)))
 
 
 class Load(Model):
@@ -67,11 +67,11 @@ class Load(Model):
         0.01, alias="lag", description="How late the driver itself may be (p99); a load in which it was is invalid."
     )
     bounds: dict[Text, Any] = Field(
-        {"errors": 0}, description="What figures must be.", examples=[{"ttft.p99": "500ms", "errors": 0}]
+        {"errors": 0}, description="What metrics must be.", examples=[{"ttft.p99": "500ms", "errors": 0}]
     )
     metrics: PortPath = Field(
         "/metrics",
-        description="Path of the server's own figures, sampled each second into a file; on another port: "
+        description="Path of the server's own metrics, sampled each second into a file; on another port: "
         "`:3000/metrics`; empty: not.",
     )
     find: Literal["peak"] | None = Field(

@@ -120,7 +120,7 @@ class Compare(Model):
 
     rule: AnswerRule = Field(AnswerRule.NEAR_TIE, description="When two answers are the same.")
     precision: Text = Field(
-        "f32", description="What the server computes in: how far rounding may move its figures.", examples=["bf16"]
+        "f32", description="What the server computes in: how far rounding may move its metrics.", examples=["bf16"]
     )
     tolerances: Text | None = Field(
         None, description="File of tolerances that `seatrial calibrate` wrote, relative to the suite."
@@ -198,7 +198,7 @@ class ServingTrial(TrialModel):
     driver: DriverPlace | None = Field(
         None, description="Where the driver runs, if not on this machine: beside the server, for a load over no detour."
     )
-    load: Load | None = Field(None, description="A load after the cases, and what is asked of its figures.")
+    load: Load | None = Field(None, description="A load after the cases, and what is asked of its metrics.")
     workspace: Workspace | None = Field(
         None, description="Files that the server finds in its work folder; default: those of the runtime."
     )

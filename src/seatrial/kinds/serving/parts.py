@@ -70,7 +70,7 @@ def _metrics(cell: Cell) -> tuple[int | None, str]:
 
 
 def _ports(cell: Cell) -> dict[str, int]:
-    """By name: where requests go, and where readiness and the server's own figures are, if that is elsewhere."""
+    """By name: where requests go, and where readiness and the server's own metrics are, if that is elsewhere."""
     model: ServingTrial = cell.spec
     ports = {SERVER_PORT: model.server.port}
     for name, number in ((HEALTH_PORT, _health(cell)[0]), (METRICS_PORT, _metrics(cell)[0])):
@@ -80,7 +80,7 @@ def _ports(cell: Cell) -> dict[str, int]:
 
 
 def _load(cell: Cell) -> LoadWork | None:
-    """A server of TGIS has its figures where its health is, for its own port speaks gRPC alone."""
+    """A server of TGIS has its metrics where its health is, for its own port speaks gRPC alone."""
     model: ServingTrial = cell.spec
     if model.load is None or model.purpose != "compare":
         return None

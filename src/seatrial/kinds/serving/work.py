@@ -16,7 +16,7 @@ from seatrial.kinds.serving.generation import Mode, Request
 #
 # Times of a request, by one monotonic clock: `intended`, when it was to begin; `begun`, when the driver took it up;
 # `sent`, when its bytes were handed to an open connection; `first_byte` of the answer; `tokens`, when each message with
-# text came; `end`. The figures of them:
+# text came; `end`. The metrics of them:
 #
 #     lag         begun - intended: how late the driver itself was. A load in which it was late measures the driver
 #     ttft        first message with text - begun: time to first token, a new connection included
@@ -43,13 +43,13 @@ class Lengths(msgspec.Struct, frozen=True):
 
 
 class LoadBound(FixedBound, frozen=True):
-    """Of a figure that is one of LATENCIES or COUNTS; `part` is p99, mean or max."""
+    """Of a metric that is one of LATENCIES or COUNTS; `part` is p99, mean or max."""
 
     def measured(self, summary: "LoadSummary") -> float | None:
         """What it is about; None: there was nothing to measure."""
-        if self.figure in COUNTS:
-            return float(getattr(summary, self.figure))
-        return summary.latencies.get(self.figure, {}).get(self.part)
+        if self.metric in COUNTS:
+            return float(getattr(summary, self.metric))
+        return summary.latencies.get(self.metric, {}).get(self.part)
 
 
 class LoadWork(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -69,7 +69,7 @@ class LoadWork(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LoadSummary(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a load came to. Latencies in seconds, by figure and then p50, p99, mean, max and count."""
+    """What a load came to. Latencies in seconds, by metric and then p50, p99, mean, max and count."""
 
     requests: int
     warmup: int = 0  # first requests that are in no latency

@@ -9,8 +9,8 @@ import msgspec
 from seatrial.checks import check_job, check_workspace
 from seatrial.checks.command import LogExpected, check_exit, check_log
 from seatrial.checks.files import check_files, host_folders, job_window
-from seatrial.checks.findings import figure_data
-from seatrial.checks.metrics import check_metric, step_time_figure
+from seatrial.checks.findings import metric_data
+from seatrial.checks.metrics import check_metric, step_time_metric
 from seatrial.job import Finding, Observation, ObservedStep, PartSpec, Verdict, unit_factor
 from seatrial.kinds.command import files_expected, metric_expected
 from seatrial.kinds.job import make_job, only_part, workspace_inputs
@@ -24,7 +24,7 @@ from seatrial.kinds.training.parts import (
     TRAIN,
     plan_job_steps,
 )
-from seatrial.kinds.training.profile import ProfileExpected, check_profile, check_profile_figure
+from seatrial.kinds.training.profile import ProfileExpected, check_profile, check_profile_metric
 from seatrial.kinds.training.steps import check_steps, from_lines, from_log, times_broken
 from seatrial.readers.log import log_values
 from seatrial.readers.profile import StepTime, from_profile, profiles
@@ -75,7 +75,7 @@ class TrainingKind:
             findings += check_files(files, observation.exit, name, files_expected(entry), window, folders)
             if entry.profile:
                 findings += check_profile(files, train, name, _profile(model, entry))
-        metrics = _own_figures(model, train, files)
+        metrics = _own_metrics(model, train, files)
         for name, metric in model.metrics.items():
             finding, made = check_metric(train, files, metric_expected(name, metric, asked))
             if finding:
@@ -84,7 +84,7 @@ class TrainingKind:
                 metrics[name] = made
                 findings += _against_profile(model, files, name, metric, made)
         charts = training_charts(train, _recorded(cell), model.steps.unit)
-        return Judgement(findings, _figures(train) | metrics, charts)
+        return Judgement(findings, _metrics(train) | metrics, charts)
 
 
 def _log(model: TrainingTrial, train: ObservedStep) -> LogExpected:
@@ -150,33 +150,33 @@ def _against_profile(
         finding
         for one, entry in model.files.items()
         if entry.agrees is not None
-        for finding in check_profile_figure(files, one, entry.agrees, name, seconds, made["source"])
+        for finding in check_profile_metric(files, one, entry.agrees, name, seconds, made["source"])
     ]
 
 
-def _figures(train: ObservedStep) -> dict[str, Any]:
+def _metrics(train: ObservedStep) -> dict[str, Any]:
     """What was measured of the command itself."""
-    figures: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
     if train.seconds is not None:
-        figures["seconds"] = figure_data(round(train.seconds, 4), "s", None, "the agent's clock, from start to end")
+        metrics["seconds"] = metric_data(round(train.seconds, 4), "s", None, "the agent's clock, from start to end")
     if train.peak_memory_bytes is not None:
-        figures["peak_memory"] = figure_data(train.peak_memory_bytes, "B", None, "the control group or the processes")
-    return figures
+        metrics["peak_memory"] = metric_data(train.peak_memory_bytes, "B", None, "the control group or the processes")
+    return metrics
 
 
-def _own_figures(model: TrainingTrial, train: ObservedStep, files: ObservedStep) -> dict[str, Any]:
+def _own_metrics(model: TrainingTrial, train: ObservedStep, files: ObservedStep) -> dict[str, Any]:
     """The step time and the last loss, without being asked for, each of the host where it is highest. Where the step
-    time comes from depends on the suite alone, never on what a run happened to leave: figures of two sources are not
-    the same figure."""
-    figures: dict[str, Any] = {}
+    time comes from depends on the suite alone, never on what a run happened to leave: metrics of two sources are not
+    the same metric."""
+    metrics: dict[str, Any] = {}
     last = log_values(train, "loss").last
     if last and all(map(math.isfinite, last.values())):
         host = max(last, key=lambda host: last[host])
         of_host = f" of host {host}" if len(last) > 1 else ""
-        figures["loss"] = figure_data(last[host], "", None, f"the log{of_host} (last value)")
+        metrics["loss"] = metric_data(last[host], "", None, f"the log{of_host} (last value)")
     if _STEP_TIME not in model.metrics and (taken := _step_time(model, train, files)):
-        figures[_STEP_TIME] = step_time_figure(taken)
-    return figures
+        metrics[_STEP_TIME] = step_time_metric(taken)
+    return metrics
 
 
 def _step_time(model: TrainingTrial, train: ObservedStep, files: ObservedStep) -> StepTime | None:

@@ -1,11 +1,11 @@
-"""What users write of a training trial: a command, and what its log, its files and its figures should be."""
+"""What users write of a training trial: a command, and what its log, its files and its metrics should be."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from seatrial.suite import DeclaredFigure, Duration, Model, Runtime, Text, TrialModel, Workspace
-from seatrial.suite.command import Amount, CommandChecks, FigurePattern, FiniteNumber, _Tolerance
+from seatrial.suite import DeclaredMetric, Duration, Model, Runtime, Text, TrialModel, Workspace
+from seatrial.suite.command import Amount, CommandChecks, FiniteNumber, MetricPattern, _Tolerance
 
 # Nothing here needs a newer `re` than that of Python 3.8. Each begins with a literal and then looks back at what is
 # before it: `re` finds a literal twenty times as quickly as anything else.
@@ -30,7 +30,7 @@ STEP_TIME_PATTERN = rf"{_STEP_TIME}['\"]?\s*[:=]\s*({_NUMBER})(?![\d.eE+-]|\s*(?
 class Loss(Model):
     """The loss, as the log tells it."""
 
-    pattern: FigurePattern = Field(LOSS, description="Regular expression; its first group is the loss.")
+    pattern: MetricPattern = Field(LOSS, description="Regular expression; its first group is the loss.")
     target: FiniteNumber | None = Field(None, description="What the last loss should be.")
     curve: Text | None = Field(
         None, min_length=1, description="File of a recorded curve (JSON or CSV, step to loss), relative to the suite."
@@ -52,10 +52,10 @@ class Loss(Model):
 class Steps(Model):
     """How the log tells that another training step is done."""
 
-    pattern: FigurePattern = Field(STEP, description="Regular expression; its first group is the number of the step.")
+    pattern: MetricPattern = Field(STEP, description="Regular expression; its first group is the number of the step.")
     count: Amount | None = Field(None, description="How many steps the log must report.", examples=[">=15"])
     last: Amount | None = Field(None, description="What the highest number of a step must be.", examples=[">=40"])
-    time: FigurePattern = Field(
+    time: MetricPattern = Field(
         STEP_TIME_PATTERN, description="Regular expression; its first group is the time of a step."
     )
     unit: Literal["s", "ms", "us"] = Field("s", description="Unit of that time.")
@@ -94,14 +94,14 @@ class TrainingTrial(CommandChecks, TrialModel):
     def workspace_of(self, runtime: Runtime | None) -> Workspace | None:
         return self.workspace or (runtime.workspace if runtime else None)
 
-    def declared_figures(self) -> dict[str, DeclaredFigure]:
+    def declared_metrics(self) -> dict[str, DeclaredMetric]:
         own = {
-            "step_time": DeclaredFigure("s", "lower"),
-            "loss": DeclaredFigure(""),
-            "seconds": DeclaredFigure("s"),
-            "peak_memory": DeclaredFigure("B"),
+            "step_time": DeclaredMetric("s", "lower"),
+            "loss": DeclaredMetric(""),
+            "seconds": DeclaredMetric("s"),
+            "peak_memory": DeclaredMetric("B"),
         }
-        return own | {name: DeclaredFigure(metric.unit, metric.better) for name, metric in self.metrics.items()}
+        return own | {name: DeclaredMetric(metric.unit, metric.better) for name, metric in self.metrics.items()}
 
     def needed_files(self) -> tuple[tuple[tuple[str | int, ...], str], ...]:
         return ((("loss", "curve"), self.loss.curve),) if self.loss and self.loss.curve else ()
@@ -109,5 +109,5 @@ class TrainingTrial(CommandChecks, TrialModel):
     def step_names(self, runtime: Runtime | None) -> tuple[str, ...]:
         workspace = self.workspace_of(runtime)
         cloned = ["workspace"] if workspace and workspace.git else []
-        figures = ["figures"] if self.baseline else []
-        return ("job", *cloned, "train", *(f"files {name}" for name in self.files), *figures)
+        metrics = ["figures"] if self.baseline else []
+        return ("job", *cloned, "train", *(f"files {name}" for name in self.files), *metrics)

@@ -43,7 +43,7 @@ def check_profile(files: ObservedStep, train: ObservedStep, name: str, expected:
     return findings
 
 
-def check_profile_figure(
+def check_profile_metric(
     files: ObservedStep, name: str, agrees: float, metric: str, seconds: float, source: str
 ) -> list[Finding]:
     """Whether a step time that the job wrote into a file is that of its profile; nothing where there is no profile."""

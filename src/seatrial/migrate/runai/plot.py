@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seatrial.migrate.runai.times import MILESTONES, TOTALS, Milestone, MilestoneFigures, Row, figures_of, seconds_text
+from seatrial.migrate.runai.times import MILESTONES, TOTALS, Milestone, MilestoneMetrics, Row, metrics_of, seconds_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,8 +30,8 @@ def shown_milestones(rows: Sequence[Row], plot: str) -> list[Milestone]:
 def draw(rows: Sequence[Row], plot: str, path: Path) -> None:
     """Raises ModuleNotFoundError without matplotlib. `rows` must not be empty."""
     milestones = shown_milestones(rows, plot)
-    figure = _general(rows, milestones) if plot == GENERAL else _detailed(rows, milestones)
-    figure.savefig(path, dpi=_DPI, format="png", metadata={"Software": "seatrial"})
+    metric = _general(rows, milestones) if plot == GENERAL else _detailed(rows, milestones)
+    metric.savefig(path, dpi=_DPI, format="png", metadata={"Software": "seatrial"})
 
 
 def _figure(width: float, height: float) -> Figure:
@@ -45,25 +45,25 @@ def _figure(width: float, height: float) -> Figure:
 
 
 def _general(rows: Sequence[Row], milestones: Sequence[Milestone]) -> Figure:
-    figure = _figure(15, 3 * len(milestones) + 0.5)
-    axes = figure.subplots(len(milestones), 1, squeeze=False)
+    metric = _figure(15, 3 * len(milestones) + 0.5)
+    axes = metric.subplots(len(milestones), 1, squeeze=False)
     for place, milestone in enumerate(milestones):
         axis = axes[place][0]
         _series(axis, list(enumerate(rows)), milestone.name)
         axis.set_xlabel("Number of jobs")
         axis.set_ylabel("Time (seconds)")
         axis.set_title(
-            f"{milestone.name} Time from {milestone.reference} ({caption(figures_of(rows, milestone.name))})"
+            f"{milestone.name} Time from {milestone.reference} ({caption(metrics_of(rows, milestone.name))})"
         )
-    return figure
+    return metric
 
 
 def _detailed(rows: Sequence[Row], milestones: Sequence[Milestone]) -> Figure:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-    figure = _figure(30, 2.2 * len(milestones) + 0.8)
-    figure.suptitle(f"Total number of jobs run: {len(rows)}")
-    axes = figure.subplots(len(milestones), 2, squeeze=False)
+    metric = _figure(30, 2.2 * len(milestones) + 0.8)
+    metric.suptitle(f"Total number of jobs run: {len(rows)}")
+    axes = metric.subplots(len(milestones), 2, squeeze=False)
     at = [(datetime.fromtimestamp(row.submitted_s, UTC), row) for row in rows]
     for place, milestone in enumerate(milestones):
         left, right = axes[place]
@@ -74,11 +74,11 @@ def _detailed(rows: Sequence[Row], milestones: Sequence[Milestone]) -> Figure:
         left.set_ylabel("seconds")
         left.set_xlim(*_span([x for x, _ in at]))
         title = f"Time between {milestone.reference} and {milestone.name}"
-        left.set_title(f"{title} ({caption(figures_of(rows, milestone.name))})", fontsize=10)
+        left.set_title(f"{title} ({caption(metrics_of(rows, milestone.name))})", fontsize=10)
         _histogram(right, rows, milestone.name)
     axes[-1][0].set_xlabel("submitted (UTC)")
     axes[-1][1].set_xlabel("seconds")
-    return figure
+    return metric
 
 
 def _series(axis: Axes, rows: Sequence[tuple[Any, Row]], name: str) -> None:
@@ -103,7 +103,7 @@ def _series(axis: Axes, rows: Sequence[tuple[Any, Row]], name: str) -> None:
 
 
 def _span(times: list[datetime]) -> tuple[datetime, datetime]:
-    """The same for all series of a figure, with a little room at both ends."""
+    """The same for all series of a metric, with a little room at both ends."""
     room = max((times[-1] - times[0]) * 0.02, timedelta(seconds=0.5))
     return times[0] - room, times[-1] + room
 
@@ -121,12 +121,12 @@ def _histogram(axis: Axes, rows: Sequence[Row], name: str) -> None:
     axis.set_ylabel("jobs")
 
 
-def caption(figures: MilestoneFigures) -> str:
+def caption(metrics: MilestoneMetrics) -> str:
     """The average that their tool prints, and what it hides."""
-    average = "none" if figures.average is None else f"{figures.average:.2f} seconds"
-    quantiles = [f"p{share * 100:g} {between(lower, upper)}" for share, lower, upper in figures.quantiles]
-    waiting = [f"{figures.unfinished} not yet"] if figures.unfinished else []
-    return ", ".join([f"average: {average}", *(quantiles if figures.count else []), *waiting])
+    average = "none" if metrics.average is None else f"{metrics.average:.2f} seconds"
+    quantiles = [f"p{share * 100:g} {between(lower, upper)}" for share, lower, upper in metrics.quantiles]
+    waiting = [f"{metrics.unfinished} not yet"] if metrics.unfinished else []
+    return ", ".join([f"average: {average}", *(quantiles if metrics.count else []), *waiting])
 
 
 def between(lower: float, upper: float | None) -> str:

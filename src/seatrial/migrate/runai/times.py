@@ -194,7 +194,7 @@ def _state(
     return UNFINISHED if any(one.value is None for one in deltas.values()) else DONE
 
 
-class MilestoneFigures(msgspec.Struct, frozen=True):
+class MilestoneMetrics(msgspec.Struct, frozen=True):
     """Of one milestone over many workloads. A quantile lies between two bounds; None: above the first."""
 
     count: int
@@ -203,7 +203,7 @@ class MilestoneFigures(msgspec.Struct, frozen=True):
     quantiles: list[tuple[float, float, float | None]]  # share, lower, upper
 
 
-def figures_of(rows: Sequence[Row], milestone: str) -> MilestoneFigures:
+def metrics_of(rows: Sequence[Row], milestone: str) -> MilestoneMetrics:
     deltas = [row.deltas[milestone] for row in rows if milestone in row.deltas]
     happened = [one.value is not None for one in deltas]
     values = [one.value for one in deltas if one.value is not None]
@@ -214,7 +214,7 @@ def figures_of(rows: Sequence[Row], milestone: str) -> MilestoneFigures:
         (low.share, longest if low.value is None else low.value, high.value)
         for low, high in zip(quantiles(lowers, happened, _SHARES), quantiles(uppers, happened, _SHARES), strict=True)
     ]
-    return MilestoneFigures(
+    return MilestoneMetrics(
         len(deltas), happened.count(False), math.fsum(values) / len(values) if values else None, bounds
     )
 

@@ -1,4 +1,4 @@
-"""The history: the database of past runs, their attempts and figures, and what people said of them.
+"""The history: the database of past runs, their attempts and metrics, and what people said of them.
 
 1. `add` is keyed by the run: adding it again replaces what is known of it, in one transaction. What people said of a
    run (`mark`) stays.
@@ -6,7 +6,7 @@
    turn, a reader waits for nobody.
 3. A place where there is nothing yet is an empty history. One that cannot be read or written raises HistoryError and
    nothing else: whoever ends a run can report it and still has `results.json`.
-4. Figures of two benchmarks, two fingerprints or two units are never in one series.
+4. Metrics of two benchmarks, two fingerprints or two units are never in one series.
 5. A password in a PostgreSQL URL is in no error.
 """
 

@@ -1,4 +1,4 @@
-"""What the history answers: series of figures, runs, alarms, and what people may mark an alarm as."""
+"""What the history answers: series of metrics, runs, alarms, and what people may mark an alarm as."""
 
 import hashlib
 from urllib.parse import parse_qsl, urlencode
@@ -23,10 +23,10 @@ _ALARMS = frozenset({"slower", "faster"})
 
 
 class Point(msgspec.Struct, frozen=True, gc=False):
-    """One figure of one cell of one run."""
+    """One metric of one cell of one run."""
 
     run: str
-    at_s: float  # wall time at which the attempt started that the figure is from
+    at_s: float  # wall time at which the attempt started that the metric is from
     value: float
     verdict: str  # of the cell
     mark: str = ""  # what a person said of it: one of MARKS; ACCEPTED at the first run of an accepted level
@@ -34,7 +34,7 @@ class Point(msgspec.Struct, frozen=True, gc=False):
     commit: str = ""
     host: str = ""
     id: str = ""  # of the cell
-    source: str = ""  # where the figure was read
+    source: str = ""  # where the metric was read
     accepted: bool = False  # it is of a level that was accepted after it ran, so its alarm needs no judgement any more
 
     @property
@@ -48,14 +48,14 @@ class Point(msgspec.Struct, frozen=True, gc=False):
 
 
 class Series(msgspec.Struct, frozen=True):
-    """All figures of one name of one benchmark under the same conditions, oldest first."""
+    """All metrics of one name of one benchmark under the same conditions, oldest first."""
 
     benchmark: str
     trial: str
     fingerprint: str
     metric: str
     unit: str
-    better: str  # "lower", "higher", or "" for a figure that is not judged
+    better: str  # "lower", "higher", or "" for a metric that is not judged
     points: list[Point]
     conditions: dict[str, str] = {}  # of its fingerprint; empty where an older Seatrial did not keep them
     under_test: dict[str, str] = {}  # in its newest run
@@ -84,7 +84,7 @@ ALWAYS = TimeWindow()
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A person's mark of a run, of one benchmark or one figure of it. An empty one takes back what was said before."""
+    """A person's mark of a run, of one benchmark or one metric of it. An empty one takes back what was said before."""
 
     run: str
     benchmark: str  # "" means all of the run

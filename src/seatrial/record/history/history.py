@@ -64,7 +64,7 @@ class History:
         self.place = database.place  # for people: without a password
 
     def add(self, *runs: RunResults) -> None:
-        """Keep all figures of a run, or of several at once; what was known of the same runs before is replaced."""
+        """Keep all metrics of a run, or of several at once; what was known of the same runs before is replaced."""
 
         def write(session: Session) -> None:
             for results in runs:
@@ -83,7 +83,7 @@ class History:
         if label not in ("", ACCEPTED, *MARKS):
             raise ValueError(f"{label!r} is none of {', '.join((ACCEPTED, *MARKS))}")
         if metric and label != ACCEPTED:
-            raise ValueError(f"{label!r} is about a benchmark, not about its figure {metric!r} alone")
+            raise ValueError(f"{label!r} is about a benchmark, not about its metric {metric!r} alone")
         mark = Mark(key(run), key(benchmark or ""), label, text(reason), text(by), at_s, key(metric or ""))
         self._database.write(lambda session: writing.add_mark(session, mark))
 

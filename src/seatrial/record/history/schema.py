@@ -60,7 +60,7 @@ CREATE TABLE metrics (
 CREATE INDEX metrics_of_run ON metrics (run);
 """
 
-# What version 2 brought, in both: series of figures, and marks. `points` is kept in the order in which it is read, and
+# What version 2 brought, in both: series of metrics, and marks. `points` is kept in the order in which it is read, and
 # has of its cell what a series shows, so that reading 100,000 of them looks up nothing; its `id` is empty where it is
 # the benchmark's name.
 _SERIES = """
@@ -113,16 +113,16 @@ CREATE INDEX cells_by_hash ON cells (hash, run);
 {_SERIES % {"plain": ""}}
 """
 
-# A word may be about one figure of a benchmark.
+# A word may be about one metric of a benchmark.
 _VERSION_3 = """
-CREATE TABLE marks_of_figures (
+CREATE TABLE marks_of_metrics (
     run TEXT NOT NULL, benchmark TEXT NOT NULL, metric TEXT NOT NULL, at_s DOUBLE PRECISION NOT NULL,
     word TEXT NOT NULL, reason TEXT NOT NULL, said_by TEXT NOT NULL,
     PRIMARY KEY (run, benchmark, metric, at_s)
 )%s;
-INSERT INTO marks_of_figures SELECT run, benchmark, '', at_s, word, reason, said_by FROM marks;
+INSERT INTO marks_of_metrics SELECT run, benchmark, '', at_s, word, reason, said_by FROM marks;
 DROP TABLE marks;
-ALTER TABLE marks_of_figures RENAME TO marks;
+ALTER TABLE marks_of_metrics RENAME TO marks;
 """
 
 # The fields of conditions, by their fingerprint, and of what is under test, by an id of their own: each set once.
@@ -164,8 +164,8 @@ def benchmark_of(cell_id: str) -> str:
     return f"{trial}[{','.join(axes)}]" if axes else trial
 
 
-def _figures_into_series(session: Session) -> None:
-    """Version 1 kept figures by the cell's hash: each becomes a point of its benchmark's series."""
+def _metrics_into_series(session: Session) -> None:
+    """Version 1 kept metrics by the cell's hash: each becomes a point of its benchmark's series."""
     session.execute(
         "UPDATE cells SET at_s = (SELECT started_s FROM runs WHERE runs.run = cells.run),"
         " host = coalesce((SELECT host FROM attempts WHERE attempts.run = cells.run AND attempts.hash = cells.hash"
@@ -203,7 +203,7 @@ def _number_cells(session: Session) -> None:
 
 MIGRATIONS = (
     Migration(_VERSION_1, ""),
-    Migration(_VERSION_2_OF_SQLITE, _VERSION_2_OF_POSTGRES, _figures_into_series),
+    Migration(_VERSION_2_OF_SQLITE, _VERSION_2_OF_POSTGRES, _metrics_into_series),
     Migration(_VERSION_3 % " WITHOUT ROWID", _VERSION_3 % ""),
     Migration(_VERSION_4 % " WITHOUT ROWID", _VERSION_4 % ""),
     Migration(_VERSION_5, _VERSION_5),

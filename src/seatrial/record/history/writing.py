@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from seatrial.job import AttemptResult, CellResult, RunResults, Stage, causes_by_cell, fields_digest, figures
+from seatrial.job import AttemptResult, CellResult, RunResults, Stage, causes_by_cell, fields_digest, flatten_metrics
 from seatrial.record.history.data import Mark, cell_number, key, series_id, text
 from seatrial.record.history.schema import Session, benchmark_of
 
@@ -43,7 +43,7 @@ def write_run(session: Session, results: RunResults) -> None:
         cells[hash_] = _cell(run, results, cell, causes.get(cell.hash, ""))
         for attempt in cell.attempts:
             attempts[hash_, attempt.number] = _attempt(run, hash_, results, attempt)
-        _figures(run, results, cell, series, points)
+        _metrics(run, results, cell, series, points)
     session.many(
         "INSERT INTO cells"
         " (run, hash, id, trial, kind, verdict, flaky, why, benchmark, fingerprint, host, at_s, under_test,"
@@ -133,23 +133,23 @@ def _attempt(run: str, hash_: str, results: RunResults, attempt: AttemptResult) 
     )
 
 
-def _figures(
+def _metrics(
     run: str, results: RunResults, cell: CellResult, series: dict[int, _Row], points: dict[_Row, _Row]
 ) -> None:
     benchmark, fingerprint = key(cell.benchmark or benchmark_of(cell.id)), key(cell.fingerprint)
     hash_, own_id = key(cell.hash), "" if key(cell.id) == benchmark else key(cell.id)
     others = [(one, one.metrics) for one in cell.attempts if one.metrics]
-    last = next((one for one in reversed(cell.attempts) if not one.metrics), None)  # the cell's own figures are of it
+    last = next((one for one in reversed(cell.attempts) if not one.metrics), None)  # the cell's own metrics are of it
     for attempt, metrics in [*others, (last, cell.metrics)]:
         verdict, host, at_s = cell.verdict.value, "", results.started_s
         if attempt is not None:
             verdict = "passed" if attempt.unjudged else attempt.verdict.value
             host, at_s = text(attempt.place.host), _started_s(results, attempt)
-        for figure in figures(metrics):
-            metric, unit = key(figure.name), key(figure.unit)
+        for one in flatten_metrics(metrics):
+            metric, unit = key(one.name), key(one.unit)
             number = series_id(benchmark, fingerprint, metric, unit)
-            series[number] = (number, key(cell.trial), benchmark, fingerprint, metric, unit, figure.better or "")
-            point = (number, at_s, run, hash_, figure.value, verdict, host, own_id, text(figure.source))
+            series[number] = (number, key(cell.trial), benchmark, fingerprint, metric, unit, one.better or "")
+            point = (number, at_s, run, hash_, one.value, verdict, host, own_id, text(one.source))
             points[number, at_s, hash_] = point
 
 

@@ -20,7 +20,7 @@ from seatrial.job import (
     Timeline,
     TokenDiff,
     TokenDifference,
-    figure_text,
+    value_text,
 )
 from seatrial.job.units import count
 from seatrial.report.view.cell import nonnegative
@@ -68,7 +68,7 @@ class Picture:
     title: str
     columns: list[str] = field(default_factory=list)
     rows: list[list[str]] = field(default_factory=list)
-    numeric: list[bool] = field(default_factory=list)  # which columns are figures
+    numeric: list[bool] = field(default_factory=list)  # which columns are metrics
     left_out: str = ""
     curves: list[Curve] = field(default_factory=list)
     begin: str = ""
@@ -87,7 +87,7 @@ def picture(chart: AnyChart) -> Picture:
         case Series():
             at = [number for row in chart.rows if row and (number := _number(row[0])) is not None]
             unit = chart.units.get(chart.columns[0], "") if chart.columns else ""
-            begin, end = (figure_text(min(at), unit), figure_text(max(at), unit)) if at else ("", "")
+            begin, end = (value_text(min(at), unit), value_text(max(at), unit)) if at else ("", "")
             return Picture("series", chart.title, _columns(chart), curves=_curves(chart), begin=begin, end=end)
         case Timeline():
             return Picture("timeline", chart.title, bars=_timeline(chart.rows))
@@ -119,7 +119,7 @@ def _shown(value: Any, unit: str = "") -> str:
     """Of seconds with their unit, which differs from row to row; other units are in the head of the column."""
     number = _number(value)
     if number is not None:
-        return figure_text(number, unit if unit == "s" else "")
+        return value_text(number, unit if unit == "s" else "")
     return "" if value is None else str(value)
 
 
@@ -155,7 +155,7 @@ def _curve(name: str, unit: str, points: list[tuple[float, float]]) -> Curve:
     placed = [place(*point) for point in thinned]
     path = " ".join(f"{x:g},{y:g}" for x, y in placed)
     single = placed[0] if len(placed) == 1 else None
-    return Curve(name, path, single, figure_text(low, unit), figure_text(high, unit))
+    return Curve(name, path, single, value_text(low, unit), value_text(high, unit))
 
 
 def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -190,7 +190,7 @@ def _quantiles(chart: Distribution) -> list[Bar]:
             bars.append(Bar(name))
             continue
         numbers = [number for _, number in marks]
-        placed = [(round(number * scale, 1), f"{title} {figure_text(number, unit)}") for title, number in marks]
+        placed = [(round(number * scale, 1), f"{title} {value_text(number, unit)}") for title, number in marks]
         ends = round(min(numbers) * scale, 1), round(max(numbers) * scale, 1)
         bars.append(Bar(name, *ends, _spread(marks, unit), placed))
     return bars
@@ -199,7 +199,7 @@ def _quantiles(chart: Distribution) -> list[Bar]:
 def _spread(marks: list[tuple[str, float]], unit: str) -> str:
     known = dict(marks)
     shown = [name for name in ("p50", "p99", "max") if name in known] or list(known)[:2]
-    return ", ".join(f"{name} {figure_text(known[name], unit)}" for name in shown)
+    return ", ".join(f"{name} {value_text(known[name], unit)}" for name in shown)
 
 
 def _timeline(rows: Sequence[Sequence[Any]]) -> list[Bar]:
@@ -219,7 +219,7 @@ def _timeline(rows: Sequence[Sequence[Any]]) -> list[Bar]:
 
 def _token_diff(title: str, found: TokenDifference) -> Picture:
     """Both sides with their likeliest tokens, each with its probability as a bar."""
-    where = "" if found.position is None else figure_text(found.position)
+    where = "" if found.position is None else value_text(found.position)
     text = f"token {where}: {found.message or found.agreement}"
     return Picture("token-diff", title, text=text, sides={"expected": _side(found.expected), "got": _side(found.got)})
 
@@ -343,9 +343,9 @@ def _rates(samples: Iterable[Sample]) -> list[SamplePoint]:
 def _gpu(samples: Iterable[Sample], key: str, together: object) -> list[SamplePoint]:
     points = []
     for sample in samples:
-        figures = [figure for figure in (nonnegative(gpu.get(key)) for gpu in sample.gpu) if figure is not None]
-        if figures:
-            points.append((sample.at_s, sum(figures) if together is sum else max(figures)))
+        metrics = [metric for metric in (nonnegative(gpu.get(key)) for gpu in sample.gpu) if metric is not None]
+        if metrics:
+            points.append((sample.at_s, sum(metrics) if together is sum else max(metrics)))
     return points
 
 

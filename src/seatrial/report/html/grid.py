@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from seatrial.job import Hole, figure_text
+from seatrial.job import Excluded, value_text
 from seatrial.report.view.cell import CellView
-from seatrial.report.view.grid import MOST_HOLE_ROWS, axis_values, by_trial
+from seatrial.report.view.grid import MOST_EXCLUDED_ROWS, axis_values, by_trial
 from seatrial.report.view.run import CauseView, RunView, worst_first
 from seatrial.report.view.words import axes_text, duration_text, one_line
 
@@ -27,7 +27,7 @@ class Layout(NamedTuple):
 
 @dataclass(frozen=True)
 class Spot:
-    """One place of a grid: the worst of the cells there, or a hole."""
+    """One place of a grid: the worst of the cells there, or an excluded combination."""
 
     verdict: str
     hash: str
@@ -36,7 +36,7 @@ class Spot:
     flaky: bool = False
     bad: bool = False
     time: str = ""
-    figure: str = ""
+    metric: str = ""
     change: str = ""  # what became of it since the last time
     newly: bool = False  # it is bad, and was not then
 
@@ -56,7 +56,7 @@ class TrialGrid:
     number: int
     trial: str
     cells: list[CellView]
-    holes: list[Hole]
+    excluded: list[Excluded]
     values: dict[str, list[str]]  # of each axis, in order
 
     @cached_property
@@ -103,11 +103,11 @@ class TrialGrid:
             groups.setdefault(_place(cell.axes, layout), []).append(cell)
         reasons: dict[tuple[str, str, str], str] = {}
         known = {row for _, row, _ in groups}
-        for hole in self.holes:
-            place = _place(hole.axes, layout)
-            if place not in groups and (place[1] in known or len(known) < MOST_HOLE_ROWS):
+        for combination in self.excluded:
+            place = _place(combination.axes, layout)
+            if place not in groups and (place[1] in known or len(known) < MOST_EXCLUDED_ROWS):
                 known.add(place[1])
-                reasons.setdefault(place, hole.why)
+                reasons.setdefault(place, combination.why)
         rows = [value for value in self._named(layout.rows) if value in known]
         columns = self._named(layout.columns)
         made = []
@@ -149,9 +149,9 @@ def trial_lists(grids: Sequence[TrialGrid]) -> list[TrialList]:
 
 def trial_grids(run: RunView) -> list[TrialGrid]:
     made = []
-    for number, (trial, cells, holes) in enumerate(by_trial(run.cells, run.holes)):
-        values = axis_values(cells, holes, run.axes.get(trial, {}))
-        made.append(TrialGrid(number, trial, cells, holes, {axis: list(some) for axis, some in values.items()}))
+    for number, (trial, cells, excluded) in enumerate(by_trial(run.cells, run.excluded)):
+        values = axis_values(cells, excluded, run.axes.get(trial, {}))
+        made.append(TrialGrid(number, trial, cells, excluded, {axis: list(some) for axis, some in values.items()}))
     return made
 
 
@@ -166,7 +166,7 @@ def _spot(
 ) -> Spot | None:
     if place in groups:
         return cell_spot(worst_first(groups[place]))
-    return Spot("hole", "", f"not run: {one_line(reasons[place])}") if place in reasons else None
+    return Spot("excluded", "", f"not run: {one_line(reasons[place])}") if place in reasons else None
 
 
 def cell_spot(cells: list[CellView]) -> Spot:
@@ -177,7 +177,7 @@ def cell_spot(cells: list[CellView]) -> Spot:
     label += f": {cell.headline}" if cell.headline else f" {took}" if cell.seconds else ""
     if len(cells) > 1:
         label = f"worst of {len(cells)}, {sum(one.bad for one in cells)} bad: {label}"
-    shown = cell.leading_figure
+    shown = cell.leading_metric
     return Spot(
         cell.verdict.value,
         cell.hash,
@@ -186,7 +186,7 @@ def cell_spot(cells: list[CellView]) -> Spot:
         cell.flaky,
         cell.bad,
         took,
-        figure_text(shown.value, shown.unit) if shown else "",
+        value_text(shown.value, shown.unit) if shown else "",
         cell.change,
         cell.newly_bad,
     )

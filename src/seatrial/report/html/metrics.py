@@ -1,4 +1,4 @@
-"""Figures, one line each: the last value, how far it is off inside its bounds, and all runs so far as dots."""
+"""Metrics, one line each: the last value, how far it is off inside its bounds, and all runs so far as dots."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from seatrial.report.view.words import (
     change_text,
     commit_text,
     date_text,
-    figure_or_open,
     left_out_text,
+    metric_or_open,
     one_day,
     percent_text,
     period_text,
@@ -55,7 +55,7 @@ class Gauge:
 
 
 @dataclass(frozen=True)
-class FigureLine:
+class MetricLine:
     view: SeriesView
     key: str  # of the piece with all that is known of it
     name: str  # values of the axes of its group
@@ -71,12 +71,12 @@ class FigureLine:
 
 
 @dataclass(frozen=True)
-class FigureGroup:
-    """One figure of one trial, a line for each of its cells."""
+class MetricGroup:
+    """One metric of one trial, a line for each of its cells."""
 
     title: str
     axes: str
-    lines: list[FigureLine]
+    lines: list[MetricLine]
     within: str
 
     @property
@@ -89,20 +89,20 @@ class FigureGroup:
 
 
 @dataclass(frozen=True)
-class FigurePanel:
-    groups: list[FigureGroup]  # those that need somebody first
-    more: list[FigureGroup]  # that are not in sight at once
+class MetricPanel:
+    groups: list[MetricGroup]  # those that need somebody first
+    more: list[MetricGroup]  # that are not in sight at once
     period: str
     moved: list[str]  # what moved together, the newest first
     left_out: int
     precision: str
 
     @property
-    def lines(self) -> list[FigureLine]:
+    def lines(self) -> list[MetricLine]:
         return [line for group in (*self.groups, *self.more) for line in group.lines]
 
 
-def figure_panel(made: RunSeries, cells: Iterable[CellView] = ()) -> FigurePanel:
+def metric_panel(made: RunSeries, cells: Iterable[CellView] = ()) -> MetricPanel:
     """`cells`: of the run that the series are of."""
     by_benchmark: dict[str, CellView] = {}
     for cell in cells:
@@ -113,13 +113,13 @@ def figure_panel(made: RunSeries, cells: Iterable[CellView] = ()) -> FigurePanel
             groups.setdefault((view.trial, series_title(view)), []).append((number, view))
     made_groups = [_group(f"{trial}: {title}", views, by_benchmark) for (trial, title), views in groups.items()]
     made_groups.sort(key=lambda group: group.state == "passed")
-    shown: list[FigureGroup] = []
+    shown: list[MetricGroup] = []
     while made_groups and (not shown or sum(len(group.lines) for group in shown) < _MOST_LINES):
         shown.append(made_groups.pop(0))
     timed = one_day(made.series)
     moved = [change_group_text(group, timed) for group in made.together[:_MOST_GROUPS]]
     precision = precision_text(made.precision) if made.precision else ""
-    return FigurePanel(shown, made_groups, _period(made.series), moved, made.left_out, precision)
+    return MetricPanel(shown, made_groups, _period(made.series), moved, made.left_out, precision)
 
 
 def _period(views: list[SeriesView]) -> str:
@@ -130,8 +130,8 @@ def _period(views: list[SeriesView]) -> str:
     return f"{runs}, {period_text(min(point.at_s for point in points), max(point.at_s for point in points))}"
 
 
-def figure_facts(view: SeriesView) -> list[str]:
-    """All that is known of a figure, a sentence each."""
+def metric_facts(view: SeriesView) -> list[str]:
+    """All that is known of a metric, a sentence each."""
     period = period_text(view.points[0].at_s, view.points[-1].at_s)
     conditions = f", conditions /{view.fingerprint}" if view.fingerprint else ""
     facts = [
@@ -144,14 +144,14 @@ def figure_facts(view: SeriesView) -> list[str]:
     return [fact for fact in facts if fact]
 
 
-def _group(title: str, numbered: list[tuple[int, SeriesView]], cells: dict[str, CellView]) -> FigureGroup:
+def _group(title: str, numbered: list[tuple[int, SeriesView]], cells: dict[str, CellView]) -> MetricGroup:
     axes = _varying([cells[view.benchmark].axes for _, view in numbered if view.benchmark in cells])
     lines = [_line(number, view, axes, cells.get(view.benchmark)) for number, view in numbered]
     lines.sort(key=lambda line: (line.state == "passed", not line.since))
     bounded = [line for line in lines if line.gauge is not None]
     inside = sum(not line.gauge.out for line in bounded if line.gauge is not None)
     within = f"{inside} of {len(bounded)} within bounds" if bounded else "no bounds yet"
-    return FigureGroup(title, " · ".join(axes), lines, within)
+    return MetricGroup(title, " · ".join(axes), lines, within)
 
 
 def _varying(found: list[dict[str, str]]) -> list[str]:
@@ -160,7 +160,7 @@ def _varying(found: list[dict[str, str]]) -> list[str]:
     return [axis for axis in names if len({axes.get(axis, "") for axes in found}) > 1]
 
 
-def _line(number: int, view: SeriesView, axes: list[str], cell: CellView | None) -> FigureLine:
+def _line(number: int, view: SeriesView, axes: list[str], cell: CellView | None) -> MetricLine:
     last = view.points[-1].value
     gauge = _gauge(view)
     change = view.changes[-1] if view.changes else None
@@ -169,12 +169,12 @@ def _line(number: int, view: SeriesView, axes: list[str], cell: CellView | None)
     if gauge and gauge.out and _better(view):
         state = "faster"
     named = [cell.axes.get(axis, "") or "–" for axis in axes] if cell else []
-    return FigureLine(
+    return MetricLine(
         view=view,
-        key=f"figure/{number}",
+        key=f"metric/{number}",
         name=" · ".join(named) or view.benchmark,
         cell=cell.hash if cell else "",
-        last=figure_or_open(last, view.unit),
+        last=metric_or_open(last, view.unit),
         off=_off(view),
         state=state,
         gauge=gauge,
@@ -195,7 +195,7 @@ def _better(view: SeriesView) -> bool:
 
 def _range(view: SeriesView) -> str:
     values = [point.value for point in view.points]
-    return f"{figure_or_open(min(values), view.unit)} to {figure_or_open(max(values), view.unit)}"
+    return f"{metric_or_open(min(values), view.unit)} to {metric_or_open(max(values), view.unit)}"
 
 
 def _since(change: LevelChange, timed: bool) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from seatrial.report.html.cell import CellInspector, inspect_cell
 from seatrial.report.html.grid import Thumbnail, TrialGrid, thumbnail, thumbnail_of, trial_grids, trial_lists
-from seatrial.report.html.metrics import FigureLine, FigurePanel, figure_facts, figure_panel
+from seatrial.report.html.metrics import MetricLine, MetricPanel, metric_facts, metric_panel
 from seatrial.report.html.templates import asset, content_policy, macro, render
 from seatrial.report.html.timeline import run_lanes
 from seatrial.report.view.cell import CellView
@@ -87,7 +87,7 @@ class RunPage:
             "thumbnails": self.thumbnails,
             "grids": [grid for grid in self.grids if grid.layout.columns],
             "lists": trial_lists(self.grids),
-            "figures": self.figures,
+            "metrics": self.metrics,
             "first": self._first(),
         }
 
@@ -96,7 +96,7 @@ class RunPage:
         yield from ("view/cells", "view/time")
         yield from (f"cell/{cell.hash}" for cell in self.run.cells)
         yield from (f"cause/{cause.id}" for cause in self.run.causes)
-        yield from self._figure_lines
+        yield from self._metric_lines
         for grid in self.grids:
             yield from (grid.key(layout) for layout in grid.layouts() if layout != grid.layout)
 
@@ -109,9 +109,9 @@ class RunPage:
         if kind == "cause" and name in self.causes:
             cause = self.causes[name]
             return str(macro("inspector.html.j2", "cause_fragment")(key, cause, self.inspect(cause.cells[0])))
-        if key in self._figure_lines:
-            line = self._figure_lines[key]
-            return str(macro("figures.html.j2", "figure_fragment")(key, line, figure_facts(line.view)))
+        if key in self._metric_lines:
+            line = self._metric_lines[key]
+            return str(macro("metrics.html.j2", "metric_fragment")(key, line, metric_facts(line.view)))
         if kind == "grid":
             return self._grid_fragment(key)
         if key == "view/cells":
@@ -145,10 +145,10 @@ class RunPage:
         return {trial: one for trial, one in made.items() if one is not None}
 
     @cached_property
-    def figures(self) -> FigurePanel | None:
+    def metrics(self) -> MetricPanel | None:
         made = self.run.series
-        return figure_panel(made, self.run.cells) if made is not None and made.series else None
+        return metric_panel(made, self.run.cells) if made is not None and made.series else None
 
     @cached_property
-    def _figure_lines(self) -> dict[str, FigureLine]:
-        return {line.key: line for line in self.figures.lines} if self.figures else {}
+    def _metric_lines(self) -> dict[str, MetricLine]:
+        return {line.key: line for line in self.metrics.lines} if self.metrics else {}

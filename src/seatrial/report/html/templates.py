@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seatrial.job import figure_text
+from seatrial.job import value_text
 from seatrial.job.units import count
 from seatrial.report.view.words import (
     AGREEMENTS,
@@ -44,7 +44,7 @@ def report_templates() -> "jinja2.Environment":
         auto_reload=False,
     )
     made.filters.update(one_line=one_line, seconds=duration_text, clock=clock_text, axes=axes_text, commit=commit_text)
-    made.filters.update(size=size_text, figure=figure_text, stages=stages_text)
+    made.filters.update(size=size_text, metric=value_text, stages=stages_text)
     made.globals.update(symbols=SYMBOLS, agreements=AGREEMENTS, count=count)
     return made
 

@@ -1,7 +1,7 @@
-"""All that is known of one cell, for a terminal: attempts, every finding with its evidence, figures, files, the end of
+"""All that is known of one cell, for a terminal: attempts, every finding with its evidence, metrics, files, the end of
 its log."""
 
-from seatrial.job import AttemptResult, Finding, figure_text
+from seatrial.job import AttemptResult, Finding, value_text
 from seatrial.job.units import count
 from seatrial.report.terminal.lines import Line, glyph, more_lines
 from seatrial.report.view.cell import CellDetails, CellView, attempt_why
@@ -32,7 +32,7 @@ def cell_lines(cell: CellView, columns: int) -> list[Line]:
         lines.append([("  used   ", "dim"), (", ".join(details.used), "")])
     for finding in cell.findings:
         lines += _finding(finding, cell.title(finding), details.step_seconds(finding.step), columns)
-    lines += _figures(cell)
+    lines += _metrics(cell)
     lines += _files(details)
     lines += _logs(details, columns)
     return [*lines, [("  again  ", "dim"), (cell.rerun, "cyan")]]
@@ -73,15 +73,15 @@ def _quoted(lines: list[str], columns: int) -> list[Line]:
     return [[("    │ ", "dim"), (fit(line.replace("\t", "    "), columns - 6), "")] for line in lines]
 
 
-def _figures(cell: CellView) -> list[Line]:
-    judged = [figure for figure in cell.figures if figure.better]
-    name = max([width(one_line(figure.name)) for figure in judged], default=0)
+def _metrics(cell: CellView) -> list[Line]:
+    judged = [metric for metric in cell.metrics if metric.better]
+    name = max([width(one_line(metric.name)) for metric in judged], default=0)
     lines: list[Line] = [
-        [("  figure ", "dim"), (f"{pad(one_line(figure.name), name)}  {figure_text(figure.value, figure.unit)}", "")]
-        for figure in judged
+        [("  metric ", "dim"), (f"{pad(one_line(metric.name), name)}  {value_text(metric.value, metric.unit)}", "")]
+        for metric in judged
     ]
-    others = len(cell.figures) - len(judged)
-    text = f"{count(others, 'figure is', 'figures are')} not judged; --json has them"
+    others = len(cell.metrics) - len(judged)
+    text = f"{count(others, 'metric is', 'metrics are')} not judged; --json has them"
     return [*lines, *([[(f"  {text}", "dim")]] if others else [])]
 
 

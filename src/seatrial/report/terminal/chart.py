@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from seatrial.report.view.series import Scale, SeriesView, bound_levels, bounds_outside
-from seatrial.report.view.words import figure_or_open
+from seatrial.report.view.words import metric_or_open
 
 _ROWS = 8
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille character: row by column
@@ -45,7 +45,7 @@ class _Ladder:
         return self._tops[number] - self._tops[number + 1]
 
     def __call__(self, value: float) -> int:
-        # A figure that is equal to a bound is within it.
+        # A metric that is equal to a bound is within it.
         over = [value > level if side == "upper" else value >= level for side, level in self._levels.items()]
         number = over.index(True) if True in over else len(over)
         steps = self._rows[number] * self._fine
@@ -60,8 +60,8 @@ def terminal_chart(view: SeriesView, columns: int, ascii_only: bool) -> Terminal
     across, fine = (1, 1) if ascii_only else (2, 4)
     levels = {side: level for side, level in bound_levels(view).items() if scale.shows(level)}
     ladder = _Ladder(scale, levels, _ROWS, fine)
-    label_of = {0: figure_or_open(scale.high), _ROWS - 1: figure_or_open(scale.low)}
-    label_of |= {ladder.row_of[side]: figure_or_open(level) for side, level in levels.items()}
+    label_of = {0: metric_or_open(scale.high), _ROWS - 1: metric_or_open(scale.low)}
+    label_of |= {ladder.row_of[side]: metric_or_open(level) for side, level in levels.items()}
     label = max(len(text) for text in label_of.values())
     width = max(8, columns - label - 2)
     places = _places(len(view.points), width * across)

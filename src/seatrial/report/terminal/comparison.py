@@ -9,7 +9,7 @@ from seatrial.report.view.compare import Movement, RunComparison
 from seatrial.report.view.words import commit_text, confidence_text, fit, one_line, percent_text, shorten
 
 _MOST_LINES = 30  # lines of each kind
-MANY_FIGURES = 50  # figures, of which some are sure by chance
+MANY_METRICS = 50  # metrics, of which some are sure by chance
 
 
 _CHANGES = {
@@ -21,15 +21,15 @@ _CHANGES = {
 
 
 def compare_lines(found: RunComparison) -> list[Line]:
-    moved = [one for one in found.figures if one.moved]
-    maybe = [one for one in found.figures if one.maybe]
+    moved = [one for one in found.metrics if one.moved]
+    maybe = [one for one in found.metrics if one.maybe]
     lines: list[Line] = [[(_headline(found), "bold")], [(_runs(found), "dim")], []]
     lines += _section("moved", moved)
     lines += _section("perhaps moved", maybe)
-    if len(found.figures) >= MANY_FIGURES and moved:
-        chance = max(1, round(len(found.figures) / 100))
+    if len(found.metrics) >= MANY_METRICS and moved:
+        chance = max(1, round(len(found.metrics) / 100))
         lines += [
-            [(f"of {len(found.figures):,} figures that did not move about {chance} would look sure by chance", "dim")],
+            [(f"of {len(found.metrics):,} metrics that did not move about {chance} would look sure by chance", "dim")],
             [],
         ]
     lines += _causes(found)
@@ -46,14 +46,14 @@ def compare_lines(found: RunComparison) -> list[Line]:
 
 
 def _headline(found: RunComparison) -> str:
-    moved = [one for one in found.figures if one.moved]
-    if not found.cells and not found.figures:
+    moved = [one for one in found.metrics if one.moved]
+    if not found.cells and not found.metrics:
         return "The two runs have no cell in common."
-    if not found.figures:
-        figures = "No judged figure is in both runs" if not found.fingerprints else "No figure can be compared"
+    if not found.metrics:
+        metrics = "No judged metric is in both runs" if not found.fingerprints else "No metric can be compared"
     elif not moved:
-        maybe = sum(one.maybe for one in found.figures)
-        figures = f"None of {count(len(found.figures), 'figure')} surely moved{f', {maybe} perhaps' if maybe else ''}"
+        maybe = sum(one.maybe for one in found.metrics)
+        metrics = f"None of {count(len(found.metrics), 'metric')} surely moved{f', {maybe} perhaps' if maybe else ''}"
     else:
         worst = next((one for one in moved if one.way == "worse"), moved[0])
         ways = [
@@ -62,14 +62,14 @@ def _headline(found: RunComparison) -> str:
             if any(one.way == way for one in moved)
         ]
         directions = f" ({', '.join(ways)})" if ways else ""
-        some = f"{len(moved)} of {count(len(found.figures), 'figure')}"
-        figures = f"{some} moved{directions}, first of all {_movement_text(worst)}"
+        some = f"{len(moved)} of {count(len(found.metrics), 'metric')}"
+        metrics = f"{some} moved{directions}, first of all {_movement_text(worst)}"
     verdicts = count(len(found.verdicts), "verdict is another", "verdicts are others")
     changes = Counter(one.change for one in found.verdicts)
     ways = [f"{changes[change]} {text}" for change, text in _CHANGES.items() if changes[change]]
     verdicts += f" ({', '.join(ways)})" if ways else ""
     rest = f"; {verdicts}" if found.verdicts else "; every verdict is the same"
-    return f"{figures}{rest}."
+    return f"{metrics}{rest}."
 
 
 def _movement_text(one: Movement) -> str:
@@ -156,7 +156,7 @@ def _settings(found: RunComparison) -> list[Line]:
             lines.append([(f"  {one_line(differences_text(group.differences))}  ", ""), (f"in {where}", "dim")])
         lines += [*more_lines(len(found.under_test) - _MOST_LINES), []]
     if found.fingerprints:
-        lines.append([("other conditions: figures are not compared", "bold")])
+        lines.append([("other conditions: metrics are not compared", "bold")])
         for one in found.fingerprints[:_MOST_LINES]:
             why = differences_text(one.differences) or "which ones, an older Seatrial did not write"
             lines.append([(f"  {one_line(one.benchmark)}  ", ""), (one_line(why), "dim")])

@@ -17,9 +17,9 @@ from seatrial.report.view.words import (
     change_text,
     commit_text,
     date_text,
-    figure_or_open,
     fit,
     left_out_text,
+    metric_or_open,
     one_day,
     one_line,
     pad,
@@ -44,7 +44,7 @@ MOST_REASON = 300
 def history_lines(
     views: Sequence[SeriesView], alarms: Sequence[Alarm], others: int, columns: int, ascii_only: bool
 ) -> list[Line]:
-    """`others` is the number of figures that are not judged, and that are not among `views`."""
+    """`others` is the number of metrics that are not judged, and that are not among `views`."""
     lines: list[Line] = []
     for view in views[:MOST_DRAWN]:
         lines += [*_one(view, columns, ascii_only), []]
@@ -57,7 +57,7 @@ def history_lines(
         lines += [[(f"  {change_group_text(group, timed)}", "")] for group in groups[:_MOST_GROUPS]]
         lines += [*more_lines(len(groups) - _MOST_GROUPS, "older one"), []]
     if others:
-        hidden = count(others, "unjudged figure is", "unjudged figures are")
+        hidden = count(others, "unjudged metric is", "unjudged metrics are")
         lines.append([(f"{hidden} not shown; --all shows them, --metric NAME one of them", "dim")])
     if not views:
         return lines
@@ -88,7 +88,7 @@ def _one(view: SeriesView, columns: int, ascii_only: bool) -> list[Line]:
     lines: list[Line] = [
         [(one_line(view.benchmark), "bold"), (f"  {series_title(view)}", "")],
         [
-            (f"{figure_or_open(points[-1].value, view.unit)} last, ", ""),
+            (f"{metric_or_open(points[-1].value, view.unit)} last, ", ""),
             (f"{points_text(points)}, {period_text(points[0].at_s, points[-1].at_s)}{hardware}", "dim"),
         ],
     ]
@@ -149,7 +149,7 @@ def _list(views: Sequence[SeriesView], columns: int, ascii_only: bool) -> list[L
             else "no change"
         )
         spark = sparkline(values, 16, ascii_only) if len({point.run for point in view.points}) > 1 else ""
-        shown = pad(figure_or_open(values[-1], view.unit), 12)
+        shown = pad(metric_or_open(values[-1], view.unit), 12)
         lines.append(
             [(f"  {pad(fit(one_line(view.name), name), name)}  ", ""), (f"{spark}  " if spark else "", "cyan")]
         )
@@ -166,16 +166,16 @@ def trials_lines(trials: Sequence[TrialRow], runs: Sequence[RunRow], alarms: Ite
     width = max([len(one_line(trial.trial)) for trial in trials] + [5])
     for trial in trials:
         had = (
-            f"{count(trial.benchmarks, 'benchmark')} with {count(trial.series, 'figure')}"
+            f"{count(trial.benchmarks, 'benchmark')} with {count(trial.series, 'metric')}"
             if trial.series
-            else "no figures"
+            else "no metrics"
         )
         text = f"{count(trial.runs, 'run')}, {had}, last {date_text(trial.last_s)}"
         lines.append([(f"  {pad(one_line(trial.trial), width)}  ", "bold"), (text, "")])
     lines.append([(precision_text(alarm_precision(alarms)), "")])
     if trials:
         lines.append(
-            [(f"`seatrial history {one_line(trials[0].trial)}` shows the cells and the figures of a trial", "dim")]
+            [(f"`seatrial history {one_line(trials[0].trial)}` shows the cells and the metrics of a trial", "dim")]
         )
     return lines
 

@@ -136,7 +136,7 @@ def _row(
         if cell is not None:
             content = _content(cells[cell.id], wide)
         else:
-            content = [glyph("hole")] if (row, column) in matrix.holes else [(" ", "")]
+            content = [glyph("excluded")] if (row, column) in matrix.excluded else [(" ", "")]
         line.append((" " * _gutter(each), ""))
         room = each
         for text, style in content:

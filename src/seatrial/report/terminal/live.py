@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from seatrial.job import CELLS_WORST_FIRST, Hole
+from seatrial.job import CELLS_WORST_FIRST, Excluded
 from seatrial.job.units import count
 from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines
 from seatrial.report.terminal.plain import Plain
@@ -39,7 +39,7 @@ class Watching(Protocol):
 @contextlib.contextmanager
 def live_view(
     cells: Sequence[Placed],
-    holes: Iterable[Hole] = (),
+    excluded: Iterable[Excluded] = (),
     expected: Mapping[str, float] | None = None,
     labels: AxisLabels | None = None,
 ) -> Iterator[Watching]:
@@ -47,7 +47,7 @@ def live_view(
 
     `expected` is by cell id: the seconds that it took before."""
     if sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb"):
-        board = Board(cells, holes, expected, labels)
+        board = Board(cells, excluded, expected, labels)
         with board.shown(sys.stdout):
             yield board
     else:
@@ -62,11 +62,11 @@ class Board:
     def __init__(
         self,
         cells: Sequence[Placed],
-        holes: Iterable[Hole] = (),
+        excluded: Iterable[Excluded] = (),
         expected: Mapping[str, float] | None = None,
         labels: AxisLabels | None = None,
     ) -> None:
-        self._matrices = matrices(cells, holes, labels)
+        self._matrices = matrices(cells, excluded, labels)
         self._where = {
             cell.id: (number, row)
             for number, matrix in enumerate(self._matrices)

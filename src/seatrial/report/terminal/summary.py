@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from seatrial.job import Finding, Hole, RunResults, Verdict
+from seatrial.job import Excluded, Finding, RunResults, Verdict
 from seatrial.job.units import count
 from seatrial.report.terminal.cell import cell_lines
 from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines, more_lines, paint, wants_colour
@@ -17,7 +17,7 @@ from seatrial.report.view.run import RunView, bad_rows, first_rows
 from seatrial.report.view.words import axes_text, duration_text, first_line, fit, one_line, width
 
 _MOST_CELLS = 15  # failed cells shown in full; the others get a line each
-_MOST_LINES = 30  # such lines, xfails, flaky cells and holes: of each
+_MOST_LINES = 30  # such lines, xfails, flaky cells and excluded combinations: of each
 _MOST_FINDINGS = 10  # of one cell
 _MOST_ROWS = 50  # of one matrix
 LAST_LINES = 30  # causes, what is new and the totals stand last, in as many lines as a small terminal has
@@ -44,7 +44,7 @@ def _print(made: Callable[[int], list[Line]], stream: TextIO | None = None) -> N
 
 def summary_lines(run: RunView, columns: int, verbose: bool = False) -> list[Line]:
     """`columns` wide, except for what is there to be copied: ids, paths and commands are never cut or broken."""
-    lines: list[Line] = [[], *_matrix(run, columns), *_figures_in_short(run, columns)]
+    lines: list[Line] = [[], *_matrix(run, columns), *_metrics_in_short(run, columns)]
     for cell in run.failures if verbose else run.failures[:_MOST_CELLS]:
         lines += [*(cell_lines if verbose else _failure)(cell, columns), []]
     lines += [] if verbose else _more_failures(run, columns)
@@ -75,14 +75,14 @@ def _matrix(run: RunView, columns: int) -> list[Line]:
     return lines
 
 
-def _figures_in_short(run: RunView, columns: int) -> list[Line]:
+def _metrics_in_short(run: RunView, columns: int) -> list[Line]:
     told = run.told_in_short
     lines: list[Line] = []
     for cell, text in list(told.items())[:_MOST_LINES]:
         head: Line = [(f"  {one_line(cell)}", "")]
         fits = width(cell) + 4 + width(text) <= columns
         lines += [[*head, (f"  {text}", "dim")]] if fits else [head, *_wrapped(text, columns, "dim")]
-    return [[("figures", "bold")], *lines, *more_lines(len(told) - _MOST_LINES), []] if told else []
+    return [[("metrics", "bold")], *lines, *more_lines(len(told) - _MOST_LINES), []] if told else []
 
 
 def _state(cell: CellView) -> tuple[str, str]:
@@ -103,8 +103,8 @@ def _failure(cell: CellView, columns: int) -> list[Line]:
     if not findings:
         lines += _wrapped(cell.why, columns)
         lines += [line for place in cell.attempt_lines[-3:] for line in _wrapped(place, columns, "dim")]
-    if figures := _figures(cell, details):
-        lines.append([("  where  ", "dim"), (figures, "dim")])
+    if metrics := _metrics(cell, details):
+        lines.append([("  where  ", "dim"), (metrics, "dim")])
     if news := cell.news_text:
         first, *more = _parts(news, columns - 9, 2)
         lines += [[("  since  ", "dim"), (first, "")], *([("         ", ""), (part, "")] for part in more)]
@@ -138,7 +138,7 @@ def _parts(text: str, columns: int, most: int) -> list[str]:
     return textwrap.wrap(text, max(columns, 20), max_lines=most, placeholder=" …")
 
 
-def _figures(cell: CellView, details: CellDetails) -> str:
+def _metrics(cell: CellView, details: CellDetails) -> str:
     if not cell.last:
         return ""
     parts = [str(cell.last.place), duration_text(cell.seconds), *details.used]
@@ -226,18 +226,20 @@ def _not_run(run: RunView, columns: int) -> list[Line]:
             lines.append([(f"  {number:>4} × ", "dim"), (fit(first, columns - 9), "")])
             lines += [[(f"         {fit(part, columns - 9)}", "")] for part in more]
         lines += [*more_lines(len(run.skips) - _MOST_LINES, "reason"), []]
-    if run.excluded:
-        lines.append([(f"{glyph('hole')[0]} holes: combinations that are not run", "bold")])
-        for reason, holes in list(run.excluded.items())[:_MOST_LINES]:
-            named = "; ".join(_hole(hole) for hole in holes[:2]) + (" …" if len(holes) > 2 else "")
-            lines.append([(f"  {len(holes):>4} × ", "dim"), (fit(reason, columns - 9), "")])
+    if run.excluded_by_reason:
+        lines.append([(f"{glyph('excluded')[0]} not run", "bold")])
+        for reason, excluded in list(run.excluded_by_reason.items())[:_MOST_LINES]:
+            named = "; ".join(_excluded_text(combination) for combination in excluded[:2]) + (
+                " …" if len(excluded) > 2 else ""
+            )
+            lines.append([(f"  {len(excluded):>4} × ", "dim"), (fit(reason, columns - 9), "")])
             lines.append([(f"         {fit(one_line(named), columns - 9)}", "dim")])
-        lines += [*more_lines(len(run.excluded) - _MOST_LINES, "reason"), []]
+        lines += [*more_lines(len(run.excluded_by_reason) - _MOST_LINES, "reason"), []]
     return lines
 
 
-def _hole(hole: Hole) -> str:
-    return f"{hole.trial}[{axes_text(hole.axes.items())}]" if hole.axes else hole.trial
+def _excluded_text(combination: Excluded) -> str:
+    return f"{combination.trial}[{axes_text(combination.axes.items())}]" if combination.axes else combination.trial
 
 
 def _totals(run: RunView, columns: int) -> list[Line]:
@@ -249,9 +251,9 @@ def _totals(run: RunView, columns: int) -> list[Line]:
         if verdict is Verdict.PASSED and run.flaky:
             counts.append((f" ({len(run.flaky)} flaky)", "yellow"))
     if run.unjudged:
-        counts += [("   ", ""), (f"{glyph('skipped')[0]} {count(run.unjudged, 'figure')} not judged", "yellow")]
-    if run.holes:
-        counts += [("   ", ""), (f"{glyph('hole')[0]} {count(len(run.holes), 'hole')}", "dim")]
+        counts += [("   ", ""), (f"{glyph('skipped')[0]} {count(run.unjudged, 'metric')} not judged", "yellow")]
+    if run.excluded:
+        counts += [("   ", ""), (f"{glyph('excluded')[0]} {len(run.excluded):,} excluded", "dim")]
     head: Line = [
         (f"{mark} {run.verdict.value}", f"bold {colour}"),
         (f"  {one_line(run.suite)}", "bold"),

@@ -15,13 +15,13 @@ from seatrial.job import (
     AttemptResult,
     CellResult,
     Change,
-    Figure,
     Finding,
+    Metric,
     Observation,
     ObservedStep,
     Unreadable,
     Verdict,
-    figures,
+    flatten_metrics,
     opened_regular,
     read_json,
 )
@@ -123,7 +123,7 @@ class CellView:
 
     @cached_property
     def headline(self) -> str:
-        """The one line that says most: what is wrong, that it failed as declared, or its figures; or empty."""
+        """The one line that says most: what is wrong, that it failed as declared, or its metrics; or empty."""
         if self.bad:
             return one_line(self.error)
         if self.verdict is Verdict.SKIPPED:
@@ -172,13 +172,13 @@ class CellView:
         return {str(name): str(version) for name, version in sorted(found.items())} if isinstance(found, dict) else {}
 
     @cached_property
-    def figures(self) -> list[Figure]:
-        return list(figures(self._result.metrics))
+    def metrics(self) -> list[Metric]:
+        return list(flatten_metrics(self._result.metrics))
 
     @property
-    def leading_figure(self) -> Figure | None:
-        """The first of its figures that is better lower or higher."""
-        return next((figure for figure in self.figures if figure.better), None)
+    def leading_metric(self) -> Metric | None:
+        """The first of its metrics that is better lower or higher."""
+        return next((metric for metric in self.metrics if metric.better), None)
 
     @property
     def rerun(self) -> str:
@@ -240,8 +240,8 @@ class CellDetails:
 
     @cached_property
     def cpu_s(self) -> float | None:
-        figures = [step.cpu_s for step in self.steps.values() if step.cpu_s is not None]
-        return sum(figures) if figures else None
+        metrics = [step.cpu_s for step in self.steps.values() if step.cpu_s is not None]
+        return sum(metrics) if metrics else None
 
     @property
     def used(self) -> list[str]:
@@ -328,7 +328,7 @@ def _notebook(step: ObservedStep) -> NotebookView:
 
 
 def nonnegative(value: Any) -> float | None:
-    """A figure of a note, which is foreign: anything but a finite number that is not negative is none."""
+    """A metric of a note, which is foreign: anything but a finite number that is not negative is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if 0 <= value <= sys.float_info.max else None

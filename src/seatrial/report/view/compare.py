@@ -1,4 +1,4 @@
-"""Two runs beside each other: which figures moved, by how much and how sure, and what else is not as it was."""
+"""Two runs beside each other: which metrics moved, by how much and how sure, and what else is not as it was."""
 
 from collections.abc import Iterable, Mapping
 from math import fsum
@@ -10,10 +10,10 @@ from seatrial.job import (
     CellResult,
     Change,
     FieldDifference,
-    Figure,
+    Metric,
     RunResults,
     differences,
-    figures,
+    flatten_metrics,
     unit_factor,
     worst,
 )
@@ -21,7 +21,7 @@ from seatrial.record.history import Series, benchmark_of
 from seatrial.report.view.changes import change_of
 from seatrial.report.view.series import past_values
 
-SURE_OF_MOVE = 0.99  # that a figure moved at all
+SURE_OF_MOVE = 0.99  # that a metric moved at all
 LEAST_MOVE = 0.01  # a smaller move is none
 
 Key = tuple[str, str, str, str]  # benchmark, fingerprint, metric, unit
@@ -29,7 +29,7 @@ _Tried = tuple[str, list[CellResult], list[CellResult]]  # a benchmark with its 
 
 
 class Movement(msgspec.Struct, frozen=True):
-    """One figure of one benchmark in both runs. What is not known is None, and `why` says why."""
+    """One metric of one benchmark in both runs. What is not known is None, and `why` says why."""
 
     benchmark: str
     fingerprint: str
@@ -58,7 +58,7 @@ class Movement(msgspec.Struct, frozen=True):
 
     @property
     def changed(self) -> bool:
-        """The figure is another one, sure or not. From 0 every other is."""
+        """The metric is another one, sure or not. From 0 every other is."""
         return abs(self.size) >= LEAST_MOVE if self.size is not None else self.before != self.after
 
     @property
@@ -89,7 +89,7 @@ class OtherCause(msgspec.Struct, frozen=True):
 
 
 class OtherConditions(msgspec.Struct, frozen=True):
-    """A benchmark that ran under other conditions, so that its figures are not compared."""
+    """A benchmark that ran under other conditions, so that its metrics are not compared."""
 
     benchmark: str
     before: list[str]  # fingerprints
@@ -109,9 +109,9 @@ class RunComparison(msgspec.Struct, frozen=True):
     after: str
     commit_before: str
     commit_after: str
-    figures: list[Movement]  # every one that is in both runs; the surest and biggest moves first
+    metrics: list[Movement] = msgspec.field(name="figures")  # in both runs; biggest moves first
     verdicts: list[OtherVerdict]
-    fingerprints: list[OtherConditions]  # their figures are not compared
+    fingerprints: list[OtherConditions]  # their metrics are not compared
     only_before: list[str]  # ids of cells, without `repeat`
     only_after: list[str]
     cells: int  # that both have; repeats are one cell
@@ -120,15 +120,15 @@ class RunComparison(msgspec.Struct, frozen=True):
 
 
 def comparison_json(found: RunComparison) -> dict[str, Any]:
-    """For programs: with what follows from the figures of each movement."""
-    figures = [{**msgspec.to_builtins(one), "moved": one.moved, "way": one.way} for one in found.figures]
-    return {"version": 1, **msgspec.to_builtins(found), "figures": figures}
+    """For programs: with what follows from the metrics of each movement."""
+    metrics = [{**msgspec.to_builtins(one), "moved": one.moved, "way": one.way} for one in found.metrics]
+    return {"version": 1, **msgspec.to_builtins(found), "figures": metrics}
 
 
 def compare_runs(
     before: RunResults, after: RunResults, past: Iterable[Series] = (), unjudged: bool = False
 ) -> RunComparison:
-    """`past` is where the noise of a figure is taken from; `unjudged` also compares figures that are not judged."""
+    """`past` is where the noise of a metric is taken from; `unjudged` also compares metrics that are not judged."""
     return RunPair(before, after, unjudged).compare(past)
 
 
@@ -141,14 +141,14 @@ class RunPair:
         self._now = _in_units_of(self._was, _values(after, unjudged))
 
     def changed(self, most: int) -> list[Series]:
-        """The figures that are other ones now, without their points; the biggest changes first."""
+        """The metrics that are other ones now, without their points; the biggest changes first."""
         found = []
-        for key, (figure, now) in self._now.items():
+        for key, (metric, now) in self._now.items():
             was = self._was[key][1] if key in self._was else []
             level = fsum(was) / len(was) if was else 0.0
             size = abs(fsum(now) / len(now) / level - 1) if level else 0.0
             if size >= LEAST_MOVE:
-                found.append((size, Series(key[0], "", *key[1:], figure.better or "", [])))
+                found.append((size, Series(key[0], "", *key[1:], metric.better or "", [])))
         return [series for _, series in sorted(found, key=lambda one: -one[0])[:most]]
 
     def compare(self, past: Iterable[Series] = ()) -> RunComparison:
@@ -199,7 +199,7 @@ def _by_name(results: RunResults) -> dict[str, list[CellResult]]:
 def _renamed(
     before: dict[str, list[CellResult]], after: dict[str, list[CellResult]]
 ) -> list[tuple[str, list[CellResult], list[CellResult]]]:
-    """Takes those out of both that have another id but the same benchmark, so that their figures are compared."""
+    """Takes those out of both that have another id but the same benchmark, so that their metrics are compared."""
     known: dict[str, str] = {}
     for name, cells in after.items():
         known.setdefault(_benchmark(cells[0]), name)
@@ -256,33 +256,33 @@ def _other_under_test(tried: Iterable[_Tried]) -> list[OtherUnderTest]:
     return [OtherUnderTest(list(found), names) for found, names in groups.items() if found]
 
 
-def _values(results: RunResults, unjudged: bool) -> dict[Key, tuple[Figure, list[float]]]:
-    """Every figure of cells that came to their end, with one value for each repeat."""
-    found: dict[Key, tuple[Figure, list[float]]] = {}
+def _values(results: RunResults, unjudged: bool) -> dict[Key, tuple[Metric, list[float]]]:
+    """Every metric of cells that came to their end, with one value for each repeat."""
+    found: dict[Key, tuple[Metric, list[float]]] = {}
     for cell in results.cells:
         unjudged_only = bool(cell.attempts) and cell.attempts[-1].unjudged
         if cell.verdict.value not in ("passed", "xfail", "slower", "faster") and not unjudged_only:
             continue
-        for figure in figures(cell.metrics):
-            if figure.better or unjudged:
-                key = (_benchmark(cell), cell.fingerprint, figure.name, figure.unit)
-                found.setdefault(key, (figure, []))[1].append(figure.value)
+        for metric in flatten_metrics(cell.metrics):
+            if metric.better or unjudged:
+                key = (_benchmark(cell), cell.fingerprint, metric.name, metric.unit)
+                found.setdefault(key, (metric, []))[1].append(metric.value)
     return found
 
 
 def _in_units_of(
-    before: Mapping[Key, tuple[Figure, list[float]]], after: Mapping[Key, tuple[Figure, list[float]]]
-) -> dict[Key, tuple[Figure, list[float]]]:
-    """The figures of `after`, each in the unit that it has in `before`, where it can be converted."""
+    before: Mapping[Key, tuple[Metric, list[float]]], after: Mapping[Key, tuple[Metric, list[float]]]
+) -> dict[Key, tuple[Metric, list[float]]]:
+    """The metrics of `after`, each in the unit that it has in `before`, where it can be converted."""
     units: dict[tuple[str, ...], list[str]] = {}
     for key in before:
         units.setdefault(key[:3], []).append(key[3])
     made = {}
-    for key, (figure, values) in after.items():
+    for key, (metric, values) in after.items():
         known = units.get(key[:3], [])
         factors = [(unit, factor) for unit in known if (factor := unit_factor(key[3], unit)) is not None]
         unit, factor = (key[3], 1.0) if key[3] in known or not factors else factors[0]
-        made[(*key[:3], unit)] = (figure, [value * factor for value in values])
+        made[(*key[:3], unit)] = (metric, [value * factor for value in values])
     return made
 
 
@@ -303,8 +303,8 @@ def _one_level(series: Series, points: list[Any]) -> list[float]:
 
 
 def _movements(
-    before: Mapping[Key, tuple[Figure, list[float]]],
-    after: Mapping[Key, tuple[Figure, list[float]]],
+    before: Mapping[Key, tuple[Metric, list[float]]],
+    after: Mapping[Key, tuple[Metric, list[float]]],
     past: Mapping[Key, list[float]],
 ) -> list[Movement]:
     from seatrial.stats.compare import compare, relative_noise

@@ -1,14 +1,18 @@
-"""Cells laid out as rows and columns: one matrix for each trial, with its holes in their places."""
+"""Cells laid out as rows and columns: one matrix for each trial, with its excluded combinations in their places."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from seatrial.job import Hole, table_axes
+from seatrial.job import Excluded, table_axes
 from seatrial.report.view.words import axes_text
 
-NOT_WANTED = frozenset({"tag", "select"})  # causes of holes that are so for this run only; they would hide the others
-MOST_HOLE_ROWS = 200  # rows that hold nothing but holes are left out of a matrix when there are more rows than this
+NOT_WANTED = frozenset(
+    {"tag", "select"}
+)  # causes of excluded combinations that are so for this run only; they would hide the others
+MOST_EXCLUDED_ROWS = (
+    200  # rows that hold nothing but excluded combinations are left out of a matrix when there are more rows than this
+)
 
 
 class _OnAxes(Protocol):
@@ -34,7 +38,7 @@ _P_co = TypeVar("_P_co", bound=Placed, covariant=True)
 
 @dataclass(frozen=True)
 class Matrix(Generic[_P_co]):
-    """`cells` and `holes` are by (row, column); a hole's value is its reason. A place may be in neither."""
+    """`cells`, and `excluded` with its reason, by (row, column). A place may be in neither."""
 
     trial: str
     fixed: str  # axes that have one value only, as text
@@ -43,7 +47,7 @@ class Matrix(Generic[_P_co]):
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     cells: Mapping[tuple[int, int], _P_co]
-    holes: Mapping[tuple[int, int], str]
+    excluded: Mapping[tuple[int, int], str]
 
 
 def trial_of(cell: Placed) -> str:
@@ -53,38 +57,43 @@ def trial_of(cell: Placed) -> str:
 AxisLabels = Mapping[str, Mapping[str, Sequence[str]]]  # of each trial's axes, in the order of the suite
 
 
-def matrices(cells: Iterable[_P], holes: Iterable[Hole] = (), labels: AxisLabels | None = None) -> list[Matrix[_P]]:
+def matrices(
+    cells: Iterable[_P], excluded: Iterable[Excluded] = (), labels: AxisLabels | None = None
+) -> list[Matrix[_P]]:
     """Values of axes stand in the order of `labels`; without them, in that in which they first come."""
     return [
-        _matrix(trial, cells, holes, (labels or {}).get(trial, {})) for trial, cells, holes in by_trial(cells, holes)
+        _matrix(trial, cells, excluded, (labels or {}).get(trial, {}))
+        for trial, cells, excluded in by_trial(cells, excluded)
     ]
 
 
-def by_trial(cells: Iterable[_P], holes: Iterable[Hole] = ()) -> list[tuple[str, list[_P], list[Hole]]]:
-    """The cells of each trial with the holes that stand beside them."""
-    found: dict[str, tuple[list[_P], list[Hole]]] = {}
+def by_trial(cells: Iterable[_P], excluded: Iterable[Excluded] = ()) -> list[tuple[str, list[_P], list[Excluded]]]:
+    """The cells of each trial with the excluded combinations that stand beside them."""
+    found: dict[str, tuple[list[_P], list[Excluded]]] = {}
     for cell in cells:
         found.setdefault(trial_of(cell), ([], []))[0].append(cell)
-    all_holes = list(holes)
-    selected = any(hole.cause in NOT_WANTED for hole in all_holes)
-    for hole in all_holes:
-        if hole.cause not in NOT_WANTED:
-            found.setdefault(hole.trial, ([], []))[1].append(hole)
+    all_excluded = list(excluded)
+    selected = any(combination.cause in NOT_WANTED for combination in all_excluded)
+    for combination in all_excluded:
+        if combination.cause not in NOT_WANTED:
+            found.setdefault(combination.trial, ([], []))[1].append(combination)
     return [
-        (trial, cells, _beside(cells, holes) if selected else holes)
-        for trial, (cells, holes) in found.items()
+        (trial, cells, _beside(cells, excluded) if selected else excluded)
+        for trial, (cells, excluded) in found.items()
         if cells or not selected
     ]
 
 
-def _beside(cells: Sequence[Placed], holes: list[Hole]) -> list[Hole]:
-    """Of a run of selected cells: only holes in their rows and columns."""
+def _beside(cells: Sequence[Placed], excluded: list[Excluded]) -> list[Excluded]:
+    """Of a run of selected cells: only excluded combinations in their rows and columns."""
     values = {(axis, value) for cell in cells for axis, value in cell.axes.items()}
-    return [hole for hole in holes if all(pair in values for pair in hole.axes.items())]
+    return [combination for combination in excluded if all(pair in values for pair in combination.axes.items())]
 
 
-def _matrix(trial: str, cells: Sequence[_P], holes: list[Hole], labels: Mapping[str, Sequence[str]]) -> Matrix[_P]:
-    values = axis_values(cells, holes, labels)
+def _matrix(
+    trial: str, cells: Sequence[_P], excluded: list[Excluded], labels: Mapping[str, Sequence[str]]
+) -> Matrix[_P]:
+    values = axis_values(cells, excluded, labels)
     row_axes, column_axis = table_axes({axis: len(labels.get(axis, found)) for axis, found in values.items()})
     rows: dict[str, int] = {}
     columns: dict[str, int] = {}
@@ -101,10 +110,10 @@ def _matrix(trial: str, cells: Sequence[_P], holes: list[Hole], labels: Mapping[
         columns.update({value: number for number, value in enumerate(values[column_axis])})
     for cell in _in_order(cells, row_axes, values):
         placed[spot(cell.axes)] = cell
-    for hole in _in_order(holes, row_axes, values):
-        known = len(rows) < MOST_HOLE_ROWS or (_row_label(hole.axes, row_axes) or trial) in rows
-        if complete <= hole.axes.keys() and known:
-            reasons.setdefault(spot(hole.axes), hole.why)
+    for combination in _in_order(excluded, row_axes, values):
+        known = len(rows) < MOST_EXCLUDED_ROWS or (_row_label(combination.axes, row_axes) or trial) in rows
+        if complete <= combination.axes.keys() and known:
+            reasons.setdefault(spot(combination.axes), combination.why)
     shown = {*row_axes, column_axis}
     fixed = [(axis, next(iter(found))) for axis, found in values.items() if axis not in shown and len(found) == 1]
     return Matrix(
@@ -120,11 +129,11 @@ def _matrix(trial: str, cells: Sequence[_P], holes: list[Hole], labels: Mapping[
 
 
 def axis_values(
-    cells: Sequence[Placed], holes: Sequence[Hole], labels: Mapping[str, Sequence[str]]
+    cells: Sequence[Placed], excluded: Sequence[Excluded], labels: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, None]]:
     """Of each axis those that there are, in order."""
     found: dict[str, dict[str, None]] = {}
-    for axes in (*(cell.axes for cell in cells), *(hole.axes for hole in holes)):
+    for axes in (*(cell.axes for cell in cells), *(combination.axes for combination in excluded)):
         for axis, value in axes.items():
             found.setdefault(axis, {})[value] = None
     return {

@@ -7,7 +7,17 @@ from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
-from seatrial.job import CELLS_WORST_FIRST, FIGURES, Cause, Change, Finding, Hole, RunResults, Verdict, causes_by_cell
+from seatrial.job import (
+    CELLS_WORST_FIRST,
+    METRICS,
+    Cause,
+    Change,
+    Excluded,
+    Finding,
+    RunResults,
+    Verdict,
+    causes_by_cell,
+)
 from seatrial.job.units import count
 from seatrial.report.view.cell import CellView
 from seatrial.report.view.changes import cause_news_text, news_counts, news_sentences, since_text
@@ -33,7 +43,7 @@ class RunView:
         self.exit_code, self.recorded_counts, self.axes = results.exit_code, results.counts, results.axes
         self.started_s, self.seconds, self.commit = results.started_s, results.seconds, results.commit
         self.interrupted, self.target, self.seatrial = results.interrupted, results.target, results.seatrial
-        self.holes, self.against, self.changes = results.holes, results.against, results.changes
+        self.excluded, self.against, self.changes = results.excluded, results.against, results.changes
         self.cells = [CellView(self, cell) for cell in results.cells]
         self.by_hash = {cell.hash: cell for cell in self.cells}
         causes = [cause for cause in results.causes if not self.by_hash.keys().isdisjoint(cause.cells)]
@@ -91,9 +101,9 @@ class RunView:
 
     @cached_property
     def unjudged(self) -> int:
-        """Figures that a baseline should have judged, and did not."""
+        """Metrics that a baseline should have judged, and did not."""
         return sum(
-            finding.verdict is Verdict.SKIPPED and finding.step == FIGURES
+            finding.verdict is Verdict.SKIPPED and finding.step == METRICS
             for cell in self.cells
             if cell.verdict is not Verdict.SKIPPED
             for finding in cell.findings
@@ -105,27 +115,27 @@ class RunView:
         return sum(not cell.attempts or cell.verdict is Verdict.SKIPPED for cell in self.cells)
 
     @cached_property
-    def excluded(self) -> dict[str, list[Hole]]:
+    def excluded_by_reason(self) -> dict[str, list[Excluded]]:
         """Combinations that are not run, by reason."""
-        found: dict[str, list[Hole]] = {}
-        for hole in self.holes:
-            found.setdefault(one_line(hole.why) or "no reason given", []).append(hole)
+        found: dict[str, list[Excluded]] = {}
+        for combination in self.excluded:
+            found.setdefault(one_line(combination.why) or "no reason given", []).append(combination)
         return found
 
     @property
-    def declared_holes(self) -> list[Hole]:
+    def declared_exclusions(self) -> list[Excluded]:
         """Without those that only this run's selection left out."""
-        return [hole for hole in self.holes if hole.cause not in NOT_WANTED]
+        return [combination for combination in self.excluded if combination.cause not in NOT_WANTED]
 
     @cached_property
     def told_in_short(self) -> dict[str, str]:
-        """Of the cells that passed, those whose figures say more than how long it took."""
+        """Of the cells that passed, those whose metrics say more than how long it took."""
         return {cell.id: cell.headline for cell in self.cells if cell.verdict is Verdict.PASSED and cell.headline}
 
     @cached_property
     def matrices(self) -> list[Matrix[CellView]]:
         """The cells of each trial as rows and columns."""
-        return matrices(self.cells, self.holes, self.axes)
+        return matrices(self.cells, self.excluded, self.axes)
 
     @cached_property
     def tables(self) -> list[JudgedTable]:
@@ -134,17 +144,17 @@ class RunView:
 
     @cached_property
     def series(self) -> RunSeries | None:
-        """What the history said of the run's figures."""
+        """What the history said of the run's metrics."""
         return read_series(self.folder)
 
     @cached_property
     def moved(self) -> list[str]:
-        """The newest changes of the run's figures, a sentence for all that moved at one commit."""
+        """The newest changes of the run's metrics, a sentence for all that moved at one commit."""
         return [change_group_text(group) for group in self.series.together[:MOST_MOVES]] if self.series else []
 
     @cached_property
     def regressions(self) -> list[str]:
-        """Of the run's figures: since which run a level that got worse was neither accepted nor fixed."""
+        """Of the run's metrics: since which run a level that got worse was neither accepted nor fixed."""
         return [
             f"{one_line(view.name)}: a regression is open since run {one_line(view.regression)}"
             for view in (self.series.series if self.series else [])

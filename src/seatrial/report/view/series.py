@@ -1,4 +1,4 @@
-"""Series of figures for people: each with its bound, its changes of level and its alarms, and what moved together."""
+"""Series of metrics for people: each with its bound, its changes of level and its alarms, and what moved together."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from seatrial.job import (
-    FIGURES,
+    METRICS,
     Better,
     Bound,
     BoundState,
@@ -17,7 +17,7 @@ from seatrial.job import (
     RunResults,
     Unreadable,
     Verdict,
-    figures,
+    flatten_metrics,
     read_json,
 )
 from seatrial.record.history import ACCEPTED, Alarm, History, Point, Series
@@ -56,7 +56,7 @@ class SeriesView(msgspec.Struct, frozen=True):
     changes: list[LevelChange]
     bound: Bound | None = None
     unbounded: str = ""  # why there is no bound, where one was asked for
-    left_out: dict[str, list[str]] = {}  # reason -> runs of the figures that the bound is not made from
+    left_out: dict[str, list[str]] = {}  # reason -> runs of the metrics that the bound is not made from
     regression: str = ""  # the first run of a regression that is still open
 
     @property
@@ -92,7 +92,7 @@ class Precision(msgspec.Struct, frozen=True):
 
 
 class RunSeries(msgspec.Struct, frozen=True):
-    """What the history says of the figures of one run."""
+    """What the history says of the metrics of one run."""
 
     run: str
     series: list[SeriesView]
@@ -227,7 +227,7 @@ def alarm_precision(alarms: Iterable[Alarm]) -> Precision:
 
 
 def run_series(history: History, results: RunResults, bounds: Mapping[str, Iterable[Bound]] | None = None) -> RunSeries:
-    """The series of all figures of this run that are declared better lower or higher, alarms first.
+    """The series of all metrics of this run that are declared better lower or higher, alarms first.
 
     `bounds` by benchmark are those that the run was judged by; a series without one gets what its runs give. Raises
     HistoryError.
@@ -265,7 +265,7 @@ def read_series(folder: Path) -> RunSeries | None:
 # What a chart of a series spans: from its values and the bounds near them to heights.
 
 
-_NEAR = 0.05  # of a figure: a bound that is so near to the runs is always drawn
+_NEAR = 0.05  # of a metric: a bound that is so near to the runs is always drawn
 
 
 class Scale:
@@ -305,28 +305,28 @@ def bounds_outside(view: SeriesView, scale: Scale) -> list[str]:
     return [side for side, level in bound_levels(view).items() if not scale.shows(level)]
 
 
-# What a run that must leave nothing open does not pass with: figures that nothing judged, and regressions that are too
+# What a run that must leave nothing open does not pass with: metrics that nothing judged, and regressions that are too
 # small for their bounds, but not over.
 
 
 _JUDGED = (Verdict.PASSED, Verdict.SLOWER, Verdict.FASTER, Verdict.FAILED, Verdict.XFAIL, Verdict.XPASS)
 
 
-def unbounded_figures(results: RunResults) -> list[str]:
-    """Figures that say which way is better, and were judged by no bounds; each with the reason."""
+def unbounded_metrics(results: RunResults) -> list[str]:
+    """Metrics that say which way is better, and were judged by no bounds; each with the reason."""
     found: dict[str, None] = {}
     for cell in results.cells:
-        judged = {f.check: f for f in cell.findings if f.step == FIGURES}
-        for figure in figures(cell.metrics):
-            finding = judged.get(f"bounds {figure.name}")
-            if figure.better and (finding is None or finding.verdict not in _JUDGED):
+        judged = {f.check: f for f in cell.findings if f.step == METRICS}
+        for metric in flatten_metrics(cell.metrics):
+            finding = judged.get(f"bounds {metric.name}")
+            if metric.better and (finding is None or finding.verdict not in _JUDGED):
                 why = finding.message if finding else _why_none(cell)
-                found[f"{cell.benchmark or cell.id} {figure.name} has no bounds: {why}"] = None
+                found[f"{cell.benchmark or cell.id} {metric.name} has no bounds: {why}"] = None
     return list(found)
 
 
 def _why_none(cell: CellResult) -> str:
-    whole = next((f.message for f in cell.findings if f.step == FIGURES and f.check == "bounds"), "")
+    whole = next((f.message for f in cell.findings if f.step == METRICS and f.check == "bounds"), "")
     return whole or "its trial names no `baseline`, or that has no entry for it"
 
 

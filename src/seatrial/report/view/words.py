@@ -1,4 +1,4 @@
-"""How figures and foreign text read in every report: seconds, sizes, and what a job said made harmless."""
+"""How metrics and foreign text read in every report: seconds, sizes, and what a job said made harmless."""
 
 import re
 import time
@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from seatrial.job import Bound, BoundState, StageTime, figure_text, pair_text
+from seatrial.job import Bound, BoundState, StageTime, pair_text, value_text
 from seatrial.job.units import count
 from seatrial.record.history import Point
 from seatrial.report.view.series import ChangeGroup, LevelChange, Precision, SeriesView
@@ -47,7 +47,7 @@ def duration_text(value: float | None) -> str:
     if value is None:
         return ""
     if 0 < value < 0.00095:
-        return figure_text(value, "s")
+        return value_text(value, "s")
     if 0 < value < 0.0995:
         return f"{value * 1000:.0f} ms"
     if value < 9.995:
@@ -153,7 +153,7 @@ SYMBOLS: Final[dict[str, Symbol]] = {
     "xfail": Symbol("≈", "~", "green", "failed as declared"),
     "xpass": Symbol("≠", "X", "red", "passed although a failure was declared"),
     "flaky": Symbol("↻", "r", "yellow", "passed on a retry"),
-    "hole": Symbol("–", "-", "", "a combination that is not run"),
+    "excluded": Symbol("–", "-", "", "excluded: a combination that is not run"),
     "waiting": Symbol("·", ".", "", "not started"),
     "queued": Symbol("◌", ",", "blue", "waits for a place"),
     "unfinished": Symbol("◌", ",", "yellow", "nobody works on it"),
@@ -197,17 +197,17 @@ def to_ascii(text: str) -> str:
     return text.translate(_TO_ASCII).encode("ascii", "replace").decode("ascii")
 
 
-# How series read: figures with their units, dates, bounds, changes and alarms as text.
+# How series read: metrics with their units, dates, bounds, changes and alarms as text.
 
 
 _MOST_NAMES = 4
 _MOST_RUNS = 3
 
 
-def figure_or_open(value: float | None, unit: str = "") -> str:
+def metric_or_open(value: float | None, unit: str = "") -> str:
     if value is None:
         return "open"
-    return figure_text(value, one_line(unit))
+    return value_text(value, one_line(unit))
 
 
 def date_text(at_s: float | None, timed: bool = False) -> str:
@@ -236,13 +236,13 @@ def one_day(views: Iterable[SeriesView]) -> bool:
     return bool(ends) and date_text(min(ends)) == date_text(max(ends))
 
 
-def figures_and_runs(figures: int, runs: int) -> str:
-    """`8 runs`; where runs gave several figures each, by repeats, both are given."""
-    return count(runs, "run") if figures == runs else f"{count(figures, 'figure')} of {count(runs, 'run')}"
+def values_and_runs(values: int, runs: int) -> str:
+    """`8 runs`; where runs gave several values each, by repeats, both are given."""
+    return count(runs, "run") if values == runs else f"{count(values, 'value')} of {count(runs, 'run')}"
 
 
 def points_text(points: Sequence[Point]) -> str:
-    return figures_and_runs(len(points), len({point.run for point in points}))
+    return values_and_runs(len(points), len({point.run for point in points}))
 
 
 def percent_text(share: float) -> str:
@@ -267,7 +267,7 @@ def commit_text(commit: str) -> str:
 def bound_text(bound: Bound, timed: bool = False) -> str:
     """`timed`: with the time of the day."""
     since = f" since {date_text(bound.since_s, timed)}" if bound.since_s else ""
-    origin = f"{figures_and_runs(bound.figures or bound.runs, bound.runs)}{since}"
+    origin = f"{values_and_runs(bound.values or bound.runs, bound.runs)}{since}"
     if bound.width_runs is not None:
         width = f"of {count(bound.width_runs, 'earlier one')}" if bound.width_runs else "by hand"
         origin = f"centered on {origin}, width {width}"
@@ -354,10 +354,10 @@ def series_title(view: SeriesView) -> str:
 
 
 def left_out_text(view: SeriesView) -> str:
-    """How many figures of which runs, by reason."""
+    """How many metrics of which runs, by reason."""
     parts = []
-    for reason, figures in view.left_out.items():
-        runs = [one_line(run) for run in dict.fromkeys(figures)]
+    for reason, metrics in view.left_out.items():
+        runs = [one_line(run) for run in dict.fromkeys(metrics)]
         named = ", ".join(runs) if len(runs) <= _MOST_RUNS else f"{runs[0]} … {runs[-1]}"
-        parts.append(f"{len(figures)} {reason} ({named})")
+        parts.append(f"{len(metrics)} {reason} ({named})")
     return "; ".join(parts)

@@ -17,7 +17,7 @@ from seatrial.web.render import Page, page, part
 
 # Runs that another tool made and that were taken over: what was imported for one night is one run.
 #
-# Each row of such a table is a run of its own in the history (of one figure of one benchmark), for the tools that wrote
+# Each row of such a table is a run of its own in the history (of one metric of one benchmark), for the tools that wrote
 # them had a run a benchmark. People mean the night.
 
 

@@ -1,4 +1,4 @@
-"""One figure of a benchmark over its runs: bounds, changes of level, alarms, and what to do about them."""
+"""One metric of a benchmark over its runs: bounds, changes of level, alarms, and what to do about them."""
 
 import shlex
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ from seatrial.report.view.series import (
 )
 from seatrial.report.view.words import (
     change_text,
-    figure_or_open,
     left_out_text,
+    metric_or_open,
     one_day,
     percent_text,
     period_text,
@@ -53,7 +53,7 @@ class Dot:
 
 
 @dataclass(frozen=True)
-class FigureChart:
+class MetricChart:
     """In the SVG's own units."""
 
     dots: str  # a path
@@ -65,9 +65,9 @@ class FigureChart:
 
 
 @dataclass(frozen=True)
-class FigureView:
+class MetricView:
     view: SeriesView
-    chart: FigureChart
+    chart: MetricChart
     title: str
     text: str
     bound: str
@@ -77,14 +77,14 @@ class FigureView:
     conditions: dict[str, str]
 
 
-def figure(site: Site, benchmark: str, metric: str) -> Page:
+def metric_page(site: Site, benchmark: str, metric: str) -> Page:
     found = _series(site, benchmark, metric)
     found.sort(key=lambda one: -one.points[-1].at_s)
     views = [_view(one) for one in found[:MOST_SERIES]]
     first = views[0].view
     alarms = {point.run: point for point in unjudged_alarms(first.points)}  # one of a run: a mark is of the run
     return page(
-        "figure.html.j2",
+        "metric.html.j2",
         Links(2, site.ending),
         benchmark=first.benchmark,
         metric=first.metric,
@@ -93,7 +93,7 @@ def figure(site: Site, benchmark: str, metric: str) -> Page:
         alarms=len(alarms),
         marks=[mark_commands(first, point, site.options) for point in list(alarms.values())[-_MOST_MARKS:][::-1]],
         change=_recenter(site, first),
-        figure_text=figure_or_open,
+        value_text=metric_or_open,
         is_imported=lambda run: run.startswith(f"{IMPORTED}-"),
         night=night_of_time,
     )
@@ -107,14 +107,14 @@ def _series(site: Site, benchmark: str, metric: str) -> list[Series]:
     named = [one for one in site.history.names() if slug(one.benchmark) == benchmark and slug(one.metric) == metric]
     found = site.history.filled(named, POINTS_SHOWN)
     if not found:
-        raise NotThere(f"The history has no figure {metric[:200]!r} of a benchmark {benchmark[:200]!r}.")
+        raise NotThere(f"The history has no metric {metric[:200]!r} of a benchmark {benchmark[:200]!r}.")
     return found
 
 
-def _view(series: Series) -> FigureView:
+def _view(series: Series) -> MetricView:
     view = with_bound(with_changes(series))
     timed = one_day([view])
-    return FigureView(
+    return MetricView(
         view,
         _chart(view),
         series_title(view),
@@ -127,7 +127,7 @@ def _view(series: Series) -> FigureView:
     )
 
 
-def _chart(view: SeriesView) -> FigureChart:
+def _chart(view: SeriesView) -> MetricChart:
     scale = Scale(view)
     step = (WIDTH - 2 * PAD) / max(1, len(view.points) - 1)
 
@@ -136,7 +136,7 @@ def _chart(view: SeriesView) -> FigureChart:
 
     placed = [(round(PAD + index * step, 1), y(point.value)) for index, point in enumerate(view.points)]
     marked = [
-        Dot(*placed[index], _state(point), f"{point.run}: {figure_or_open(point.value, view.unit)}, {_said(point)}")
+        Dot(*placed[index], _state(point), f"{point.run}: {metric_or_open(point.value, view.unit)}, {_said(point)}")
         for index, point in enumerate(view.points)
         if _state(point)
     ]
@@ -147,13 +147,13 @@ def _chart(view: SeriesView) -> FigureChart:
         band = (top, round(max(1.0, bottom - top), 1))
     changes = [(placed[one.index][0], number) for number, one in enumerate(view.changes[-_MOST_CHANGES:], 1)]
     values = [point.value for point in view.points]
-    return FigureChart(
+    return MetricChart(
         "".join(f"M{x:g} {height:g}h0" for x, height in placed),
         band,
         changes,
         marked,
-        figure_or_open(max(values), view.unit),
-        figure_or_open(min(values), view.unit),
+        metric_or_open(max(values), view.unit),
+        metric_or_open(min(values), view.unit),
     )
 
 
@@ -180,12 +180,12 @@ def _recenter(site: Site, view: SeriesView) -> ProposedChange | None:
     return site.recenter(run.suite_path, view.benchmark, view.metric) if run and run.suite != IMPORTED else None
 
 
-# Two runs beside each other: which cells came to something else, which figures moved, what else is not as it was.
+# Two runs beside each other: which cells came to something else, which metrics moved, what else is not as it was.
 
 
-_POINTS = 40  # of each figure that its noise is taken from
+_POINTS = 40  # of each metric that its noise is taken from
 _MOST_ROWS = 300
-_MOST_FIGURES = 120  # whose noise is looked up: those that changed most
+_MOST_METRICS = 120  # whose noise is looked up: those that changed most
 
 
 def difference(site: Site, names: str) -> Page:
@@ -194,9 +194,9 @@ def difference(site: Site, names: str) -> Page:
         raise NotThere("Two runs are compared as /d/RUN..RUN, the older one first.")
     first, second = _results(site, before), _results(site, after)
     pair = RunPair(first, second)
-    past, wrong = _past(site, pair.changed(_MOST_FIGURES))
+    past, wrong = _past(site, pair.changed(_MOST_METRICS))
     found = pair.compare(past)
-    moved = [one for one in found.figures if one.moved or one.maybe]
+    moved = [one for one in found.metrics if one.moved or one.maybe]
     return page(
         "difference.html.j2",
         Links(1, site.ending),
@@ -204,10 +204,10 @@ def difference(site: Site, names: str) -> Page:
         after=second,
         found=found,
         moved=moved[:_MOST_ROWS],
-        same=len(found.figures) - len(moved),
+        same=len(found.metrics) - len(moved),
         wrong=wrong,
         most=_MOST_ROWS,
-        figure_text=figure_or_open,
+        value_text=metric_or_open,
         percent_text=percent_text,
         hashes={cell.benchmark or cell.id: cell.hash for cell in second.cells},
     )
@@ -224,7 +224,7 @@ def _results(site: Site, name: str) -> RunResults:
 
 
 def _past(site: Site, changed: list[Series]) -> tuple[list[Series], str]:
-    """Where the noise of figures is taken from; without it single runs cannot be told apart, but all else can."""
+    """Where the noise of metrics is taken from; without it single runs cannot be told apart, but all else can."""
     try:
         return site.history.filled(changed, _POINTS), ""
     except HistoryError as error:

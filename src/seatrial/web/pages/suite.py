@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 from seatrial.job import Verdict
 from seatrial.record.history import PastCell, RunCell, Series, SuiteRun
 from seatrial.record.history.data import IMPORTED
-from seatrial.report.html.metrics import FigureLine, figure_panel
+from seatrial.report.html.metrics import MetricLine, metric_panel
 from seatrial.report.view.series import RunSeries, with_bound, with_changes
 from seatrial.report.view.words import SYMBOLS, one_line
 from seatrial.web.access import NotThere
@@ -119,12 +119,12 @@ def _mark(verdict: str, flaky: bool) -> Markup:
     return Markup('<i class="v-{}">{}</i>').format(word, escape(glyph))
 
 
-# A cell through time: what it came to in each run and why, and its figures.
+# A cell through time: what it came to in each run and why, and its metrics.
 
 
 _MOST_RUNS = 120
-_MOST_FIGURES = 12
-_POINTS = 120  # of a figure
+_MOST_METRICS = 12
+_POINTS = 120  # of a metric
 
 
 def cell(site: Site, suite: str, name: str, before: str = "") -> Page:
@@ -149,17 +149,17 @@ def cell(site: Site, suite: str, name: str, before: str = "") -> Page:
         older=len(found) > len(past),
         bad=sum(not Verdict(one.verdict).good for one in past),
         flaky=sum(one.flaky for one in past),
-        figures=_lines(site, judged[:_MOST_FIGURES]),
-        more=len(names) - len(judged[:_MOST_FIGURES]),
+        metrics=_lines(site, judged[:_MOST_METRICS]),
+        more=len(names) - len(judged[:_MOST_METRICS]),
         rerun=_rerun(run.suite_path if run else "", newest) if suite != IMPORTED else "",
         there={one.run for one in past if (site.runs / one.run).is_dir()},  # whose folder is still there
         night_of=night_of,
     )
 
 
-def _lines(site: Site, names: list[Series]) -> list[FigureLine]:
+def _lines(site: Site, names: list[Series]) -> list[MetricLine]:
     views = [with_bound(with_changes(one)) for one in site.history.filled(names, _POINTS)]
-    return figure_panel(RunSeries("", views, [])).lines
+    return metric_panel(RunSeries("", views, [])).lines
 
 
 def _rerun(suite_path: str, newest: PastCell) -> str:

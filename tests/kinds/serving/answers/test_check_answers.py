@@ -173,7 +173,7 @@ def test_the_token_that_ends_a_text_may_be_listed_or_not() -> None:
 # ---- the other rules
 
 
-def test_approx_compares_every_figure_and_which_there_are() -> None:
+def test_approx_compares_every_metric_and_which_there_are() -> None:
     near = changed(1, token("c", -0.2501, ("d", -1.5)))
     assert compare(near, AnswerRule.APPROX).agreement == "exact"
     far = changed(1, token("c", -0.2505, ("d", -1.5)))

@@ -24,7 +24,7 @@ from seatrial.kinds.scale.driver.stages import (
     reached_stages,
     read_stamps,
     share_of,
-    stage_figures,
+    stage_metrics,
     whole_of,
 )
 from seatrial.kinds.scale.driver.submit import SubmissionRecords, Submitter
@@ -39,7 +39,7 @@ from seatrial.kinds.scale.work import (
     FoundLimit,
     MeasuredScale,
     ScaleWork,
-    StageFigures,
+    StageMetrics,
     Submission,
     TriedRate,
     WholeScale,
@@ -52,7 +52,7 @@ _POLL_S = 0.25
 _LEAD_S = 0.25  # before the first one is sent
 TELL_S = 5.0
 LAG_WITHIN_S = 60.0  # for the first time that the lag of the watch is known
-BESIDE_AT_ONCE = 64  # requests for what is in no figure
+BESIDE_AT_ONCE = 64  # requests for what is in no metric
 
 
 async def drive(driver: Driver) -> None:
@@ -99,7 +99,7 @@ class _Scale:
                 else:
                     await self._send()
                     planned = [*self._plan.measured, *self._plan.churned]
-                    self._report(*self._figures(planned, await self._settle(planned), 0))
+                    self._report(*self._metrics(planned, await self._settle(planned), 0))
             if not self._again:
                 self._driver.finish("start")
         finally:
@@ -145,13 +145,13 @@ class _Scale:
         work, place = self._work, self._place
         tried: list[TriedRate] = []
 
-        async def attempt(rate: float) -> Try[tuple[WholeScale, list[StageFigures]]]:
+        async def attempt(rate: float) -> Try[tuple[WholeScale, list[StageMetrics]]]:
             planned, lags = self._plan.round(len(tried)), len(place.lags())
             self._arrived = Arrived(self._stamps, work.until, self._plan.pods())
             times = self._send_times(msgspec.structs.replace(work.arrivals, rate=rate))
             async with self._telling(f"workloads at {rate:.4g}/s", planned):
                 await self._submitter.open_loop(planned, times, time.monotonic() + _LEAD_S)
-            whole, stages = self._figures(planned, await self._settle(planned, lags), lags)
+            whole, stages = self._metrics(planned, await self._settle(planned, lags), lags)
             if problem := await place.clean(planned[0].phase):
                 raise DriverError(f"the workloads at {rate:.4g}/s are not all removed: {problem}")
             doubt = "; ".join(doubts_of(whole, find.bounds))
@@ -206,9 +206,9 @@ class _Scale:
 
     # ---- what was seen
 
-    def _figures(
+    def _metrics(
         self, planned: Sequence[PlannedWorkload], end_s: float, first_lag: int
-    ) -> tuple[WholeScale, list[StageFigures]]:
+    ) -> tuple[WholeScale, list[StageMetrics]]:
         work, lags, stages = self._work, self._place.lags()[first_lag:], []
         submissions = self._of(planned)
         stamps, pods = read_stamps(self._stamps), self._plan.pods()
@@ -227,8 +227,8 @@ class _Scale:
             for stage in STAGES:
                 if some and (reached.times[stage].keys() & some.keys() or stage == work.until):
                     source, resolution_s = exact.get(stage, ("watch", lag_s))
-                    figures = stage_figures(stage, some, reached, end_s, resolution_s, gone, of, source)
-                    stages.append(figures)
+                    metrics = stage_metrics(stage, some, reached, end_s, resolution_s, gone, of, source)
+                    stages.append(metrics)
         made = [one for one in submissions.values() if one.sent_s is not None]
         whole = whole_of(
             len(planned),
@@ -247,7 +247,7 @@ class _Scale:
         )
         return whole, stages
 
-    def _report(self, whole: WholeScale, stages: Sequence[StageFigures]) -> None:
+    def _report(self, whole: WholeScale, stages: Sequence[StageMetrics]) -> None:
         for stage in stages:
             self._driver.note("stage", **msgspec.to_builtins(stage))
         self._driver.note("measured", **msgspec.to_builtins(self._measured))

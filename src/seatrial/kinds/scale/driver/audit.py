@@ -14,7 +14,7 @@ import msgspec
 from seatrial.job import Unreadable, decode
 from seatrial.kinds.scale.driver.stages import Reached, share_of
 from seatrial.kinds.scale.followed import SCHEDULED
-from seatrial.kinds.scale.work import AuditFigures, Stamp, Submission
+from seatrial.kinds.scale.work import AuditMetrics, Stamp, Submission
 
 _COMPLETE = "ResponseComplete"
 AUDIT = "audit"
@@ -114,13 +114,13 @@ def _seconds(text: str) -> float:
 
 def use_audit(
     path: Path, prefix: str, submissions: Mapping[int, Submission], reached: Reached, pods: Mapping[int, int]
-) -> tuple[Reached, AuditFigures]:
+) -> tuple[Reached, AuditMetrics]:
     """When workloads were scheduled is taken from the log, of all that it knows whole; and how far the watch was from
     that. Without a log that is of use, all is as it was, and it is said why."""
     try:
         audited = read_audit(path, prefix, submissions)
     except ValueError as error:
-        return reached, AuditFigures(problem=str(error))
+        return reached, AuditMetrics(problem=str(error))
     of: dict[int, list[float]] = {}
     for stamp in audited.stamps:
         of.setdefault(stamp.workload, []).append(stamp.at_s)
@@ -130,7 +130,7 @@ def use_audit(
     both = [number for number in exact if number in watched and number in submissions]
     by_watch = sorted(watched[number][1] - submissions[number].intended_s for number in both)
     by_log = sorted(exact[number] - submissions[number].intended_s for number in both)
-    figures = AuditFigures(
+    metrics = AuditMetrics(
         audited.requests,
         audited.within_s,
         len(exact),
@@ -138,4 +138,4 @@ def use_audit(
         share_of(by_watch, 0.99) - share_of(by_log, 0.99) if both else None,
     )
     scheduled = {**watched, **{number: (at_s, at_s) for number, at_s in exact.items()}}
-    return msgspec.structs.replace(reached, times={**reached.times, SCHEDULED: scheduled}), figures
+    return msgspec.structs.replace(reached, times={**reached.times, SCHEDULED: scheduled}), metrics

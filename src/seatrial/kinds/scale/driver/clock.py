@@ -14,7 +14,7 @@ from email.utils import parsedate_to_datetime
 
 from seatrial.http.http1 import RequestAttempt
 from seatrial.kinds.driver import in_background
-from seatrial.kinds.scale.work import ClockFigures, Stamp, StampAgreement, Submission
+from seatrial.kinds.scale.work import ClockMetrics, Stamp, StampAgreement, Submission
 from seatrial.kubernetes import Kubernetes, KubernetesError
 from seatrial.kubernetes.objects import ApiRequest
 
@@ -51,13 +51,13 @@ class ServerClock:
         first_s, last_s = second - self.high_s, second - self.low_s
         return [first_s + (last_s - first_s) * (place + 0.5) / _PROBES for place in range(_PROBES)]
 
-    def figures(self, agreements: Iterable[StampAgreement]) -> ClockFigures | None:
+    def metrics(self, agreements: Iterable[StampAgreement]) -> ClockMetrics | None:
         """As the difference of two wall clocks, for people."""
         if not self.known:
             return None
         ours_s = time.time() - time.monotonic()
         middle_s, half_s = (self.low_s + self.high_s) / 2, (self.high_s - self.low_s) / 2
-        return ClockFigures(middle_s - ours_s, half_s, self.samples, self.jumps, list(agreements))
+        return ClockMetrics(middle_s - ours_s, half_s, self.samples, self.jumps, list(agreements))
 
 
 @contextlib.asynccontextmanager

@@ -198,7 +198,7 @@ class ClusterPlace:
             gaps=count,
             blind_s=blind_s,
             loop_p99_s=loop_lag_s(lines),
-            clock=self._clock.figures(agreements(self._clock, stamps, submissions)),
+            clock=self._clock.metrics(agreements(self._clock, stamps, submissions)),
             metrics=self._health.problem,
             health=health_points(submissions, self._timed_lags(), lines, self._health.samples, end_s),
         )

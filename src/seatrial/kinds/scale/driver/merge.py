@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from seatrial.job import Unreadable, decode
 from seatrial.kinds.scale.driver.health import StampsLine
 from seatrial.kinds.scale.driver.plan import SubmissionPlan
-from seatrial.kinds.scale.driver.stages import Reached, rate_of, reached_stages, read_stamps, stage_figures, whole_of
+from seatrial.kinds.scale.driver.stages import Reached, rate_of, reached_stages, read_stamps, stage_metrics, whole_of
 from seatrial.kinds.scale.driver.submit import read_whole_lines
 from seatrial.kinds.scale.work import (
     DELETED_FILE,
@@ -24,7 +24,7 @@ from seatrial.kinds.scale.work import (
     SUBMITTED,
     Deletion,
     ScaleWork,
-    StageFigures,
+    StageMetrics,
     Stamp,
     Submission,
     WholeScale,
@@ -45,7 +45,7 @@ class Shard(msgspec.Struct, frozen=True):
 
 class Merged(msgspec.Struct, frozen=True):
     whole: WholeScale
-    stages: list[StageFigures]
+    stages: list[StageMetrics]
 
 
 def read_shard(files: Path, work: ScaleWork) -> Shard:
@@ -91,7 +91,7 @@ def merge_shards(shards: Iterable[Shard]) -> Merged:
         untils.add(shard.work.until)
     if len(untils) != 1:
         raise ValueError(f"they were to come to different stages: {', '.join(sorted(untils)) or 'there are none'}")
-    stages = [stage_figures(stage, submissions, reached, 0.0, 0.0, gone) for stage, of in reached.times.items() if of]
+    stages = [stage_metrics(stage, submissions, reached, 0.0, 0.0, gone) for stage, of in reached.times.items() if of]
     deleted = [Deletion(number, at_s) for number, at_s in gone.items()]
     # How late the watches were is not in these files: each driver judged its own.
     judged = {"lag_p50_s": 0.0, "lag_p99_s": 0.0, "lags": 0, "again": False, "stopped": False}

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from seatrial.http.http1 import RequestAttempt
-from seatrial.job.metric import figure_text
+from seatrial.job.metric import value_text
 from seatrial.kinds.scale.driver.plan import PlannedWorkload
 from seatrial.kinds.scale.work import Limit
 from seatrial.kubernetes import (
@@ -237,7 +237,7 @@ def client_limits(round_trip_s: float, rate: float | None, at_once: int) -> list
         return []
     told = []
     if round_trip_s and at_once / round_trip_s < rate:
-        way = f"{at_once} requests at once, and round trips of {figure_text(round_trip_s, 's')}"
+        way = f"{at_once} requests at once, and round trips of {value_text(round_trip_s, 's')}"
         told.append(f"{way}: {at_once / round_trip_s:,.0f}/s at most, and {rate:,.0f}/s are offered")
     if rate > OWN_RATE:
         told.append(f"one process makes about {OWN_RATE:,.0f} submissions a second, and {rate:,.0f}/s are offered")

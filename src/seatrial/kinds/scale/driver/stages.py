@@ -1,4 +1,4 @@
-"""From stamps to figures: how long workloads took to each stage, with what is not known counted beside it.
+"""From stamps to metrics: how long workloads took to each stage, with what is not known counted beside it.
 
 Durations are from when a workload was meant to be sent, by the one clock of this machine: a generator or a server that
 falls behind makes them longer, never shorter. A workload that has not reached a stage when the driver stops looking
@@ -27,7 +27,7 @@ from seatrial.kinds.scale.followed import (
     STAGES,
     UNSCHEDULABLE,
 )
-from seatrial.kinds.scale.work import Deletion, StageFigures, StageQuantile, Stamp, Submission, WholeScale
+from seatrial.kinds.scale.work import Deletion, StageMetrics, StageQuantile, Stamp, Submission, WholeScale
 from seatrial.stats.censored import quantiles
 
 EVENT = "Event"
@@ -142,7 +142,7 @@ def _latest(seen: tuple[float, float]) -> float:
     return seen[1]
 
 
-def stage_figures(
+def stage_metrics(
     stage: str,
     submissions: Mapping[int, Submission],
     reached: Reached,
@@ -151,7 +151,7 @@ def stage_figures(
     gone: Mapping[int, float] = MappingProxyType({}),
     of: str = "",
     source: str = "watch",
-) -> StageFigures:
+) -> StageMetrics:
     """`end_s` is when the driver stopped looking, `gone` when it deleted some before; `lag_s` how late the watch was at
     worst, nearly always."""
     times = reached.times[stage]
@@ -164,7 +164,7 @@ def stage_figures(
         blind += seen is not None and seen[0] < seen[1]
         failed += seen is None and (one.acknowledged_s is None or number in reached.failed)
     done = sum(ended)
-    return StageFigures(
+    return StageMetrics(
         stage=stage,
         count=len(durations),
         reached=done,
@@ -197,7 +197,7 @@ def whole_of(
     return WholeScale(
         count=count,
         submitted=len(submissions) - len(never_made),
-        failed=len(never_made | (reached.failed & submissions.keys())),  # those of other phases are in no figure
+        failed=len(never_made | (reached.failed & submissions.keys())),  # those of other phases are in no metric
         unfinished=count - len({*reached.times[until], *gone} & submissions.keys()),
         refused=sum(len(one.refusals) for one in every),
         problems=sorted({*(one.problem for one in every), *(one.problem for one in deletions)} - {""})[:MOST_PROBLEMS],

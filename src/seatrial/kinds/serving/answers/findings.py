@@ -78,12 +78,12 @@ def evidence_of(comparison: Comparison) -> str:
     lines = [comparison.message]
     for side, token in (("expected", comparison.expected), ("got", comparison.got)):
         if token is not None:
-            tops = "  ".join(f"{top.text!r} {_figure(top.logprob)}" for top in token.top)
-            lines.append(f"{side:<8} {token.text!r} {_figure(token.logprob)}{f'   of {tops}' if tops else ''}")
+            tops = "  ".join(f"{top.text!r} {_metric(top.logprob)}" for top in token.top)
+            lines.append(f"{side:<8} {token.text!r} {_metric(token.logprob)}{f'   of {tops}' if tops else ''}")
     return "\n".join(lines) if len(lines) > 1 else ""
 
 
-def _figure(logprob: float | None) -> str:
+def _metric(logprob: float | None) -> str:
     return "?" if logprob is None else f"{logprob:.4f}"
 
 

@@ -2,7 +2,7 @@
 
 Texts are followed as long as both are the same, and the log-probabilities of every token that both sides name must
 have stayed within the tolerance. Where a text goes another way it must be a near tie: both ways about as likely in
-what is expected, and the way that was taken the likeliest by the server's own figures. What comes after is another
+what is expected, and the way that was taken the likeliest by the server's own metrics. What comes after is another
 text, of which only that it is consistent with itself can be said."""
 
 import math
@@ -162,12 +162,12 @@ def _drift(
 
 
 def _not_likeliest(tokens: Sequence[Token], tolerance: Tolerance) -> Comparison | None:
-    """What is expected takes the likeliest token everywhere, and this answer does not by its own figures: a penalty, a
+    """What is expected takes the likeliest token everywhere, and this answer does not by its own metrics: a penalty, a
     temperature or a filter that nobody asked for. Rounding does not do that, so this needs next to no tolerance."""
     for place, token in enumerate(tokens):
         distance = behind(token)
         if distance > tolerance.rms:
-            message = f"token {place} is not the likeliest by the server's own figures: it is {distance:.3g} behind"
+            message = f"token {place} is not the likeliest by the server's own metrics: it is {distance:.3g} behind"
             return Comparison(Agreement.DIVERGED, message, place, distance, tolerance.rms, None, token)
     return None
 
@@ -188,7 +188,7 @@ def _split(expected: Generation, got: Generation, place: int, tolerance: Toleran
 
 
 def _gap(one: Token, other: Token) -> tuple[float, bool]:
-    """How much likelier what is expected is than what came, by the expected figures; and whether they name both. What
+    """How much likelier what is expected is than what came, by the expected metrics; and whether they name both. What
     they do not name is less likely than all that they do."""
     if one.logprob is None:
         return math.inf, False
@@ -202,7 +202,7 @@ def _gap(one: Token, other: Token) -> tuple[float, bool]:
 
 
 def _ended_first(expected: Generation, got: Generation, place: int, tolerance: Tolerance) -> Comparison:
-    """One text ends where the other goes on. The token that ends a text is not listed, so the figures of the longer
+    """One text ends where the other goes on. The token that ends a text is not listed, so the metrics of the longer
     one decide: it is a near tie when its two likeliest are."""
     longer, shorter = (expected, got) if len(expected.tokens or ()) > len(got.tokens or ()) else (got, expected)
     token = (longer.tokens or ())[place]
@@ -223,9 +223,9 @@ def _at(tokens: Sequence[Token], place: int) -> Token | None:
 
 
 class AnswerRule(StrEnum):
-    EXACT = "exact"  # every figure, to what is written of it
+    EXACT = "exact"  # every metric, to what is written of it
     NEAR_TIE = "near-tie"
-    APPROX = "approx"  # as TGIS's tests: every figure to 5 in 10,000, and nothing more or less than is expected
+    APPROX = "approx"  # as TGIS's tests: every metric to 5 in 10,000, and nothing more or less than is expected
     TEXT = "text"  # the text alone
     EMBEDDING = "embedding"  # what the text means
     APPROX_EQUALITY = "approx_equality"
@@ -240,10 +240,10 @@ class AnswerRule(StrEnum):
 WARNINGS = {
     AnswerRule.APPROX_EQUALITY: (
         "approx_equality compares log-probabilities with a tolerance of 5.0 of the larger one, which two finite ones "
-        "can never be apart: it compares texts, counts and which figures there are. `near-tie` compares them"
+        "can never be apart: it compares texts, counts and which metrics there are. `near-tie` compares them"
     )
 }
-_WRITTEN = Tolerance("exact", drift=2e-6, rms=2e-6, near_tie=-1.0)  # as far as a recorded figure is rounded
+_WRITTEN = Tolerance("exact", drift=2e-6, rms=2e-6, near_tie=-1.0)  # as far as a recorded metric is rounded
 _SAME_TEXT = Tolerance("exact", drift=math.inf, rms=math.inf, near_tie=-1.0)
 _ABSENT: tuple[object, ...] = (None, 0, "", (), StopReason.NOT_FINISHED)  # protobuf does not send these
 LEAST_SIMILARITY = 0.9
@@ -291,7 +291,7 @@ def _similar(expected: Generation, got: Generation, comparing: Comparing) -> Com
     return Comparison(Agreement.DIVERGED, message, None, similarity, least)
 
 
-# ---- figures within a tolerance, and nothing more or less than is expected
+# ---- metrics within a tolerance, and nothing more or less than is expected
 
 _Near = Callable[[float, float], bool]
 

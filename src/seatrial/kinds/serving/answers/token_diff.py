@@ -75,12 +75,12 @@ def _token_lines(title: str, ones: Sequence[Token], others: Sequence[Token], lea
 
 
 def _moved(title: str, ones: Sequence[Token], others: Sequence[Token], first: int, least: float) -> Iterator[str]:
-    """Tokens that are the same, with figures that are not."""
+    """Tokens that are the same, with metrics that are not."""
     for place, (one, other) in enumerate(zip(ones, others, strict=True), first):
         theirs = {top.text: top.logprob for top in other.top}
-        figures = [(one.logprob, other.logprob), *((top.logprob, theirs.get(top.text)) for top in one.top)]
-        size = max((abs(a - b) for a, b in figures if a is not None and b is not None), default=0.0)
-        known = all((a is None) == (b is None) for a, b in figures) and len(one.top) == len(other.top)
+        metrics = [(one.logprob, other.logprob), *((top.logprob, theirs.get(top.text)) for top in one.top)]
+        size = max((abs(a - b) for a, b in metrics if a is not None and b is not None), default=0.0)
+        known = all((a is None) == (b is None) for a, b in metrics) and len(one.top) == len(other.top)
         if size > least or not known or (one.rank or 0) != (other.rank or 0):
             how = f"moved by {size:.3g}" if known else "other alternatives"
             yield f"  {title} {place} {_shown(one)} -> {_shown(other)}   {how}"

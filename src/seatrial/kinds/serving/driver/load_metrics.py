@@ -31,7 +31,7 @@ def summarize_load(
     latencies = {}
     for name in LATENCIES:
         if values[name]:
-            # The smallest value that so many are not above: a figure that was really measured.
+            # The smallest value that so many are not above: a metric that was really measured.
             found = np.quantile(np.asarray(values[name]), [one / 100 for one in percents], method="inverted_cdf")
             latencies[name] = {quantile_name(one): float(value) for one, value in zip(percents, found, strict=True)}
             mean, most = sum(values[name]) / len(values[name]), max(values[name])
@@ -102,7 +102,7 @@ def is_good(one: Timed, bounds: Sequence[LoadBound]) -> bool:
         "tpot": tpot(one),
         "e2e": one.end_s - one.begun_s,
     }
-    return all(bound.met_by(value) for bound in bounds if (value := own.get(bound.figure)) is not None)
+    return all(bound.met_by(value) for bound in bounds if (value := own.get(bound.metric)) is not None)
 
 
 def _series(timed: Sequence[Timed], begin_s: float) -> list[dict[str, float]]:

@@ -1,4 +1,4 @@
-"""The server's own figures while it is under load: `/metrics`, once a second, into a file of the attempt."""
+"""The server's own metrics while it is under load: `/metrics`, once a second, into a file of the attempt."""
 
 import asyncio
 import contextlib
@@ -66,7 +66,7 @@ class _Scrape:
 
 @contextlib.asynccontextmanager
 async def _place(driver: Driver, work: ServingWork, load: LoadWork, client: Client) -> AsyncIterator[Connections | str]:
-    """How the server is asked for its own figures; or why it is not."""
+    """How the server is asked for its own metrics; or why it is not."""
     if not load.metrics:
         yield "not asked for"
     elif load.metrics_port:

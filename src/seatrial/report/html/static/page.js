@@ -118,7 +118,7 @@
   const lay = async (grid, state) => {
     const form = grid.querySelector(".choose");
     const selects = all("select:not([name=show])", form);
-    grid.dataset.show = ["verdict", "time", "figure", "change"].includes(state.values.get("show")) ? state.values.get("show") : "verdict";
+    grid.dataset.show = ["verdict", "time", "metric", "change"].includes(state.values.get("show")) ? state.values.get("show") : "verdict";
     form.elements.show.value = grid.dataset.show;
     if (!selects.length) return;
     const given = JSON.parse(grid.dataset.given ||= JSON.stringify(selects.map((one) => Number(one.value))));
@@ -229,7 +229,7 @@
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a[href^='#']");
     const key = link?.getAttribute("href").slice(1) || "";
-    if (!/^(cell|cause|figure)\//.test(key)) return;
+    if (!/^(cell|cause|metric)\//.test(key)) return;
     event.preventDefault();
     change((state) => { state.chosen = key; }).then(() => {
       if (event.detail === 0 || matchMedia("(max-width: 900px)").matches) aside.focus({ preventScroll: true });

@@ -36,7 +36,7 @@ _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 def resources(job: Job, options: KubernetesOptions) -> Manifest:
-    """As much as the machine of the cell has: asked for and allowed alike, so that figures can be compared."""
+    """As much as the machine of the cell has: asked for and allowed alike, so that metrics can be compared."""
     wanted: dict[str, str] = {}
     if job.resources.cpu is not None:
         wanted["cpu"] = cpu_quantity(job.resources.cpu)

@@ -1,8 +1,8 @@
-"""How figures read: everywhere the same, small times as milliseconds."""
+"""How metrics read: everywhere the same, small times as milliseconds."""
 
 import pytest
 
-from seatrial.job import figure_text, pair_text
+from seatrial.job import pair_text, value_text
 
 
 @pytest.mark.parametrize(
@@ -19,18 +19,18 @@ from seatrial.job import figure_text, pair_text
     ],
 )
 def test_seconds_read_as_milliseconds_where_they_are_few(value: float, text: str) -> None:
-    assert figure_text(value, "s") == text
+    assert value_text(value, "s") == text
 
 
 def test_other_units_are_left_alone() -> None:
-    assert figure_text(0.0002677, "tokens/s") == "0.0002677 tokens/s"
-    assert figure_text(0.0002677) == "0.0002677"
+    assert value_text(0.0002677, "tokens/s") == "0.0002677 tokens/s"
+    assert value_text(0.0002677) == "0.0002677"
 
 
-def test_a_figure_beside_another_has_its_unit_and_as_many_digits_as_tell_them_apart() -> None:
-    assert figure_text(0.12, "s", 0.09) == "0.12 s"
-    assert figure_text(0.09, "s", 0.12) == "0.09 s"
-    assert figure_text(0.01234, "s", 0.01231) == "12.34 ms"
+def test_a_metric_beside_another_has_its_unit_and_as_many_digits_as_tell_them_apart() -> None:
+    assert value_text(0.12, "s", 0.09) == "0.12 s"
+    assert value_text(0.09, "s", 0.12) == "0.09 s"
+    assert value_text(0.01234, "s", 0.01231) == "12.34 ms"
 
 
 def test_a_pair_has_one_unit() -> None:

@@ -107,16 +107,16 @@ def test_a_request_is_good_when_it_keeps_the_bounds_of_requests_itself() -> None
 )
 def test_bounds_are_read(name: str, value: object, bound: tuple[str, str, str, float]) -> None:
     found = parse_load_bound(name, value)
-    assert (found.figure, found.part, found.operator, pytest.approx(found.value)) == bound
+    assert (found.metric, found.part, found.operator, pytest.approx(found.value)) == bound
 
 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("ttfb.p99", "1s", "no figure of a load"),
+        ("ttfb.p99", "1s", "no metric of a load"),
         ("ttft", "1s", "does not say which"),
         ("ttft.p999", "1s", "does not say which"),
-        ("errors.p99", 0, "is one figure"),
+        ("errors.p99", 0, "is one metric"),
         ("ttft.p99", "soon", "a duration such as 500ms"),
         ("goodput", "most", "a share such as 95%"),
     ],
@@ -131,7 +131,7 @@ def test_a_bound_on_what_was_not_measured_does_not_hold() -> None:
     assert broken_load_bounds((bound,), LoadSummary(requests=5)) == ["ttft.p99 not measured, bound 1s"]
 
 
-def test_a_bound_that_the_way_alone_breaks_says_nothing_of_the_server() -> None:
+def test_a_bound_that_the_route_alone_breaks_says_nothing_of_the_server() -> None:
     written = {"ttft.p50": "10ms", "e2e.p50": "1s", "tpot.p50": "10ms", "e2e.p99": "200ms"}
     bounds = tuple(parse_load_bound(name, value) for name, value in written.items())
     load = LoadWork(Arrivals("rate", 1.0), bounds=bounds)
@@ -140,7 +140,9 @@ def test_a_bound_that_the_way_alone_breaks_says_nothing_of_the_server() -> None:
     cause = EndCause(Verdict.INFRA, "lost", "")
     near, _ = check_load(load, DriverRecords(load=note), cause)
     assert [str(one.verdict) for one in near if one.check.startswith("bound")] == ["failed", *["passed"] * 3]
-    far, _ = check_load(load, DriverRecords(load=note, way="a port-forward", way_s=0.02, way_p99_s=0.3), cause)
+    far, _ = check_load(
+        load, DriverRecords(load=note, route="a port-forward", overhead_s=0.02, overhead_p99_s=0.3), cause
+    )
     verdicts = {one.check: str(one.verdict) for one in far}
     assert (verdicts["bound ttft.p50"], verdicts["bound e2e.p99"]) == ("invalid", "invalid")
     assert (verdicts["bound e2e.p50"], verdicts["bound tpot.p50"]) == ("passed", "passed")

@@ -53,5 +53,5 @@ async def test_the_least_that_a_way_adds_is_the_median_of_round_trips(closing: s
         return next(times)
 
     found = await measured("a:1", "way", trip)
-    assert (found, found.way, found.adds_s, found.adds_p99_s) == ("a:1", "way", 0.001, 0.3)
+    assert (found, found.route, found.overhead_s, found.overhead_p99_s) == ("a:1", "way", 0.001, 0.3)
     assert await connection(closing) > 0
