@@ -79,11 +79,11 @@ def load(path: "AnyPath", *, target: str | None = None, check_files: bool = True
 
     Raises SuiteError, with every problem found, each with its line.
     """
-    from seatrial.plugins import models
+    from seatrial.plugins import models, readers
     from seatrial.suite import choose_target
     from seatrial.suite import load as load_suite
 
-    suite = load_suite(Path(path), *models(), _read_baseline, check_files)
+    suite = load_suite(Path(path), *models(), _read_baseline, check_files, readers())
     return suite.on(choose_target(target, suite.targets, models()[1])) if target else suite
 
 

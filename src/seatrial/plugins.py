@@ -1,4 +1,4 @@
-"""Which kinds of trial, targets and drivers there are: Seatrial's own, and those that installed packages name.
+"""Which kinds of trial, targets, drivers and readers there are: Seatrial's own, and those of installed packages.
 
 Each is imported when it is asked for, and entry points are read when a name is none of Seatrial's own: a suite waits
 for nothing that it does not name.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from seatrial.kinds.protocol import Kind
+    from seatrial.readers import Reader
     from seatrial.targets import TargetKind
 
 _T = TypeVar("_T")
@@ -20,6 +21,7 @@ _T = TypeVar("_T")
 OWN_KINDS = ("runtime", "scale", "serving", "training")  # each is seatrial.kinds.NAME.kind:kind
 OWN_TARGETS = ("kubernetes", "local")  # each is seatrial.targets.NAME:kind
 OWN_DRIVERS = ("scale", "serving")  # each is seatrial.kinds.NAME.driver:drive
+OWN_READERS = ("json", "kineto", "xplane")  # each is in the agent, described by seatrial.readers:NAME
 
 
 class Registry(Mapping[str, _T]):
@@ -27,7 +29,7 @@ class Registry(Mapping[str, _T]):
     first asked for."""
 
     def __init__(self, group: str, module: str, own: tuple[str, ...], view: Callable[[Any], _T], name: str) -> None:
-        """`module`: that of each of Seatrial's own, with `{}` for its name; `name`: of the object in it."""
+        """`module`: that of each of Seatrial's own, and `name`, of the object in it: with `{}` for its name."""
         self._group = group
         self._module = module
         self._own = own
@@ -36,7 +38,7 @@ class Registry(Mapping[str, _T]):
 
     def __getitem__(self, name: str) -> _T:
         if name in self._own:
-            return self._view(getattr(import_module(self._module.format(name)), self._name))
+            return self._view(getattr(import_module(self._module.format(name)), self._name.format(name)))
         return self._view(self._installed[name].load())
 
     def __contains__(self, name: object) -> bool:
@@ -69,6 +71,14 @@ def targets() -> Registry[TargetKind]:
 def drivers() -> Registry[Callable[[Any], Awaitable[None]]]:
     """Each is a function of a `seatrial.kinds.driver.Driver`."""
     return Registry("seatrial.drivers", "seatrial.kinds.{}.driver", OWN_DRIVERS, lambda drive: drive, "drive")
+
+
+@cache
+def readers() -> Registry[Reader]:
+    """Of an entry point, which names a module, what the module says; docs/runtime.md has its contract."""
+    from seatrial.readers import reader_of
+
+    return Registry("seatrial.readers", "seatrial.readers", OWN_READERS, reader_of, "{}")
 
 
 @cache

@@ -31,7 +31,11 @@ def describe_baselines(place: SelectedFile, history: History, metric: str | None
     """One for each entry of the selected benchmarks, and one for each of them that has none."""
     shown = []
     for benchmark in place.benchmarks:
-        runs = {chosen.series.metric: chosen for chosen in newest_histories(history, benchmark, metric)}
+        runs = {
+            chosen.series.metric: chosen
+            for chosen in newest_histories(history, benchmark, metric)
+            if place.covers(benchmark, chosen.series.metric)
+        }
         entries = place.baselines.entries.get(benchmark, {})
         named = [name for name in dict.fromkeys([*entries, *runs]) if metric is None or name == metric]
         shown += [_shown(benchmark, name, entries.get(name), runs.get(name)) for name in named]

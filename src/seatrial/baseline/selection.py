@@ -32,6 +32,10 @@ class SelectedFile:
     baselines: Baselines
     benchmarks: tuple[str, ...]
     trials: dict[str, str]  # of each benchmark
+    prefixes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of the metrics of each that it is for
+
+    def covers(self, benchmark: str, metric: str) -> bool:
+        return metric.startswith(self.prefixes.get(benchmark, ("",)))
 
     def entry(self, benchmark: str, metric: str) -> BaselineEntry | None:
         return self.baselines.entries.get(benchmark, {}).get(metric)
@@ -42,12 +46,14 @@ def selected_files(suite: Suite, cells: Iterable[Cell], switched_off: bool = Fal
 
     `switched_off`: those of trials that are disabled too, which have no cells."""
     found: dict[str, dict[str, str]] = {}
+    prefixes: dict[str, dict[str, tuple[str, ...]]] = {}
     for cell in cells:
-        if cell.spec.baseline is not None:
-            found.setdefault(cell.spec.baseline, {})[cell.benchmark] = cell.trial
+        for file, of_metrics in cell.spec.baseline_files().items():
+            found.setdefault(file, {})[cell.benchmark] = cell.trial
+            prefixes.setdefault(file, {})[cell.benchmark] = of_metrics
     for model in suite.trials.values() if switched_off else ():
-        if model.baseline is not None and model.disabled is not None:
-            found.setdefault(model.baseline, {})
+        for file in model.baseline_files() if model.disabled is not None else ():
+            found.setdefault(file, {})
     if not found:
         raise NoBaseline(suite)
     made = []
@@ -55,7 +61,8 @@ def selected_files(suite: Suite, cells: Iterable[Cell], switched_off: bool = Fal
         path = suite.directory / name
         known = suite.baselines.get(name)
         baselines = known if isinstance(known, Baselines) else Baselines(str(path), OURS)
-        made.append(SelectedFile(name, path, known is not None, baselines, tuple(trials), trials))
+        of_metrics = prefixes.get(name, {})
+        made.append(SelectedFile(name, path, known is not None, baselines, tuple(trials), trials, of_metrics))
     return made
 
 

@@ -10,7 +10,7 @@ import msgspec
 from seatrial.checks.command import ONE_IS_ENOUGH, cut_short
 from seatrial.checks.files import entry_count, host_folders, host_in_path
 from seatrial.checks.findings import metric_data
-from seatrial.job import Better, Finding, ObservedStep, Verdict
+from seatrial.job import Better, Finding, ObservedStep, Verdict, count
 from seatrial.readers.log import LogValue, LogValues, as_number, hosts_text, log_values, value_text
 from seatrial.readers.profile import StepTime, entry_files, from_profile, profiles
 
@@ -101,6 +101,50 @@ def check_metric(
         message = f"{measured_text}, and should be at {edge} {limit:g} (from {measured.source})"
         finding = Finding(train.name, check, Verdict.FAILED, "metric", message)
     return finding, metric_data(measured.value, expected.unit, expected.better, measured.source)
+
+
+def check_reading(
+    ran: ObservedStep, files: ObservedStep, entry: str, reader: str, match: str
+) -> tuple[list[Finding], dict[str, Any]]:
+    """The finding of a reader by name, and its metrics. `match`: the glob of its file; empty: it reads the output."""
+    check = f"read {reader}"
+    found = entry_files(files, entry)
+    if ran.outcome is None or cut_short(ran):  # a part of its output would be taken for the whole
+        return [Finding(ran.name, check, Verdict.SKIPPED, message="not read: the command did not end by itself")], {}
+    if ran.unseen or files.unseen:
+        why = f"not read: {ran.unseen or files.unseen}"
+        return [Finding(ran.name, check, Verdict.INVALID, "unjudged", why)], {}
+    made: dict[str, Any] = {}
+    problem = ""
+    if not found and match:
+        problem = f"no file matches {match!r}"
+    elif not found:
+        problem = "its output was not kept: it printed more than 64 MiB, or the disk was full"
+    elif len(found) > 1:
+        problem = f"{len(found)} files match {match!r}, and a reader reads one"
+    elif found[0].get("error"):
+        problem = f"{found[0].get('path') if match else 'its output'}: {found[0]['error']}"
+    if problem:
+        return [Finding(ran.name, check, Verdict.FAILED, "unreadable", problem, ran.output)], {}
+    if taken := from_profile(profiles(files, entry)):
+        return [Finding(ran.name, check, Verdict.PASSED, message=taken.source)], {"step_time": step_time_metric(taken)}
+    reading = found[0].get("reading")
+    read: dict[str, Any] = reading if isinstance(reading, dict) else {"why": "no step is marked", "verdict": "failed"}
+    for name, metric in (read.get("metrics") or {}).items():
+        value = as_number(metric.get("value"))
+        if value is not None and math.isfinite(value):
+            better = metric.get("better") if metric.get("better") in ("lower", "higher") else None
+            made[name] = metric_data(
+                value, str(metric.get("unit") or ""), better, f"{reader} of {match or 'its output'}"
+            )
+    why = str(read.get("why") or "")
+    if read.get("verdict") == "failed":
+        return [
+            Finding(ran.name, check, Verdict.FAILED, "read", why or "the reader says that it failed", ran.output)
+        ], made
+    if read.get("verdict") == "unjudged" or not made:
+        return [Finding(ran.name, check, Verdict.INVALID, "unjudged", why or "no metric is in it", ran.output)], made
+    return [Finding(ran.name, check, Verdict.PASSED, message=why or f"{count(len(made), 'metric')}")], made
 
 
 def step_time_metric(taken: StepTime) -> dict[str, Any]:

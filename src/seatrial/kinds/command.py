@@ -2,17 +2,19 @@
 
 from typing import Any
 
-from seatrial.checks.command import LogExpected, check_log
+from seatrial.checks.command import LogExpected, check_log, cut_short
 from seatrial.checks.files import FilesExpected, check_files, host_folders, job_window
-from seatrial.checks.metrics import MetricExpected, check_metric
-from seatrial.job import Finding, Observation, ObservedStep, Step
-from seatrial.suite.command import Command, CommandChecks, Files, Metric
+from seatrial.checks.metrics import MetricExpected, check_metric, check_reading
+from seatrial.job import Finding, Observation, ObservedStep, Step, Verdict, unit_factor, value_text
+from seatrial.job.metric import FixedBound
+from seatrial.suite.command import Command, CommandChecks, Files, Metric, parse_limit
 from seatrial.suite.patterns import follow_texts, for_agent
 
 READ_S = 900.0  # to look for files and read them, when the command is over
 # What the agent reads of one file at the most. Real profiles are of 0.2 to 100 MB.
 _MOST_BYTES = {"json": 64 << 20, "xplane": 2 << 30, "kineto": 2 << 30, "": 1 << 62}
 WORK, KEPT = ".", "files"  # the agent's names for the work folder and for the folder of files that are kept
+READING = "what is read"  # the entry of `read` among the files; no name of a user's has a blank in it
 
 
 def command_steps(command: Command) -> list[Step]:
@@ -20,8 +22,18 @@ def command_steps(command: Command) -> list[Step]:
     texts = follow_texts(command.contains, command.matches, command.never)
     checks = follow_checks(command)
     follow = {key: [*texts.get(key, ()), *checks[key]] for key in ("must", "never")} | {"values": checks["values"]}
-    args = {"command": command.command, **({"follow": follow} if any(follow.values()) else {})}
-    return [Step(command.step, "command", args, command.timeout_s), *read_steps(command.reads, command)]
+    args = {
+        "command": command.command,
+        **({"follow": follow} if any(follow.values()) else {}),
+        **keep_output(command, command.output_file),
+    }
+    reads = read_steps(command.reads, command, output=command.output_file)
+    return [Step(command.step, "command", args, command.timeout_s), *reads]
+
+
+def keep_output(checks: CommandChecks, file: str) -> dict[str, str]:
+    """With a reader of what is printed, all of that is kept."""
+    return {"keep": file} if checks.reading is not None and checks.reading.file is None else {}
 
 
 def follow_checks(checks: CommandChecks) -> dict[str, Any]:
@@ -34,12 +46,18 @@ def follow_checks(checks: CommandChecks) -> dict[str, Any]:
     }
 
 
-def read_steps(name: str, checks: CommandChecks, place: str | None = None) -> list[Step]:
-    """Reads the entries of `files`, and a file for each metric that is in one; in `place`, else where the job ran."""
+def read_steps(name: str, checks: CommandChecks, place: str | None = None, output: str = "") -> list[Step]:
+    """Reads the entries of `files`, a file for each metric that is in one, and what the reader wants; in `place`, else
+    where the job ran. `output`: where what is printed is kept."""
     entries = {one: _entry(files) for one, files in checks.files.items()}
     for one, metric in checks.metrics.items():
         if metric.file is not None:
             entries[value_name(one)] = _metric(metric)
+    if reading := checks.reading:
+        most = _MOST_BYTES.get(reading.reader, _MOST_BYTES["json"])
+        match = reading.file or f"{KEPT}/{output}"
+        entry = {"match": match, "reader": reading.reader, "metrics": True, "most_bytes": most}
+        entries[READING] = {**entry, "options": dict(reading.options)}
     args = {"roots": [place] if place else [WORK, KEPT], "entries": entries}
     return [Step(name, "read", args, READ_S)] if entries else []
 
@@ -73,7 +91,42 @@ def judge_command(
         finding, made = check_metric(ran, files, metric_expected(name, metric))
         findings += [finding] if finding else []
         metrics |= {name: made} if made else {}
-    return findings, metrics
+    found, read = judge_reading(command, ran, files)
+    return findings + found, metrics | read
+
+
+def judge_reading(
+    checks: CommandChecks, ran: ObservedStep, files: ObservedStep
+) -> tuple[list[Finding], dict[str, Any]]:
+    """The finding of the reader, and its metrics."""
+    reading = checks.reading
+    return ([], {}) if reading is None else check_reading(ran, files, READING, reading.reader, reading.file or "")
+
+
+def judge_bounds(checks: CommandChecks, ran: ObservedStep, metrics: dict[str, Any]) -> list[Finding]:
+    """A finding for each of `bounds`; `metrics` are all of the command."""
+    findings = []
+    for name, text in checks.bounds.items():
+        operator, number, unit = parse_limit(text)
+        check, metric = f"bound {name}", metrics.get(name)
+        if metric is None:
+            early = ran.outcome is None or cut_short(ran)
+            verdict, class_ = (Verdict.SKIPPED, "") if early else (Verdict.FAILED, "metric")
+            findings.append(Finding(ran.name, check, verdict, class_, f"not measured (expected {text})"))
+            continue
+        shown = value_text(metric["value"], metric["unit"])
+        factor = unit_factor(metric["unit"], unit)
+        if factor is None:
+            message = f"{shown} cannot be compared with {text}: the units measure different things"
+            findings.append(Finding(ran.name, check, Verdict.INVALID, "unit", message))
+            continue
+        operator = operator or (">=" if metric.get("better") == "higher" else "<=")
+        met = FixedBound(name, "", operator, number, text).met_by(metric["value"] * factor)
+        verdict, class_ = (Verdict.PASSED, "") if met else (Verdict.FAILED, "metric")
+        findings.append(
+            Finding(ran.name, check, verdict, class_, f"{shown} (expected {operator}{text.lstrip('<>= ')})")
+        )
+    return findings
 
 
 def files_expected(entry: Files) -> FilesExpected:

@@ -7,7 +7,7 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from seatrial.job import Excluded
+from seatrial.job import Bound, Excluded
 from seatrial.job.conditions import WrittenFields
 from seatrial.job.units import format_size
 from seatrial.plan.pairwise import REPEAT, cut, prove
@@ -288,15 +288,17 @@ class _Trial:
 
     def _bounded(self, benchmark: str) -> dict[str, Any]:
         """The bounds that a cell's metrics are judged by; why there are none, where the trial names a baseline."""
-        path = self._model.baseline
-        if path is None:
-            return {}
-        baselines = self._suite.baselines.get(path)
-        bounds = baselines.bounds(benchmark) if baselines is not None else ()
-        if bounds:
-            return {"bounds": bounds}
-        what = "does not exist yet" if baselines is None else f"has no entry {benchmark!r}"
-        return {"unbounded": f"{path} {what}; `seatrial baseline update` makes it from the runs so far"}
+        bounds: list[Bound] = []
+        unbounded = []
+        for path, metrics in self._model.baseline_files().items():
+            baselines = self._suite.baselines.get(path)
+            of_cell = baselines.bounds(benchmark) if baselines is not None else ()
+            found = [bound for bound in of_cell if bound.metric.startswith(metrics)]
+            bounds += found
+            if not found:
+                what = "does not exist yet" if baselines is None else f"has no entry {benchmark!r}"
+                unbounded.append(f"{path} {what}; `seatrial baseline update` makes it from the runs so far")
+        return {"bounds": tuple(bounds), "unbounded": "; ".join(unbounded)}
 
 
 class _RuntimeOf:

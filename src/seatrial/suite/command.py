@@ -1,14 +1,28 @@
+"""What users write of a command: what it must print and leave behind, and which metrics are read from that."""
+
 import math
 import re
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from seatrial.job import Better
 from seatrial.suite.models import Model
 from seatrial.suite.patterns import problem
 from seatrial.suite.placeholders import Fill
 from seatrial.suite.values import Duration, Need, Requirement, Text
+from seatrial.suite.yaml.problem import nearest
 
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _NAMED = re.compile(r"[A-Za-z0-9_][\w.+-]*")
@@ -161,12 +175,54 @@ class Metric(Model):
         return self
 
 
+class Read(Model):
+    """Metrics that a reader finds in what the command prints, or in a file that it writes."""
+
+    reader: Text = Field(min_length=1, description="Name of a reader: json, kineto, xplane, or an installed one.")
+    file: Text | None = Field(
+        None, min_length=1, description="Glob of the file, relative to the work folder; default: what is printed."
+    )
+    options: dict[Text, str | bool | int | float] = Field({}, description="For the reader.")
+
+
+_Read = Annotated[
+    Annotated[Text, Tag("plain")] | Annotated[Read, Tag("map")],
+    Discriminator(lambda value: "map" if isinstance(value, dict | Read) else "plain"),
+]
+_BOUND = re.compile(r"(<=|>=|<|>)?\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\d\s<>=][^\s<>=]*)?")
+
+
+class KnownReader(Protocol):
+    """A reader, as far as a suite is checked against it."""
+
+    @property
+    def metrics(self) -> Mapping[str, tuple[str, Better | None]] | None:
+        """Unit and direction of each metric that it gives; None: that depends on what it reads."""
+
+
+def parse_limit(text: str) -> tuple[str, float, str]:
+    """Operator, number and unit of `>=48 GB/s`; the operator and the unit may be empty."""
+    match = _BOUND.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a bound; write for example <=30s or >=48 GB/s")
+    return match[1] or "", float(match[2]), match[3] or ""
+
+
 class CommandChecks(Model):
     """What a command must print and leave behind, and which metrics are read of that: the same for every kind."""
+
+    # Measured of every command, without being asked for.
+    OWN_METRICS: ClassVar[tuple[str, ...]] = ("seconds", "peak_memory")
 
     log: LogChecks = Field(LogChecks(), description="What the log must say, and what it never may.")
     files: dict[Text, Files] = Field({}, description="Files that the job must leave behind, each under a name.")
     metrics: dict[Text, Metric] = Field({}, description="Metrics of the job, each under a name.")
+    read: _Read | None = Field(
+        None, description="Reader of what the command prints, or of a file.", examples=["json", {"reader": "json"}]
+    )
+    bounds: dict[Text, Annotated[str, BeforeValidator(str)]] = Field(
+        {}, description="What metrics must be.", examples=[{"seconds": "<=30s", "bandwidth": ">=48 GB/s"}]
+    )
 
     @field_validator("files", "metrics")
     @classmethod
@@ -175,6 +231,30 @@ class CommandChecks(Model):
             if not _NAMED.fullmatch(name):
                 raise ValueError(f"{name!r} is no good name; use letters, digits and . _ + -")
         return entries
+
+    @field_validator("bounds")
+    @classmethod
+    def _bounds(cls, bounds: dict[str, str]) -> dict[str, str]:
+        for text in bounds.values():
+            parse_limit(text)
+        return bounds
+
+    @property
+    def reading(self) -> Read | None:
+        return Read(reader=self.read) if isinstance(self.read, str) else self.read
+
+    def check_names(self, readers: Mapping[str, KnownReader]) -> Iterator[tuple[tuple[str, ...], str]]:
+        """What is wrong with the names of readers and of bounded metrics, each with its place."""
+        reading = self.reading
+        if reading is not None and reading.reader not in readers:
+            place = ("read",) if isinstance(self.read, str) else ("read", "reader")
+            yield place, f"unknown reader {reading.reader!r}{nearest(reading.reader, readers)}"
+            return
+        read = readers[reading.reader].metrics if reading is not None else {}
+        known = [*self.OWN_METRICS, *self.metrics, *(read or ())]
+        for name in self.bounds:
+            if read is not None and name not in known:
+                yield ("bounds", name), f"unknown metric {name!r}{nearest(name, known)}"
 
     @model_validator(mode="after")
     def _profiles(self) -> Self:
@@ -207,6 +287,11 @@ class Command(CommandChecks):
     matches: Texts = Field((), description="Regular expressions that a part of what it prints must match.")
     never: Texts = Field((), description="Texts that it must not print.")
     timeout_s: Duration | None = Field(None, alias="timeout", description="Limit for this command.")
+    baseline: Text | None = Field(
+        None, min_length=1, description="File of bounds that its metrics are judged by, relative to the suite."
+    )
+
+    OWN_METRICS: ClassVar[tuple[str, ...]] = ("seconds", "cpu", "peak_memory")
 
     @field_validator("matches")
     @classmethod
@@ -226,6 +311,12 @@ class Command(CommandChecks):
     def reads(self) -> str:
         """The step that reads its files, when it is over."""
         return f"{self.step} files"
+
+    @property
+    def output_file(self) -> str:
+        """Where the job keeps what the command prints, for its reader."""
+        plain = re.sub(r"[^\w.+-]+", "-", self.step)[:60]
+        return f"output/{plain}-{sha256(self.step.encode()).hexdigest()[:6]}.txt"
 
     @property
     def step_names(self) -> list[str]:

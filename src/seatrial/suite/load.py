@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from seatrial.suite import names
 from seatrial.suite.axes import make_groups
+from seatrial.suite.command import KnownReader
 from seatrial.suite.include import SECTIONS, Written, read_written
 from seatrial.suite.models import Runtime
 from seatrial.suite.overrides import TargetModels
@@ -22,6 +23,7 @@ from seatrial.suite.values import find_notebooks, names_several
 from seatrial.suite.yaml.problem import KeyPath, Problem, SuiteError, dotted, explain, nearest
 
 Kinds = Mapping[str, type[TrialModel]]
+Readers = Mapping[str, KnownReader]
 ReadBaseline = Callable[[Path, Sequence[TrialModel]], BaselineFile]
 _M = TypeVar("_M", bound=BaseModel)
 
@@ -32,18 +34,20 @@ def load(
     targets: TargetModels,
     read_baseline: ReadBaseline | None = None,
     look_for_files: bool = False,
+    readers: Readers | None = None,
 ) -> Suite:
     """Read a suite file. Raises SuiteError with every problem that it has.
 
     `read_baseline` reads the files of bounds that trials name, each for those trials; without it none is read.
     `look_for_files`: also notebooks and workspaces that its jobs are to get must be there.
+    `readers`: those that there are; without them no name of a reader is checked.
     """
     path = Path(path)
     written = read_written(path)
     if written.root is None or not isinstance(written.root.data, dict):
         raise SuiteError(written.problems)
     loader = _Loader(written, path.absolute().parent, path, look_for_files)
-    return loader.suite(kinds, targets, read_baseline)
+    return loader.suite(kinds, targets, read_baseline, readers)
 
 
 def from_data(
@@ -66,7 +70,13 @@ class _Loader:
         self._directory = directory
         self._path = path
 
-    def suite(self, kinds: Kinds, targets: TargetModels, read_baseline: ReadBaseline | None = None) -> Suite:
+    def suite(
+        self,
+        kinds: Kinds,
+        targets: TargetModels,
+        read_baseline: ReadBaseline | None = None,
+        readers: Readers | None = None,
+    ) -> Suite:
         entries = self._targets(targets)
         trials = self._trials(kinds)
         baselines = self._baselines(trials, read_baseline) if read_baseline else {}
@@ -75,6 +85,9 @@ class _Loader:
         if model is not None and not self._written.incomplete:
             axes = self._names(model, entries, trials)
             self._find_files(model, trials, axes)
+        for name, trial in trials.items():
+            for place, message in trial.check_names(readers) if readers is not None else ():
+                self._report(("trials", name, *place), message)
         if self._problems or model is None:
             raise SuiteError(self._problems)
         return Suite(
@@ -175,11 +188,11 @@ class _Loader:
     def _baselines(self, trials: Mapping[str, TrialModel], read: ReadBaseline) -> dict[str, BaselineFile]:
         """Those that exist. One that does not is made by `seatrial baseline update`, from the first runs."""
         found: dict[str, BaselineFile] = {}
-        for text in dict.fromkeys(trial.baseline for trial in trials.values() if trial.baseline is not None):
+        for text in dict.fromkeys(file for trial in trials.values() for file in trial.baseline_files()):
             path = self._directory / text
             if os.path.exists(path):
                 try:
-                    named = [trial for trial in trials.values() if trial.baseline == text]
+                    named = [trial for trial in trials.values() if text in trial.baseline_files()]
                     found[text] = read(path, named)
                 except SuiteError as error:
                     self._problems += error.problems

@@ -162,7 +162,7 @@ class TrialNames:
         steps = dict.fromkeys(
             step for runtime in runtimes.values() or [None] for step in self._trial.step_names(runtime)
         )
-        if self._trial.baseline is not None:
+        if self._trial.baseline_files():
             steps[METRICS] = None
         wanted = as_glob(xfail.step)
         if not any(

@@ -1,8 +1,10 @@
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from seatrial.job import Better
+from seatrial.suite.command import KnownReader
 from seatrial.suite.models import Env, Model, Needs, Runtime, Tags
 from seatrial.suite.values import Duration, Reason, Text, glob_matches
 
@@ -144,6 +146,14 @@ class TrialModel(Model):
 
     def needed_files(self) -> tuple[tuple[tuple[str | int, ...], str], ...]:
         """Files beside the suite without which the trial cannot be judged: where it names each, and its name."""
+        return ()
+
+    def baseline_files(self) -> dict[str, tuple[str, ...]]:
+        """Each file of bounds, with the beginnings of the names of metrics that it is for."""
+        return {self.baseline: ("",)} if self.baseline is not None else {}
+
+    def check_names(self, readers: Mapping[str, KnownReader]) -> Iterable[tuple[tuple[str | int, ...], str]]:
+        """What is wrong with names of readers and of metrics that they give, each with its place in the trial."""
         return ()
 
     def notebook_paths(self) -> tuple[str, ...]:

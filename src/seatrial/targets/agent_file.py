@@ -12,7 +12,10 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from seatrial.readers import reader_of
+
 MAIN = b"import sys\nfrom seatrial_agent.__main__ import main\n\nsys.exit(main(sys.argv[1:]))\n"
+_INSTALLED = "seatrial_agent/readers/installed"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -63,7 +66,15 @@ def agent_bytes() -> bytes:
 
 @cache
 def _sources() -> dict[str, bytes]:
+    """The agent's own, and the readers of installed distributions. One that cannot be loaded is left out: a suite that
+    names it is refused, and no other is disturbed."""
+    from importlib.metadata import entry_points
+
     found = dict(_sources_below(files("seatrial.agent"), "seatrial_agent"))
+    found[f"{_INSTALLED}/__init__.py"] = b""
+    for point in entry_points(group="seatrial.readers"):
+        with contextlib.suppress(Exception):
+            found[f"{_INSTALLED}/{point.name}.py"] = reader_of(point.load()).source
     return dict(sorted({**found, "__main__.py": MAIN}.items()))
 
 

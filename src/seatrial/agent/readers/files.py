@@ -2,7 +2,8 @@
 for a file may be made to break who reads it.
 
 REQUEST is the path of a JSON file: {"roots": [folders], "labels": [what their files are called by], "entries": {name:
-{"match", "reader", "keys", "most_bytes"}}, "memory_bytes", "seconds"}. REPORT gets a JSON line for each file before it
+{"match", "reader", "keys", "most_bytes", "metrics", "options"}}, "memory_bytes", "seconds"}. With `metrics` the reader
+gives metrics instead of the values of `keys`. REPORT gets a JSON line for each file before it
 is read and one after, so that what was read is known when this process is ended by what it reads; `gather` puts them
 together.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import importlib
 import json
 import mmap
 import os
@@ -23,6 +25,7 @@ from typing import IO, Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 from . import json_file, kineto, xplane
 from .find import BadPattern, FoundFile, Search
+from .series import to_json
 
 # Holds this process to its memory and its time, before it reads what may be made to break who reads it.
 
@@ -69,6 +72,7 @@ class Limited:
 _MOST_FILES = 1_000  # of an entry that are reported one by one
 _MOST_BYTES = {"json": 64 << 20, "xplane": 2 << 30, "kineto": 4 << 30}
 MOST_REPORT_BYTES = 32 << 20
+_MOST_WHY = 2_000  # characters of a reader's reason
 Report = Callable[[Dict[str, Any]], None]
 
 
@@ -135,9 +139,8 @@ def _read_reported(name: str, entry: Dict[str, Any], found: FoundFile, limited: 
 
 
 def read_one(path: str, reader: str, entry: Dict[str, Any]) -> Dict[str, Any]:
-    if reader not in _MOST_BYTES:
-        raise UnreadableFile("there is no reader %r; there are %s" % (reader, ", ".join(_MOST_BYTES)))
-    most_bytes = int(entry.get("most_bytes") or _MOST_BYTES[reader])
+    most_bytes = int(entry.get("most_bytes") or _MOST_BYTES.get(reader) or _MOST_BYTES["json"])
+    by_name = _by_name(reader) if reader not in _MOST_BYTES or (entry.get("metrics") and reader == "json") else None
     keys = [str(key) for key in entry.get("keys") or ()]
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -149,11 +152,48 @@ def read_one(path: str, reader: str, entry: Dict[str, Any]) -> Dict[str, Any]:
             with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
                 return {"profile": _profile(data)}
         plain = _unpacked(file)
+        if by_name is not None:
+            return {"reading": _reading(by_name, _Bounded(plain, most_bytes).read(), entry.get("options") or {})}
         if reader == "kineto":
             return {"profile": kineto.read_kineto(plain, most_bytes)}
         lines = path.endswith((".jsonl", ".ndjson", ".jsonl.gz"))
         bounded = _Bounded(plain, most_bytes)
         return json_file.read_json_lines(bounded, keys) if lines else json_file.read_json_keys(bounded, keys)
+
+
+def _by_name(reader: str) -> Any:
+    """The module of an installed reader, or of our own for JSON."""
+    if reader == "json":
+        return json_file
+    try:
+        return importlib.import_module("%s.installed.%s" % (__package__, reader))
+    except ImportError as error:
+        raise UnreadableFile(
+            "the reader %r is not installed where the run was started (%s)" % (reader, error)
+        ) from None
+
+
+def _reading(module: Any, data: bytes, options: Dict[str, Any]) -> Dict[str, Any]:
+    """What a reader made of it. Its metrics get the units and directions that it declares."""
+    try:
+        found = module.read(data, options)
+        verdict = str(found.get("verdict") or "ok")
+        if verdict not in ("ok", "failed", "unjudged"):
+            raise TypeError("its verdict is %r, not ok, failed or unjudged" % verdict)
+        declared = getattr(module, "METRICS", None) or {}
+        metrics = {}
+        for name, value in found["metrics"].items():
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise TypeError("its metric %r is %r, not a number" % (name, value))
+            unit, better = declared.get(name) or ("", None)
+            metrics[str(name)] = {"value": to_json(float(value)), "unit": str(unit), "better": better}
+        return {"metrics": metrics, "verdict": verdict, "why": str(found.get("why") or "")[:_MOST_WHY]}
+    except ValueError as error:
+        raise UnreadableFile(str(error) or "not in the format of the reader") from None
+    except (OverTime, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 - a reader is somebody else's code: its error is told, and costs this file only
+        raise UnreadableFile("the reader has a bug: %s: %s" % (type(error).__name__, error)) from None
 
 
 def _profile(data: mmap.mmap) -> Dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import re
 from typing import Any, Dict, List, Optional, Protocol, Set, Tuple, Union
 
 from .series import to_json
@@ -133,3 +135,33 @@ def _plain(value: Any) -> Tuple[Any, Optional[str]]:
     if isinstance(value, (int, str)):
         return (value[:_TEXT_CHARACTERS] if isinstance(value, str) else value), None
     return None, "is %s, not a metric" % ("a list" if isinstance(value, list) else "an object")
+
+
+MOST_NUMBERS = 10_000
+
+
+def read(data: bytes, options: Dict[str, Any]) -> Dict[str, Any]:
+    """A reader by name: every number of a JSON text is a metric, called by its path. The text may stand among other
+    lines, as programs print it beside warnings: then it is the last one that begins at a line's beginning."""
+    text = data.decode("utf-8", "replace")
+    decoder = json.JSONDecoder(parse_int=whole_number)
+    found: Any = ABSENT
+    position = 0
+    for start in re.finditer(r"^[ \t]*[{\[]", text, re.M):
+        if start.start() >= position:
+            with contextlib.suppress(ValueError, RecursionError):
+                found, position = decoder.raw_decode(text, start.end() - 1)
+    if found is ABSENT:
+        raise ValueError("there is no JSON in it")
+    metrics: Dict[str, float] = {}
+    waiting: List[Tuple[str, Any]] = [("", found)]
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, (dict, list)):
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            waiting += [("%s.%s" % (path, name) if path else str(name), item) for name, item in items]
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+            metrics[path] = float(value)
+            if len(metrics) > MOST_NUMBERS:
+                raise ValueError("it has more than %d numbers" % MOST_NUMBERS)
+    return {"metrics": dict(sorted(metrics.items()))}

@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 import signal
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Dict, List, Optional, Tuple
 
 from ..contain.sandbox import Sandbox
 from ..masking.mask import Mask
@@ -22,19 +22,35 @@ if TYPE_CHECKING:
 _HEAD_BYTES = 16 << 10
 _TAIL_BYTES = 48 << 10
 _LINE_BYTES = 1 << 20  # of a note
+_KEPT_BYTES = 64 << 20
 
 
 class Output:
-    """Takes masked bytes; `text` is safe to put into JSON whatever they were."""
+    """Takes masked bytes; `text` is safe to put into JSON whatever they were. `keep`: a file for all of them, which is
+    removed when they are too many or the disk is full: a reader must not take a part for the whole."""
 
-    def __init__(self, mask: Mask) -> None:
+    def __init__(self, mask: Mask, keep: str = "") -> None:
         self.stream = mask.stream()
+        self._keep = keep
+        self._file: Optional[BinaryIO] = None
+        if keep:
+            with contextlib.suppress(OSError):
+                os.makedirs(os.path.dirname(keep), exist_ok=True)
+                self._file = open(keep, "xb", buffering=0)  # noqa: SIM115 (it is open as long as the step runs)
         self._head = b""
         self._tail = b""
         self._seen_bytes = 0
 
     def take(self, data: bytes) -> None:
         self._seen_bytes += len(data)
+        if self._file is not None:
+            try:
+                if self._seen_bytes > _KEPT_BYTES or self._file.write(data) != len(data):
+                    raise OSError
+            except OSError:
+                self._file.close()
+                self._file = None
+                os.unlink(self._keep)
         room = _HEAD_BYTES - len(self._head)
         if room > 0:
             self._head += data[:room]
@@ -95,12 +111,12 @@ DEFAULT_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE,
 
 
 class Child:
-    def __init__(self, mask: Mask, reading: Optional[Reading] = None) -> None:
+    def __init__(self, mask: Mask, reading: Optional[Reading] = None, keep: str = "") -> None:
         self.pid = 0
         self.reading = reading
         self.status: Optional[int] = None  # as wait gives it, once it has ended
         self.largest_bytes = 0
-        self.output = Output(mask)
+        self.output = Output(mask, keep)
         self.notes = Notes()
         self.kept_notes: List[Dict[str, Any]] = []
 
@@ -115,7 +131,7 @@ class Child:
 
 def start(prepared: Prepared, context: Context, sandbox: Sandbox, mask: Mask) -> Tuple[Child, int, int]:
     """The child, and the pipes to read its output and its notes from. Raises OSError when there can be no more."""
-    child = Child(mask, prepared.reading)
+    child = Child(mask, prepared.reading, prepared.keep)
     output, child_output = os.pipe()
     notes, child_notes = os.pipe()
     with contextlib.suppress(OSError):  # a user's share of pipe memory is used up: the usual size does, only slower

@@ -108,8 +108,10 @@ class Prepared:
         outcome: str = "exited",
         reading: "Optional[Reading]" = None,
         again: "Optional[Callable[[List[Result]], Prepared]]" = None,
+        keep: str = "",
     ) -> None:
         self.argv = argv
+        self.keep = keep  # a file for all that it prints
         self.again = again  # what to start when a signal killed it, from its notes so far; None: nothing
         self.reading = reading  # is fed the output while it comes, and may have the program ended
         self.outcome = outcome  # of a step without `argv`
@@ -136,15 +138,17 @@ def _fails(message: str) -> Prepared:
 
 
 def _command(args: Result, context: Context) -> Prepared:
-    """A command line. With `hosts` it runs on each of them, and each knows which one it is."""
+    """A command line. With `hosts` it runs on each of them, and each knows which one it is. With `keep`, all that it
+    prints is kept in that file of the job."""
     argv = [*SHELL, args["command"]]
+    keep = os.path.join(context.files, args["keep"]) if args.get("keep") else ""
     if args.get("hosts") is None:
-        return Prepared(argv, **follow(args, context))
+        return Prepared(argv, keep=keep, **follow(args, context))
     count = int(args["hosts"]) if context.host is None else context.hosts
     if count > 1 and context.host is None:
         argv = [sys.executable, "-I", "-S", "-c", source("hosts"), str(count), args["command"]]
     env = {"SEATRIAL_HOST": str(context.host or 0), "SEATRIAL_HOSTS": str(count)}
-    return Prepared(argv, env=env, **follow(args, context))
+    return Prepared(argv, env=env, keep=keep, **follow(args, context))
 
 
 def follow(args: Result, context: Context) -> Dict[str, Any]:

@@ -116,7 +116,7 @@ def update(asked: _Asked, metric: str | None, since: str | None) -> None:
         return [
             (one.series.metric, partial(new_bounds.update, one, *asked.known(place, one)))
             for one in found
-            if one.series.metric in names
+            if one.series.metric in names and place.covers(benchmark, one.series.metric)
         ]
 
     asked.scope.change(made, asked.dry_run, f"no run of it has {metric or 'a metric that can have bounds'} yet")

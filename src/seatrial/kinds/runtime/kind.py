@@ -6,7 +6,7 @@ from typing import Any
 
 from seatrial.checks import check_job
 from seatrial.job import Finding, Input, Observation, ObservedStep, PartSpec
-from seatrial.kinds.command import judge_command
+from seatrial.kinds.command import judge_bounds, judge_command
 from seatrial.kinds.job import make_job, only_part, workspace_inputs
 from seatrial.kinds.protocol import MISSING, Judgement
 from seatrial.kinds.runtime.model import RuntimeTrial
@@ -63,7 +63,9 @@ class RuntimeKind:
             files = step_by_name.get(one.reads) or ObservedStep(one.reads, "read")
             found, measured = judge_command(one, ran, files, observation)
             findings += found
-            metrics.update({one.step: {**metrics.get(one.step, {}), **measured}} if measured else {})
+            measured = {**metrics.get(one.step, {}), **measured}
+            findings += judge_bounds(one, ran, measured)
+            metrics.update({one.step: measured} if measured else {})
         metrics.update(_passes(findings))
         return Judgement(findings, metrics)
 

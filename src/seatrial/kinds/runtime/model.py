@@ -2,12 +2,13 @@
 
 import re
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 
 from seatrial.suite import Model, Notebook, Notebooks, Runtime, Text, TrialModel, names_several
-from seatrial.suite.command import Command
+from seatrial.suite.command import Command, KnownReader
 
 # A dotted name; a placeholder of an axis may stand for any part of it.
 _MODULE = re.compile(r"(?:[^\W\d]|\$\{[^}]*\})(?:\w|\$\{[^}]*\})*(?:\.(?:\w|\$\{[^}]*\})+)*")
@@ -80,6 +81,14 @@ def _as_glob(path: str) -> str:
     return f"{path.rstrip('/')}/*" if names_several(path) and "*" not in path and "?" not in path else path
 
 
+def _without(content: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Without these fields of `run` entries, which only judge."""
+    for one in content.get("run", ()):
+        for name in names if isinstance(one, dict) else ():
+            one.pop(name, None)
+    return content
+
+
 class RuntimeTrial(TrialModel):
     kind: Literal["runtime"] = "runtime"
     commands: tuple[Text, ...] = Field((), description="Commands that must be on PATH.")
@@ -101,6 +110,25 @@ class RuntimeTrial(TrialModel):
             if count > 1:
                 raise ValueError(f"`{name}` is there {count} times; once is enough, or give `run` entries a `name`")
         return entries
+
+    def content(self) -> dict[str, Any]:
+        return _without(super().content(), "baseline")
+
+    def work(self) -> dict[str, Any]:
+        return _without(super().work(), "baseline", "bounds")
+
+    def baseline_files(self) -> dict[str, tuple[str, ...]]:
+        """A `run` entry's file is for the metrics of its step."""
+        files = super().baseline_files()
+        for one in self.run_checks:
+            if one.baseline is not None:
+                files[one.baseline] = (*files.get(one.baseline, ()), f"{one.step}.")
+        return files
+
+    def check_names(self, readers: Mapping[str, KnownReader]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        for index, one in enumerate(self.run):
+            for place, message in one.check_names(readers) if isinstance(one, Command) else ():
+                yield ("run", index, *place), message
 
     @property
     def import_checks(self) -> tuple[Import, ...]:

@@ -12,7 +12,7 @@ from seatrial.checks.files import check_files, host_folders, job_window
 from seatrial.checks.findings import metric_data
 from seatrial.checks.metrics import check_metric, step_time_metric
 from seatrial.job import Finding, Observation, ObservedStep, PartSpec, Verdict, unit_factor
-from seatrial.kinds.command import files_expected, metric_expected
+from seatrial.kinds.command import files_expected, judge_bounds, judge_reading, metric_expected
 from seatrial.kinds.job import make_job, only_part, workspace_inputs
 from seatrial.kinds.protocol import Judgement
 from seatrial.kinds.training.charts import training_charts
@@ -83,8 +83,11 @@ class TrainingKind:
             if made:
                 metrics[name] = made
                 findings += _against_profile(model, files, name, metric, made)
+        found, read = judge_reading(model, train, files)
+        metrics = _metrics(train) | metrics | read
+        findings += [*found, *judge_bounds(model, train, metrics)]
         charts = training_charts(train, _recorded(cell), model.steps.unit)
-        return Judgement(findings, _metrics(train) | metrics, charts)
+        return Judgement(findings, metrics, charts)
 
 
 def _log(model: TrainingTrial, train: ObservedStep) -> LogExpected:

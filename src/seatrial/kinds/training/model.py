@@ -89,7 +89,16 @@ class TrainingTrial(CommandChecks, TrialModel):
     steps: Steps = Field(Steps(), description="How the log reports steps, and how many it must.")
     stall: _Stall = Field(Stall(), description="No new step for too long; false: not judged.")
 
-    JUDGING: ClassVar[frozenset[str]] = frozenset({"artifacts", "log", "loss", "steps", "stall", "files", "metrics"})
+    JUDGING: ClassVar[frozenset[str]] = frozenset(
+        {"artifacts", "log", "loss", "steps", "stall", "files", "metrics", "read", "bounds"}
+    )
+    OWN_METRICS: ClassVar[tuple[str, ...]] = ("step_time", "loss", "seconds", "peak_memory")
+
+    @model_validator(mode="after")
+    def _one_output(self) -> Self:
+        if self.reading is not None and self.reading.file is None and (self.hosts > 1 or self.artifacts):
+            raise ValueError("with several `hosts` or `artifacts`, `read` needs a `file`: {reader: NAME, file: GLOB}")
+        return self
 
     def workspace_of(self, runtime: Runtime | None) -> Workspace | None:
         return self.workspace or (runtime.workspace if runtime else None)

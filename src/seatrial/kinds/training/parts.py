@@ -5,7 +5,7 @@ from typing import Any
 
 from seatrial.job import Step
 from seatrial.job.spec import ARTIFACTS
-from seatrial.kinds.command import follow_checks, read_steps
+from seatrial.kinds.command import follow_checks, keep_output, read_steps
 from seatrial.kinds.job import plan_workspace
 from seatrial.kinds.training.model import TrainingTrial
 from seatrial.suite import Cell
@@ -13,6 +13,7 @@ from seatrial.suite.patterns import for_agent
 
 TRAIN = "train"
 FILES = "files"
+OUTPUT = "output/train.txt"
 
 
 def plan_job_steps(cell: Cell) -> Iterator[Step]:
@@ -21,8 +22,9 @@ def plan_job_steps(cell: Cell) -> Iterator[Step]:
     follow = reading(cell)
     if model.log.hosts == "any":
         follow["any"] = True  # when one host has said all that it must, no other is waited for
-    yield Step(TRAIN, "command", {"command": model.command, "hosts": model.hosts, "follow": follow})
-    yield from read_steps(FILES, model, ARTIFACTS if model.artifacts else None)
+    args = {"command": model.command, "hosts": model.hosts, "follow": follow, **keep_output(model, OUTPUT)}
+    yield Step(TRAIN, "command", args)
+    yield from read_steps(FILES, model, ARTIFACTS if model.artifacts else None, OUTPUT)
 
 
 def reading(cell: Cell) -> dict[str, Any]:
