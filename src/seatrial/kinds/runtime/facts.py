@@ -1,7 +1,6 @@
 """What the machine and the runtime turned out to be, against what the suite declares."""
 
 import re
-from typing import Any
 
 import msgspec
 
@@ -28,129 +27,119 @@ class _Cpu(msgspec.Struct, frozen=True):
     limit: float | None = None
 
 
+class _Python(msgspec.Struct, frozen=True):
+    version: str | None = None
+    executable: str | None = None
+    prefix: str | None = None
+
+
 class _Pythons(msgspec.Struct, frozen=True):
-    terminal: dict[str, Any] | None = None
-    kernel: dict[str, Any] | None = None
+    terminal: _Python | None = None
+    kernel: _Python | None = None
+
+
+class _Gpu(msgspec.Struct, frozen=True):
+    model: str | None = None
+    memory_bytes: int | None = None
+
+
+class _System(msgspec.Struct, frozen=True):
+    name: str | None = None
 
 
 class _Facts(msgspec.Struct, frozen=True):
-    """The form of what the agent gathers, as far as it is looked at here."""
+    """What the agent gathers, as far as it is looked at here."""
 
     cpu: _Cpu
     python: _Pythons | None = None
     memory_bytes: float | None = None
-    gpu: list[dict[str, Any]] | None = None
-    os: dict[str, Any] | None = None
-    packages: dict[str, Any] | None = None
+    gpu: list[_Gpu] | None = None
+    gpu_error: str | None = None
+    os: _System | None = None
+    packages: dict[str, str | None] | None = None
+
+    @property
+    def cores(self) -> float:
+        count = self.cpu.count or 0.0
+        return count if self.cpu.limit is None else min(count, self.cpu.limit)
+
+    def __str__(self) -> str:
+        pythons = self.python or _Pythons()
+        python = pythons.kernel or pythons.terminal or _Python()
+        gpus = f"{len(self.gpu)} × {self.gpu[0].model}" if self.gpu else "no GPU"
+        system = (self.os and self.os.name) or "?"
+        memory = memory_text(self.memory_bytes)
+        return (
+            f"Python {python.version or '?'}, {self.cores:g} CPU, {memory} memory, {gpus}, {system}, "
+            f"{len(self.packages or {})} packages"
+        )
 
 
 def check_facts(observed: ObservedStep, ended: Exit, declared: Declared) -> list[Finding]:
     """A finding for the gathering itself, and one for each thing that is declared."""
-    facts = observed.result
     try:
-        convert(facts, _Facts)
+        facts = convert(observed.result, _Facts)
     except Unreadable as error:
-        bad = ended_badly(observed, "facts", ended)
-        message = str(facts.get("error") or f"the facts could not be gathered: {error}")
-        return [
-            bad
-            or failed(observed, "facts", "facts", message, with_heading(message, most_relevant_first(observed.output)))
-        ]
-    found = {key: facts[key] for key in ("python", "packages", "os") if facts.get(key)}
-    findings = [msgspec.structs.replace(passed(observed, "facts", facts_line(facts)), data=found)]
-    if declared.same_python:
-        findings += _python(observed, facts)
+        if bad := ended_badly(observed, "facts", ended):
+            return [bad]
+        message = str(observed.result.get("error") or f"the facts could not be gathered: {error}")
+        evidence = with_heading(message, most_relevant_first(observed.output))
+        return [failed(observed, "facts", "facts", message, evidence)]
+    found = {key: observed.result[key] for key in ("python", "packages", "os") if observed.result.get(key)}
+    findings = [msgspec.structs.replace(passed(observed, "facts", str(facts)), data=found)]
+    if declared.same_python and facts.python and facts.python.kernel:
+        findings.append(_same_python(observed, facts.python.terminal, facts.python.kernel))
     if declared.cpu is not None:
-        findings.append(_cpu(observed, facts, declared.cpu))
+        short = facts.cores + 1e-6 < declared.cpu
+        message = f"the job may use {facts.cores:g} CPU, and {declared.cpu:g} are declared"
+        good = passed(observed, "cpu", f"{facts.cores:g}, declared {declared.cpu:g}")
+        findings.append(failed(observed, "cpu", "cpu", message) if short else good)
     if declared.memory_bytes is not None:
-        findings.append(_memory(observed, facts, declared.memory_bytes))
+        short = (facts.memory_bytes or 0) < declared.memory_bytes * (1 - NEAR)
+        have, wanted = memory_text(facts.memory_bytes or 0), memory_text(declared.memory_bytes)
+        message = f"the job may use {have}, and {wanted} are declared"
+        good = passed(observed, "memory", f"{have}, declared {wanted}")
+        findings.append(failed(observed, "memory", "memory", message) if short else good)
     if declared.gpu is not None:
         findings += _gpu(observed, facts, declared.gpu)
     return findings
 
 
-def facts_line(facts: dict[str, Any]) -> str:
-    """One line for a person."""
-    pythons = facts.get("python") or {}
-    python = pythons.get("kernel") or pythons.get("terminal") or {}
-    gpus = facts.get("gpu") or []
-    return ", ".join(
-        [
-            f"Python {python.get('version') or '?'}",
-            f"{_cores(facts):g} CPU",
-            f"{memory_text(facts.get('memory_bytes'))} memory",
-            f"{len(gpus)} × {gpus[0].get('model')}" if gpus else "no GPU",
-            str((facts.get("os") or {}).get("name") or "?"),
-            f"{len(facts.get('packages') or {})} packages",
-        ]
-    )
+def memory_text(number: float | None) -> str:
+    return "?" if number is None else f"{number / 2**30:.4g} GiB"
 
 
-def memory_text(number: Any) -> str:
-    return f"{number / 2**30:.4g} GiB" if isinstance(number, int | float) else "?"
-
-
-def _python(observed: ObservedStep, facts: dict[str, Any]) -> list[Finding]:
-    """The Python of a terminal is that of a notebook. Without any kernel there is nothing to compare."""
-    pythons = facts.get("python") or {}
-    terminal, kernel = pythons.get("terminal"), pythons.get("kernel")
-    if kernel is None:
-        return []
+def _same_python(observed: ObservedStep, terminal: _Python | None, kernel: _Python) -> Finding:
+    """The Python of a terminal is that of a notebook."""
     if terminal is None:
-        message = f"there is no python on PATH, while notebooks get {kernel.get('executable')}"
-        return [failed(observed, "python", "python", message)]
-    if all(terminal.get(key) == kernel.get(key) for key in ("prefix", "version")):
-        return [passed(observed, "python", f"{terminal.get('version')} in the terminal and in notebooks")]
-    found = [f"{each.get('version')} at {each.get('executable')}" for each in (terminal, kernel)]
-    return [failed(observed, "python", "python", f"the terminal has Python {found[0]}, notebooks have {found[1]}")]
+        message = f"there is no python on PATH, while notebooks get {kernel.executable}"
+        return failed(observed, "python", "python", message)
+    if (terminal.prefix, terminal.version) == (kernel.prefix, kernel.version):
+        return passed(observed, "python", f"{terminal.version} in the terminal and in notebooks")
+    found = [f"{each.version} at {each.executable}" for each in (terminal, kernel)]
+    return failed(observed, "python", "python", f"the terminal has Python {found[0]}, notebooks have {found[1]}")
 
 
-def _cores(facts: dict[str, Any]) -> float:
-    count, limit = float(facts["cpu"].get("count") or 0), facts["cpu"].get("limit")
-    return min(count, float(limit)) if isinstance(limit, int | float) else count
-
-
-def _cpu(observed: ObservedStep, facts: dict[str, Any], declared: float) -> Finding:
-    cores = _cores(facts)
-    if cores + 1e-6 >= declared:
-        return passed(observed, "cpu", f"{cores:g}, declared {declared:g}")
-    return failed(observed, "cpu", "cpu", f"the job may use {cores:g} CPU, and {declared:g} are declared")
-
-
-def _memory(observed: ObservedStep, facts: dict[str, Any], declared: int) -> Finding:
-    have = facts.get("memory_bytes") or 0
-    if have >= declared * (1 - NEAR):
-        return passed(observed, "memory", f"{memory_text(have)}, declared {memory_text(declared)}")
-    return failed(
-        observed, "memory", "memory", f"the job may use {memory_text(have)}, and {memory_text(declared)} are declared"
-    )
-
-
-def _gpu(observed: ObservedStep, facts: dict[str, Any], declared: Gpu) -> list[Finding]:
-    gpus, trouble = facts.get("gpu") or [], str(facts.get("gpu_error") or "")
-    names = ", ".join(str(gpu.get("model")) for gpu in gpus)
+def _gpu(observed: ObservedStep, facts: _Facts, declared: Gpu) -> list[Finding]:
+    gpus = facts.gpu or []
+    names = ", ".join(str(gpu.model) for gpu in gpus)
     if len(gpus) != declared.count:
         message = f"{len(gpus)} GPUs, and {declared.count} are declared"
-        reason = trouble or names or "there is no nvidia-smi; other GPUs than NVIDIA's cannot be seen"
+        reason = facts.gpu_error or names or "there is no nvidia-smi; other GPUs than NVIDIA's cannot be seen"
         return [failed(observed, "gpu count", "gpu", message, with_heading(message, reason))]
     findings = [passed(observed, "gpu count", f"{len(gpus)} {names}".strip())]
     if declared.count and declared.model is not None:
-        wrong = [str(gpu.get("model")) for gpu in gpus if not is_model(declared.model, str(gpu.get("model")))]
+        wrong = [str(gpu.model) for gpu in gpus if not is_model(declared.model, str(gpu.model))]
         message = f"{', '.join(wrong)}, and {declared.model} is declared"
-        findings.append(
-            failed(observed, "gpu model", "gpu", message) if wrong else passed(observed, "gpu model", names)
-        )
+        good = passed(observed, "gpu model", names)
+        findings.append(failed(observed, "gpu model", "gpu", message) if wrong else good)
     if declared.count and declared.memory_bytes is not None:
-        findings.append(_gpu_memory(observed, gpus, declared.memory_bytes))
+        wanted, sizes = declared.memory_bytes, ", ".join(memory_text(gpu.memory_bytes) for gpu in gpus)
+        near = all(abs((gpu.memory_bytes or 0) - wanted) <= wanted * NEAR for gpu in gpus)
+        message = f"{sizes} a GPU, and {memory_text(wanted)} are declared"
+        good = passed(observed, "gpu memory", sizes)
+        findings.append(good if near else failed(observed, "gpu memory", "gpu", message))
     return findings
-
-
-def _gpu_memory(observed: ObservedStep, gpus: list[dict[str, Any]], declared: int) -> Finding:
-    have = [gpu.get("memory_bytes") for gpu in gpus]
-    sizes = ", ".join(map(memory_text, have))
-    if all(isinstance(one, int) and abs(one - declared) <= declared * NEAR for one in have):
-        return passed(observed, "gpu memory", sizes)
-    return failed(observed, "gpu memory", "gpu", f"{sizes} a GPU, and {memory_text(declared)} are declared")
 
 
 def is_model(declared: str, observed: str) -> bool:
