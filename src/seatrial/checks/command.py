@@ -34,23 +34,13 @@ def check_run(observed: ObservedStep, ended: Exit, expected: RunExpected) -> lis
         return check_exit(observed, ended)
     if observed.outcome is not Outcome.EXITED and (bad := ended_badly(observed, "exit", ended)):
         return [bad]
-    return [_exit(observed, expected), *_texts(observed, expected)]
-
-
-def _exit(observed: ObservedStep, expected: RunExpected) -> Finding:
-    if expected.exit is None or observed.code == expected.exit:
-        return passed(observed, "exit", f"exit code {observed.code}")
-    message = f"exit code {observed.code}, and should be {expected.exit}"
-    return failed(observed, "exit", "exit", message, most_relevant_first(observed.output))
-
-
-def _texts(observed: ObservedStep, expected: RunExpected) -> list[Finding]:
+    exited = passed(observed, "exit", f"exit code {observed.code}")
+    if expected.exit not in (None, observed.code):
+        message = f"exit code {observed.code}, and should be {expected.exit}"
+        exited = failed(observed, "exit", "exit", message, most_relevant_first(observed.output))
     asked = [("contains", expected.contains), ("matches", expected.matches), ("never", expected.never)]
     texts = [(word, text) for word, some in asked for text in some]
-    if observed.unseen:
-        missing = (unseen(observed, f"{word} {text}") for word, text in texts)
-        return [finding for finding in missing if finding is not None]
-    return [_text(observed, word, text) for word, text in texts]
+    return [exited, *(unseen(observed, f"{word} {text}") or _text(observed, word, text) for word, text in texts)]
 
 
 def _text(observed: ObservedStep, word: str, text: str) -> Finding:
@@ -125,8 +115,12 @@ def check_exit(observed: ObservedStep, ended: Exit) -> list[Finding]:
     if observed.outcome is Outcome.STOPPED and stopped.get("what") in ("never", "value"):
         return [skipped(observed, "exit", "not known: it was ended for what its log said")]
     if observed.outcome is Outcome.STALL and stopped.get("what") == "stall":
+        # In the agent's words: it knows how long a step took before, and of several hosts which one it is.
+        last = log_values(observed, "step").last if stopped.get("host") is None else {}
+        at = f"; the last was step {max(last.values()):.0f}" if last else ""
+        message = f"{stopped.get('text') or 'no new step for too long'}{at}"
         return [
-            _stall(observed, stopped),
+            Finding(observed.name, "stall", Verdict.TIMEOUT, "stall", message, relevant_output(observed)),
             skipped(observed, "exit", "not known: it was ended when no step came any more"),
         ]
     bad = ended_badly(observed, "exit", ended)
@@ -165,10 +159,17 @@ def _several(observed: ObservedStep) -> bool:
 
 
 def check_log(observed: ObservedStep, expected: LogExpected) -> list[Finding]:
-    """A finding for each pattern."""
+    """A finding for each pattern; and of logs that are files, for each that could not be read to its end, and one if
+    there are fewer than hosts: what the missing ones hold is not known."""
+    errors = [one for one in _list(observed.result.get("errors")) if isinstance(one, dict)]
+    findings = [failed(observed, "log", "log", f"{one.get('path')}: {one.get('error')}") for one in errors]
+    if expected.logs is not None and expected.logs < expected.hosts and expected.every_host:
+        logs = "there is 1 log" if expected.logs == 1 else f"there are {expected.logs} logs"
+        others = "other" if expected.hosts - expected.logs == 1 else "others"
+        message = f"{logs} for {expected.hosts} hosts, and none of the {others}; {ONE_IS_ENOUGH}"
+        findings.append(failed(observed, "log", "log", message))
     return [
-        *_unreadable(observed),
-        *_missing(observed, expected),
+        *findings,
         *(_must(observed, pattern, expected) for pattern in expected.must),
         *(_never(observed, pattern) for pattern in expected.never),
     ]
@@ -186,7 +187,7 @@ def relevant_output(observed: ObservedStep) -> str:
 
 
 def skipped(observed: ObservedStep, check: str, message: str) -> Finding:
-    return Finding(step=observed.name, check=check, verdict=Verdict.SKIPPED, message=message)
+    return Finding(observed.name, check, Verdict.SKIPPED, message=message)
 
 
 def cut_short(observed: ObservedStep) -> str:
@@ -210,22 +211,6 @@ def where(line: Any, host: Any, hosts: int) -> str:
     if hosts > 1 and isinstance(host, int):
         parts.append(f"host {host}")
     return " of ".join(parts)
-
-
-def _unreadable(observed: ObservedStep) -> list[Finding]:
-    """Of logs that are files: one that could not be read to its end."""
-    errors = [one for one in _list(observed.result.get("errors")) if isinstance(one, dict)]
-    return [failed(observed, "log", "log", f"{one.get('path')}: {one.get('error')}") for one in errors]
-
-
-def _missing(observed: ObservedStep, expected: LogExpected) -> list[Finding]:
-    """Of logs that are files: fewer than there are hosts. What the missing ones hold is not known."""
-    if expected.logs is None or expected.logs >= expected.hosts or not expected.every_host:
-        return []
-    logs = "there is 1 log" if expected.logs == 1 else f"there are {expected.logs} logs"
-    lacking = expected.hosts - expected.logs
-    message = f"{logs} for {expected.hosts} hosts, and none of the other{'s' if lacking > 1 else ''}; {ONE_IS_ENOUGH}"
-    return [failed(observed, "log", "log", message)]
 
 
 def _must(observed: ObservedStep, pattern: str, expected: LogExpected) -> Finding:
@@ -262,25 +247,12 @@ def _never(observed: ObservedStep, pattern: str) -> Finding:
     message = f"it printed what matches {pattern!r}, and never should" + (f" ({at})" if at else "")
     stopped = stopped_by(observed)
     if stopped.get("what") == "never" and stopped.get("pattern") == pattern:
-        message += f"; it was ended{_after(stopped)}"
+        seconds = stopped.get("seconds_after")
+        timed = isinstance(seconds, int | float)
+        message += "; it was ended " + (f"{seconds:.2g} s after that line" if timed else "at that line")
     text = str(first.get("text") or "")
     class_ = "memory" if out_of_memory(text) or out_of_memory(observed.output) else "log"
     return failed(observed, check, class_, message, with_heading(text, observed.output))
-
-
-def _stall(observed: ObservedStep, stopped: dict[str, Any]) -> Finding:
-    """In the agent's words: it knows how long a step took before, and how long this one was waited for."""
-    last = (
-        log_values(observed, "step").last if stopped.get("host") is None else {}
-    )  # of several hosts, the agent says which one
-    at = f"; the last was step {max(last.values()):.0f}" if last else ""
-    message = f"{stopped.get('text') or 'no new step for too long'}{at}"
-    return Finding(observed.name, "stall", Verdict.TIMEOUT, "stall", message, relevant_output(observed))
-
-
-def _after(stopped: dict[str, Any]) -> str:
-    seconds = stopped.get("seconds_after")
-    return f" {seconds:.2g} s after that line" if isinstance(seconds, int | float) else " at that line"
 
 
 def _matches(observed: ObservedStep, kind: str, pattern: str) -> dict[str, Any]:

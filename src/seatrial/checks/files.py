@@ -66,13 +66,26 @@ def check_files(
         return [bad or Finding(step, "count", Verdict.FAILED, "files", why, observed.output)]
     files = entry_files(observed, name)
     findings = [_count(step, expected, files, entry_count(observed, name), sorted(hosts))]
-    if files and expected.size is not None:
-        findings.append(_size(step, files, expected.size))
+    if files and (wanted := expected.size) is not None:
+        sizes = [(str(one.get("path")), one["bytes"]) for one in files if isinstance(one.get("bytes"), int)]
+        wrong = [
+            f"{path} has {size:,} bytes, and should have {wanted.text}"
+            for path, size in sizes
+            if not wanted.met_by(size)
+        ]
+        smallest = min((size for _, size in sizes), default=0)
+        findings.append(all_good(step, "size", "files", wrong, len(files), f"{smallest:,} bytes or more"))
     if files and expected.fresh:
         findings.append(_fresh(step, files, window))
     if files and expected.reader:
-        findings.append(_valid(step, files, expected.reader))
+        wrong = [f"{one.get('path')}: {one['error']}" for one in files if one.get("error")]
+        findings.append(all_good(step, "valid", "broken", wrong, len(files), f"read as {expected.reader}"))
     return findings
+
+
+def all_good(step: str, check: str, class_: str, wrong: list[str], total: int, good: str) -> Finding:
+    """One finding for all files: `good` if a rule holds for each of them."""
+    return several(step, check, class_, wrong, total) if wrong else Finding(step, check, Verdict.PASSED, message=good)
 
 
 def host_in_path(path: str) -> str:
@@ -118,16 +131,6 @@ def _count(step: str, expected: FilesExpected, files: list[dict[str, Any]], tota
     return Finding(step, "count", Verdict.PASSED, message=shown)
 
 
-def _size(step: str, files: list[dict[str, Any]], wanted: Threshold) -> Finding:
-    sizes = [(str(one.get("path")), one["bytes"]) for one in files if isinstance(one.get("bytes"), int)]
-    wrong = [
-        f"{path} has {size:,} bytes, and should have {wanted.text}" for path, size in sizes if not wanted.met_by(size)
-    ]
-    if wrong:
-        return several(step, "size", "files", wrong, len(files))
-    return Finding(step, "size", Verdict.PASSED, message=f"{min(size for _, size in sizes):,} bytes or more")
-
-
 def _fresh(step: str, files: list[dict[str, Any]], window: JobWindow | None) -> Finding:
     if window is None:
         return Finding(step, "fresh", Verdict.SKIPPED, message="not known: the times of the job are missing")
@@ -140,13 +143,4 @@ def _fresh(step: str, files: list[dict[str, Any]], window: JobWindow | None) -> 
             wrong.append(f"{one.get('path')} was written {window.start_s - written_s:,.0f} s before the job began")
         elif window.end_s is not None and written_s > window.end_s:
             wrong.append(f"{one.get('path')} was written {written_s - window.end_s:,.0f} s after the job had ended")
-    if wrong:
-        return several(step, "fresh", "files", wrong, len(files))
-    return Finding(step, "fresh", Verdict.PASSED, message="written while the job ran")
-
-
-def _valid(step: str, files: list[dict[str, Any]], reader: str) -> Finding:
-    wrong = [f"{one.get('path')}: {one['error']}" for one in files if one.get("error")]
-    if wrong:
-        return several(step, "valid", "broken", wrong, len(files))
-    return Finding(step, "valid", Verdict.PASSED, message=f"read as {reader}")
+    return all_good(step, "fresh", "files", wrong, len(files), "written while the job ran")

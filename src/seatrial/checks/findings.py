@@ -19,18 +19,11 @@ class Threshold(Protocol):
 
 
 def passed(observed: ObservedStep, check: str, message: str) -> Finding:
-    return Finding(step=observed.name, check=check, verdict=Verdict.PASSED, message=message)
+    return Finding(observed.name, check, Verdict.PASSED, message=message)
 
 
 def failed(observed: ObservedStep, check: str, class_: str, message: str, evidence: str = "") -> Finding:
-    return Finding(
-        step=observed.name,
-        check=check,
-        verdict=Verdict.FAILED,
-        class_=class_,
-        message=message,
-        evidence=evidence,
-    )
+    return Finding(observed.name, check, Verdict.FAILED, class_, message, evidence)
 
 
 def metric_data(value: float, unit: str, better: Better | None, source: str) -> dict[str, Any]:
@@ -46,7 +39,8 @@ def check_limit(
 
     `tries` have a rate, the bounds that broke, and why they say nothing, if so; `low` is the highest that held.
     """
-    table = "\n".join(f"{one['rate']:>10.4g}/s  {_text(one)}" for one in tries)
+    results = [one["doubt"] or "; ".join(one["broken"]) or "holds" for one in tries]
+    table = "\n".join(f"{one['rate']:>10.4g}/s  {result}" for one, result in zip(tries, results, strict=True))
     if not low:
         rates = " to ".join(f"{one['rate']:.4g}/s" for one in (*tries[-1:], *tries[:1]))
         why = "; ".join(tries[-1]["broken"]) if tries else "none was tried"
@@ -57,13 +51,7 @@ def check_limit(
         text = f"at least {low:.4g}/s; at the next one {doubt}"
     else:
         text = f"{low:.4g}/s keeps the bounds" + (f", {high:.4g}/s does not" if high else ", and was the most to try")
-    return Finding(
-        step, check, Verdict.PASSED, message=text, evidence=table, data={"stages": [dict(one) for one in tries]}
-    )
-
-
-def _text(one: Mapping[str, Any]) -> str:
-    return one["doubt"] or "; ".join(one["broken"]) or "holds"
+    return Finding(step, check, Verdict.PASSED, "", text, table, {"stages": [dict(one) for one in tries]})
 
 
 # What is known to fail: excused where it fails, reported where it does not.

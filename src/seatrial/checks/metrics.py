@@ -204,11 +204,7 @@ def _one_of(values: Sequence[float], how: Aggregate) -> float:
 def _value(one: dict[str, Any], key: str) -> float | None:
     values = one.get("values")
     value = values.get(key) if isinstance(values, dict) else None
-    return None if isinstance(value, str) and not _is_number(value) else as_number(value)
-
-
-def _is_number(text: str) -> bool:
-    return text in ("nan", "inf", "-inf")
+    return None if isinstance(value, str) and value not in ("nan", "inf", "-inf") else as_number(value)
 
 
 def _from_log(train: ObservedStep, expected: MetricExpected) -> MeasuredMetric:
@@ -229,7 +225,12 @@ def _from_log(train: ObservedStep, expected: MetricExpected) -> MeasuredMetric:
             continue
         for readings in taken.by_rank(host).values():
             values = [one.value for one in readings]
-            left_out = _warmup(values, expected)
+            if expected.warmup is not None:
+                left_out = min(expected.warmup, max(len(values) - 1, 0))
+            elif expected.better == "higher":  # a rate begins low where a time begins high
+                left_out = warmup([1 / value for value in values]) if all(value > 0 for value in values) else 0
+            else:
+                left_out = warmup(values)
             by_host.append((_one_of(values[left_out:], how), len(values) - left_out, left_out))
     if not by_host:
         raise NotMeasured("none of its values was kept")
@@ -251,12 +252,3 @@ def no_numbers(taken: LogValues, host: int) -> str:
     count = len(wild) + unread
     of = max(taken.counts.get(host, 0), count)
     return f"{count} of {of} readings {'is no number' if count == 1 else 'are no numbers'}: {', '.join(kinds)}"
-
-
-def _warmup(values: Sequence[float], expected: MetricExpected) -> int:
-    """A rate begins low where a time begins high."""
-    if expected.warmup is not None:
-        return min(expected.warmup, max(len(values) - 1, 0))
-    if expected.better == "higher":
-        return warmup([1 / value for value in values]) if all(value > 0 for value in values) else 0
-    return warmup(values)
