@@ -83,11 +83,6 @@ def check_files(
     return findings
 
 
-def all_good(step: str, check: str, class_: str, wrong: list[str], total: int, good: str) -> Finding:
-    """One finding for all files: `good` if a rule holds for each of them."""
-    return several(step, check, class_, wrong, total) if wrong else Finding(step, check, Verdict.PASSED, message=good)
-
-
 def host_in_path(path: str) -> str:
     """The folder of a host that a file lies in; empty when the layout has none."""
     match = _HOST_FOLDER.search(path)
@@ -103,12 +98,14 @@ def host_folders(observed: ObservedStep) -> set[str]:
     }
 
 
-def several(step: str, check: str, class_: str, problems: Sequence[str], total: int) -> Finding:
-    """One finding for all files that a rule does not hold for."""
-    first = problems[0] if len(problems) == 1 else f"{len(problems)} of {total} files: {problems[0]}"
-    rest = len(problems) - _MOST_NAMED
-    evidence = "\n".join([*problems[:_MOST_NAMED], *([f"and {rest} more"] if rest > 0 else [])])
-    return Finding(step, check, Verdict.FAILED, class_, first, evidence if len(problems) > 1 else "")
+def all_good(step: str, check: str, class_: str, wrong: Sequence[str], total: int, good: str) -> Finding:
+    """One finding for all files: `good` if a rule holds for each of them."""
+    if not wrong:
+        return Finding(step, check, Verdict.PASSED, message=good)
+    first = wrong[0] if len(wrong) == 1 else f"{len(wrong)} of {total} files: {wrong[0]}"
+    rest = len(wrong) - _MOST_NAMED
+    evidence = "\n".join([*wrong[:_MOST_NAMED], *([f"and {rest} more"] if rest > 0 else [])])
+    return Finding(step, check, Verdict.FAILED, class_, first, evidence if len(wrong) > 1 else "")
 
 
 def _count(step: str, expected: FilesExpected, files: list[dict[str, Any]], total: int, hosts: list[str]) -> Finding:

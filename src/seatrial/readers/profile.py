@@ -1,3 +1,5 @@
+"""Files that the agent read in a job, and the profiles among them."""
+
 import math
 from collections.abc import Sequence
 from statistics import median
@@ -5,14 +7,38 @@ from typing import Any
 
 import msgspec
 
-from seatrial.job import ObservedStep
+from seatrial.job import ObservedStep, Unreadable, convert
 
 
-def entry_files(observed: ObservedStep, name: str) -> list[dict[str, Any]]:
-    """The files that the agent found for an entry."""
-    entry = observed.result.get(name)
-    files = entry.get("files") if isinstance(entry, dict) else None
-    return [one for one in files if isinstance(one, dict)] if isinstance(files, list) else []
+class _Step(msgspec.Struct, frozen=True):
+    number: int | None = None
+    seconds: float | None = None
+
+
+class DeviceEvents(msgspec.Struct, frozen=True):
+    """Of one type of device."""
+
+    count: int = 0
+    events: int = 0
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """What the agent says of a profile."""
+
+    events: int = 0
+    unresolved: int = 0  # events without a name
+    errors: list[str] = []
+    planes: list[Any] = []
+    devices: dict[str, DeviceEvents] = {}
+    marked: list[_Step] = msgspec.field(default_factory=list, name="steps")
+    step_source: str = ""
+    ambiguous: list[str] = []  # names of events, each of which may be the steps
+
+    @property
+    def steps(self) -> list[tuple[int | None, float]]:
+        """Number and seconds of each step."""
+        timed = [(step.number, step.seconds or 0.0) for step in self.marked]
+        return [(number, seconds) for number, seconds in timed if math.isfinite(seconds) and seconds > 0]
 
 
 class StepTime(msgspec.Struct, frozen=True):
@@ -24,30 +50,31 @@ class StepTime(msgspec.Struct, frozen=True):
     source: str
 
 
-def from_profile(profiles: Sequence[tuple[str, dict[str, Any]]]) -> StepTime | None:
-    """From the profiles of all hosts, each under its path: the median of its steps, as the profile has them."""
-    best: StepTime | None = None
-    for path, profile in profiles:
-        values = [value for _, value in profile_steps(profile)]
-        if values and (best is None or median(values) > best.seconds):
-            source = f"{profile.get('step_source') or 'steps'} in {path}"
-            best = StepTime(median(values), len(values), 0, source)
-    return best
+def entry_files(observed: ObservedStep, name: str) -> list[dict[str, Any]]:
+    """The files that the agent found for an entry."""
+    entry = observed.result.get(name)
+    files = entry.get("files") if isinstance(entry, dict) else None
+    return [one for one in files if isinstance(one, dict)] if isinstance(files, list) else []
 
 
-def profile_steps(profile: dict[str, Any]) -> list[tuple[int | None, float]]:
-    """Number and seconds of each step of a profile."""
-    steps = profile.get("steps")
-    found = []
-    for step in steps if isinstance(steps, list) else []:
-        seconds = step.get("seconds") if isinstance(step, dict) else None
-        if isinstance(seconds, int | float) and math.isfinite(seconds) and seconds > 0:
-            number = step.get("number")
-            found.append((number if isinstance(number, int) else None, float(seconds)))
+def profiles(files: ObservedStep, name: str) -> list[tuple[str, Profile]]:
+    """Path and content of each profile of an entry that could be read; one that makes no sense has no events."""
+    found: list[tuple[str, Profile]] = []
+    for one in entry_files(files, name):
+        if isinstance(one.get("profile"), dict) and not one.get("error"):
+            try:
+                profile = convert(one["profile"], Profile)
+            except Unreadable:
+                profile = Profile()
+            found.append((str(one.get("path")), profile))
     return found
 
 
-def profiles(files: ObservedStep, name: str) -> list[tuple[str, dict[str, Any]]]:
-    """Path and summary of each profile of an entry that could be read."""
-    found = [(str(one.get("path")), one.get("profile"), one.get("error")) for one in entry_files(files, name)]
-    return [(path, profile) for path, profile, error in found if isinstance(profile, dict) and not error]
+def from_profile(profiles: Sequence[tuple[str, Profile]]) -> StepTime | None:
+    """From the profiles of all hosts, each under its path: the median of its steps, as the profile has them."""
+    times = [(path, profile, [seconds for _, seconds in profile.steps]) for path, profile in profiles]
+    slowest = max((one for one in times if one[2]), key=lambda one: median(one[2]), default=None)
+    if slowest is None:
+        return None
+    path, profile, values = slowest
+    return StepTime(median(values), len(values), 0, f"{profile.step_source or 'steps'} in {path}")

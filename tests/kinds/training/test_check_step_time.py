@@ -2,15 +2,16 @@
 
 import random
 from statistics import median
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.checks.metrics import LEAST_STEPS, warmup
-from seatrial.job import Outcome
+from seatrial.job import ObservedStep, Outcome
 from seatrial.kinds.training.steps import check_steps, from_lines, from_log, times_broken
-from seatrial.readers.profile import from_profile
+from seatrial.readers.profile import Profile, from_profile, profiles
 from seatrial.suite.values import parse_requirement
 from trained import train, values
 
@@ -112,14 +113,19 @@ def test_without_any_word_of_it_the_lines_of_steps_tell_by_when_they_came() -> N
     assert from_lines(train(note)) is None
 
 
+def read(*files: tuple[str, dict[str, Any]]) -> list[tuple[str, Profile]]:
+    entries = [{"path": path, "profile": profile} for path, profile in files]
+    return profiles(ObservedStep("files", "read", result={"p": {"files": entries}}), "p")
+
+
 def test_a_profile_is_its_median_and_says_which_events() -> None:
     steps = [{"number": n, "seconds": s} for n, s in enumerate([0.02, 0.03, 0.02, float("nan"), 0.0])]
     profile = {"steps": steps, "step_source": "XLA Modules on /device:TPU:0"}
-    taken = from_profile([("a.xplane.pb", profile), ("b.xplane.pb", {"steps": [{"seconds": 0.01}]})])
+    taken = from_profile(read(("a.xplane.pb", profile), ("b.xplane.pb", {"steps": [{"seconds": 0.01}]})))
     assert taken is not None
     assert (taken.seconds, taken.count) == (0.02, 3)
     assert taken.source == "XLA Modules on /device:TPU:0 in a.xplane.pb"
-    assert from_profile([("a", {"steps": "?"})]) is None
+    assert from_profile(read(("a", {"steps": "?"}))) is None
 
 
 def test_steps_are_counted_on_the_host_that_made_fewest() -> None:

@@ -1,18 +1,17 @@
 """Findings for profiles that were opened: they hold events, of the right devices, and the steps of the log."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import Any
 
 import msgspec
 
-from seatrial.checks.files import host_in_path, several
+from seatrial.checks.files import all_good, host_in_path
 from seatrial.checks.findings import Threshold
 from seatrial.job import Finding, ObservedStep, Verdict, count
 from seatrial.kinds.training.steps import SECONDS
 from seatrial.readers.log import log_values
-from seatrial.readers.profile import from_profile, profile_steps, profiles
+from seatrial.readers.profile import DeviceEvents, Profile, from_profile, profiles
 
 STEPS = 3  # that a profile has at the least, where nothing else is asked
 MOST_NUMBERED = 8
@@ -58,83 +57,65 @@ def check_profile_metric(
     return [Finding(f"files {name}", check, Verdict.FAILED, "profile", wrong)]
 
 
-def _whole(step: str, opened: list[tuple[str, dict[str, Any]]]) -> Finding:
+def _whole(step: str, opened: Sequence[tuple[str, Profile]]) -> Finding:
     """It holds events, each of which has a name, and the profiler reported no errors."""
     wrong = []
     for path, profile in opened:
-        events, unresolved = _number(profile.get("events")), _number(profile.get("unresolved"))
-        errors = profile.get("errors")
-        if not events:
-            planes = profile.get("planes")
-            wrong.append(f"{path} holds no event ({len(planes) if isinstance(planes, list) else 0} planes)")
-        elif unresolved:
-            wrong.append(f"{path}: {unresolved} of {events} events have no name: it is damaged")
-        elif isinstance(errors, list) and errors:
-            wrong.append(f"{path}: the profiler reported an error: {str(errors[0])[:300]}")
-    if wrong:
-        return several(step, "profile", "profile", wrong, len(opened))
-    total = sum(_number(profile.get("events")) for _, profile in opened)
-    return Finding(step, "profile", Verdict.PASSED, message=f"{total:,} events")
+        if not profile.events:
+            wrong.append(f"{path} holds no event ({len(profile.planes)} planes)")
+        elif profile.unresolved:
+            wrong.append(f"{path}: {profile.unresolved} of {profile.events} events have no name: it is damaged")
+        elif profile.errors:
+            wrong.append(f"{path}: the profiler reported an error: {profile.errors[0][:300]}")
+    total = sum(profile.events for _, profile in opened)
+    return all_good(step, "profile", "profile", wrong, len(opened), f"{total:,} events")
 
 
-def _steps(step: str, opened: list[tuple[str, dict[str, Any]]], wanted: Threshold | None) -> Finding:
+def _steps(step: str, opened: Sequence[tuple[str, Profile]], wanted: Threshold | None) -> Finding:
     wrong = []
     for path, profile in opened:
-        have = len(profile_steps(profile))
-        ambiguous = profile.get("ambiguous")
-        if isinstance(ambiguous, list) and ambiguous:
-            names = ", ".join(map(str, ambiguous[:4]))
+        have = len(profile.steps)
+        if profile.ambiguous:
+            names = ", ".join(profile.ambiguous[:4])
             wrong.append(f"{path}: which events are the steps is ambiguous, for they have several names: {names}")
         elif not (wanted.met_by(have) if wanted else have >= STEPS):
             asked = wanted.text if wanted else f">={STEPS}"
             marks = "" if have else ": no step is marked in it"
             wrong.append(f"{path} has {count(have, 'step')}, and should have {asked}{marks}")
-    if wrong:
-        return several(step, "steps", "profile", wrong, len(opened))
     first = opened[0][1]
-    return Finding(
-        step,
-        "steps",
-        Verdict.PASSED,
-        message=f"{count(len(profile_steps(first)), 'step')}, by {first.get('step_source')}",
-    )
+    good = f"{count(len(first.steps), 'step')}, by {first.step_source}"
+    return all_good(step, "steps", "profile", wrong, len(opened), good)
 
 
-def _device(step: str, opened: list[tuple[str, dict[str, Any]]], device: str, devices: Threshold | None) -> Finding:
+def _device(step: str, opened: Sequence[tuple[str, Profile]], device: str, devices: Threshold | None) -> Finding:
     wrong = []
     for path, profile in opened:
-        found = profile.get("devices") if isinstance(profile.get("devices"), dict) else {}
-        observed = next((value for key, value in (found or {}).items() if str(key).lower() == device.lower()), None)
-        count = _number(observed.get("count")) if isinstance(observed, dict) else 0
-        events = _number(observed.get("events")) if isinstance(observed, dict) else 0
-        if not events:
-            others = ", ".join(map(str, found or {})) or "no device at all"
+        by_type = {name.lower(): events for name, events in profile.devices.items()}
+        found = by_type.get(device.lower(), DeviceEvents())
+        if not found.events:
+            others = ", ".join(profile.devices) or "no device at all"
             wrong.append(f"{path} has no event of a {device}; it has {others}")
-        elif devices is not None and not devices.met_by(count):
-            wrong.append(f"{path} has {count} {device}, and should have {devices.text}")
-    if wrong:
-        return several(step, "device", "profile", wrong, len(opened))
-    return Finding(step, "device", Verdict.PASSED, message=f"events of {device} in each")
+        elif devices is not None and not devices.met_by(found.count):
+            wrong.append(f"{path} has {found.count} {device}, and should have {devices.text}")
+    return all_good(step, "device", "profile", wrong, len(opened), f"events of {device} in each")
 
 
-def _window(step: str, opened: list[tuple[str, dict[str, Any]]], window: tuple[int, int]) -> Finding:
+def _window(step: str, opened: Sequence[tuple[str, Profile]], window: tuple[int, int]) -> Finding:
     wrong, numbered = [], 0
     for path, profile in opened:
-        numbers = [number for number, _ in profile_steps(profile) if number is not None]
+        numbers = [number for number, _ in profile.steps if number is not None]
         numbered += len(numbers)
         outside = [number for number in numbers if not window[0] <= number <= window[1]]
         if outside:
             shown = ", ".join(map(str, outside[:MOST_NUMBERED]))
             wrong.append(f"{path} has steps {shown}, and should have none but {window[0]} to {window[1]}")
-    if wrong:
-        return several(step, "window", "profile", wrong, len(opened))
     if not numbered:
         return Finding(step, "window", Verdict.SKIPPED, message="not known: the steps of the profile have no numbers")
-    return Finding(step, "window", Verdict.PASSED, message=f"steps {window[0]} to {window[1]}")
+    return all_good(step, "window", "profile", wrong, len(opened), f"steps {window[0]} to {window[1]}")
 
 
 def _agrees(
-    step: str, opened: list[tuple[str, dict[str, Any]]], train: ObservedStep, agrees: float, log_unit: str
+    step: str, opened: Sequence[tuple[str, Profile]], train: ObservedStep, agrees: float, log_unit: str
 ) -> Finding:
     """The profile's steps take as long as the log of its host says: the same steps where both have numbers, else their
     medians."""
@@ -150,12 +131,11 @@ def _agrees(
     wrong, shown = [], ""
     hosts = _hosts([path for path, _ in opened], list(by_host))
     for path, profile in opened:
-        steps = profile_steps(profile)
-        if not steps:
+        if not profile.steps:
             continue
         host = hosts.get(host_in_path(path))
         apart, profiled, printed = min(
-            _apart(_pairs(steps, logged)) for one, logged in by_host.items() if host in (None, one)
+            _apart(_pairs(profile.steps, logged)) for one, logged in by_host.items() if host in (None, one)
         )
         shown = shown or f"{profiled:.4g} s, {printed:.4g} s in the log ({apart:.2%} apart)"
         if apart > agrees:
@@ -163,11 +143,9 @@ def _agrees(
                 f"{path}: a step takes {profiled:.4g} s in the profile and {printed:.4g} s in the log, "
                 f"{apart:.1%} apart, and should be within {agrees * 100:.4g}%"
             )
-    if wrong:
-        return several(step, "agrees", "profile", wrong, len(opened))
     if not shown:
         return Finding(step, "agrees", Verdict.SKIPPED, message="not known: the profile has no steps")
-    return Finding(step, "agrees", Verdict.PASSED, message=shown)
+    return all_good(step, "agrees", "profile", wrong, len(opened), shown)
 
 
 def _hosts(paths: list[str], reporting_hosts: list[int]) -> dict[str, int]:
@@ -195,7 +173,3 @@ def _pairs(
     if pairs:
         return pairs
     return [(median(seconds for _, seconds in steps), median(seconds for _, seconds in logged))]
-
-
-def _number(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
