@@ -1,7 +1,7 @@
 """What checks of several kinds have in common: the findings that they make, and the requirements that they know."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NotRequired, Protocol, TypedDict
 
 import msgspec
 
@@ -26,10 +26,22 @@ def failed(observed: ObservedStep, check: str, class_: str, message: str, eviden
     return Finding(observed.name, check, Verdict.FAILED, class_, message, evidence)
 
 
-def metric_data(value: float, unit: str, better: Better | None, source: str) -> dict[str, Any]:
-    """A metric as the history takes it."""
-    made: dict[str, Any] = {"value": value, "unit": unit, "source": source}
-    return {**made, "better": better} if better else made
+class MetricData(TypedDict):
+    """A metric as results and the history have it."""
+
+    value: float
+    unit: str
+    source: NotRequired[str]
+    better: NotRequired[Better]
+
+
+def metric_data(value: float, unit: str, better: Better | None = None, source: str = "") -> MetricData:
+    made: MetricData = {"value": value, "unit": unit}
+    if source:
+        made["source"] = source
+    if better:
+        made["better"] = better
+    return made
 
 
 def check_limit(

@@ -9,7 +9,7 @@ import msgspec
 
 from seatrial.checks.command import ONE_IS_ENOUGH, cut_short
 from seatrial.checks.files import entry_count, host_folders, host_in_path
-from seatrial.checks.findings import metric_data
+from seatrial.checks.findings import MetricData, metric_data
 from seatrial.job import Better, Finding, ObservedStep, Verdict, count
 from seatrial.readers.log import LogValue, LogValues, as_number, hosts_text, log_values, value_text
 from seatrial.readers.profile import StepTime, entry_files, from_profile, profiles
@@ -81,18 +81,17 @@ class NotMeasured(Exception):
 
 def check_metric(
     train: ObservedStep, files: ObservedStep, expected: MetricExpected
-) -> tuple[Finding | None, dict[str, Any]]:
-    """The finding, and the metric for the history: nothing where there is none. One that need not be there, and is not
-    judged, needs no finding."""
+) -> tuple[Finding, MetricData | None]:
+    """The finding, and the metric for the history; None where there is none."""
     check = f"metric {expected.name}"
     try:
         measured = _measure(train, files, expected)
     except NotMeasured as error:
         if not expected.required:
-            return Finding(train.name, check, Verdict.SKIPPED, message=f"not measured: {error}"), {}
+            return Finding(train.name, check, Verdict.SKIPPED, message=f"not measured: {error}"), None
         if cut_short(train) or (not expected.log and cut_short(files)):
-            return Finding(train.name, check, Verdict.SKIPPED, message="not measured: it did not come that far"), {}
-        return Finding(train.name, check, Verdict.FAILED, "metric", f"not measured: {error}"), {}
+            return Finding(train.name, check, Verdict.SKIPPED, message="not measured: it did not come that far"), None
+        return Finding(train.name, check, Verdict.FAILED, "metric", f"not measured: {error}"), None
     measured_text = f"{measured.value:.6g}{f' {expected.unit}' if expected.unit else ''}"
     finding = Finding(train.name, check, Verdict.PASSED, message=f"{measured_text}, from {measured.source}")
     low = expected.least is not None and measured.value < expected.least
@@ -105,7 +104,7 @@ def check_metric(
 
 def check_reading(
     ran: ObservedStep, files: ObservedStep, entry: str, reader: str, match: str
-) -> tuple[list[Finding], dict[str, Any]]:
+) -> tuple[list[Finding], dict[str, MetricData]]:
     """The finding of a reader by name, and its metrics. `match`: the glob of its file; empty: it reads the output."""
     check = f"read {reader}"
     found = entry_files(files, entry)
@@ -114,7 +113,7 @@ def check_reading(
     if ran.unseen or files.unseen:
         why = f"not read: {ran.unseen or files.unseen}"
         return [Finding(ran.name, check, Verdict.INVALID, "unjudged", why)], {}
-    made: dict[str, Any] = {}
+    made: dict[str, MetricData] = {}
     problem = ""
     if not found and match:
         problem = f"no file matches {match!r}"
@@ -147,7 +146,7 @@ def check_reading(
     return [Finding(ran.name, check, Verdict.PASSED, message=why or f"{count(len(made), 'metric')}")], made
 
 
-def step_time_metric(taken: StepTime) -> dict[str, Any]:
+def step_time_metric(taken: StepTime) -> MetricData:
     left_out = f", {taken.warmup} first left out" if taken.warmup else ""
     return metric_data(taken.seconds, "s", "lower", f"{taken.source} (median of {taken.count}{left_out})")
 

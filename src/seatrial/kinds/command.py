@@ -1,9 +1,11 @@
 """A command with what is read of it: what the agent follows and which files it reads, and the findings on both."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from seatrial.checks.command import LogExpected, check_log, cut_short
 from seatrial.checks.files import FilesExpected, check_files, host_folders, job_window
+from seatrial.checks.findings import MetricData
 from seatrial.checks.metrics import MetricExpected, check_metric, check_reading
 from seatrial.job import Finding, Observation, ObservedStep, Step, Verdict, unit_factor, value_text
 from seatrial.job.metric import FixedBound
@@ -49,10 +51,18 @@ def follow_checks(checks: CommandChecks) -> dict[str, Any]:
 def read_steps(name: str, checks: CommandChecks, place: str | None = None, output: str = "") -> list[Step]:
     """Reads the entries of `files`, a file for each metric that is in one, and what the reader wants; in `place`, else
     where the job ran. `output`: where what is printed is kept."""
-    entries = {one: _entry(files) for one, files in checks.files.items()}
+    entries: dict[str, dict[str, Any]] = {}
+    for one, files in checks.files.items():
+        reader = files.valid or ""
+        entries[one] = {"match": files.match, "reader": reader, "keys": [], "most_bytes": _MOST_BYTES[reader]}
     for one, metric in checks.metrics.items():
         if metric.file is not None:
-            entries[value_name(one)] = _metric(metric)
+            entries[value_name(one)] = {
+                "match": metric.file,
+                "reader": "json",
+                "keys": [metric.key],
+                "most_bytes": _MOST_BYTES["json"],
+            }
     if reading := checks.reading:
         most = _MOST_BYTES.get(reading.reader, _MOST_BYTES["json"])
         match = reading.file or f"{KEPT}/{output}"
@@ -67,18 +77,9 @@ def value_name(name: str) -> str:
     return f"metric {name}"
 
 
-def _entry(files: Files) -> dict[str, Any]:
-    reader = files.valid or ""
-    return {"match": files.match, "reader": reader, "keys": [], "most_bytes": _MOST_BYTES[reader]}
-
-
-def _metric(metric: Metric) -> dict[str, Any]:
-    return {"match": metric.file, "reader": "json", "keys": [metric.key], "most_bytes": _MOST_BYTES["json"]}
-
-
 def judge_command(
     command: Command, ran: ObservedStep, files: ObservedStep, observation: Observation
-) -> tuple[list[Finding], dict[str, Any]]:
+) -> tuple[list[Finding], dict[str, MetricData]]:
     """The findings on what it printed and left behind, but for its texts; and its metrics by name."""
     findings = check_log(ran, LogExpected(command.log.must, command.log.never))
     folders, window = host_folders(files), job_window(observation)
@@ -86,10 +87,10 @@ def judge_command(
         expected = files_expected(entry)
         step = f"{command.reads} {name}"
         findings += check_files(files, observation.exit, name, expected, window, folders, step)
-    metrics: dict[str, Any] = {}
+    metrics: dict[str, MetricData] = {}
     for name, metric in command.metrics.items():
         finding, made = check_metric(ran, files, metric_expected(name, metric))
-        findings += [finding] if finding else []
+        findings.append(finding)
         metrics |= {name: made} if made else {}
     found, read = judge_reading(command, ran, files)
     return findings + found, metrics | read
@@ -97,13 +98,13 @@ def judge_command(
 
 def judge_reading(
     checks: CommandChecks, ran: ObservedStep, files: ObservedStep
-) -> tuple[list[Finding], dict[str, Any]]:
+) -> tuple[list[Finding], dict[str, MetricData]]:
     """The finding of the reader, and its metrics."""
     reading = checks.reading
     return ([], {}) if reading is None else check_reading(ran, files, READING, reading.reader, reading.file or "")
 
 
-def judge_bounds(checks: CommandChecks, ran: ObservedStep, metrics: dict[str, Any]) -> list[Finding]:
+def judge_bounds(checks: CommandChecks, ran: ObservedStep, metrics: Mapping[str, MetricData]) -> list[Finding]:
     """A finding for each of `bounds`; `metrics` are all of the command."""
     findings = []
     for name, text in checks.bounds.items():

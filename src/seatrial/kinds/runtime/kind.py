@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seatrial.checks import check_job
+from seatrial.checks.findings import MetricData, metric_data
 from seatrial.job import Finding, Input, Observation, ObservedStep, PartSpec
 from seatrial.kinds.command import judge_bounds, judge_command
 from seatrial.kinds.job import make_job, only_part, workspace_inputs
@@ -49,7 +50,7 @@ class RuntimeKind:
         """Every step has its findings, also those that the job did not get to."""
         observation = observed["job"]
         findings = check_job(observation)
-        metrics: dict[str, Any] = {}
+        metrics: dict[str, dict[str, MetricData]] = {}
         step_by_name = {observed_step.name: observed_step for observed_step in observation.steps}
         for planned in plan_steps(cell):
             name = planned.step.name
@@ -80,32 +81,32 @@ def _inputs(cell: Cell) -> list[Input]:
     return [*workspace_inputs(cell, workspace), *beside]
 
 
-def _metrics(observed_step: ObservedStep) -> dict[str, Any]:
-    metrics: dict[str, Any] = {"seconds": {"value": round(observed_step.seconds or 0.0, 4), "unit": "s"}}
+def _metrics(observed_step: ObservedStep) -> dict[str, MetricData]:
+    metrics = {"seconds": metric_data(round(observed_step.seconds or 0.0, 4), "s")}
     if observed_step.cpu_s is not None:
-        metrics["cpu"] = {"value": round(observed_step.cpu_s, 4), "unit": "s"}
+        metrics["cpu"] = metric_data(round(observed_step.cpu_s, 4), "s")
     if observed_step.peak_memory_bytes is not None:
-        metrics["peak_memory"] = {"value": observed_step.peak_memory_bytes, "unit": "B"}
+        metrics["peak_memory"] = metric_data(observed_step.peak_memory_bytes, "B")
     gpus = [gpu for sample in observed_step.samples for gpu in sample.gpu]
     busy = [gpu["utilization"] for gpu in gpus if isinstance(gpu.get("utilization"), int | float)]
     used = [gpu["memory_bytes"] for gpu in gpus if isinstance(gpu.get("memory_bytes"), int | float)]
     if busy:
-        metrics["gpu_utilization_mean"] = {"value": sum(busy) / len(busy), "unit": "%"}
+        metrics["gpu_utilization_mean"] = metric_data(sum(busy) / len(busy), "%")
     if used:
-        metrics["gpu_peak_memory"] = {"value": max(used), "unit": "B"}
+        metrics["gpu_peak_memory"] = metric_data(max(used), "B")
     return metrics
 
 
-def _passes(findings: list[Finding]) -> dict[str, Any]:
+def _passes(findings: list[Finding]) -> dict[str, dict[str, MetricData]]:
     """Of each pass of a notebook its time and the most memory that a cell took."""
     metrics: dict[str, Any] = {}
     for finding in findings:
         if finding.check == "notebook" and "seconds" in finding.data:
-            metrics[finding.step] = {"seconds": {"value": finding.data["seconds"], "unit": "s", "better": "lower"}}
+            metrics[finding.step] = {"seconds": metric_data(finding.data["seconds"], "s", "lower")}
             for key, name in (("peak_memory_bytes", "peak_memory"), ("gpu_peak_memory_bytes", "gpu_peak_memory")):
                 peaks = [cell[key] for cell in finding.data.get("cells", []) if key in cell]
                 if peaks:
-                    metrics[finding.step][name] = {"value": max(peaks), "unit": "B"}
+                    metrics[finding.step][name] = metric_data(max(peaks), "B")
     return metrics
 
 

@@ -9,7 +9,7 @@ import msgspec
 from seatrial.checks import check_job, check_workspace
 from seatrial.checks.command import LogExpected, check_exit, check_log
 from seatrial.checks.files import check_files, host_folders, job_window
-from seatrial.checks.findings import metric_data
+from seatrial.checks.findings import MetricData, metric_data
 from seatrial.checks.metrics import check_metric, step_time_metric
 from seatrial.job import Finding, Observation, ObservedStep, PartSpec, Verdict, unit_factor
 from seatrial.kinds.command import files_expected, judge_bounds, judge_reading, metric_expected
@@ -78,8 +78,7 @@ class TrainingKind:
         metrics = _own_metrics(model, train, files)
         for name, metric in model.metrics.items():
             finding, made = check_metric(train, files, metric_expected(name, metric, asked))
-            if finding:
-                findings.append(finding)
+            findings.append(finding)
             if made:
                 metrics[name] = made
                 findings += _against_profile(model, files, name, metric, made)
@@ -143,7 +142,7 @@ def _profile(model: TrainingTrial, entry: Files) -> ProfileExpected:
 
 
 def _against_profile(
-    model: TrainingTrial, files: ObservedStep, name: str, metric: Metric, made: dict[str, Any]
+    model: TrainingTrial, files: ObservedStep, name: str, metric: Metric, made: MetricData
 ) -> list[Finding]:
     """What the job itself says of its step time, against what its profile shows."""
     if name != _STEP_TIME or metric.file is None or metric.aggregate is not None:
@@ -153,13 +152,13 @@ def _against_profile(
         finding
         for one, entry in model.files.items()
         if entry.agrees is not None
-        for finding in check_profile_metric(files, one, entry.agrees, name, seconds, made["source"])
+        for finding in check_profile_metric(files, one, entry.agrees, name, seconds, made.get("source", ""))
     ]
 
 
-def _metrics(train: ObservedStep) -> dict[str, Any]:
+def _metrics(train: ObservedStep) -> dict[str, MetricData]:
     """What was measured of the command itself."""
-    metrics: dict[str, Any] = {}
+    metrics: dict[str, MetricData] = {}
     if train.seconds is not None:
         metrics["seconds"] = metric_data(round(train.seconds, 4), "s", None, "the agent's clock, from start to end")
     if train.peak_memory_bytes is not None:
@@ -167,11 +166,11 @@ def _metrics(train: ObservedStep) -> dict[str, Any]:
     return metrics
 
 
-def _own_metrics(model: TrainingTrial, train: ObservedStep, files: ObservedStep) -> dict[str, Any]:
+def _own_metrics(model: TrainingTrial, train: ObservedStep, files: ObservedStep) -> dict[str, MetricData]:
     """The step time and the last loss, without being asked for, each of the host where it is highest. Where the step
     time comes from depends on the suite alone, never on what a run happened to leave: metrics of two sources are not
     the same metric."""
-    metrics: dict[str, Any] = {}
+    metrics: dict[str, MetricData] = {}
     last = log_values(train, "loss").last
     if last and all(map(math.isfinite, last.values())):
         host = max(last, key=lambda host: last[host])
