@@ -5,7 +5,6 @@ from bisect import bisect
 from collections.abc import Mapping
 from itertools import pairwise
 from statistics import median
-from typing import Protocol
 
 import msgspec
 
@@ -15,105 +14,10 @@ from seatrial.checks.findings import failed, passed
 from seatrial.job import Finding, ObservedStep, count
 from seatrial.readers.log import LogValue, LogValues, as_number, hosts_text, log_values, value_text
 
-# The finding for a loss that should go as a recorded curve went: each step that both have, and no step left out.
-
-
-CHECK = "loss curve"
-SURE = 3  # steps from which on it is known that a log prints every Nth
-
-
-class CurveTolerance(Protocol):
-    @property
-    def width(self) -> str: ...
-
-    def near(self, value: float, wanted: float) -> bool: ...
-
-    def about(self, wanted: float) -> str: ...
-
-
-def check_curve(
-    observed: ObservedStep, losses: LogValues, tolerance: CurveTolerance, recorded: Mapping[int, float]
-) -> Finding:
-    """1. Steps that a host reports and the curve has are compared, the last one of a long log always among them.
-    2. Each host comes as far as the curve, and has each of its steps, but for those between two lines of a log that
-       prints every Nth step: a run that skipped what it did badly is not like the recorded one.
-    """
-    by_host = {host: [one for one in losses.of(host) if one.step is not None] for host in losses.hosts}
-    logged_steps = [one for readings in by_host.values() for one in readings]
-    common = [one for one in logged_steps if one.step in recorded]
-    if not common:
-        why = "its lines have no step number" if not logged_steps else "it has none of the steps of the recorded curve"
-        return failed(observed, CHECK, "loss", f"the curve cannot be compared: {why}", relevant_output(observed))
-    if off := [one for one in common if not tolerance.near(one.value, recorded[one.step or 0])]:
-        return _off(observed, off, len(common), tolerance, recorded)
-    for host, readings in by_host.items():
-        place = f" on host {host}" if len(by_host) > 1 else ""
-        lacks = _lacks(observed, readings, losses.thinned(host), recorded, place)
-        if lacks:
-            return failed(observed, CHECK, "loss", lacks, relevant_output(observed))
-    compared = len({one.step for one in common})
-    part = "; of this many values only a part is kept" if any(map(losses.thinned, by_host)) else ""
-    message = (
-        f"{compared:,} of {count(len(recorded), 'step')} of the recorded curve compared, within {tolerance.width}{part}"
-    )
-    return passed(observed, CHECK, message)
-
-
-def _off(
-    observed: ObservedStep,
-    off: list[LogValue],
-    compared: int,
-    tolerance: CurveTolerance,
-    recorded: Mapping[int, float],
-) -> Finding:
-    first = min(off, key=lambda one: one.step or 0)
-    message = (
-        f"{len(off)} of {count(compared, 'step')} are off the recorded curve, first step {first.step}: "
-        f"{value_text(first.value)}, and should be {tolerance.about(recorded[first.step or 0])}"
-    )
-    return failed(observed, CHECK, "loss", message)
-
-
-def _lacks(
-    observed: ObservedStep, readings: list[LogValue], thinned: bool, recorded: Mapping[int, float], place: str
-) -> str:
-    """What a host's log has not of the recorded curve, in words; of one that was ended early, before its end."""
-    logged_steps = sorted({one.step for one in readings if one.step is not None})
-    if not logged_steps:
-        return f"the curve cannot be compared{place}: its lines have no step number"
-    every, reached, wanted = _every(logged_steps), logged_steps[-1], max(recorded)
-    if reached + every - 1 < wanted and not cut_short(observed):
-        return f"the recorded curve goes to step {wanted}, and this log{place} only to {reached}"
-    if thinned:
-        return ""
-    there = set(logged_steps)
-    lacking = [
-        step for step in recorded if step <= reached and step not in there and _left_out(step, logged_steps, every)
-    ]
-    if not lacking:
-        return ""
-    here = sum(step in there for step in recorded)
-    steps = f"{here:,} of {count(len(recorded), 'step')} of the recorded curve"
-    return f"{steps} are in the log{place}; step {min(lacking)} is not"
-
-
-def _left_out(step: int, logged_steps: list[int], every: int) -> bool:
-    """Whether a step that the log has not, and goes beyond, should be there."""
-    at = bisect(logged_steps, step)
-    if at == 0:  # one that prints every tenth may begin at 10
-        return logged_steps[0] - step > every or every == 1
-    return logged_steps[at] - logged_steps[at - 1] > every
-
-
-def _every(steps: list[int]) -> int:
-    """Which step the log prints, by the steps that it has: every second, every tenth; 1 where that is not known."""
-    if len(steps) < SURE:
-        return 1
-    return int(median(high - low for low, high in pairwise(steps)))
-
-
 SHORT = 80  # characters; a longer pattern is of no use to a person
 _MOST_POINTS = 200  # of the curve that a finding carries
+CHECK = "loss curve"
+SURE = 3  # steps from which on it is known that a log prints every Nth
 
 
 class LossExpected(msgspec.Struct, frozen=True):
@@ -154,8 +58,13 @@ def check_loss(observed: ObservedStep, expected: LossExpected) -> list[Finding]:
         return [_none(observed, expected)]
     if wild and expected.finite:
         judged = _finite(observed, losses, wild)
+    elif silent := losses.silent(expected.hosts):
+        message = f"{hosts_text(silent)} reported no loss, and {hosts_text(losses.hosts)} did; {ONE_IS_ENOUGH}"
+        judged = failed(observed, "loss", "loss", message)
+        if early := cut_short(observed):
+            judged = skipped(observed, "loss", f"not known: {early}, before {hosts_text(silent)} reported one")
     else:
-        judged = _silent(observed, losses, expected.hosts) or _last(observed, losses, expected)
+        judged = _last(observed, losses, expected)
     findings = [msgspec.structs.replace(judged, data={"curve": points(losses)})]
     if expected.curve is not None:
         findings.append(check_curve(observed, losses, expected, expected.curve))
@@ -176,13 +85,8 @@ def _none(observed: ObservedStep, expected: LossExpected) -> Finding:
     hint = "; a line that says loss is below, for a `pattern` of your own" if near else ""
     pattern = repr(expected.pattern) if len(expected.pattern) < SHORT else "the pattern that Seatrial has for it"
     message = f"no line reports a loss: none matches {pattern}{hint}"
-    return failed(
-        observed,
-        "loss",
-        "loss",
-        message,
-        with_heading(near[-1], observed.output) if near else relevant_output(observed),
-    )
+    evidence = with_heading(near[-1], observed.output) if near else relevant_output(observed)
+    return failed(observed, "loss", "loss", message, evidence)
 
 
 def _not_finite(observed: ObservedStep, losses: LogValues) -> LogValue | None:
@@ -202,16 +106,6 @@ def _not_finite(observed: ObservedStep, losses: LogValues) -> LogValue | None:
     return first
 
 
-def _silent(observed: ObservedStep, losses: LogValues, hosts: int) -> Finding | None:
-    silent = losses.silent(hosts)
-    if not silent:
-        return None
-    if cut_short(observed):
-        return skipped(observed, "loss", f"not known: {cut_short(observed)}, before {hosts_text(silent)} reported one")
-    message = f"{hosts_text(silent)} reported no loss, and {hosts_text(losses.hosts)} did; {ONE_IS_ENOUGH}"
-    return failed(observed, "loss", "loss", message)
-
-
 def _finite(observed: ObservedStep, losses: LogValues, wild: LogValue) -> Finding:
     at = [f"at step {wild.step}" if wild.step is not None else "", where(wild.line, wild.host, len(losses.hosts))]
     stopped = stopped_by(observed)
@@ -221,9 +115,8 @@ def _finite(observed: ObservedStep, losses: LogValues, wild: LogValue) -> Findin
     place = ", ".join(filter(None, at))
     message = f"the loss is {value_text(wild.value)}" + (f" ({place})" if place else "") + ended
     class_ = "nan" if math.isnan(wild.value) else "inf"
-    return failed(
-        observed, "loss", class_, message, with_heading(text, observed.output) if text else relevant_output(observed)
-    )
+    evidence = with_heading(text, observed.output) if text else relevant_output(observed)
+    return failed(observed, "loss", class_, message, evidence)
 
 
 def _last(observed: ObservedStep, losses: LogValues, expected: LossExpected) -> Finding:
@@ -244,3 +137,69 @@ def _last(observed: ObservedStep, losses: LogValues, expected: LossExpected) -> 
     place = f" on host {off[0]}" if len(losses.hosts) > 1 else ""
     message = f"the last loss is {value:.6g}{place}, and should be {expected.about(target)}"
     return failed(observed, "loss", "loss", message, relevant_output(observed))
+
+
+def check_curve(
+    observed: ObservedStep, losses: LogValues, expected: LossExpected, recorded: Mapping[int, float]
+) -> Finding:
+    """1. Steps that a host reports and the curve has are compared, the last one of a long log always among them.
+    2. Each host comes as far as the curve, and has each of its steps, but for those between two lines of a log that
+       prints every Nth step: a run that skipped what it did badly is not like the recorded one.
+    """
+    by_host = {host: [one for one in losses.of(host) if one.step is not None] for host in losses.hosts}
+    logged_steps = [one for readings in by_host.values() for one in readings]
+    common = [one for one in logged_steps if one.step in recorded]
+    if not common:
+        why = "its lines have no step number" if not logged_steps else "it has none of the steps of the recorded curve"
+        return failed(observed, CHECK, "loss", f"the curve cannot be compared: {why}", relevant_output(observed))
+    if off := [one for one in common if not expected.near(one.value, recorded[one.step or 0])]:
+        first = min(off, key=lambda one: one.step or 0)
+        message = (
+            f"{len(off)} of {count(len(common), 'step')} are off the recorded curve, first step {first.step}: "
+            f"{value_text(first.value)}, and should be {expected.about(recorded[first.step or 0])}"
+        )
+        return failed(observed, CHECK, "loss", message)
+    for host, readings in by_host.items():
+        place = f" on host {host}" if len(by_host) > 1 else ""
+        if lacks := _lacks(observed, readings, losses.thinned(host), recorded, place):
+            return failed(observed, CHECK, "loss", lacks, relevant_output(observed))
+    compared = len({one.step for one in common})
+    part = "; of this many values only a part is kept" if any(map(losses.thinned, by_host)) else ""
+    message = (
+        f"{compared:,} of {count(len(recorded), 'step')} of the recorded curve compared, within {expected.width}{part}"
+    )
+    return passed(observed, CHECK, message)
+
+
+def _lacks(
+    observed: ObservedStep, readings: list[LogValue], thinned: bool, recorded: Mapping[int, float], place: str
+) -> str:
+    """What a host's log has not of the recorded curve, in words; of one that was ended early, before its end."""
+    logged_steps = sorted({one.step for one in readings if one.step is not None})
+    if not logged_steps:
+        return f"the curve cannot be compared{place}: its lines have no step number"
+    # Which step the log prints: every second, every tenth; 1 where that is not known.
+    between = [high - low for low, high in pairwise(logged_steps)]
+    every = int(median(between)) if len(logged_steps) >= SURE else 1
+    reached, wanted = logged_steps[-1], max(recorded)
+    if reached + every - 1 < wanted and not cut_short(observed):
+        return f"the recorded curve goes to step {wanted}, and this log{place} only to {reached}"
+    if thinned:
+        return ""
+    there = set(logged_steps)
+    lacking = [
+        step for step in recorded if step <= reached and step not in there and _left_out(step, logged_steps, every)
+    ]
+    if not lacking:
+        return ""
+    here = sum(step in there for step in recorded)
+    steps = f"{here:,} of {count(len(recorded), 'step')} of the recorded curve"
+    return f"{steps} are in the log{place}; step {min(lacking)} is not"
+
+
+def _left_out(step: int, logged_steps: list[int], every: int) -> bool:
+    """Whether a step that the log has not, and goes beyond, should be there."""
+    at = bisect(logged_steps, step)
+    if at == 0:  # one that prints every tenth may begin at 10
+        return logged_steps[0] - step > every or every == 1
+    return logged_steps[at] - logged_steps[at - 1] > every

@@ -9,7 +9,8 @@ from statistics import median
 from seatrial.checks.command import cut_short, dropped, relevant_output, skipped
 from seatrial.checks.findings import Threshold, failed, passed
 from seatrial.checks.metrics import FIRST, warmup
-from seatrial.job import Finding, ObservedStep, count
+from seatrial.job import Finding, ObservedStep
+from seatrial.job import count as in_words
 from seatrial.readers.log import LogValue, LogValues, log_values
 from seatrial.readers.profile import StepTime
 
@@ -62,9 +63,12 @@ def check_steps(
     asked = sorted({*steps.hosts, *range(hosts)})
     if count is not None:
         have, place = _least({host: _made(steps, host) for host in asked}, 0)
-        findings.append(_judged(observed, "steps", count, have, f"{_steps(have)}{place}"))
+        findings.append(_judged(observed, "steps", count, have, f"{in_words(round(have), 'step')}{place}"))
     if last is not None:
-        reached, place = _least({host: _highest(steps, host) for host in asked}, -1)
+        highest = {
+            host: max((one.value for one in steps.of(host) if math.isfinite(one.value)), default=-1) for host in asked
+        }
+        reached, place = _least(highest, -1)
         message = f"the last is step {reached:.0f}{place}" if reached >= 0 else f"no step at all{place}"
         findings.append(_judged(observed, "last step", last, reached, message))
     return findings
@@ -74,11 +78,6 @@ def _least(by_host: dict[int, float], none: float) -> tuple[float, str]:
     """What the host with the least has, and in words which one that is."""
     host = min(by_host, key=lambda host: by_host[host], default=0)
     return by_host.get(host, none), f" on host {host}" if len(set(by_host.values())) > 1 else ""
-
-
-def _highest(steps: LogValues, host: int) -> float:
-    """The highest number of a step; -1 where there is none."""
-    return max((one.value for one in steps.of(host) if math.isfinite(one.value)), default=-1)
 
 
 def _made(steps: LogValues, host: int) -> int:
@@ -141,7 +140,3 @@ def _slowest(taken: dict[Writer, list[float]], source: str) -> StepTime | None:
             place += f" of rank {rank}" if rank is not None else ""
             best = StepTime(median(kept), len(kept), left_out, source + place)
     return best
-
-
-def _steps(number: float) -> str:
-    return count(round(number), "step")
