@@ -21,19 +21,12 @@ def check_notebook(observed: ObservedStep, ended: Exit) -> list[Finding]:
     for name in [*unasked, *asked]:
         cells = [cell for cell in observed.notes if cell.get("note") == "cell" and cell.get("pass") == name]
         findings.append(_pass(observed, ended, name, cells, ended_passes.get(name)))
-        findings += _further(f"{observed.name} {name}", cells)
+        # The first cell that failed is the pass's own finding; there are more where it goes on after a failure.
+        for cell in [cell for cell in cells if cell.get("state") == "failed"][1:]:
+            number = f"cell {cell.get('cell')}"
+            message = f"{number}: {cell.get('message') or cell.get('error') or ''}"
+            findings.append(_failed(f"{observed.name} {name}", number, cell, message, [cell], {}))
     return findings
-
-
-def _further(step: str, cells: list[dict[str, Any]]) -> list[Finding]:
-    """The cells of a pass that failed after the first, which is the pass's own finding: there are some where it goes on
-    after a failure."""
-    failed = [cell for cell in cells if cell.get("state") == "failed"]
-    return [_failed(step, f"cell {cell.get('cell')}", cell, _cell_message(cell), [cell], {}) for cell in failed[1:]]
-
-
-def _cell_message(cell: dict[str, Any]) -> str:
-    return f"cell {cell.get('cell')}: {cell.get('message') or cell.get('error') or ''}"
 
 
 def _failed(
@@ -48,26 +41,22 @@ def _pass(
     observed: ObservedStep, ended: Exit, name: str, cells: list[dict[str, Any]], note: dict[str, Any] | None
 ) -> Finding:
     step = f"{observed.name} {name}"
-    data = {"cells": [_metrics(cell) for cell in cells]} if cells else {}
+    measured = [{key: cell[key] for key in _METRICS if cell.get(key) not in (None, "")} for cell in cells]
+    data: dict[str, Any] = {}
+    if cells:
+        data["cells"] = [{"cell": cell.get("cell"), **more} for cell, more in zip(cells, measured, strict=True)]
     if note is None:
         return _unfinished(observed, ended, step, cells, data)
     state, message = note.get("state"), str(note.get("message") or "")
     if note.get("seconds"):
         data["seconds"] = note["seconds"]
     if state == "passed":
-        cells_text = (
-            f"{count(sum(cell.get('state') == 'passed' for cell in cells), 'cell')} in {note.get('seconds') or 0:.3g} s"
-        )
-        return Finding(
-            step, "notebook", Verdict.PASSED, message="; ".join(filter(None, [cells_text, message])), data=data
-        )
+        done = count(sum(cell.get("state") == "passed" for cell in cells), "cell")
+        text = "; ".join(filter(None, [f"{done} in {note.get('seconds') or 0:.3g} s", message]))
+        return Finding(step, "notebook", Verdict.PASSED, message=text, data=data)
     if state == "skipped":
         return Finding(step, "notebook", Verdict.SKIPPED, message=message.removeprefix("skipped: "), data=data)
     return _failed(step, "notebook", note, message, cells, data)
-
-
-def _metrics(cell: dict[str, Any]) -> dict[str, Any]:
-    return {"cell": cell.get("cell"), **{key: cell[key] for key in _METRICS if cell.get(key) not in (None, "")}}
 
 
 def _evidence(cells: list[dict[str, Any]], message: str) -> str:
@@ -94,16 +83,7 @@ def _unfinished(
     bad = ended_badly(observed, "notebook", ended, step)
     if bad is None:
         message = f"the notebook's driver ended with exit code {observed.code} and no verdict{after}"
-        return Finding(
-            step,
-            "notebook",
-            Verdict.FAILED,
-            "broken",
-            message,
-            with_heading(message, most_relevant_first(observed.output)),
-            data,
-        )
-    words = {Outcome.SIGNAL.value: "dead", Outcome.STALL.value: "timeout"}
-    return Finding(
-        step, "notebook", bad.verdict, words.get(bad.class_, bad.class_), bad.message + after, bad.evidence, data
-    )
+        evidence = with_heading(message, most_relevant_first(observed.output))
+        return Finding(step, "notebook", Verdict.FAILED, "broken", message, evidence, data)
+    class_ = {Outcome.SIGNAL.value: "dead", Outcome.STALL.value: "timeout"}.get(bad.class_, bad.class_)
+    return Finding(step, "notebook", bad.verdict, class_, bad.message + after, bad.evidence, data)
