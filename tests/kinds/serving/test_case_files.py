@@ -89,8 +89,6 @@ def test_tgiss_own_files_are_read() -> None:
     prefix, tokenize, nothing, error = file.cases
     assert prefix.single_shard_only
     assert prefix.skip_check
-    assert "`skip_check: false` skips the check too" in file.warnings[0]
-    assert ":3:15: " in file.warnings[0]
     assert prefix.request.sampling == Sampling(top_k=3, seed=99)
     assert prefix.request.truncate_input_tokens == 4
     assert prefix.answer is not None

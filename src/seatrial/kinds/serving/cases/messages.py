@@ -1,7 +1,10 @@
 """The request of a case: proto-JSON of TGIS, in either spelling, and what TGIS has no words for."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Annotated
+
+import msgspec
 
 from seatrial.kinds.serving.cases.fields import MOST_U64, Fields
 from seatrial.kinds.serving.generation import (
@@ -29,21 +32,10 @@ from seatrial.suite.yaml.problem import nearest
 from seatrial.suite.yaml.source import Node, Source
 
 _INPUTS = ("requests", "request", "prompt", "messages")
-_REQUEST = (*_INPUTS, "params", "prefix_id", "adapter_id", "model_id", "limit_s")
-_TOKENIZE = (
-    "requests",
-    "return_tokens",
-    "return_offsets",
-    "truncate_input_tokens",
-    "prefix_id",
-    "adapter_id",
-    "model_id",
-)
+_IDS = ("prefix_id", "adapter_id", "model_id")
+_REQUEST = (*_INPUTS, "params", *_IDS, "limit_s")
+_TOKENIZE = ("requests", "return_tokens", "return_offsets", "truncate_input_tokens", *_IDS)
 _PARAMS = ("method", "sampling", "stopping", "response", "decoding", "truncate_input_tokens")
-_SAMPLING = (
-    *("temperature", "top_k", "top_p", "typical_p", "seed"),
-    *("min_p", "presence_penalty", "frequency_penalty"),
-)
 _STOPPING = ("max_new_tokens", "min_new_tokens", "time_limit_millis", "stop_sequences", "include_stop_sequence")
 _WANTED = ("input_text", "generated_tokens", "input_tokens", "token_logprobs", "token_ranks", "top_n_tokens")
 _GUIDES = ("format", "json_schema", "regex", "choice", "grammar")
@@ -52,57 +44,66 @@ _DECODING = ("repetition_penalty", "length_penalty", *_GUIDES)
 
 def read_request(source: Source, node: Node | None, tokenize: bool) -> Request:
     if tokenize:
-        return _tokenize(Fields(source, node, _TOKENIZE, "a tokenize request"))
-    fields = Fields(source, node, _REQUEST, "`request`")
+        fields = Fields(source, node, _TOKENIZE, "a tokenize request")
+        tokens, offsets = bool(fields.flag("return_tokens")), bool(fields.flag("return_offsets"))
+        truncated = fields.whole("truncate_input_tokens") or 0
+        wanted = Wanted(generated_tokens=tokens, offsets=offsets)
+        made = Request(mode=Mode.TOKENIZE, wanted=wanted, truncate_input_tokens=truncated)
+    else:
+        fields = Fields(source, node, _REQUEST, "`request`")
+        made = _generate(fields)
+    return msgspec.structs.replace(
+        made,
+        inputs=_inputs(fields),
+        model=fields.text("model_id") or "",
+        prefix_id=fields.text("prefix_id"),
+        adapter_id=fields.text("adapter_id"),
+    )
+
+
+def _generate(fields: Fields) -> Request:
     given = [name for name in _INPUTS if name in fields]
     if len(given) > 1:
         names = " and ".join(f"`{fields.spelled(name)}`" for name in given)
         fields.report(f"{names} are here; a request has one of them", fields.get(given[1]))
     params = fields.map("params", _PARAMS)
+    sampling = params.map("sampling", Sampling.__struct_fields__)
+    stopping = params.map("stopping", _STOPPING)
     wanted = params.map("response", _WANTED)
     return Request(
-        inputs=_inputs(fields),
         messages=tuple(_messages(fields)),
         mode=Mode.STREAM if "request" in fields else Mode.UNARY,
         method=params.word("method", Method) or Method.GREEDY,
-        sampling=_sampling(params.map("sampling", _SAMPLING)),
-        stopping=_stopping(params.map("stopping", _STOPPING)),
+        sampling=Sampling(
+            **{name: sampling.number(name) for name in Sampling.__struct_fields__ if name not in ("top_k", "seed")},
+            top_k=sampling.whole("top_k"),
+            seed=sampling.whole("seed", MOST_U64),
+        ),
+        stopping=Stopping(
+            max_new_tokens=stopping.whole("max_new_tokens"),
+            min_new_tokens=stopping.whole("min_new_tokens"),
+            time_limit_ms=stopping.whole("time_limit_millis"),
+            stop_sequences=stopping.texts("stop_sequences"),
+            include_stop_sequence=stopping.flag("include_stop_sequence"),
+        ),
         decoding=_decoding(params.map("decoding", _DECODING)),
         wanted=Wanted(
             **{name: bool(wanted.flag(name)) for name in _WANTED if name != "top_n_tokens"},
             top_n_tokens=wanted.whole("top_n_tokens") or 0,
         ),
         truncate_input_tokens=params.whole("truncate_input_tokens") or 0,
-        model=fields.text("model_id") or "",
-        prefix_id=fields.text("prefix_id"),
-        adapter_id=fields.text("adapter_id"),
         limit_s=fields.number("limit_s"),
-    )
-
-
-def _tokenize(fields: Fields) -> Request:
-    return Request(
-        inputs=tuple(_texts(fields)),
-        mode=Mode.TOKENIZE,
-        wanted=Wanted(generated_tokens=bool(fields.flag("return_tokens")), offsets=bool(fields.flag("return_offsets"))),
-        truncate_input_tokens=fields.whole("truncate_input_tokens") or 0,
-        model=fields.text("model_id") or "",
-        prefix_id=fields.text("prefix_id"),
-        adapter_id=fields.text("adapter_id"),
     )
 
 
 def _inputs(fields: Fields) -> tuple[str, ...]:
     if "requests" in fields:
-        return tuple(_texts(fields))
+        inputs = fields.maps("requests", ("text",), "an input of `requests`")
+        return tuple(inner.text("text") or "" for inner in inputs)
     if "request" in fields:
         return (fields.map("request", ("text",)).text("text") or "",)
     prompt = fields.text("prompt")
     return () if prompt is None else (prompt,)
-
-
-def _texts(fields: Fields) -> Iterator[str]:
-    return (inner.text("text") or "" for inner in fields.maps("requests", ("text",), "an input of `requests`"))
 
 
 def _messages(fields: Fields) -> Iterator[ChatMessage]:
@@ -114,59 +115,66 @@ def _messages(fields: Fields) -> Iterator[ChatMessage]:
             yield ChatMessage(role, content)
 
 
-def _sampling(fields: Fields) -> Sampling:
-    return Sampling(
-        temperature=fields.number("temperature"),
-        top_k=fields.whole("top_k"),
-        top_p=fields.number("top_p"),
-        typical_p=fields.number("typical_p"),
-        min_p=fields.number("min_p"),
-        presence_penalty=fields.number("presence_penalty"),
-        frequency_penalty=fields.number("frequency_penalty"),
-        seed=fields.whole("seed", MOST_U64),
-    )
-
-
-def _stopping(fields: Fields) -> Stopping:
-    return Stopping(
-        max_new_tokens=fields.whole("max_new_tokens"),
-        min_new_tokens=fields.whole("min_new_tokens"),
-        time_limit_ms=fields.whole("time_limit_millis"),
-        stop_sequences=fields.texts("stop_sequences"),
-        include_stop_sequence=fields.flag("include_stop_sequence"),
-    )
-
-
 def _decoding(fields: Fields) -> Decoding:
-    penalty = fields.map("length_penalty", ("start_index", "decay_factor"))
+    penalty = fields.map("length_penalty", LengthPenalty.__struct_fields__)
     start, decay = penalty.whole("start_index"), penalty.number("decay_factor")
+    guide = _only(fields, _GUIDES, "decoding is guided by")
+    guided = None
+    if guide == "format":
+        guided = Guided(fields.word("format", (Guide.TEXT, Guide.JSON)) or Guide.TEXT)
+    elif guide == "choice":
+        guided = Guided(Guide.CHOICE, choices=fields.map("choice", ("choices",)).texts("choices"))
+    elif guide is not None:
+        guided = Guided(Guide(guide), fields.text(guide) or "")
     return Decoding(
         repetition_penalty=fields.number("repetition_penalty"),
         length_penalty=LengthPenalty(start or 0, decay or 0.0) if "length_penalty" in fields else None,
-        guided=_guided(fields),
+        guided=guided,
     )
 
 
-def _guided(fields: Fields) -> Guided | None:
-    given = [name for name in _GUIDES if name in fields]
+def _only(fields: Fields, names: Iterable[str], has: str) -> str | None:
+    """The one of these that is there."""
+    given = [name for name in names if name in fields]
     if len(given) > 1:
-        fields.report(f"{' and '.join(given)} are here; decoding is guided by one of them", fields.get(given[1]))
-    if not given:
-        return None
-    if given[0] == "format":
-        return Guided(fields.word("format", (Guide.TEXT, Guide.JSON)) or Guide.TEXT)
-    if given[0] == "choice":
-        return Guided(Guide.CHOICE, choices=fields.map("choice", ("choices",)).texts("choices"))
-    return Guided(Guide(given[0]), fields.text(given[0]) or "")
+        fields.report(f"{' and '.join(given)} are here; {has} one of them", fields.get(given[1]))
+    return given[0] if given else None
 
 
-_GENERATION = (
-    *("text", "input_token_count", "generated_token_count", "stop_reason", "stop_sequence", "seed"),
-    *("tokens", "input_tokens"),
-)
-_TOKEN = ("text", "logprob", "rank", "top_tokens")
-_TOKENIZATION = ("token_count", "tokens", "offsets")
-ERROR = ("code", "message", "message_prefix", "message_pattern")
+_U32 = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
+_U64 = Annotated[int, msgspec.Meta(ge=0)]
+_Digits = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,19}\Z")]  # protobuf writes 64 bits as text
+
+
+class WrittenTopToken(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    text: str | None = None
+    logprob: float | str | None = None
+
+
+class WrittenToken(WrittenTopToken, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
+    rank: _U32 | None = None
+    top_tokens: list[WrittenTopToken] | None = None
+
+
+class WrittenGeneration(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
+    """An answer as protobuf's JSON has it."""
+
+    input_token_count: _U32 | None = None
+    generated_token_count: _U32 | None = None
+    text: str | None = None
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
+    seed: _U64 | _Digits | None = None
+    input_tokens: list[WrittenToken] | msgspec.UnsetType = msgspec.UNSET
+    tokens: list[WrittenToken] | msgspec.UnsetType = msgspec.UNSET
+
+
+MESSAGES = {
+    ErrorMatch.EXACT: "message",
+    ErrorMatch.PREFIX: "message_prefix",
+    ErrorMatch.PATTERN: "message_pattern",
+}
+ERROR = ("code", *MESSAGES.values())
 GRPC_CODES = (
     *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS"),
     *("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED"),
@@ -178,9 +186,9 @@ _HTTP_CODE = re.compile(r"[1-5][0-9]{2}")
 def read_answer(fields: Fields, tokenize: bool) -> Answer:
     """Counts and text that are left out are zero and empty: protobuf writes no zeros."""
     if tokenize:
-        found = fields.maps("responses", _TOKENIZATION, "a response")
+        found = fields.maps("responses", ("token_count", "tokens", "offsets"), "a response")
         return Answer(tokenizations=tuple(map(_tokenization, found)))
-    return Answer(tuple(map(_generation, fields.maps("responses", _GENERATION, "a response"))))
+    return Answer(tuple(map(_generation, fields.maps("responses", WrittenGeneration.__struct_fields__, "a response"))))
 
 
 def _generation(fields: Fields) -> Generation:
@@ -197,10 +205,10 @@ def _generation(fields: Fields) -> Generation:
 
 
 def _tokens(fields: Fields, name: str) -> Iterator[Token]:
-    for token in fields.maps(name, _TOKEN, "a token"):
+    for token in fields.maps(name, WrittenToken.__struct_fields__, "a token"):
         top = tuple(
             TopToken(one.text("text") or "", one.number("logprob", nan=True))
-            for one in token.maps("top_tokens", ("text", "logprob"), "a top token")
+            for one in token.maps("top_tokens", WrittenTopToken.__struct_fields__, "a top token")
         )
         yield Token(token.text("text") or "", token.number("logprob", nan=True), token.whole("rank") or None, top)
 
@@ -218,14 +226,12 @@ def _tokenization(fields: Fields) -> Tokenization:
 
 
 def read_error(fields: Fields) -> ExpectedError:
-    ways = {"message": ErrorMatch.EXACT, "message_prefix": ErrorMatch.PREFIX, "message_pattern": ErrorMatch.PATTERN}
-    given = [name for name in ways if name in fields]
-    if len(given) > 1:
-        fields.report(f"{' and '.join(given)} are here; an error has one of them", fields.get(given[1]))
-    if not given and "code" not in fields:
+    ways = {name: match for match, name in MESSAGES.items()}
+    given = _only(fields, ways, "an error has")
+    if given is None and "code" not in fields:
         fields.report("an error has a `code`, a `message`, or both; without either, every error would do")
-    message = fields.text(given[0]) if given else None
-    match = ways[given[0]] if given else ErrorMatch.EXACT
+    message = fields.text(given) if given else None
+    match = ways[given] if given else ErrorMatch.EXACT
     if match is ErrorMatch.PATTERN and message is not None:
         try:
             re.compile(message)

@@ -3,18 +3,21 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from seatrial.kinds.serving.cases.fields import camel
+from seatrial.kinds.serving.cases.messages import MESSAGES, WrittenGeneration, WrittenToken, WrittenTopToken
 from seatrial.kinds.serving.cases.read import CASE_LIMITS, CaseFile, Dialect, cases_of
 from seatrial.kinds.serving.generation import (
     Answer,
     Case,
-    Decoding,
     ErrorMatch,
     ExpectedError,
     Failure,
     Generation,
     Guide,
     Guided,
+    Method,
     Mode,
     Request,
     StopReason,
@@ -25,17 +28,11 @@ from seatrial.suite.yaml.document import CannotEdit, Document, Indent, Tall, blo
 from seatrial.suite.yaml.problem import SuiteError
 from seatrial.suite.yaml.source import Source
 
-_MESSAGES = {
-    ErrorMatch.EXACT: "message",
-    ErrorMatch.PREFIX: "message_prefix",
-    ErrorMatch.PATTERN: "message_pattern",
-}
 
-
-def case_data(case: Case, dialect: Dialect) -> dict[str, Any]:
+def case_data(case: Case, dialect: Dialect) -> dict[str, object]:
     """The whole of a case, as the dialect writes it. What is not stated is left out."""
     flag = "singleShardOnly" if dialect is Dialect.TGIS else "single_shard_only"
-    data: dict[str, Any] = {"name": case.name}
+    data: dict[str, object] = {"name": case.name}
     if case.request.mode is Mode.TOKENIZE:
         data["request_type"] = "tokenize"
     data |= {"skip_check": True} if case.skip_check else {}
@@ -49,7 +46,7 @@ def case_data(case: Case, dialect: Dialect) -> dict[str, Any]:
     return data
 
 
-def request_data(request: Request, dialect: Dialect) -> dict[str, Any]:
+def request_data(request: Request, dialect: Dialect) -> dict[str, object]:
     ids = {"model_id": request.model or None, "prefix_id": request.prefix_id, "adapter_id": request.adapter_id}
     # tgis-tester has these in snake_case when it streams, and in camelCase when it does not.
     data = _spelled(ids, camel_case=dialect is Dialect.TGIS or request.mode is not Mode.STREAM)
@@ -70,13 +67,14 @@ def request_data(request: Request, dialect: Dialect) -> dict[str, Any]:
     return data
 
 
-def _params(request: Request, dialect: Dialect) -> dict[str, Any]:
+def _params(request: Request, dialect: Dialect) -> dict[str, object]:
     tgis = dialect is Dialect.TGIS
-    sampling, stopping, wanted = request.sampling, request.stopping, request.wanted
+    sampling, stopping, decoding = request.sampling, request.stopping, request.decoding
     seed = None if sampling.seed is None else _seed(sampling.seed, dialect)
-    data: dict[str, Any] = {"method": request.method.upper()} if request.method != "greedy" else {}
+    penalty = _spelled(msgspec.structs.asdict(decoding.length_penalty), tgis) if decoding.length_penalty else None
     parts = {
-        "sampling": _spelled(_stated(sampling) | {"seed": seed}, tgis),
+        "method": request.method.upper() if request.method is not Method.GREEDY else None,
+        "sampling": _spelled(msgspec.structs.asdict(sampling) | {"seed": seed}, tgis),
         "stopping": _spelled(
             {
                 "max_new_tokens": stopping.max_new_tokens,
@@ -86,23 +84,23 @@ def _params(request: Request, dialect: Dialect) -> dict[str, Any]:
                 "include_stop_sequence": stopping.include_stop_sequence,
             }
         ),
-        "response": _spelled({name: value or None for name, value in _stated(wanted).items() if name != "offsets"}),
-        "decoding": _spelled(_decoding(request.decoding, tgis), tgis),
+        "response": _spelled(
+            {name: value or None for name, value in msgspec.structs.asdict(request.wanted).items() if name != "offsets"}
+        ),
+        "decoding": _spelled(
+            {
+                "repetition_penalty": decoding.repetition_penalty,
+                "length_penalty": penalty,
+                **(_guided(decoding.guided) if decoding.guided else {}),
+            },
+            tgis,
+        ),
         "truncateInputTokens": request.truncate_input_tokens,
     }
-    return data | {name: part for name, part in parts.items() if part}
+    return {name: part for name, part in parts.items() if part}
 
 
-def _decoding(decoding: Decoding, camel_case: bool) -> dict[str, Any]:
-    penalty = decoding.length_penalty
-    written = {"start_index": penalty.start_index, "decay_factor": penalty.decay_factor} if penalty else {}
-    length = {"length_penalty": _spelled(written, camel_case)} if penalty else {}
-    return {"repetition_penalty": decoding.repetition_penalty, **length, **_guided(decoding.guided)}
-
-
-def _guided(guided: Guided | None) -> dict[str, Any]:
-    if guided is None:
-        return {}
+def _guided(guided: Guided) -> dict[str, object]:
     if guided.guide is Guide.CHOICE:
         return {"choice": {"choices": list(guided.choices)}}
     if guided.guide in (Guide.TEXT, Guide.JSON):
@@ -110,11 +108,7 @@ def _guided(guided: Guided | None) -> dict[str, Any]:
     return {guided.guide.value: guided.value}
 
 
-def _stated(struct: Any) -> dict[str, Any]:
-    return {name: getattr(struct, name) for name in struct.__struct_fields__}
-
-
-def _spelled(values: Mapping[str, Any], camel_case: bool = True) -> dict[str, Any]:
+def _spelled(values: Mapping[str, object], camel_case: bool = True) -> dict[str, object]:
     return {camel(name) if camel_case else name: value for name, value in values.items() if value is not None}
 
 
@@ -126,59 +120,50 @@ def _seed(seed: int, dialect: Dialect) -> int | str:
 # ---- answers
 
 
-def answer_data(answer: Answer, dialect: Dialect) -> dict[str, Any]:
+def answer_data(answer: Answer, dialect: Dialect) -> dict[str, object]:
     """As protobuf's JSON: no zeros, no empty texts, NaN for a logprob that is missing among others."""
     found = [_generation(one, dialect) for one in answer.generations]
     return {"responses": found + [_tokenization(one) for one in answer.tokenizations]}
 
 
-def error_data(error: ExpectedError | Failure) -> dict[str, Any]:
+def error_data(error: ExpectedError | Failure) -> dict[str, object]:
     match = error.match if isinstance(error, ExpectedError) else ErrorMatch.EXACT
-    data = {"code": error.code or None, _MESSAGES[match]: error.message}
+    data = {"code": error.code or None, MESSAGES[match]: error.message}
     return {name: value for name, value in data.items() if value is not None}
 
 
 def _generation(one: Generation, dialect: Dialect) -> Tall:
     finished = one.stop_reason is not None and one.stop_reason is not StopReason.NOT_FINISHED
-    values = {
-        "inputTokenCount": one.input_count,
-        "generatedTokenCount": one.generated_count,
-        "text": one.text,
-        "stopReason": one.stop_reason.upper() if finished and one.stop_reason else None,
-        "stopSequence": one.stop_sequence,
-        "seed": _seed(one.seed, dialect) if one.seed else None,
-        "inputTokens": _tokens(one.input_tokens or ()),
-        "tokens": _tokens(one.tokens or ()),
-    }
-    # A count of input tokens that is known is always there: tgis-tester does not read an answer without it.
-    counted = {"inputTokenCount"} if one.input_count is not None else set()
-    return Tall({name: value for name, value in values.items() if value or name in counted})
+    written = WrittenGeneration(
+        # One that is known is always there: tgis-tester does not read an answer without it.
+        input_token_count=one.input_count,
+        generated_token_count=one.generated_count or None,
+        text=one.text or None,
+        stop_reason=one.stop_reason.upper() if finished and one.stop_reason else None,
+        stop_sequence=one.stop_sequence or None,
+        seed=_seed(one.seed, dialect) if one.seed else None,
+        input_tokens=_tokens(one.input_tokens) or msgspec.UNSET,
+        tokens=_tokens(one.tokens) or msgspec.UNSET,
+    )
+    return Tall(msgspec.to_builtins(written))
 
 
-def _tokens(tokens: Sequence[Token]) -> list[dict[str, Any]]:
-    nan = any(token.logprob is not None for token in tokens)
-    return [_token(token, nan) for token in tokens]
+def _tokens(tokens: Sequence[Token] | None) -> list[WrittenToken]:
+    missing = "NaN" if any(token.logprob is not None for token in tokens or ()) else None
+    return [
+        WrittenToken(
+            token.text,
+            missing if token.logprob is None else _rounded(token.logprob),
+            token.rank or None,
+            [WrittenTopToken(top.text, _rounded(top.logprob)) for top in token.top] or None,
+        )
+        for token in tokens or ()
+    ]
 
 
-def _token(token: Token, nan: bool) -> dict[str, Any]:
-    data: dict[str, Any] = {"text": token.text}
-    if token.logprob is not None:
-        data["logprob"] = _rounded(token.logprob)
-    elif nan:
-        data["logprob"] = "NaN"
-    if token.rank:
-        data["rank"] = token.rank
-    if token.top:
-        data["topTokens"] = [
-            {"text": one.text} if one.logprob is None else {"text": one.text, "logprob": _rounded(one.logprob)}
-            for one in token.top
-        ]
-    return data
-
-
-def _rounded(logprob: float) -> float:
+def _rounded(logprob: float | None) -> float | None:
     """To what a 32-bit float on the wire means."""
-    return float(f"{logprob:.8g}")
+    return None if logprob is None else float(f"{logprob:.8g}")
 
 
 def _tokenization(one: Tokenization) -> Tall:
@@ -236,7 +221,7 @@ def recorded_answers(source: Source, answers: Mapping[str, Answer], dialect: Dia
     return text
 
 
-def _expected(answer: Answer, dialect: Dialect) -> dict[str, Any]:
+def _expected(answer: Answer, dialect: Dialect) -> dict[str, object]:
     if answer.failure is not None:
         return {"error": error_data(answer.failure)}
     return {"response": answer_data(answer, dialect)}
