@@ -1,6 +1,5 @@
 """When the requests of a load begin, and what their times come to: values alone."""
 
-import msgspec
 import pytest
 
 from seatrial.job import Verdict
@@ -13,7 +12,15 @@ from seatrial.kinds.serving.ended import DriverRecords, EndCause
 from seatrial.kinds.serving.generation import Mode, Request
 from seatrial.kinds.serving.load import check_load
 from seatrial.kinds.serving.load_model import parse_load_bound
-from seatrial.kinds.serving.work import Lengths, LoadBound, LoadSummary, LoadWork, Question, broken_load_bounds
+from seatrial.kinds.serving.work import (
+    Lengths,
+    LoadBound,
+    LoadNote,
+    LoadSummary,
+    LoadWork,
+    Question,
+    broken_load_bounds,
+)
 
 
 def timed(at_s: float, *tokens_s: float, counts: tuple[int, ...] = (), error: str = "", lag_s: float = 0.0) -> Timed:
@@ -136,7 +143,7 @@ def test_a_bound_that_the_route_alone_breaks_says_nothing_of_the_server() -> Non
     bounds = tuple(parse_load_bound(name, value) for name, value in written.items())
     load = LoadWork(Arrivals("rate", 1.0), bounds=bounds)
     summary = summarize_load(load, [timed(0.0, 0.1, 0.105), timed(1.0, 0.1, 0.105)], 0.0, 1, False, False)
-    note = {"summary": msgspec.to_builtins(summary)}
+    note = LoadNote(summary)
     cause = EndCause(Verdict.INFRA, "lost", "")
     near, _ = check_load(load, DriverRecords(load=note), cause)
     assert [str(one.verdict) for one in near if one.check.startswith("bound")] == ["failed", *["passed"] * 3]

@@ -9,6 +9,7 @@ from seatrial.kinds.serving.answers import Answered, Comparing, check_answers, t
 from seatrial.kinds.serving.answers.rules import AnswerRule
 from seatrial.kinds.serving.charts import charts_of, in_short
 from seatrial.kinds.serving.generation import Answer, Case, Generation, Request
+from seatrial.kinds.serving.work import LoadSummary
 
 EXACT = ("", Verdict.PASSED, {})
 NEAR_TIE = ("", Verdict.PASSED, {"agreement": "near_tie"})
@@ -57,8 +58,9 @@ def test_what_passed_is_told_in_short_with_its_load() -> None:
         Finding(f"case {number}", "unary", Verdict.PASSED, data=data)
         for number, (_, _, data) in enumerate((EXACT, NEAR_TIE))
     ]
-    load = {"requests": 100, "rate": 16.78, "latencies": {"ttft": {"p50": 0.00401, "p99": 0.0231}, "e2e": {"p50": 1.0}}}
-    (told,) = in_short(good, {"summary": load})
+    latencies = {"ttft": {"p50": 0.00401, "p99": 0.0231}, "e2e": {"p50": 1.0}}
+    load = LoadSummary(requests=100, rate=16.78, latencies=latencies)
+    (told,) = in_short(good, load)
     assert told.message == "2 cases: 1 exact, 1 near tie; 100 requests at 16.78/s; ttft p50 4.01 ms; ttft p99 23.1 ms"
-    assert in_short([*good, Finding("load", "bound", Verdict.FAILED)], {"summary": load}) == []
+    assert in_short([*good, Finding("load", "bound", Verdict.FAILED)], load) == []
     assert in_short([], None) == []

@@ -4,6 +4,7 @@ import msgspec
 
 from seatrial.job import Exit, Observation, ObservedStep, Outcome, Place, Verdict
 from seatrial.kinds.serving.ended import DriverRecords, cause_of_silence, check_driver, check_server
+from seatrial.kinds.serving.work import UnreadyNote
 
 EXITED = Observation("driver", 1, Place("here", ""), Exit(Outcome.EXITED, 1))
 REFUSED = ObservedStep("driver", "drive", code=1, output="port serve of the server cannot be reached: it has ended")
@@ -31,7 +32,7 @@ def test_a_bug_of_the_driver_is_told_whatever_became_of_the_server() -> None:
 
 
 def test_a_server_that_never_took_a_connection_is_infra_unless_it_was_started_by_us() -> None:
-    note = {"seconds": 2.0, "tries": 3, "why": "no connection: refused", "lasting": False, "reached": False}
+    note = UnreadyNote(2.0, 3, "no connection: refused", lasting=False, reached=False)
     ours = ended(Outcome.RELEASED)
     for server, change, verdict, text in (
         (None, {}, Verdict.INFRA, "the server took no connection within 2 s (3 tries): no connection: refused"),
@@ -39,7 +40,8 @@ def test_a_server_that_never_took_a_connection_is_infra_unless_it_was_started_by
         (ours, {}, Verdict.TIMEOUT, "no generation was answered within 2 s (3 tries): no connection"),
         (None, {"lasting": True, "why": "certificate: other"}, Verdict.FAILED, "the server refuses to generate"),
     ):
-        cause = cause_of_silence(server, EXITED, ObservedStep("driver", "drive"), DriverRecords(unready=note | change))
+        records = DriverRecords(unready=msgspec.structs.replace(note, **change))
+        cause = cause_of_silence(server, EXITED, ObservedStep("driver", "drive"), records)
         assert cause.verdict is verdict
         assert cause.text.startswith(text)
 
@@ -47,7 +49,7 @@ def test_a_server_that_never_took_a_connection_is_infra_unless_it_was_started_by
 def test_why_a_server_says_nothing_is_that_its_engine_was_killed_for_memory() -> None:
     engine = ObservedStep("server", "serve", outcome=Outcome.CANCELLED, oom_kills=2, output="loading\nKilled\n")
     server = msgspec.structs.replace(ended(Outcome.RELEASED), steps=(engine,))
-    note = {"seconds": 2.0, "tries": 3, "why": "the server closed the connection", "reached": True}
+    note = UnreadyNote(2.0, 3, "the server closed the connection", reached=True)
     cause = cause_of_silence(server, EXITED, ObservedStep("driver", "drive"), DriverRecords(unready=note))
     assert (cause.verdict, cause.class_) == (Verdict.FAILED, "memory")
     assert cause.text.startswith("2 processes were killed for memory while it served; no generation was answered")

@@ -1,6 +1,5 @@
 """What a serving trial wants shown: its cases, the first difference of each wrong answer, and the load over time."""
 
-import contextlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,7 +13,6 @@ from seatrial.job import (
     Table,
     TokenDiff,
     TokenDifference,
-    Unreadable,
     Verdict,
     convert,
     count,
@@ -22,7 +20,6 @@ from seatrial.job import (
     worst,
 )
 from seatrial.kinds.serving.answers.findings import ANSWERS
-from seatrial.kinds.serving.load import summary_of
 from seatrial.kinds.serving.work import LATENCIES, LoadSummary
 
 CASE = "case "
@@ -31,34 +28,27 @@ _QUANTILES = ("p50", "p90", "p95", "p99", "mean", "max", "count")
 _SERIES = ("at_s", "requests", "errors", "p50", "max")
 
 
-def charts_of(findings: Sequence[Finding], note: dict[str, Any] | None) -> list[AnyChart]:
-    """`note`: the driver's, of the load."""
-    cases, load = _cases(findings), _load(note)
+def charts_of(findings: Sequence[Finding], load: LoadSummary | None) -> list[AnyChart]:
+    cases = _cases(findings)
     found: list[AnyChart] = [*([cases] if cases.rows else []), *_differences(findings)]
     if load is not None:
         found += [one for one in (_latencies(load), _over_time(load)) if one.rows]
     return found
 
 
-def in_short(findings: Sequence[Finding], note: dict[str, Any] | None) -> list[Finding]:
+def in_short(findings: Sequence[Finding], load: LoadSummary | None) -> list[Finding]:
     """Of a cell in which nothing is wrong: how its answers compare, and how fast they came."""
     if not all(one.verdict.good for one in findings):
         return []
     agreements = Counter(str(row[2]).replace("_", " ") for row in _cases(findings).rows)
     counts = ", ".join(f"{number} {agreement}" for agreement, number in agreements.most_common())
     told = [f"{count(agreements.total(), 'case')}: {counts}"] if agreements else []
-    if (load := _load(note)) is not None:
+    if load is not None:
         told.append(f"{count(load.requests, 'request')} at {value_text(load.rate)}/s")
         name = next((one for one in ("ttft", "e2e") if load.latencies.get(one)), "")
         quantiles = load.latencies.get(name, {})
         told += [f"{name} {one} {value_text(quantiles[one], 's')}" for one in ("p50", "p99") if one in quantiles]
     return [Finding(ANSWERS, IN_SHORT, Verdict.PASSED, message="; ".join(told))] if told else []
-
-
-def _load(note: dict[str, Any] | None) -> LoadSummary | None:
-    with contextlib.suppress(Unreadable):  # which the findings say
-        return summary_of(note) if note is not None else None
-    return None
 
 
 def _cases(findings: Sequence[Finding]) -> Table:

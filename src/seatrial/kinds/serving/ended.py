@@ -1,7 +1,6 @@
 """How server and driver ended, and what that means for cases that have no answer."""
 
 import contextlib
-from typing import Any
 
 import msgspec
 
@@ -23,7 +22,18 @@ from seatrial.job import (
 from seatrial.kinds.job import DRIVER
 from seatrial.kinds.serving.generation import Answer, Failure, Trouble, merge_messages
 from seatrial.kinds.serving.parts import SERVER
-from seatrial.kinds.serving.work import GONE, LOAD, PIECE, READY, SERVER_PORT, UNREADY
+from seatrial.kinds.serving.work import (
+    GONE,
+    LOAD,
+    PIECE,
+    READY,
+    SERVER_PORT,
+    UNREADY,
+    AnswerNote,
+    LoadNote,
+    ReadyNote,
+    UnreadyNote,
+)
 
 # What the driver's records say: when the server first answered, and what came back of each thing that was asked.
 
@@ -36,9 +46,10 @@ class DriverRecords(msgspec.Struct):
     answers: dict[str, Answer] = {}  # by thing
     similarities: dict[str, list[float]] = {}  # to what is expected, by thing, where that was asked for
     begun: set[str] = set()
-    ready: dict[str, Any] | None = None
-    unready: dict[str, Any] | None = None
-    load: dict[str, Any] | None = None
+    ready: ReadyNote | None = None
+    unready: UnreadyNote | None = None
+    load: LoadNote | None = None
+    load_problem: str = ""  # why its record cannot be read
     route: str = ""  # between client and server, where it is more than a connection
     overhead_s: float = 0.0  # the least that it adds to every answer, in the median
     overhead_p99_s: float = 0.0
@@ -55,16 +66,19 @@ def driver_records(step: ObservedStep) -> DriverRecords:
             pieces.pop(thing, None)  # those of a driver that was killed in the middle of them
         elif kind == PIECE:
             pieces.setdefault(thing, []).append(str(note.get("text")))
-        elif kind == FINISHED and thing == READY:
-            found.ready = note
         elif kind == FINISHED and thing == LOAD:
-            found.load = note
-        elif kind == FINISHED:
-            with contextlib.suppress(Unreadable, KeyError, ValueError):  # of which is then said that it has no record
-                found.answers[thing] = _answer(note, pieces.pop(thing, []))
-                found.similarities[thing] = convert(note.get("similarities") or [], list[float])
-        elif kind == UNREADY:
-            found.unready = note
+            try:
+                found.load = convert(note, LoadNote)
+            except Unreadable as error:
+                found.load_problem = str(error)
+        elif kind in (FINISHED, UNREADY):
+            with contextlib.suppress(Unreadable):  # of which is then said that it has no record
+                if kind == UNREADY:
+                    found.unready = convert(note, UnreadyNote)
+                elif thing == READY:
+                    found.ready = convert(note, ReadyNote)
+                elif answer := _answer(said := convert(note, AnswerNote), pieces.pop(thing, [])):
+                    found.answers[thing], found.similarities[thing] = answer, said.similarities
         elif kind == ENDPOINT and note.get("port") == SERVER_PORT and note.get("overhead_s"):
             found.route, found.overhead_s = str(note.get("route")), float(note["overhead_s"])
             found.overhead_p99_s = float(note.get("overhead_p99_s") or found.overhead_s)
@@ -73,14 +87,12 @@ def driver_records(step: ObservedStep) -> DriverRecords:
     return found
 
 
-def _answer(note: dict[str, Any], pieces: list[str]) -> Answer:
-    if "pieces" in note:
-        if note["pieces"] != len(pieces):
-            raise ValueError("pieces are missing")
-        answer = decode("".join(pieces), Answer)
-    else:
-        answer = convert(note["answer"], Answer)
-    if answer.messages and not answer.generations and answer.failure is None:
+def _answer(note: AnswerNote, pieces: list[str]) -> Answer | None:
+    """None: it is not there, or not whole."""
+    answer = note.answer
+    if note.pieces is not None:
+        answer = decode("".join(pieces), Answer) if note.pieces == len(pieces) else None
+    if answer and answer.messages and not answer.generations and answer.failure is None:
         return msgspec.structs.replace(answer, generations=(merge_messages(answer.messages),))
     return answer
 
@@ -127,9 +139,12 @@ def _ended_by_itself(server: Observation) -> EndCause:
     """Of a server whose command ended while it was needed; one that a signal killed says which."""
     step = next((step for step in server.steps if step.name == SERVER), None)
     if step is not None and step.outcome not in (None, Outcome.EXITED):
-        ended = Exit(step.outcome, step.code, step.signal)
-        return EndCause(OUTCOME_VERDICTS[step.outcome], step.outcome.value, f"the server {describe_exit(ended)}")
+        return _ended(SERVER, Exit(step.outcome, step.code, step.signal))
     return EndCause(Verdict.FAILED, SERVER, f"the server ended by itself, with exit code {server.exit.code}")
+
+
+def _ended(who: str, ended: Exit) -> EndCause:
+    return EndCause(OUTCOME_VERDICTS[ended.outcome], ended.outcome.value, f"the {who} {describe_exit(ended)}")
 
 
 def check_driver(driver: Observation, step: ObservedStep, server: Observation | None) -> list[Finding]:
@@ -149,8 +164,8 @@ def check_driver(driver: Observation, step: ObservedStep, server: Observation | 
 def check_ready(records: DriverRecords, cause: EndCause) -> Finding:
     check = "first answer"
     if records.ready is not None:
-        tries = records.ready.get("tries")
-        after = f"a first generation was answered after {value_text(float(records.ready['seconds']), 's')}"
+        tries = records.ready.tries
+        after = f"a first generation was answered after {value_text(records.ready.seconds, 's')}"
         return Finding(_READY, check, Verdict.PASSED, message=f"{after}{f', at try {tries}' if tries != 1 else ''}")
     return Finding(_READY, check, cause.verdict, cause.class_, cause.text)
 
@@ -160,10 +175,7 @@ def cause_of_silence(
 ) -> EndCause:
     """Why what has no answer has none; the first of what can be known."""
     if server is not None and _died(server):
-        if server.exit.outcome is Outcome.EXITED:
-            return _ended_by_itself(server)
-        outcome = server.exit.outcome
-        return EndCause(OUTCOME_VERDICTS[outcome], outcome.value, f"the server {describe_exit(server.exit)}")
+        return _ended_by_itself(server) if server.exit.outcome is Outcome.EXITED else _ended(SERVER, server.exit)
     if driver.exit.outcome is Outcome.CANCELLED or (server and server.exit.outcome is Outcome.CANCELLED):
         return EndCause(Verdict.SKIPPED, Outcome.CANCELLED.value, "cancelled before it was answered")
     if records.gone:
@@ -174,21 +186,19 @@ def cause_of_silence(
             return EndCause(Verdict.FAILED, "memory", f"{killed_for_memory(killed)} while it served; {cause.text}")
         return cause
     if driver.exit.outcome is not Outcome.EXITED:
-        outcome = driver.exit.outcome
-        return EndCause(OUTCOME_VERDICTS[outcome], outcome.value, f"the driver {describe_exit(driver.exit)}")
+        return _ended(DRIVER, driver.exit)
     if step.code:
         return EndCause(Verdict.INFRA, DRIVER, "the driver could not go on")
     return EndCause(Verdict.INFRA, Outcome.LOST.value, "the driver has no record of it")
 
 
-def _unready(note: dict[str, object], own: bool) -> EndCause:
-    why = str(note.get("why") or "nothing came back")
-    if note.get("lasting"):
+def _unready(note: UnreadyNote, own: bool) -> EndCause:
+    why = note.why or "nothing came back"
+    if note.lasting:
         advice = "; is `server.token` the one that it wants?" if why.startswith(_UNAUTHORIZED) else ""
         return EndCause(Verdict.FAILED, "refused", f"the server refuses to generate: {why}{advice}")
-    seconds = float(str(note.get("seconds") or 0))
-    within = f"within {value_text(seconds, 's')} ({note.get('tries')} tries): {why}"
-    if not own and note.get("reached") is False:
+    within = f"within {value_text(note.seconds, 's')} ({note.tries} tries): {why}"
+    if not own and not note.reached:
         return EndCause(Verdict.INFRA, Trouble.UNREACHABLE.value, f"the server took no connection {within}")
     return EndCause(Verdict.TIMEOUT, Outcome.UNREADY.value, f"no generation was answered {within}")
 

@@ -45,13 +45,13 @@ class ServingKind:
         findings += check_cases(cell, work, records, cause, server)
         metrics: dict[str, Any] = {}
         if records.ready is not None:
-            seconds = float(records.ready["seconds"])
-            metrics["first_answer"] = metric_data(seconds, "s", "lower", "the driver's clock, from its first try")
+            source = "the driver's clock, from its first try"
+            metrics["first_answer"] = metric_data(records.ready.seconds, "s", "lower", source)
         if work.load is not None:
             found, measured = check_load(work.load, records, cause)
             findings, metrics = findings + found, metrics | measured
-        charts = charts_of(findings, records.load)
-        return Judgement(findings + in_short(findings, records.load), metrics, charts)
+        load = records.load.summary if records.load else None
+        return Judgement(findings + in_short(findings, load), metrics, charts_of(findings, load))
 
 
 kind = ServingKind()

@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from seatrial.checks.findings import check_limit, metric_data
-from seatrial.job import Finding, Unreadable, Verdict, convert, value_text
+from seatrial.job import Finding, Verdict, value_text
 from seatrial.kinds.serving.ended import DriverRecords, EndCause
-from seatrial.kinds.serving.work import COUNTS, LATENCIES, LOAD, LoadBound, LoadSummary, LoadWork
+from seatrial.kinds.serving.work import COUNTS, LATENCIES, LOAD, LoadBound, LoadNote, LoadSummary, LoadWork
 
 _HISTORY = ("p50", "p90", "p99")
 _UNITS = {"rate": "/s", "tokens_per_s": "tokens/s"}
@@ -14,15 +16,14 @@ _UNITS = {"rate": "/s", "tokens_per_s": "tokens/s"}
 
 def check_load(load: LoadWork, records: DriverRecords, cause: EndCause) -> tuple[list[Finding], dict[str, Any]]:
     """Findings, and metrics unless the driver was late: such metrics are its own, not the server's."""
-    note = records.load
-    if note is None:
+    if records.load_problem:
+        why = f"its record cannot be read: {records.load_problem}"
+        return [Finding(LOAD, "measured", Verdict.INFRA, "lost", why)], {}
+    if records.load is None:
         return [Finding(LOAD, "measured", cause.verdict, cause.class_, f"not measured: {cause.text}")], {}
-    try:
-        summary = summary_of(note)
-    except Unreadable as error:
-        return [Finding(LOAD, "measured", Verdict.INFRA, "lost", f"its record cannot be read: {error}")], {}
     if load.peak:
-        return _peak(load, note, summary)
+        return _peak(records.load)
+    summary = records.load.summary
     if summary is None or summary.cut:
         return [Finding(LOAD, "measured", cause.verdict, cause.class_, f"cut short: {cause.text}")], {}
     findings = [_measured(summary), _generator(load, summary)]
@@ -34,11 +35,6 @@ def check_load(load: LoadWork, records: DriverRecords, cause: EndCause) -> tuple
         findings.append(Finding(LOAD, "way to the server", Verdict.PASSED, message=text, data=data))
     findings += [_too_near(bound, records) or _bound(bound, summary, late) for bound in load.bounds]
     return findings, {} if late else {LOAD: dict(_metrics(summary))}
-
-
-def summary_of(note: dict[str, Any]) -> LoadSummary | None:
-    """Of a load, or of the highest rate of a search that kept the bounds. Raises Unreadable."""
-    return convert(note["summary"], LoadSummary) if note.get("summary") else None
 
 
 def _measured(summary: LoadSummary) -> Finding:
@@ -115,12 +111,11 @@ def _metrics(summary: LoadSummary) -> Iterator[tuple[str, Any]]:
     yield "errors", metric_data(summary.errors, "", "lower", "requests that had no good answer")
 
 
-def _peak(load: LoadWork, note: dict[str, Any], summary: LoadSummary | None) -> tuple[list[Finding], dict[str, Any]]:
-    peak, high = float(note.get("peak") or 0.0), float(note.get("broke_at") or 0.0)
-    found = check_limit(
-        LOAD, "peak", note.get("stages") or [], peak if summary else 0.0, high, str(note.get("doubt") or "")
-    )
-    if summary is None or not peak:
+def _peak(note: LoadNote) -> tuple[list[Finding], dict[str, Any]]:
+    summary = note.summary
+    stages = msgspec.to_builtins(note.stages)
+    found = check_limit(LOAD, "peak", stages, note.peak if summary else 0.0, note.broke_at, note.doubt)
+    if summary is None or not note.peak:
         return [found], {}
-    metrics = {"peak": metric_data(peak, "/s", "higher", "the highest rate that kept the bounds")}
+    metrics = {"peak": metric_data(note.peak, "/s", "higher", "the highest rate that kept the bounds")}
     return [found, _measured(summary)], {LOAD: {**metrics, **dict(_metrics(summary))}}

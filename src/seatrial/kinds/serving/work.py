@@ -10,7 +10,7 @@ import msgspec
 
 from seatrial.job.metric import FixedBound
 from seatrial.kinds.arrivals import Arrivals
-from seatrial.kinds.serving.generation import Mode, Request
+from seatrial.kinds.serving.generation import Answer, Mode, Request
 
 # A load for a model server: when requests come, what is measured of them, and what bounds that has. Data only.
 #
@@ -97,6 +97,25 @@ class LoadSummary(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.latencies.get("lag", {}).get("p99", 0.0)
 
 
+class LoadStage(msgspec.Struct, frozen=True):
+    """One rate of a search."""
+
+    rate: float
+    broken: list[str]
+    doubt: str
+    summary: LoadSummary
+
+
+class LoadNote(msgspec.Struct, frozen=True):
+    """What the driver records of a load. Of a search, `summary` is that of the highest rate that kept the bounds."""
+
+    summary: LoadSummary | None = None
+    stages: list[LoadStage] = []
+    peak: float = 0.0
+    broke_at: float = 0.0
+    doubt: str = ""
+
+
 def quantile_name(percent: float) -> str:
     return f"p{percent:g}"
 
@@ -122,6 +141,27 @@ UNREADY = "unready"  # none was, in time
 ORDER = "order"  # in which order things are asked, and how many at a time
 PIECE = "piece"  # of an answer that is too long for one note
 GONE = "gone"  # nothing was asked any more from here on, and why
+
+
+class ReadyNote(msgspec.Struct, frozen=True):
+    seconds: float
+    tries: int = 1
+
+
+class UnreadyNote(msgspec.Struct, frozen=True):
+    seconds: float = 0.0
+    tries: int = 0
+    why: str = ""
+    lasting: bool = False
+    reached: bool = True
+
+
+class AnswerNote(msgspec.Struct, frozen=True):
+    """One of `answer` and `pieces`, the number of notes before it that have the answer."""
+
+    answer: Answer | None = None
+    pieces: int | None = None
+    similarities: list[float] = []  # to what is expected, where that was asked for
 
 
 class Tls(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -8,8 +8,8 @@ import msgspec
 
 from seatrial.kinds.driver import Driver, wait_for
 from seatrial.kinds.serving.driver.cases import Asking
-from seatrial.kinds.serving.driver.client import Client, Clock, busy_for_s, lasts, make_client
-from seatrial.kinds.serving.driver.embeddings import make_embedder
+from seatrial.kinds.serving.driver.client import LASTING, Client, Clock, busy_for_s, make_client
+from seatrial.kinds.serving.driver.embeddings import Embedder
 from seatrial.kinds.serving.driver.load import offer_load
 from seatrial.kinds.serving.generation import Mode, Request, Stopping, Trouble
 from seatrial.kinds.serving.work import (
@@ -46,7 +46,7 @@ async def wait_until_ready(driver: Driver, work: ServingWork, client: Client) ->
             driver.finish(READY, seconds=seconds, tries=tries, **({"about": about} if about else {}))
             return True
         last = f"{failure.code}: {failure.message}" if failure.code else failure.message
-        lasting, reached = lasts(failure), reached or failure.trouble is not Trouble.UNREACHABLE
+        lasting, reached = failure.code in LASTING, reached or failure.trouble is not Trouble.UNREACHABLE
         if lasting:
             break
         if tries == 1 or pause_s == LONGEST_PAUSE_S:
@@ -80,7 +80,7 @@ async def drive(driver: Driver) -> None:
         work = msgspec.structs.replace(work, tls=msgspec.structs.replace(work.tls, **shown))
     async with _address(driver, work) as url:
         client = make_client(work, url, os.environ.get(TOKEN, ""))
-        embedder = make_embedder(work.embeddings, os.environ.get(EMBEDDINGS_TOKEN, "")) if work.embeddings else None
+        embedder = Embedder(work.embeddings, os.environ.get(EMBEDDINGS_TOKEN, "")) if work.embeddings else None
         try:
             if await wait_until_ready(driver, work, client):
                 await Asking(driver, work, client, embedder).run()

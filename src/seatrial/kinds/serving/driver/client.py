@@ -43,10 +43,6 @@ def busy_for_s(failure: Failure) -> float | None:
     return None
 
 
-def lasts(failure: Failure) -> bool:
-    return failure.code in LASTING
-
-
 class Clock:
     """What is left of a limit."""
 

@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -26,20 +26,11 @@ class _Vectors(msgspec.Struct):
     data: list[_Vector]
 
 
-class EmbeddingSource(Protocol):
-    """What has the embedding of a text."""
-
-    async def vector(self, text: str) -> Sequence[float]:
-        """Raises DriverError: without it nothing can be said of the answers."""
-
-    async def close(self) -> None: ...
-
-
 class Embedder:
     """Each text is asked for once."""
 
-    def __init__(self, source: EmbeddingSource) -> None:
-        self._source = source
+    def __init__(self, place: Embeddings, token: str) -> None:
+        self._source = LocalModel(place.local) if place.local else EmbeddingEndpoint(place, token)
         self._known: dict[str, asyncio.Task[Sequence[float]]] = {}
 
     async def similarities(self, ones: Sequence[str], others: Sequence[str]) -> list[float]:
@@ -56,10 +47,6 @@ class Embedder:
         await self._source.close()
 
 
-def make_embedder(place: Embeddings, token: str) -> Embedder:
-    return Embedder(LocalModel(place.local) if place.local else EmbeddingEndpoint(place, token))
-
-
 class EmbeddingEndpoint:
     def __init__(self, place: Embeddings, token: str) -> None:
         self._url = f"{place.url.rstrip('/')}/v1/embeddings"
@@ -71,9 +58,8 @@ class EmbeddingEndpoint:
         await self._session.close()
 
     async def vector(self, text: str) -> Sequence[float]:
-        body: dict[str, Any] = {"input": [text], "encoding_format": "float"}
-        if self._model:
-            body["model"] = self._model
+        """Raises DriverError: without it nothing can be said of the answers."""
+        body = {"input": [text], "encoding_format": "float", **({"model": self._model} if self._model else {})}
         why = ""
         for attempt in range(_TRIES):
             await asyncio.sleep(PAUSE_S * attempt)
@@ -104,18 +90,16 @@ class LocalModel:
 
     def _embed(self, text: str) -> Sequence[float]:
         if self._model is None:
-            self._model = self._load()
-        return [float(value) for value in self._model.encode(text)]
+            try:
+                from sentence_transformers import SentenceTransformer
 
-    def _load(self) -> Any:
-        try:
-            from sentence_transformers import SentenceTransformer
-        except ImportError as error:
-            raise DriverError(f"{self._name} needs `pip install 'seatrial[embedding]'`: {error}") from error
-        try:
-            return SentenceTransformer(self._name)
-        except (OSError, ValueError) as error:  # not there, no way to fetch it, or no model
-            raise DriverError(f"{self._name} cannot be loaded as a model of sentence-transformers: {error}") from error
+                self._model = SentenceTransformer(self._name)
+            except ImportError as error:
+                raise DriverError(f"{self._name} needs `pip install 'seatrial[embedding]'`: {error}") from error
+            except (OSError, ValueError) as error:  # not there, no way to fetch it, or no model
+                why = f"cannot be loaded as a model of sentence-transformers: {error}"
+                raise DriverError(f"{self._name} {why}") from error
+        return [float(value) for value in self._model.encode(text)]
 
 
 def cosine(one: Sequence[float], other: Sequence[float]) -> float:

@@ -16,7 +16,15 @@ from seatrial.kinds.serving.driver.client import Client
 from seatrial.kinds.serving.driver.load_metrics import summarize_load
 from seatrial.kinds.serving.driver.load_requests import Timed, make_sender, requests_of
 from seatrial.kinds.serving.driver.scrape import scraping
-from seatrial.kinds.serving.work import LOAD, LoadSummary, LoadWork, ServingWork, broken_load_bounds
+from seatrial.kinds.serving.work import (
+    LOAD,
+    LoadNote,
+    LoadStage,
+    LoadSummary,
+    LoadWork,
+    ServingWork,
+    broken_load_bounds,
+)
 
 # One load, or one stage of a search: every request begins when it is to begin, whatever became of those before.
 
@@ -125,17 +133,17 @@ async def offer_load(driver: Driver, work: ServingWork, load: LoadWork, client: 
     driver.begin(LOAD)
     async with scraping(driver, work, load, client) as scrape:
         if load.peak:
-            said = await _search(driver, work, load, client, again)
+            note = await _search(driver, work, load, client, again)
         else:
             summary, timed = await run_load(driver, work, load, client, again)
             write_requests(driver.files / REQUESTS, timed, "wb")
-            said = {"summary": summary}
-    driver.finish(LOAD, **said, scrape=scrape)
+            note = LoadNote(summary)
+    driver.finish(LOAD, **msgspec.structs.asdict(note), scrape=scrape)
 
 
-async def _search(driver: Driver, work: ServingWork, load: LoadWork, client: Client, again: bool) -> dict[str, Any]:
+async def _search(driver: Driver, work: ServingWork, load: LoadWork, client: Client, again: bool) -> LoadNote:
     """The highest rate that keeps the bounds, and what was measured at each that was tried."""
-    stages: list[dict[str, Any]] = []
+    stages: list[LoadStage] = []
 
     async def attempt(rate: float) -> Try[LoadSummary]:
         arrivals = msgspec.structs.replace(load.arrivals, rate=rate)
@@ -144,18 +152,11 @@ async def _search(driver: Driver, work: ServingWork, load: LoadWork, client: Cli
         write_requests(driver.files / REQUESTS, timed, "ab" if stages else "wb", rate)
         doubt = "the driver was late" if summary.lag_s > load.lag_s else ""
         tried = Try(rate, broken_load_bounds(load.bounds, summary), doubt, summary)
-        small = msgspec.structs.replace(summary, series=[])
-        stages.append({"rate": rate, "broken": tried.broken, "doubt": doubt, "summary": small})
+        stages.append(LoadStage(rate, tried.broken, doubt, msgspec.structs.replace(summary, series=[])))
         return tried
 
     found = await search_rate(load.arrivals.rate, load.most_rate, attempt, driver.stopping.is_set)
-    return {
-        "stages": stages,
-        "peak": found.low,
-        "broke_at": found.high,
-        "doubt": found.doubt,
-        "summary": found.holds,
-    }
+    return LoadNote(found.holds, stages, found.low, found.high, found.doubt)
 
 
 def write_requests(path: Path, timed: Iterable[Timed], mode: str, rate: float | None = None) -> None:
@@ -164,7 +165,7 @@ def write_requests(path: Path, timed: Iterable[Timed], mode: str, rate: float | 
         begin_s = None
         for number, one in enumerate(timed):
             begin_s = one.intended_s if begin_s is None else begin_s
-            row: dict[str, Any] = {"number": number, **({"rate": rate} if rate is not None else {})}
+            row: dict[str, object] = {"number": number, **({"rate": rate} if rate is not None else {})}
             for name in ("intended_s", "begun_s", "sent_s", "first_byte_s", "end_s"):
                 value = getattr(one, name)
                 row[name] = round(value - begin_s, 6) if value else None

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
-from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 import msgspec
@@ -20,74 +19,67 @@ _EVERY_S = 1.0
 _LIMIT_S = 5.0
 
 
-@contextlib.asynccontextmanager
-async def scraping(driver: Driver, work: ServingWork, load: LoadWork, client: Client) -> AsyncIterator[dict[str, Any]]:
-    """Samples while the block lasts, the first before it begins and the last after it; how many they were, or why there
-    are none. A server that has none is asked once."""
-    said: dict[str, Any] = {"samples": 0, "why": ""}
-    async with _place(driver, work, load, client) as place:
-        if isinstance(place, str):
-            said["why"] = place
-            yield said
-            return
-        with (driver.files / METRICS).open("wb") as file:
-            scrape = _Scrape(place, load.metrics, file, said)
-            await scrape.sample()
-            over = asyncio.Event()
-            task = asyncio.create_task(scrape.repeat(over))
-            try:
-                yield said
-            finally:
-                over.set()
-                await task
-            await scrape.sample()
-
-
-class _Scrape:
-    def __init__(self, connections: Connections, path: str, file: BinaryIO, said: dict[str, Any]) -> None:
-        self._connections, self._path, self._file, self._said = connections, path, file, said
-        self._begin_s = time.monotonic()
-
-    async def repeat(self, over: asyncio.Event) -> None:
-        while not await wait_for(over, _EVERY_S):
-            await self.sample()
-
-    async def sample(self) -> None:
-        if self._said["why"]:
-            return
-        at_s = time.monotonic() - self._begin_s
-        status, data = await self._connections.get(self._path, _LIMIT_S)
-        if status != 200:
-            self._said["why"] = f"GET {self._path} answered {status or 'nothing'}"
-            return
-        self._said["samples"] += 1
-        self._file.write(msgspec.json.encode({"at_s": round(at_s, 3), "values": parse_metrics(data)}) + b"\n")
+class Scraped(msgspec.Struct):
+    samples: int = 0
+    why: str = ""  # there are none, or no more
 
 
 @contextlib.asynccontextmanager
-async def _place(driver: Driver, work: ServingWork, load: LoadWork, client: Client) -> AsyncIterator[Connections | str]:
-    """How the server is asked for its own metrics; or why it is not."""
+async def scraping(driver: Driver, work: ServingWork, load: LoadWork, client: Client) -> AsyncIterator[Scraped]:
+    """Samples while the block lasts, the first before it begins and the last after it. A server that has none is asked
+    once."""
+    found = Scraped()
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            connections = await _connections(stack, driver, work, load, client)
+        except DriverError as error:
+            found.why = str(error)
+            yield found
+            return
+        begin_s = time.monotonic()
+        file = stack.enter_context((driver.files / METRICS).open("wb"))
+
+        async def sample() -> None:
+            if found.why:
+                return
+            at_s = time.monotonic() - begin_s
+            status, data = await connections.get(load.metrics, _LIMIT_S)
+            if status != 200:
+                found.why = f"GET {load.metrics} answered {status or 'nothing'}"
+                return
+            found.samples += 1
+            file.write(msgspec.json.encode({"at_s": round(at_s, 3), "values": parse_metrics(data)}) + b"\n")
+
+        async def repeat() -> None:
+            while not await wait_for(over, _EVERY_S):
+                await sample()
+
+        await sample()
+        over = asyncio.Event()
+        task = asyncio.create_task(repeat())
+        try:
+            yield found
+        finally:
+            over.set()
+            await task
+        await sample()
+
+
+async def _connections(
+    stack: contextlib.AsyncExitStack, driver: Driver, work: ServingWork, load: LoadWork, client: Client
+) -> Connections:
+    """How the server is asked for its own metrics. On a port of their own over plain HTTP, as readiness is asked: the
+    token is for the port where requests go. Raises DriverError, with why it is not asked."""
     if not load.metrics:
-        yield "not asked for"
-    elif load.metrics_port:
-        async with contextlib.AsyncExitStack() as stack:
-            try:
-                place: Connections | str = await _other_port(stack, driver, work, load.metrics_port)
-            except DriverError as error:
-                place = str(error)
-            yield place
-    elif isinstance(client, OpenAiClient):
-        yield client.connections
-    else:
-        yield f"its port speaks gRPC; write `metrics: :3000{load.metrics}` for another one"
-
-
-async def _other_port(stack: contextlib.AsyncExitStack, driver: Driver, work: ServingWork, port: str) -> Connections:
-    """Plain HTTP, as readiness is asked. The token is for the port where requests go."""
+        raise DriverError("not asked for")
+    if not load.metrics_port:
+        if isinstance(client, OpenAiClient):
+            return client.connections
+        raise DriverError(f"its port speaks gRPC; write `metrics: :3000{load.metrics}` for another one")
     if work.url:
-        url = f"http://{urlsplit(work.url).hostname}:{port}"
+        url = f"http://{urlsplit(work.url).hostname}:{load.metrics_port}"
     else:
-        address = await stack.enter_async_context(driver.endpoint(port))
+        address = await stack.enter_async_context(driver.endpoint(load.metrics_port))
         url = f"{'https' if address.tls else 'http'}://{address}"
     connections = Connections(ServerAddress(url, None, {}))
     stack.push_async_callback(connections.close)

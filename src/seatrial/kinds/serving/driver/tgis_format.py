@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from msgspec import structs
 
 from seatrial.kinds.serving.generation import (
     Generation,
@@ -129,93 +130,61 @@ def _add_fields(message: descriptor_pb2.DescriptorProto, fields: str, package: s
 Messages = _messages(GENERATION, _MESSAGES, _ENUMS)
 Health = _messages(HEALTH, _HEALTH_MESSAGES, _HEALTH_ENUMS)
 
-_GUIDES = {Guide.JSON_SCHEMA: "json_schema", Guide.REGEX: "regex", Guide.GRAMMAR: "grammar"}
-_STOPS = (
-    StopReason.NOT_FINISHED,
-    StopReason.MAX_TOKENS,
-    StopReason.EOS_TOKEN,
-    StopReason.CANCELLED,
-    StopReason.TIME_LIMIT,
-    StopReason.STOP_SEQUENCE,
-    StopReason.TOKEN_LIMIT,
-    StopReason.ERROR,
-)
+_STOPS = [StopReason(word.lower()) for word in _ENUMS["StopReason"].split()]
 
 
 def generate_request(asked: Request, model: str, stream: bool) -> Any:
-    head = {"model_id": asked.model or model, "params": _parameters(asked), **_ids(asked)}
-    texts = [Messages["GenerationRequest"](text=text) for text in asked.inputs]
+    texts = [{"text": text} for text in asked.inputs]
+    head = {"model_id": asked.model or model, "prefix_id": asked.prefix_id, "adapter_id": asked.adapter_id}
     if stream:
-        return Messages["SingleGenerationRequest"](request=texts[0], **head)
-    return Messages["BatchedGenerationRequest"](requests=texts, **head)
+        return Messages["SingleGenerationRequest"](request=texts[0], params=_parameters(asked), **head)
+    return Messages["BatchedGenerationRequest"](requests=texts, params=_parameters(asked), **head)
 
 
 def tokenize_request(asked: Request, model: str) -> Any:
     return Messages["BatchedTokenizeRequest"](
         model_id=asked.model or model,
-        requests=[Messages["TokenizeRequest"](text=text) for text in asked.inputs],
+        requests=[{"text": text} for text in asked.inputs],
         return_tokens=asked.wanted.generated_tokens,
         return_offsets=asked.wanted.offsets,
         truncate_input_tokens=asked.truncate_input_tokens,
-        **_ids(asked),
+        prefix_id=asked.prefix_id,
+        adapter_id=asked.adapter_id,
     )
 
 
-def _ids(asked: Request) -> dict[str, str]:
-    named = {"prefix_id": asked.prefix_id, "adapter_id": asked.adapter_id}
-    return {name: value for name, value in named.items() if value is not None}
-
-
-def _parameters(asked: Request) -> Any:
+def _parameters(asked: Request) -> dict[str, object]:
+    """A field that is None is not sent."""
     sampled = asked.method is Method.SAMPLE
     sampling = asked.sampling.explicit if sampled else asked.sampling
-    given = {name: getattr(sampling, name) for name in ("temperature", "top_k", "top_p", "typical_p", "seed")}
-    stopping, wanted = asked.stopping.explicit, asked.wanted
-    made = Messages["Parameters"](
-        method=int(sampled),
-        sampling=Messages["SamplingParameters"](**{name: value for name, value in given.items() if value is not None}),
-        stopping=Messages["StoppingCriteria"](
-            max_new_tokens=stopping.max_new_tokens,
-            min_new_tokens=stopping.min_new_tokens,
-            time_limit_millis=stopping.time_limit_ms,
-            stop_sequences=stopping.stop_sequences,
-        ),
-        response=Messages["ResponseOptions"](
-            input_text=wanted.input_text,
-            generated_tokens=wanted.generated_tokens,
-            input_tokens=wanted.input_tokens,
-            token_logprobs=wanted.token_logprobs,
-            token_ranks=wanted.token_ranks,
-            top_n_tokens=wanted.top_n_tokens,
-        ),
-        decoding=_decoding(asked),
-        truncate_input_tokens=asked.truncate_input_tokens,
-    )
-    if asked.stopping.include_stop_sequence is not None:
-        made.stopping.include_stop_sequence = asked.stopping.include_stop_sequence
-    return made
+    stopping, decoding = asked.stopping.explicit, asked.decoding.explicit
+    penalty = decoding.length_penalty
+    return {
+        "method": int(sampled),
+        "sampling": {name: getattr(sampling, name) for name in ("temperature", "top_k", "top_p", "typical_p", "seed")},
+        "stopping": {
+            "max_new_tokens": stopping.max_new_tokens,
+            "min_new_tokens": stopping.min_new_tokens,
+            "time_limit_millis": stopping.time_limit_ms,
+            "stop_sequences": stopping.stop_sequences,
+            "include_stop_sequence": asked.stopping.include_stop_sequence,
+        },
+        "response": {name: value for name, value in structs.asdict(asked.wanted).items() if name != "offsets"},
+        "decoding": {
+            "repetition_penalty": decoding.repetition_penalty,
+            "length_penalty": structs.asdict(penalty) if penalty else None,
+            **(_guided(decoding.guided) if decoding.guided else {}),
+        },
+        "truncate_input_tokens": asked.truncate_input_tokens,
+    }
 
 
-def _decoding(asked: Request) -> Any:
-    decoding = asked.decoding.explicit
-    made = Messages["DecodingParameters"](repetition_penalty=decoding.repetition_penalty)
-    if decoding.length_penalty is not None:
-        penalty = decoding.length_penalty
-        made.length_penalty.CopyFrom(
-            Messages["LengthPenalty"](start_index=penalty.start_index, decay_factor=penalty.decay_factor)
-        )
-    if decoding.guided is not None:
-        _guide(made, decoding.guided)
-    return made
-
-
-def _guide(made: Any, guided: Guided) -> None:
+def _guided(guided: Guided) -> dict[str, object]:
     if guided.guide in (Guide.TEXT, Guide.JSON):
-        made.format = int(guided.guide is Guide.JSON)
-    elif guided.guide is Guide.CHOICE:
-        made.choice.choices.extend(guided.choices)
-    else:
-        setattr(made, _GUIDES[guided.guide], guided.value)
+        return {"format": int(guided.guide is Guide.JSON)}
+    if guided.guide is Guide.CHOICE:
+        return {"choice": {"choices": guided.choices}}
+    return {guided.guide.value: guided.value}
 
 
 def generation_of(response: Any, asked: Request, message: bool) -> Generation:
