@@ -14,7 +14,8 @@ from seatrial.kinds.bounds import Try, search_rate
 from seatrial.kinds.driver import Driver, DriverError
 from seatrial.kinds.serving.driver.client import Client
 from seatrial.kinds.serving.driver.load_metrics import summarize_load
-from seatrial.kinds.serving.driver.load_requests import Timed, make_sender, requests_of
+from seatrial.kinds.serving.driver.load_requests import AskSender, HttpSender, Timed, requests_of
+from seatrial.kinds.serving.driver.openai import OpenAiClient
 from seatrial.kinds.serving.driver.scrape import scraping
 from seatrial.kinds.serving.work import (
     LOAD,
@@ -25,9 +26,6 @@ from seatrial.kinds.serving.work import (
     ServingWork,
     broken_load_bounds,
 )
-
-# One load, or one stage of a search: every request begins when it is to begin, whatever became of those before.
-
 
 _LEAD_S = 0.05  # before the first one begins
 _STOP_S = 2.0
@@ -41,13 +39,11 @@ async def run_load(
         times = offsets(load.arrivals, load.requests, load.seconds, load.seed)
     except ValueError as error:
         raise DriverError(str(error)) from error
-    sender = make_sender(client, load)
-    made: dict[int, Any] = {}
-    prepared = []
-    for request in requests_of(load, work.questions, len(times)):
-        if id(request) not in made:
-            made[id(request)] = sender.prepare(request)
-        prepared.append(made[id(request)])
+    sender = HttpSender(client, load) if isinstance(client, OpenAiClient) else AskSender(client, load)
+    requests = requests_of(load, work.questions, len(times))
+    different = {id(request): request for request in requests}
+    made: dict[int, Any] = {key: sender.prepare(request) for key, request in different.items()}
+    prepared = [made[id(request)] for request in requests]
     offering = Offering(driver, times, lambda number, timed, done: sender.send(prepared[number], timed, done))
     cpu_s = time.process_time()
     gc.collect()

@@ -3,8 +3,8 @@
 import asyncio
 import random
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -15,43 +15,29 @@ from seatrial.kinds.serving.driver.client import Client
 from seatrial.kinds.serving.driver.http import StampedWire
 from seatrial.kinds.serving.driver.openai import OpenAiClient, unreachable
 from seatrial.kinds.serving.driver.openai_format import DONE, Events
-from seatrial.kinds.serving.generation import Answer, Failure, Mode, Request, Stopping, Trouble
+from seatrial.kinds.serving.generation import Failure, Mode, Request, Stopping, Trouble
 from seatrial.kinds.serving.work import Lengths, LoadWork, Question
 
 
-class Timed:
-    """Stamps are of one monotonic clock. `stamps` has when each message with text came, `counts` how many tokens were
-    in it; `tokens` is what the server says it generated, else what was counted."""
+class Timed(msgspec.Struct):
+    """Stamps are of one monotonic clock."""
 
-    __slots__ = ("begun_s", "counts", "end_s", "error", "first_byte_s", "intended_s", "sent_s", "stamps", "tokens")
-
-    def __init__(self, intended_s: float) -> None:
-        self.intended_s = intended_s
-        self.begun_s = self.sent_s = self.end_s = 0.0
-        self.first_byte_s: float | None = None
-        self.stamps: list[float] = []
-        self.counts: list[int] = []
-        self.tokens = 0
-        self.error = ""  # its kind; empty: it was answered
+    intended_s: float
+    begun_s: float = 0.0
+    sent_s: float = 0.0
+    first_byte_s: float | None = None
+    end_s: float = 0.0
+    stamps: list[float] = []  # when each message with text came
+    counts: list[int] = []  # how many tokens were in it
+    tokens: int = 0  # what the server says it generated, else what was counted
+    error: str = ""  # its kind; empty: it was answered
 
 
 Finished = Callable[[Timed], None]
 
 
-class Sender(Protocol):
-    """Begins requests of a load; `prepare` has made everything before, that is not to cost time then."""
-
-    def prepare(self, request: Request) -> Any: ...
-
-    def send(self, prepared: Any, timed: Timed, finished: Finished) -> None: ...
-
-
-def make_sender(client: Client, load: LoadWork) -> Sender:
-    return HttpSender(client, load) if isinstance(client, OpenAiClient) else AskSender(client, load)
-
-
 class AskSender:
-    """Over any client, with a task for each request."""
+    """Begins requests of a load over any client, with a task for each."""
 
     def __init__(self, client: Client, load: LoadWork) -> None:
         self._client, self._load = client, load
@@ -67,21 +53,17 @@ class AskSender:
 
     async def _ask(self, request: Request, timed: Timed, finished: Finished) -> None:
         answer = await self._client.ask(request, self._load.stream, self._load.request_s)
-        take_answer(timed, answer)
+        times = answer.times
+        timed.sent_s = times.sent_s or timed.begun_s
+        timed.first_byte_s, timed.end_s = times.first_byte_s, times.ended_s or time.monotonic()
+        for at_s, message in zip(times.messages_s, answer.messages, strict=True):
+            if message.text or message.tokens:
+                timed.stamps.append(at_s)
+                timed.counts.append(len(message.tokens or ()) or 1)
+        said = answer.generations[0].generated_count if answer.generations else None
+        timed.tokens = sum(timed.counts) if said is None else said
+        timed.error = kind_of(answer.failure) if answer.failure else ""
         finished(timed)
-
-
-def take_answer(timed: Timed, answer: Answer) -> None:
-    times = answer.times
-    timed.sent_s = times.sent_s or timed.begun_s
-    timed.first_byte_s, timed.end_s = times.first_byte_s, times.ended_s or time.monotonic()
-    for at_s, message in zip(times.messages_s, answer.messages, strict=True):
-        if message.text or message.tokens:
-            timed.stamps.append(at_s)
-            timed.counts.append(len(message.tokens or ()) or 1)
-    said = answer.generations[0].generated_count if answer.generations else None
-    timed.tokens = sum(timed.counts) if said is None else said
-    timed.error = kind_of(answer.failure) if answer.failure else ""
 
 
 def kind_of(failure: Failure) -> str:
@@ -118,7 +100,7 @@ class _Message(msgspec.Struct):
 
 
 class HttpSender:
-    """Over OpenAI's protocol without a task for each request: what happens to it is called back."""
+    """The same over OpenAI's protocol without tasks: what happens to a request is called back."""
 
     def __init__(self, client: OpenAiClient, load: LoadWork) -> None:
         self._client, self._load = client, load
@@ -127,17 +109,18 @@ class HttpSender:
         self._loop = asyncio.get_running_loop()
 
     def prepare(self, request: Request) -> bytes:
+        """Everything that is not to cost time when the request begins."""
         return self._client.encode(request, self._load.stream)
 
     def send(self, prepared: bytes, timed: Timed, finished: Finished) -> None:
         wire = self._connections.idle()
-        if wire is not None:
+        if wire is None:
+            self._start(prepared, timed, finished)
+        else:
             self._ask(wire, prepared, timed, finished)
-            return
-        self._start(self._open(prepared, timed, finished))
 
-    def _start(self, opening: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(opening)
+    def _start(self, prepared: bytes, timed: Timed, finished: Finished) -> None:
+        task = self._loop.create_task(self._open(prepared, timed, finished))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
@@ -160,7 +143,7 @@ class HttpSender:
             alarm.cancel()
             error = None if ended.cancelled() else ended.exception()
             if reused and isinstance(error, BrokenConnection) and wire.first_byte_s is None:
-                self._start(self._open(prepared, timed, finished))  # the server closed it just then
+                self._start(prepared, timed, finished)  # the server closed it just then
                 return
             if error is None:
                 timed.end_s = wire.now_s
@@ -243,4 +226,4 @@ def requests_of(load: LoadWork, questions: Sequence[Question], number: int) -> l
 def _made_up(lengths: Lengths, chance: random.Random) -> Request:
     words = " ".join(chance.choices(_WORDS, k=chance.randint(*lengths.input)))
     tokens = chance.randint(*lengths.output)
-    return Request(inputs=(words,), stopping=Stopping(max_new_tokens=tokens, min_new_tokens=tokens))
+    return Request(inputs=(words,), stopping=Stopping(tokens, tokens))
