@@ -10,13 +10,12 @@ from fuzz import mutate
 from fuzz.fuzzing import Kind
 from seatrial.kinds.serving.driver.openai_format import (
     Events,
-    Garbage,
+    ProtocolError,
     answer_of,
     message_of,
     refusal_of,
-    stream_answer,
 )
-from seatrial.kinds.serving.generation import Failure, Generation, Mode, Request
+from seatrial.kinds.serving.generation import Failure, Generation, Mode, Request, Times, stream_answer
 
 TOP = [{"token": " a", "logprob": -0.1, "bytes": [32, 97], "top_logprobs": [{"token": " b", "logprob": -2.5}]}]
 CHAT = {
@@ -38,14 +37,18 @@ STREAM = b"".join(b"data: %s\n\n" % json.dumps(DELTA).encode() for _ in range(3)
 def of_models() -> Iterator[Kind]:
     bodies = [json.dumps(one).encode() for one in (CHAT, TEXT, ERROR)]
     yield Kind(
-        "models-answers", bodies, mutate.json_text, lambda data: _answer(data, Request(inputs=("x",))), (Garbage,)
+        "models-answers", bodies, mutate.json_text, lambda data: _answer(data, Request(inputs=("x",))), (ProtocolError,)
     )
     tokens = Request(inputs=("x",), mode=Mode.TOKENIZE)
     yield Kind(
-        "models-tokens", [json.dumps(TOKENS).encode()], mutate.json_text, lambda data: _answer(data, tokens), (Garbage,)
+        "models-tokens",
+        [json.dumps(TOKENS).encode()],
+        mutate.json_text,
+        lambda data: _answer(data, tokens),
+        (ProtocolError,),
     )
     yield Kind("models-refusals", bodies, mutate.json_text, lambda data: refusal_of(500, data, None))
-    yield Kind("models-streams", [STREAM], _stream_text, _stream, (Garbage,))
+    yield Kind("models-streams", [STREAM], _stream_text, _stream, (ProtocolError,))
 
 
 def _stream_text(data: bytes, rng: random.Random) -> bytes:
@@ -66,6 +69,6 @@ def _stream(data: bytes) -> object:
             if event != b"[DONE]":
                 found = message_of(event)
                 if isinstance(found, Failure):
-                    return msgspec.json.encode(stream_answer(messages, found))
+                    return msgspec.json.encode(stream_answer(messages, found, Times()))
                 messages.append(found)
-    return msgspec.json.encode(stream_answer(messages, None))
+    return msgspec.json.encode(stream_answer(messages, None, Times()))

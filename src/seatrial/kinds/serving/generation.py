@@ -5,11 +5,10 @@ gives the options that a client sends, so that no server's own default decides."
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TypeVar
+from itertools import chain
+from typing import Any
 
 import msgspec
-
-_T = TypeVar("_T")
 
 
 class Method(StrEnum):
@@ -67,18 +66,10 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     def explicit(self) -> "Sampling":
         """With the value that switches an option off in place of one that is not stated; the seed stays as it is."""
         stated = {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
-        return Sampling(**{**_SAMPLING_OFF, **stated})
+        return msgspec.structs.replace(_SAMPLING_OFF, **stated)
 
 
-_SAMPLING_OFF = {
-    "temperature": 1.0,
-    "top_k": 0,
-    "top_p": 1.0,
-    "typical_p": 1.0,
-    "min_p": 0.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-}
+_SAMPLING_OFF = Sampling(1.0, top_k=0, top_p=1.0, typical_p=1.0, min_p=0.0, presence_penalty=0.0, frequency_penalty=0.0)
 DEFAULT_MAX_NEW_TOKENS = 20  # what TGIS takes 0 for
 
 
@@ -251,23 +242,19 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True):
     at: str = ""  # file:line of where it is written
 
 
+def stream_answer(messages: Sequence[Generation], failure: Failure | None, times: Times) -> Answer:
+    merged = (merge_messages(messages),) if messages and failure is None else ()
+    return Answer(merged, failure=failure, messages=tuple(messages), times=times)
+
+
 def merge_messages(messages: Sequence[Generation]) -> Generation:
     """The one answer that the messages of a stream come to: texts and tokens one after the other, and the last word on
     everything else."""
-    texts = [message.text for message in messages if message.text is not None]
-    tokens = [message.tokens for message in messages if message.tokens is not None]
-    inputs = [message.input_tokens for message in messages if message.input_tokens is not None]
-    return Generation(
-        text="".join(texts) if texts else None,
-        input_count=_last([message.input_count for message in messages]),
-        generated_count=_last([message.generated_count for message in messages]),
-        stop_reason=_last([message.stop_reason for message in messages]),
-        stop_sequence=_last([message.stop_sequence for message in messages]),
-        seed=_last([message.seed for message in messages]),
-        tokens=tuple(token for part in tokens for token in part) if tokens else None,
-        input_tokens=tuple(token for part in inputs for token in part) if inputs else None,
-    )
-
-
-def _last(values: Sequence[_T | None]) -> _T | None:
-    return next((value for value in reversed(values) if value is not None), None)
+    merged: dict[str, Any] = {}
+    for name in Generation.__struct_fields__:
+        values = [value for message in messages if (value := getattr(message, name)) is not None]
+        if values and name == "text":
+            merged[name] = "".join(values)
+        elif values:
+            merged[name] = tuple(chain(*values)) if name in ("tokens", "input_tokens") else values[-1]
+    return Generation(**merged)

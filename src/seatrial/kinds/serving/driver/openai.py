@@ -15,16 +15,14 @@ from seatrial.kinds.serving.driver.http import Connections, ServerAddress, Stamp
 from seatrial.kinds.serving.driver.openai_format import (
     DONE,
     Events,
-    Garbage,
-    Unsupported,
+    ProtocolError,
     answer_of,
     body_of,
     message_of,
     path_of,
     refusal_of,
-    stream_answer,
 )
-from seatrial.kinds.serving.generation import Answer, Failure, Generation, Request, Times, Trouble
+from seatrial.kinds.serving.generation import Answer, Failure, Generation, Request, Times, Trouble, stream_answer
 from seatrial.kinds.serving.work import ServingWork
 
 JSON, EVENT_STREAM = "application/json", "text/event-stream"
@@ -38,7 +36,7 @@ class OpenAiClient:
         self._heads: dict[str, bytes] = {}
 
     def encode(self, asked: Request, stream: bool) -> bytes:
-        """The bytes of a request. Raises Unsupported."""
+        """The bytes of a request. Raises ProtocolError."""
         path = path_of(asked)
         head = self._heads.get(path) or self._heads.setdefault(path, self.connections.place.head("POST", path))
         return request(head, msgspec.json.encode(body_of(asked, self._model, stream, self._extra)))
@@ -48,7 +46,7 @@ class OpenAiClient:
         once more: servers close connections that idle just when they are used again."""
         try:
             data = self.encode(asked, stream)
-        except Unsupported as error:
+        except ProtocolError as error:
             return Answer(failure=Failure("", str(error), Trouble.NOT_ASKED))
         until_s = time.monotonic() + limit_s
         wire = self.connections.idle()
@@ -111,7 +109,7 @@ def _read_answer(wire: StampedWire, asked: Request, stream: bool, error: Excepti
         return Answer(failure=broken, times=times)
     try:
         return msgspec.structs.replace(answer_of(b"".join(wire.parts), asked), times=times)
-    except Garbage as garbage:
+    except ProtocolError as garbage:
         return Answer(failure=Failure("200", str(garbage), Trouble.GARBAGE), times=times)
 
 
@@ -123,7 +121,7 @@ def _read_stream(wire: StampedWire, times: Times, broken: Failure | None) -> Ans
         for at_s, part in zip(wire.stamps, wire.parts, strict=True):
             for data in events.feed(part):
                 if done:
-                    raise Garbage("events came after [DONE]")
+                    raise ProtocolError("events came after [DONE]")
                 if data == DONE:
                     done = True
                     continue
@@ -135,12 +133,10 @@ def _read_stream(wire: StampedWire, times: Times, broken: Failure | None) -> Ans
                 stamps.append(at_s)
         if failure is None and (events.rest or not done):
             rest = f" after {events.rest[:80]!r}" if events.rest else ""
-            raise Garbage(f"the stream ended without [DONE]{rest}")
-    except Garbage as garbage:
+            raise ProtocolError(f"the stream ended without [DONE]{rest}")
+    except ProtocolError as garbage:
         failure = failure or Failure("200", str(garbage), Trouble.GARBAGE)
-    return msgspec.structs.replace(
-        stream_answer(messages, failure), times=msgspec.structs.replace(times, messages_s=tuple(stamps))
-    )
+    return stream_answer(messages, failure, msgspec.structs.replace(times, messages_s=tuple(stamps)))
 
 
 def _broken(wire: StampedWire, error: Exception) -> Failure:

@@ -4,7 +4,8 @@ Every option that changes what is generated is sent, also where it is switched o
 Beside OpenAI's own fields these are the ones that vLLM and llama.cpp have; `extra` of the server takes a field away,
 with null, where fields that it does not know are refused."""
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -24,7 +25,6 @@ from seatrial.kinds.serving.generation import (
     Tokenization,
     TopToken,
     Trouble,
-    merge_messages,
 )
 
 _T = TypeVar("_T")
@@ -33,8 +33,9 @@ _SHOWN = 120  # characters of what is not understood
 _STOPS = {"length": StopReason.MAX_TOKENS, "stop": StopReason.STOP, "tool_calls": StopReason.STOP}
 
 
-class Unsupported(Exception):
-    """The protocol has no word for something that the request asks for; the text names it."""
+class ProtocolError(Exception):
+    """The protocol has no word for something that the request asks for, or what came is not what it says; the text
+    names it."""
 
 
 # ---- what is asked
@@ -46,30 +47,29 @@ def path_of(request: Request) -> str:
     return CHAT if request.messages else COMPLETIONS
 
 
-def body_of(request: Request, model: str, stream: bool, extra: dict[str, Any]) -> dict[str, Any]:
-    model = request.model or model
-    body: dict[str, Any] = {"model": model}
+def body_of(request: Request, model: str, stream: bool, extra: Mapping[str, object]) -> dict[str, object]:
+    body: dict[str, object] = {"model": request.model or model}
     if request.mode is Mode.TOKENIZE:
         if len(request.inputs) != 1:
-            raise Unsupported("one input at a time can be tokenized over HTTP")
+            raise ProtocolError("one input at a time can be tokenized over HTTP")
         # As vLLM reads it and as llama.cpp does.
         body |= {"prompt": request.inputs[0], "content": request.inputs[0], "with_pieces": True}
         body |= {"add_special_tokens": True, "add_special": True, "return_token_strs": True}
     else:
         _check_supported(request)
         if request.messages:
-            body["messages"] = [{"role": one.role, "content": one.content} for one in request.messages]
+            body["messages"] = request.messages
         else:
             body["prompt"] = request.inputs[0] if len(request.inputs) == 1 else list(request.inputs)
-        body |= {**_options(request), **_logprobs(request), "stream": stream}
+        body |= {**_options(request), "stream": stream}
         if stream:
             body["stream_options"] = {"include_usage": True}
     return {name: value for name, value in {**body, **extra}.items() if value is not None or name not in extra}
 
 
-def _options(request: Request) -> dict[str, Any]:
+def _options(request: Request) -> dict[str, object]:
     sampling, stopping, decoding = request.sampling.explicit, request.stopping, request.decoding.explicit
-    options: dict[str, Any] = {
+    options: dict[str, object] = {
         "max_tokens": stopping.explicit.max_new_tokens,
         "temperature": 0.0 if request.method is Method.GREEDY else sampling.temperature,
         "top_k": sampling.top_k,
@@ -90,19 +90,17 @@ def _options(request: Request) -> dict[str, Any]:
         options["include_stop_str_in_output"] = stopping.include_stop_sequence
     if request.truncate_input_tokens:
         options["truncate_prompt_tokens"] = request.truncate_input_tokens
-    return {**options, **(_guided(decoding.guided) if decoding.guided else {})}
-
-
-def _logprobs(request: Request) -> dict[str, Any]:
+    if decoding.guided:
+        options |= _guided(decoding.guided)
     wanted = request.wanted
-    if not (wanted.token_logprobs or wanted.top_n_tokens or wanted.generated_tokens):
-        return {}
-    if request.messages:
-        return {"logprobs": True, "top_logprobs": wanted.top_n_tokens}
-    return {"logprobs": max(wanted.top_n_tokens, 1)}  # llama.cpp takes 0 for none
+    if wanted.token_logprobs or wanted.top_n_tokens or wanted.generated_tokens:
+        # llama.cpp takes 0 for none.
+        chat = {"logprobs": True, "top_logprobs": wanted.top_n_tokens}
+        options |= chat if request.messages else {"logprobs": max(wanted.top_n_tokens, 1)}
+    return options
 
 
-def _guided(guided: Guided) -> dict[str, Any]:
+def _guided(guided: Guided) -> dict[str, object]:
     if guided.guide is Guide.TEXT:
         return {}
     if guided.guide is Guide.JSON:
@@ -111,7 +109,7 @@ def _guided(guided: Guided) -> dict[str, Any]:
         try:
             schema = decode(guided.value, object)
         except Unreadable as error:
-            raise Unsupported(f"its JSON schema is not JSON: {error}") from error
+            raise ProtocolError(f"its JSON schema is not JSON: {error}") from error
         return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}}
     if guided.guide is Guide.GRAMMAR:
         return {"grammar": guided.value, "structured_outputs": {"grammar": guided.value}}
@@ -131,7 +129,7 @@ def _check_supported(request: Request) -> None:
     }
     missing = [name for name, is_asked in asked.items() if is_asked]
     if missing:
-        raise Unsupported(f"OpenAI's protocol cannot ask for {', '.join(missing)}")
+        raise ProtocolError(f"OpenAI's protocol cannot ask for {', '.join(missing)}")
 
 
 # ---- what comes back
@@ -142,9 +140,7 @@ class _Top(msgspec.Struct):
     logprob: float | None = None
 
 
-class _Content(msgspec.Struct):
-    token: str
-    logprob: float | None = None
+class _Content(_Top):
     top_logprobs: list[_Top] | None = None
     bytes: list[int] | None = None
 
@@ -193,12 +189,8 @@ class _Tokenized(msgspec.Struct):
     token_strs: list[str] | None = None
 
 
-class Garbage(Exception):
-    """What came is not what the protocol says; the text shows it."""
-
-
 def answer_of(data: bytes, request: Request) -> Answer:
-    """Of the whole body of a good answer. Raises Garbage."""
+    """Of the whole body of a good answer. Raises ProtocolError."""
     if request.mode is Mode.TOKENIZE:
         return Answer(tokenizations=(_tokenization(data),))
     body = _read(data, _Body)
@@ -207,51 +199,41 @@ def answer_of(data: bytes, request: Request) -> Answer:
     choices = sorted(body.choices or [], key=lambda one: one.index)
     wanted = len(request.inputs) or 1
     if len(choices) != wanted:
-        raise Garbage(f"{len(choices)} choices came for {wanted} input{'s' if wanted > 1 else ''}: {_shown(data)}")
+        came = f"{len(choices)} choices came for {wanted} input{'s' if wanted > 1 else ''}"
+        raise ProtocolError(f"{came}: {_shown(data)}")
     # Of several inputs the server says only how many tokens all of them had.
     usage = body.usage if wanted == 1 else None
     return Answer(generations=tuple(_generation(choice, usage) for choice in choices))
 
 
 def message_of(data: bytes) -> Generation | Failure:
-    """Of one event of a stream. Raises Garbage."""
+    """Of one event of a stream. Raises ProtocolError."""
     body = _read(data, _Body)
     if body.error is not None:
         return failure_of("", body.error)
     if body.choices is None:
-        raise Garbage(f"an event has no choices: {_shown(data)}")
+        raise ProtocolError(f"an event has no choices: {_shown(data)}")
     if len(body.choices) > 1:
-        raise Garbage(f"an event has {len(body.choices)} choices, and one was asked for: {_shown(data)}")
+        raise ProtocolError(f"an event has {len(body.choices)} choices, and one was asked for: {_shown(data)}")
     return _generation(body.choices[0] if body.choices else _Choice(), body.usage)
-
-
-def stream_answer(messages: list[Generation], failure: Failure | None) -> Answer:
-    return Answer(
-        generations=(merge_messages(messages),) if messages and failure is None else (),
-        messages=tuple(messages),
-        failure=failure,
-    )
 
 
 def _read(data: bytes, form: type[_T]) -> _T:
     try:
         return decode(data, form)
     except Unreadable as error:
-        raise Garbage(f"{error}: {_shown(data)}") from error
+        raise ProtocolError(f"{error}: {_shown(data)}") from error
 
 
 def _generation(choice: _Choice, usage: _Usage | None) -> Generation:
-    text = choice.text
-    for part in (choice.message, choice.delta):
-        if part is not None:
-            text = part.content
+    said = choice.delta or choice.message
     stop = None
     if choice.finish_reason is not None:
         stop = _STOPS.get(choice.finish_reason)
         if stop is None:
-            raise Garbage(f"finish_reason {choice.finish_reason!r} is none of {', '.join(_STOPS)}")
+            raise ProtocolError(f"finish_reason {choice.finish_reason!r} is none of {', '.join(_STOPS)}")
     return Generation(
-        text=text,
+        text=said.content if said else choice.text,
         input_count=usage.prompt_tokens if usage else None,
         generated_count=usage.completion_tokens if usage else None,
         stop_reason=stop,
@@ -271,15 +253,13 @@ def _tokens(found: _Logprobs) -> tuple[Token, ...] | None:
     logprobs = found.token_logprobs or [None] * len(found.tokens)
     tops = found.top_logprobs or [None] * len(found.tokens)
     if not len(found.tokens) == len(logprobs) == len(tops):
-        raise Garbage(f"{len(found.tokens)} tokens have {len(logprobs)} logprobs and {len(tops)} lists of top ones")
-    return tuple(
-        Token(text, logprob, top=tuple(TopToken(*item) for item in _likeliest_first(top or {})))
-        for text, logprob, top in zip(found.tokens, logprobs, tops, strict=True)
-    )
-
-
-def _likeliest_first(top: dict[str, float | None]) -> list[tuple[str, float | None]]:
-    return sorted(top.items(), key=lambda item: float("inf") if item[1] is None else -item[1])
+        counts = f"{len(logprobs)} logprobs and {len(tops)} lists of top ones"
+        raise ProtocolError(f"{len(found.tokens)} tokens have {counts}")
+    made = []
+    for text, logprob, top in zip(found.tokens, logprobs, tops, strict=True):
+        likeliest_first = sorted((top or {}).items(), key=lambda item: math.inf if item[1] is None else -item[1])
+        made.append(Token(text, logprob, top=tuple(TopToken(*item) for item in likeliest_first)))
+    return tuple(made)
 
 
 def _tokenization(data: bytes) -> Tokenization:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from seatrial.kinds.driver import DriverError
 from seatrial.kinds.serving.driver.client import CERTIFICATE
-from seatrial.kinds.serving.generation import Answer, Failure, Generation, Mode, Request, Times, Trouble, merge_messages
+from seatrial.kinds.serving.generation import Answer, Failure, Generation, Mode, Request, Times, Trouble, stream_answer
 from seatrial.kinds.serving.work import ServingWork, Tls
 
 try:
@@ -105,8 +105,7 @@ class TgisClient:
             call.cancel()
             raise
         times = Times(sent_s, stamps[0] if stamps else None, time.monotonic(), tuple(stamps))
-        merged = (merge_messages(messages),) if messages and failure is None else ()
-        return Answer(generations=merged, messages=tuple(messages), failure=failure, times=times)
+        return stream_answer(messages, failure, times)
 
     async def health(self, limit_s: float) -> Failure | None:
         """What gRPC's own health service says; a server need not have it."""
