@@ -1,7 +1,6 @@
 """The cases of a cell: read from their files once, before the plan is written, and from the plan ever after."""
 
 import os
-from collections.abc import Iterator
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,12 +38,19 @@ def gather_cases(cell: Cell) -> dict[str, Any]:
     unanswered = model.purpose != "compare"
     cases = _read(tuple(paths), answers, unanswered, tuple(map(_stamp, (*paths, *([answers] if answers else [])))))
     shards = int(model.shards)
-    gathered: dict[str, Any] = {"cases": msgspec.to_builtins(list(_planned(cases, model, shards)))}
+    planned = []
+    for case in cases:
+        skipped = next((skip.why for skip in model.skip if skip.fits(case)), "")
+        if case.single_shard_only and shards > 1:
+            skipped = skipped or f"it is for one shard, and this server has {shards}"
+        planned.append(PlannedCase(case, skipped))
+    gathered: dict[str, Any] = {"cases": msgspec.to_builtins(planned)}
     if model.server.protocol == "tgis" and (wrong := cell_problems(cell)):
         gathered[MISSING] = [f"{cell.axes.get(AXIS, AXIS)}: {why}" for why in wrong]
     embeddings = model.compare.embeddings
     if embeddings is not None and embeddings.local is not None:
-        gathered[EMBEDDING_MODEL] = _local_model(cell, embeddings.local)
+        folder = cell.directory.resolve() / embeddings.local
+        gathered[EMBEDDING_MODEL] = str(folder) if os.path.isdir(folder) else embeddings.local
         if not find_spec("sentence_transformers"):
             gathered[MISSING] = [*gathered.get(MISSING, ()), NO_EMBEDDING]
     if model.compare.tolerances is not None and model.purpose == "compare":
@@ -53,12 +59,6 @@ def gather_cases(cell: Cell) -> dict[str, Any]:
     if model.load is not None and model.load.arrivals.trace is not None:
         gathered["trace"] = read_trace(cell.directory / model.load.arrivals.trace)
     return gathered
-
-
-def _local_model(cell: Cell, name: str) -> str:
-    """By its folder, if there is one beside the suite; else by its name."""
-    folder = cell.directory.resolve() / name
-    return str(folder) if os.path.isdir(folder) else name
 
 
 @lru_cache(maxsize=4)
@@ -76,18 +76,6 @@ def _stamp(path: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return found.st_mtime_ns, found.st_size
-
-
-def trace_of(cell: Cell) -> tuple[float, ...]:
-    return tuple(cell.gathered.get("trace", ()))
-
-
-def _planned(cases: tuple[Case, ...], model: ServingTrial, shards: int) -> Iterator[PlannedCase]:
-    for case in cases:
-        skipped = next((skip.why for skip in model.skip if skip.fits(case)), "")
-        if case.single_shard_only and shards > 1:
-            skipped = skipped or f"it is for one shard, and this server has {shards}"
-        yield PlannedCase(case, skipped)
 
 
 _converted: tuple[Any, list[PlannedCase]] = (None, [])  # of the cell that was last asked about

@@ -1,20 +1,31 @@
 """The kind `serving`: its parts, and what was seen of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from seatrial.checks.findings import metric_data
-from seatrial.job import Contents, Observation, ObservedStep, PartSpec, SkippedItem
+from seatrial.job import Contents, Finding, Observation, ObservedStep, PartSpec, SkippedItem, Verdict, convert
 from seatrial.kinds.job import DRIVER
 from seatrial.kinds.protocol import Judgement
+from seatrial.kinds.serving.answers import Answered, Comparing, Tolerance, case_step, check_answers, tolerance_for
+from seatrial.kinds.serving.answers.answer import generations_of
 from seatrial.kinds.serving.charts import charts_of, in_short
-from seatrial.kinds.serving.ended import cause_of_silence, check_driver, check_ready, check_server, driver_records
+from seatrial.kinds.serving.ended import (
+    DriverRecords,
+    EndCause,
+    cause_of_silence,
+    check_driver,
+    check_ready,
+    check_server,
+    driver_records,
+    trouble_of,
+)
 from seatrial.kinds.serving.gather import asked_cases, gather_cases, planned_cases
-from seatrial.kinds.serving.judge import check_cases
+from seatrial.kinds.serving.generation import Trouble
 from seatrial.kinds.serving.load import check_load
 from seatrial.kinds.serving.model import ServingTrial
 from seatrial.kinds.serving.parts import SERVER, parts_of, work_of
-from seatrial.kinds.serving.work import asks_of
+from seatrial.kinds.serving.work import ServingWork, asks_of
 from seatrial.suite import Cell
 
 
@@ -42,7 +53,7 @@ class ServingKind:
         findings += check_driver(driver, step, server)
         findings.append(check_ready(records, cause))
         work = work_of(cell)
-        findings += check_cases(cell, work, records, cause, server)
+        findings += _check_cases(cell, work, records, cause, server)
         metrics: dict[str, Any] = {}
         if records.ready is not None:
             source = "the driver's clock, from its first try"
@@ -52,6 +63,54 @@ class ServingKind:
             findings, metrics = findings + found, metrics | measured
         load = records.load.summary if records.load else None
         return Judgement(findings + in_short(findings, load), metrics, charts_of(findings, load))
+
+
+_NOT_ASKED, _ANSWERED = {"agreement": "not_asked"}, {"agreement": "answered"}
+
+
+def _check_cases(
+    cell: Cell, work: ServingWork, records: DriverRecords, cause: EndCause, server: Observation | None
+) -> Iterator[Finding]:
+    """What has an answer is compared; of the rest is said why it has none, and by whose fault."""
+    model: ServingTrial = cell.spec
+    cases = asked_cases(cell)
+    answered: list[Answered] = []
+    for ask in asks_of(work):
+        case = cases[ask.case]
+        answer = records.answers.get(ask.thing)
+        # An error that the server answered with is what was expected, or what is to be expected from now on.
+        error_counts = case.error is not None or model.purpose == "record"
+        if answer is None:
+            how, data = ("not answered", {}) if ask.thing in records.begun else ("not asked", _NOT_ASKED)
+            yield Finding(case_step(case), ask.way, cause.verdict, cause.class_, f"{how}: {cause.text}", data=data)
+        elif answer.failure and not (error_counts and answer.failure.trouble is Trouble.ANSWERED):
+            found = trouble_of(answer.failure, cause, server)
+            yield Finding(case_step(case), ask.way, found.verdict, found.class_, found.text)
+        else:
+            answered.append(Answered(case, ask.way, answer, ask.thing))
+    if model.purpose == "compare":
+        yield from check_answers(answered, _comparing(cell, answered, records), work.protocol)
+    else:
+        for one in answered:
+            yield Finding(case_step(one.case), one.way, Verdict.PASSED, message="answered", data=_ANSWERED)
+    for planned in planned_cases(cell):
+        if planned.skipped:
+            why = planned.skipped
+            yield Finding(case_step(planned.case), "not asked", Verdict.SKIPPED, message=why, data=_NOT_ASKED)
+
+
+def _comparing(cell: Cell, answered: list[Answered], records: DriverRecords) -> Comparing:
+    model: ServingTrial = cell.spec
+    compare = model.compare
+    known = cell.gathered.get("tolerance")
+    tolerance = convert(known, Tolerance) if known else tolerance_for(compare.precision)
+    found: dict[tuple[str, str], float] = {}
+    for one in answered if compare.rule.similarity else ():
+        expected = one.case.answer.generations if one.case.answer is not None else ()
+        similar = records.similarities.get(one.thing, [])
+        for wanted, made, value in zip(expected, generations_of(one.answer), similar, strict=False):
+            found[wanted.text or "", made.text or ""] = value
+    return Comparing(compare.rule, tolerance, compare.similarity, found)
 
 
 kind = ServingKind()

@@ -132,7 +132,7 @@ class Compare(Model):
     embeddings: EmbeddingsModel | None = Field(None, description="What embeds texts, for the rule `embedding`.")
 
     @model_validator(mode="after")
-    def _embedded(self) -> Self:
+    def _consistent(self) -> Self:
         if self.rule.similarity and self.embeddings is None:
             raise ValueError(
                 f"the rule {self.rule.value} needs `embeddings`: {{url: …, model: …}}, an endpoint that answers "
@@ -140,10 +140,6 @@ class Compare(Model):
             )
         if self.embeddings is not None and not self.rule.similarity:
             raise ValueError(f"`embeddings` is for the rule `embedding`; the rule is {self.rule.value}")
-        return self
-
-    @model_validator(mode="after")
-    def _known(self) -> Self:
         if self.tolerances is None and not has_placeholder(self.precision):
             try:
                 tolerance_for(self.precision)
@@ -206,13 +202,9 @@ class ServingTrial(TrialModel):
     JUDGING: ClassVar[frozenset[str]] = frozenset({"compare"})
 
     @model_validator(mode="after")
-    def _crowd(self) -> Self:
+    def _consistent(self) -> Self:
         if self.batching and self.concurrency < 2:
             raise ValueError("`batching` compares cases alone and in a crowd: `concurrency` must be 2 or more")
-        return self
-
-    @model_validator(mode="after")
-    def _beside(self) -> Self:
         if self.driver is None:
             return self
         if self.server.url is not None:
@@ -235,25 +227,18 @@ class ServingTrial(TrialModel):
         return self.workspace or (runtime.workspace if runtime else None)
 
     def needed_files(self) -> tuple[tuple[tuple[str | int, ...], str], ...]:
-        tls = self.server.tls
-        named = {name: getattr(tls, name) for name in ("ca", "cert", "key")} if tls else {}
-        cases: tuple[tuple[tuple[str | int, ...], str], ...] = tuple(
-            (("cases", index), path) for index, path in enumerate(self.cases)
-        )
-        if self.load is not None and self.load.arrivals.trace is not None:
-            cases += ((("load", "arrivals", "trace"), self.load.arrivals.trace),)
-        return cases + tuple((("server", "tls", name), path) for name, path in named.items() if path is not None)
+        named: dict[tuple[str | int, ...], str | None] = {
+            ("cases", index): path for index, path in enumerate(self.cases)
+        }
+        if self.load is not None:
+            named["load", "arrivals", "trace"] = self.load.arrivals.trace
+        if self.server.tls is not None:
+            named |= {("server", "tls", name): getattr(self.server.tls, name) for name in ("ca", "cert", "key")}
+        return tuple((place, path) for place, path in named.items() if path is not None)
 
     def step_names(self, runtime: Runtime | None) -> tuple[str, ...]:
         workspace = self.workspace_of(runtime)
         cloned = ["workspace"] if workspace and workspace.git else []
         # Cases are named by their files, which are read when the run begins.
-        return (
-            *cloned,
-            "server",
-            "ready",
-            "driver",
-            "case ${case}",
-            "answers",
-            *([LOAD, "figures"] if self.load else []),
-        )
+        names = ("server", "ready", "driver", "case ${case}", "answers")
+        return (*cloned, *names, *([LOAD, "figures"] if self.load else []))

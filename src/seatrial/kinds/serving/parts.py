@@ -3,9 +3,9 @@
 import msgspec
 
 from seatrial import __version__
-from seatrial.job import SECRET_FILE, Input, JobSpec, Limits, PartSpec, Port, Ready, Step
+from seatrial.job import SECRET_FILE, Input, JobSpec, PartSpec, Port, Ready, Step
 from seatrial.kinds.job import DRIVER, driver_job, make_job, plan_workspace, workspace_inputs
-from seatrial.kinds.serving.gather import EMBEDDING_MODEL, asked_cases, trace_of
+from seatrial.kinds.serving.gather import EMBEDDING_MODEL, asked_cases
 from seatrial.kinds.serving.generation import Case, ErrorMatch
 from seatrial.kinds.serving.load_model import port_and_path
 from seatrial.kinds.serving.model import ServingTrial
@@ -41,39 +41,33 @@ def parts_of(cell: Cell) -> tuple[PartSpec, ...]:
 
 def _server(cell: Cell, job: JobSpec) -> JobSpec:
     model: ServingTrial = cell.spec
-    server = model.server
-    ready = server.ready
-    ports = _ports(cell)
-    probe = Ready(SERVER_PORT, within_s=ready.within_s)
-    if ready.http is not None:
-        probe = Ready(HEALTH_PORT if HEALTH_PORT in ports else SERVER_PORT, _health(cell)[1], ready.within_s)
+    server, ready_s = model.server, model.server.ready.within_s
+    ports = _ports(model)
+    probe = Ready(SERVER_PORT, within_s=ready_s)
+    if server.ready.http is not None:
+        path = port_and_path(server.ready.http)[1]
+        probe = Ready(HEALTH_PORT if HEALTH_PORT in ports else SERVER_PORT, path, ready_s)
     steps = [planned.step for planned in plan_workspace(cell, model.workspace_of(cell.runtime))]
-    steps.append(Step(SERVER, "command", {"command": server.command}))
+    # It is up before its driver begins and must outlive it: its own limit is only for when nobody ends it. It may say
+    # nothing for as long as nobody asks.
+    limits = job.limits
+    run_s = None if limits.run_s is None else limits.run_s + 2 * ready_s + limits.grace_s
     return msgspec.structs.replace(
         job,
         part=SERVER,
-        steps=tuple(steps),
+        steps=(*steps, Step(SERVER, "command", {"command": server.command})),
         ports=tuple(Port(name, number) for name, number in ports.items()),
         ready=probe,
-        limits=_longer(job.limits, ready.within_s),
+        limits=msgspec.structs.replace(limits, run_s=run_s, stall_s=None),
     )
 
 
-def _health(cell: Cell) -> tuple[int | None, str]:
-    model: ServingTrial = cell.spec
-    return port_and_path(model.server.ready.http or "")
-
-
-def _metrics(cell: Cell) -> tuple[int | None, str]:
-    model: ServingTrial = cell.spec
-    return port_and_path(model.load.metrics if model.load else "")
-
-
-def _ports(cell: Cell) -> dict[str, int]:
+def _ports(model: ServingTrial) -> dict[str, int]:
     """By name: where requests go, and where readiness and the server's own metrics are, if that is elsewhere."""
-    model: ServingTrial = cell.spec
     ports = {SERVER_PORT: model.server.port}
-    for name, number in ((HEALTH_PORT, _health(cell)[0]), (METRICS_PORT, _metrics(cell)[0])):
+    paths = {HEALTH_PORT: model.server.ready.http or "", METRICS_PORT: model.load.metrics if model.load else ""}
+    for name, path in paths.items():
+        number = port_and_path(path)[0]
         if number is not None and number not in ports.values():
             ports[name] = number
     return ports
@@ -84,21 +78,15 @@ def _load(cell: Cell) -> LoadWork | None:
     model: ServingTrial = cell.spec
     if model.load is None or model.purpose != "compare":
         return None
-    number, path = _metrics(cell)
+    number, path = port_and_path(model.load.metrics)
+    ports = _ports(model)
     if model.server.url is not None:
         port = str(number or "")
     elif number is None:
-        port = HEALTH_PORT if model.server.protocol == "tgis" and HEALTH_PORT in _ports(cell) else ""
+        port = HEALTH_PORT if model.server.protocol == "tgis" and HEALTH_PORT in ports else ""
     else:
-        port = next(name for name, one in _ports(cell).items() if one == number)
-    return model.load.work(model.seed, trace_of(cell), path, port)
-
-
-def _longer(limits: Limits, ready_s: float) -> Limits:
-    """A server is up before its driver begins and must outlive it: its own limit is only for when nobody ends it. It
-    may say nothing for as long as nobody asks."""
-    run_s = None if limits.run_s is None else limits.run_s + 2 * ready_s + limits.grace_s
-    return msgspec.structs.replace(limits, run_s=run_s, stall_s=None)
+        port = next(name for name, one in ports.items() if one == number)
+    return model.load.work(model.seed, tuple(cell.gathered.get("trace", ())), path, port)
 
 
 def _driver(cell: Cell, job: JobSpec) -> JobSpec:
@@ -109,19 +97,20 @@ def _driver(cell: Cell, job: JobSpec) -> JobSpec:
     tokens = {TOKEN: model.server.token, EMBEDDINGS_TOKEN: embeddings.token if embeddings else None}
     secrets = {name: one.secret for name, one in tokens.items() if one is not None}
     shown = {CLIENT_CERT: tls.cert, CLIENT_KEY: tls.key} if tls else {}
-    secrets |= {name: SECRET_FILE + _beside(cell, path) for name, path in shown.items() if path is not None}
+    folder = cell.directory.resolve()
+    secrets |= {name: f"{SECRET_FILE}{folder / path}" for name, path in shown.items() if path is not None}
     return msgspec.structs.replace(
         driver_job(job, "serving", work_of(cell), model.driver),
         env={},
         secrets=secrets,
-        inputs=(Input(_beside(cell, tls.ca), CA),) if tls and tls.ca else (),
+        inputs=(Input(str(folder / tls.ca), CA),) if tls and tls.ca else (),
     )
 
 
 def work_of(cell: Cell) -> ServingWork:
     """What the driver of this cell is given to do."""
     model: ServingTrial = cell.spec
-    server = model.server
+    server, tls = model.server, model.server.tls
     embeddings = model.compare.embeddings if model.purpose == "compare" else None
     return ServingWork(
         version=__version__ if model.driver else "",
@@ -129,7 +118,7 @@ def work_of(cell: Cell) -> ServingWork:
         protocol=server.protocol,
         url=server.url or "",
         model=model.model,
-        tls=_tls(cell),
+        tls=Tls(ca=CA if tls.ca else "", name=tls.name or "", verify=tls.verify) if tls else None,
         headers=server.headers,
         extra=server.extra,
         stream=model.stream,
@@ -148,18 +137,4 @@ def work_of(cell: Cell) -> ServingWork:
 def _question(case: Case, with_texts: bool) -> Question:
     expected = case.answer.generations if case.answer is not None and with_texts else ()
     pattern = (case.error.message or "") if case.error and case.error.match is ErrorMatch.PATTERN else ""
-    texts = tuple(one.text or "" for one in expected)
-    return Question(case.name, case.request, case.error is not None, texts, pattern)
-
-
-def _tls(cell: Cell) -> Tls | None:
-    model: ServingTrial = cell.spec
-    tls = model.server.tls
-    if tls is None:
-        return None
-    return Tls(ca=CA if tls.ca else "", name=tls.name or "", verify=tls.verify)
-
-
-def _beside(cell: Cell, path: str) -> str:
-    """A file of this machine that the suite names."""
-    return str(cell.directory.resolve() / path)
+    return Question(case.name, case.request, case.error is not None, tuple(one.text or "" for one in expected), pattern)
