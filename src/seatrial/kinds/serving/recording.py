@@ -106,17 +106,9 @@ class Recorded(msgspec.Struct, frozen=True):
 
 def record_cell(trusted: TrustedCell) -> list[Recorded]:
     """What is to be written of each case of a cell."""
-    comparing = _recording_by(trusted.cell)
-    return [_to_record(one, comparing) for one in trusted.answers]
-
-
-def _recording_by(cell: Cell) -> Comparing:
-    """How a server is compared with itself, whatever the rule for others; a precision that is unknown is the finest."""
-    model: ServingTrial = cell.spec
-    try:
-        return Comparing(AnswerRule.NEAR_TIE, tolerance_for(model.compare.precision))
-    except KeyError:
-        return Comparing(AnswerRule.NEAR_TIE, tolerance_for("f32"))
+    # How a server is compared with itself, whatever the rule for others; a precision that is unknown is the finest.
+    tolerance = tolerance_for(trusted.cell.spec.compare.precision, unknown="f32")
+    return [_to_record(one, Comparing(AnswerRule.NEAR_TIE, tolerance)) for one in trusted.answers]
 
 
 def _to_record(one: CaseAnswers, comparing: Comparing) -> Recorded:

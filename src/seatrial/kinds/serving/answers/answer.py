@@ -1,6 +1,7 @@
 """All that came back of one request against what the case expects: an answer or an error, checked or only counted."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -23,20 +24,17 @@ from seatrial.kinds.serving.generation import (
 # The messages of a stream: that each has what it should and nothing else, in an order that makes sense.
 
 
-TGIS = "tgis"
-
-
 def check_messages(messages: Sequence[Generation], request: Request, protocol: str) -> Comparison | None:
     """The first thing that is wrong; None when nothing is."""
-    checks = (_common, _tgis) if protocol == TGIS else (_common,)
-    return next((found for check in checks for found in check(messages, request)), None)
+    of_protocol = _tgis(messages, request) if protocol == "tgis" else ()
+    return next(chain(_common(messages), of_protocol), None)
 
 
 def _finished(message: Generation) -> bool:
     return message.stop_reason is not None and message.stop_reason is not StopReason.NOT_FINISHED
 
 
-def _common(messages: Sequence[Generation], request: Request) -> Iterator[Comparison]:
+def _common(messages: Sequence[Generation]) -> Iterator[Comparison]:
     """What holds for every protocol."""
     if not messages:
         yield structure("the stream has no messages")
@@ -50,10 +48,6 @@ def _common(messages: Sequence[Generation], request: Request) -> Iterator[Compar
         late = next((i for i in range(ends[0] + 1, len(messages)) if messages[i].text or messages[i].tokens), None)
         if late is not None:
             yield structure(f"message {late} of the stream has text after the stop reason", late)
-    yield from _counts(messages)
-
-
-def _counts(messages: Sequence[Generation]) -> Iterator[Comparison]:
     so_far = listed = 0
     for place, message in enumerate(messages):
         listed += len(message.tokens or ())
@@ -228,17 +222,15 @@ def compare_error(expected: ExpectedError, answer: Answer) -> Comparison:
         return Comparison(Agreement.ERROR, f"an error is expected ({wanted}), and an answer came: {_short(texts)}")
     if expected.code is not None and failure.code != expected.code:
         return Comparison(Agreement.ERROR, f"another error: {_said(failure)}; expected {wanted}")
-    if expected.message is not None and not _message_matches(expected, failure):
+    matches = {
+        ErrorMatch.EXACT: failure.message == expected.message,
+        ErrorMatch.PREFIX: failure.message.startswith(expected.message or ""),
+        ErrorMatch.PATTERN: failure.matches is True,
+    }
+    if expected.message is not None and not matches[expected.match]:
         how = {ErrorMatch.PREFIX: " at its beginning", ErrorMatch.PATTERN: " as a pattern"}.get(expected.match, "")
         return Comparison(Agreement.ERROR, f"another message: {_said(failure)}; expected{how} {wanted}")
     return EXACT
-
-
-def _message_matches(expected: ExpectedError, failure: Failure) -> bool:
-    wanted = expected.message or ""
-    if expected.match is ErrorMatch.PATTERN:
-        return failure.matches is True
-    return failure.message.startswith(wanted) if expected.match is ErrorMatch.PREFIX else failure.message == wanted
 
 
 def _said(failure: Failure) -> str:

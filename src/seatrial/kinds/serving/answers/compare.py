@@ -4,7 +4,6 @@ import math
 import operator
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Any
 
 import msgspec
 
@@ -44,10 +43,6 @@ class Comparison(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def passes(self) -> bool:
         return self.agreement.passes
-
-    def data(self) -> dict[str, Any]:
-        """For programs: the form of a `token-diff`."""
-        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
 
 
 EXACT = Comparison(Agreement.EXACT)
@@ -93,10 +88,10 @@ PRECISIONS = {
 }
 
 
-def tolerance_for(precision: str) -> Tolerance:
-    """By its name, or one of its other names. Raises KeyError for what nobody has measured."""
-    name = precision.lower()
-    return TOLERANCES[PRECISIONS.get(name, name)]
+def tolerance_for(precision: str, unknown: str | None = None) -> Tolerance:
+    """By its name, or one of its other names. For what nobody has measured it is that of `unknown`, or KeyError."""
+    name = PRECISIONS.get(precision.lower(), precision.lower())
+    return TOLERANCES[name if unknown is None or name in TOLERANCES else unknown]
 
 
 # Two answers side by side, token by token, as far as they go the same way.
@@ -135,7 +130,7 @@ class Walk(msgspec.Struct):
 
 
 def walk(expected: Sequence[Token], got: Sequence[Token]) -> Walk:
-    found = Walk(0, expected=[], got=[], starts=[], places=[], gaps=[])
+    found = Walk(0)
     xs, ys = found.expected, found.got
     for place, (one, other) in enumerate(zip(expected, got, strict=False)):
         before = len(xs)
@@ -167,7 +162,7 @@ def walk(expected: Sequence[Token], got: Sequence[Token]) -> Walk:
 
 def joined(walks: Iterable[Walk]) -> Walk:
     """What was paired in all of them, one after the other."""
-    found = Walk(0, expected=[], got=[], starts=[], gaps=[])
+    found = Walk(0)
     for one in walks:
         found.starts += [start + len(found.expected) for start in one.starts]
         found.expected += one.expected

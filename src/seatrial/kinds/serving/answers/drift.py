@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from seatrial.kinds.serving.answers.compare import (
-    TOLERANCES,
     Agreement,
     Comparison,
     Tolerance,
@@ -55,7 +54,7 @@ def judge_whole(comparisons: Sequence[Comparison], walks: Iterable[Walk], tolera
     likely = drift.expected_flips(every.gaps, seen.pair_rms)
     if tolerance.near_ties is not None:
         likely = max(likely, tolerance.near_ties * len(comparisons))
-    problems = [*_size(seen, tolerance), *_shape(seen, tolerance)]
+    problems = list(_moved(seen, tolerance))
     if drift.poisson_tail(ties, likely + _SLACK) < _UNLIKELY:
         problems.append(
             f"{ties} of {len(comparisons)} answers went the other way at a near tie; by how far the log-probabilities "
@@ -74,17 +73,14 @@ def judge_whole(comparisons: Sequence[Comparison], walks: Iterable[Walk], tolera
     )
 
 
-def _size(seen: "Drift", tolerance: Tolerance) -> Iterable[str]:
+def _moved(seen: "Drift", tolerance: Tolerance) -> Iterable[str]:
+    """By size and by shape: rounding has no direction."""
     most = tolerance.rms * (1 + seen.positions**-0.5) if seen.positions else 0.0
     if seen.rms > most:
         yield (
             f"over {seen.positions} tokens the log-probabilities moved by {seen.rms:.3g} (root mean square); "
             f"{tolerance.precision} explains {most:.3g}"
         )
-
-
-def _shape(seen: "Drift", tolerance: Tolerance) -> Iterable[str]:
-    """Rounding has no direction."""
     one_sided = abs(seen.mean) > max(_MOST_ONE_SIDED * seen.rms, _LEAST * tolerance.rms)
     if one_sided and abs(seen.mean_t) > _STANDARD_ERRORS:
         yield (
@@ -135,26 +131,17 @@ def calibrate(pairs: Iterable[tuple[Generation, Generation]], precision: str) ->
     result = Calibrated(len(walks), seen.positions, seen.largest, seen.rms, len(gaps), largest_gap)
     if not seen.positions:
         return result
-    least = _least(precision)
-    drift = max(_MARGIN * seen.largest, least.drift)
+    known = tolerance_for(precision, unknown="f32")
+    drift = max(_MARGIN * seen.largest, _FLOOR * known.drift)
     tolerance = Tolerance(
         precision,
         drift=_rounded(drift),
-        rms=_rounded(max(RMS_MARGIN * seen.rms, least.rms)),
+        rms=_rounded(max(RMS_MARGIN * seen.rms, _FLOOR * known.rms)),
         near_tie=_rounded(max(_MARGIN * largest_gap, drift)),
         near_ties=_rounded(len(gaps) / len(walks)),
     )
-    floored = _MARGIN * seen.largest <= least.drift
+    floored = _MARGIN * seen.largest <= _FLOOR * known.drift
     return msgspec.structs.replace(result, tolerance=tolerance, floored=floored)
-
-
-def _least(precision: str) -> Tolerance:
-    """Of a precision that nobody has measured, that of the finest."""
-    try:
-        known = tolerance_for(precision)
-    except KeyError:
-        known = TOLERANCES["f32"]
-    return Tolerance(precision, _FLOOR * known.drift, _FLOOR * known.rms, _FLOOR * known.near_tie)
 
 
 def _rounded(value: float) -> float:

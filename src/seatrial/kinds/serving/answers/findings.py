@@ -1,7 +1,8 @@
 """Findings of all answers of a cell: each way of asking each case, the ways among each other, and the whole."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from itertools import zip_longest
+from typing import Any
 
 import msgspec
 
@@ -27,7 +28,7 @@ class Answered(msgspec.Struct, frozen=True):
 def check_answers(answered: Sequence[Answered], comparing: Comparing, protocol: str) -> Iterator[Finding]:
     """What has no answer is not among them, and is the caller's to report."""
     first: dict[str, Answered] = {}
-    by_way: dict[str, _Way] = {}
+    by_way: dict[str, tuple[list[Comparison], list[Walk]]] = {}
     for one in answered:
         comparison, walks = compare_answer(one.case, one.answer, comparing, protocol)
         found = _finding(one.case, one.way, comparison)
@@ -35,24 +36,19 @@ def check_answers(answered: Sequence[Answered], comparing: Comparing, protocol: 
             # Its text was compared with nothing.
             found = msgspec.structs.replace(found, data={"agreement": "counts_only"})
         yield found
-        way = by_way.setdefault(one.way, _Way([], []))
-        way.comparisons.append(comparison)
-        way.walks.extend(walks)
+        of_way = by_way.setdefault(one.way, ([], []))
+        of_way[0].append(comparison)
+        of_way[1].extend(walks)
         base = first.setdefault(one.case.name, one)
         if base is not one and one.case.error is None:
             ways = compare_ways(one.case, base.answer, one.answer, comparing)
             yield _finding(one.case, f"{one.way} = {base.way}", ways)
-    for name, way in by_way.items():
-        if comparing.rule is AnswerRule.NEAR_TIE and way.walks:
-            whole = judge_whole(way.comparisons, way.walks, comparing.tolerance)
+    for name, (comparisons, all_walks) in by_way.items():
+        if comparing.rule is AnswerRule.NEAR_TIE and all_walks:
+            whole = judge_whole(comparisons, all_walks, comparing.tolerance)
             yield _whole(f"as a whole, {name}", whole, comparing)
     if comparing.rule in WARNINGS:
         yield Finding(ANSWERS, comparing.rule.value, Verdict.PASSED, message=WARNINGS[comparing.rule])
-
-
-class _Way(NamedTuple):
-    comparisons: list[Comparison]
-    walks: list[Walk]
 
 
 def case_step(case: Case) -> str:
@@ -69,7 +65,7 @@ def _finding(case: Case, check: str, comparison: Comparison) -> Finding:
         "" if passed else comparison.agreement.value,
         comparison.message,
         "" if exact else evidence_of(comparison),
-        {} if exact else comparison.data(),
+        {} if exact else msgspec.to_builtins(comparison),
     )
 
 
@@ -147,8 +143,8 @@ def read_completion(answer: Mapping[str, Any]) -> Generation:
     chosen = logprobs.get("token_logprobs") or ()
     tops = logprobs.get("top_logprobs") or ()
     tokens = tuple(
-        Token(text, _at(chosen, place), None, tuple(TopToken(*top) for top in (_at(tops, place) or {}).items()))
-        for place, text in enumerate(texts)
+        Token(text, logprob, None, tuple(TopToken(*one) for one in (top or {}).items()))
+        for text, logprob, top in zip_longest(texts, chosen[: len(texts)], tops[: len(texts)])
     )
     finish = answer.get("finish")
     return Generation(
@@ -158,7 +154,3 @@ def read_completion(answer: Mapping[str, Any]) -> Generation:
         stop_reason=_FINISHES.get(str(finish), StopReason.ERROR) if finish is not None else None,
         tokens=tokens if logprobs else None,
     )
-
-
-def _at(values: Sequence[Any], place: int) -> Any:
-    return values[place] if place < len(values) else None

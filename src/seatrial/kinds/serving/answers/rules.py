@@ -273,8 +273,8 @@ def compare_by_rule(expected: Generation, got: Generation, comparing: Comparing)
     if rule in (AnswerRule.TEXT, AnswerRule.EXACT_TEXT_MATCH):
         return compare_text(expected, got), None
     if rule is AnswerRule.APPROX:
-        return _approximately(expected, got, _near_enough(5e-4, 1e-9), ranks=True), None
-    return _approximately(expected, got, _near_enough(5.0, 5.0), ranks=False), None
+        return worst_of(list(_differences(expected, got, 5e-4, 1e-9, ranks=True))), None
+    return worst_of(list(_differences(expected, got, 5.0, 5.0, ranks=False))), None
 
 
 def _similar(expected: Generation, got: Generation, comparing: Comparing) -> Comparison:
@@ -293,18 +293,17 @@ def _similar(expected: Generation, got: Generation, comparing: Comparing) -> Com
 
 # ---- metrics within a tolerance, and nothing more or less than is expected
 
-_Near = Callable[[float, float], bool]
 
+def _differences(
+    expected: Generation, got: Generation, share: float, least: float, ranks: bool
+) -> Iterator[Comparison]:
+    """Log-probabilities may be apart by a share of the larger one, or by the least."""
 
-def _near_enough(relative: float, absolute: float) -> _Near:
-    return lambda one, other: math.isclose(one, other, rel_tol=relative, abs_tol=absolute)
+    def near(one: float | None, other: float | None) -> bool:
+        if one is None or other is None:
+            return not one and not other  # a zero is not sent, so one that is absent is zero
+        return math.isclose(one, other, rel_tol=share, abs_tol=least)
 
-
-def _approximately(expected: Generation, got: Generation, near: _Near, ranks: bool) -> Comparison:
-    return worst_of(list(_differences(expected, got, near, ranks)))
-
-
-def _differences(expected: Generation, got: Generation, near: _Near, ranks: bool) -> Iterator[Comparison]:
     if (expected.text or "") != (got.text or ""):
         yield compare_text(expected, got)
     for name in ("input_count", "generated_count", "stop_sequence", "seed"):
@@ -319,7 +318,11 @@ def _differences(expected: Generation, got: Generation, near: _Near, ranks: bool
 
 
 def _token_differences(
-    name: str, ones: Sequence[Token], others: Sequence[Token], near: _Near, ranks: bool
+    name: str,
+    ones: Sequence[Token],
+    others: Sequence[Token],
+    near: Callable[[float | None, float | None], bool],
+    ranks: bool,
 ) -> Iterator[Comparison]:
     if len(ones) != len(others):
         yield structure(f"{len(others)} {name}; expected {len(ones)}")
@@ -336,14 +339,7 @@ def _token_differences(
         else:
             pairs = [(one.logprob, other.logprob)]
             pairs += [(a.logprob, b.logprob) for a, b in zip(one.top, other.top, strict=True)]
-            if not all(_both_near(a, b, near) for a, b in pairs):
+            if not all(near(a, b) for a, b in pairs):
                 size = max(abs((a or 0.0) - (b or 0.0)) for a, b in pairs)
                 message = f"a log-probability of {what} moved by {size:.3g}"
                 yield Comparison(Agreement.DRIFT, message, place, size, None, one, other)
-
-
-def _both_near(one: float | None, other: float | None, near: _Near) -> bool:
-    """A zero is not sent, so one that is absent is zero."""
-    if one is None or other is None:
-        return not one and not other
-    return near(one, other)

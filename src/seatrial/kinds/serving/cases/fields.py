@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import TypeVar
@@ -11,6 +11,7 @@ from seatrial.suite.yaml.problem import nearest
 from seatrial.suite.yaml.source import Node, Source
 
 E = TypeVar("E", bound=StrEnum)
+T = TypeVar("T")
 _UPPER = re.compile(r"(?<!^)([A-Z])")
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
 MOST_U64 = (1 << 64) - 1
@@ -104,57 +105,49 @@ class Fields:
         return tuple(text for text in found if text is not None)
 
     def flag(self, name: str) -> bool | None:
-        node = self.get(name)
-        if node is None:
-            return None
-        if isinstance(node.data, bool):
-            return node.data
-        self.report(f"`{self._written[name]}` is true or false; got {_named(node)}", node)
-        return None
+        return self._scalar(name, lambda value: value if isinstance(value, bool) else None, "true or false")
 
     def whole(self, name: str, most: int = (1 << 32) - 1) -> int | None:
         """A whole number; '99' too, which is how protobuf writes a large one."""
-        node = self.get(name)
-        if node is None:
-            return None
-        value = node.data
-        if (isinstance(value, str) and re.fullmatch(r"[0-9]{1,20}", value)) or (
-            isinstance(value, float) and value.is_integer()
-        ):
-            value = int(value)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most:
-            return value
-        self.report(f"`{self._written[name]}` is a whole number from 0 to {most}; got {_named(node)}", node)
-        return None
 
-    def number(self, name: str, nan: bool = False) -> float | None:
-        """A number; 1e-4 too, which is text to many readers of YAML. With `nan`, NaN says that there is none."""
-        node = self.get(name)
-        if node is None:
+        def read(value: object) -> int | None:
+            digits = isinstance(value, str) and re.fullmatch(r"[0-9]{1,20}", value)
+            if digits or (isinstance(value, float) and value.is_integer()):
+                value = int(value)  # type: ignore[call-overload]
+            return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None
+
+        return self._scalar(name, read, f"a whole number from 0 to {most}")
+
+    def number(self, name: str) -> float | None:
+        """A number; 1e-4 too, which is text to many readers of YAML."""
+        return self._scalar(name, _number, "a number")
+
+    def logprob(self) -> float | None:
+        """A number, or NaN, which says that there is none."""
+        node = self.get("logprob")
+        if node is not None and isinstance(node.data, str) and node.data.lstrip(".").lower() == "nan":
             return None
-        value = node.data
-        if isinstance(value, str):
-            if nan and value.lstrip(".").lower() == "nan":
-                return None
-            value = float(value) if _NUMBER.fullmatch(value) else value
-        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max:
-            return float(value)
-        more = " or NaN" if nan else ""
-        self.report(f"`{self._written[name]}` is a number{more}; got {_named(node)}", node)
-        return None
+        return self._scalar("logprob", _number, "a number or NaN")
 
     def word(self, name: str, words: Iterable[E]) -> E | None:
         """One of an enum's words; protobuf writes them in upper case."""
-        node = self.get(name)
-        if node is None:
-            return None
-        text = str(node.data).lower()
         by_text = {word.value: word for word in words}
-        if text in by_text:
-            return by_text[text]
-        known = [word.upper() for word in by_text]
-        self.report(f"`{self._written[name]}` is none of {', '.join(known)}; got {_named(node)}", node)
-        return None
+        known = ", ".join(word.upper() for word in by_text)
+        return self._scalar(name, lambda value: by_text.get(str(value).lower()), f"none of {known}")
+
+    def _scalar(self, name: str, read: Callable[[object], T | None], what: str) -> T | None:
+        node = self.get(name)
+        value = None if node is None else read(node.data)
+        if node is not None and value is None:
+            self.report(f"`{self._written[name]}` is {what}; got {_named(node)}", node)
+        return value
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = float(value)
+    good = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    return float(value) if good else None  # type: ignore[arg-type]
 
 
 def _named(node: Node) -> str:

@@ -207,10 +207,10 @@ def _generation(fields: Fields) -> Generation:
 def _tokens(fields: Fields, name: str) -> Iterator[Token]:
     for token in fields.maps(name, WrittenToken.__struct_fields__, "a token"):
         top = tuple(
-            TopToken(one.text("text") or "", one.number("logprob", nan=True))
+            TopToken(one.text("text") or "", one.logprob())
             for one in token.maps("top_tokens", WrittenTopToken.__struct_fields__, "a top token")
         )
-        yield Token(token.text("text") or "", token.number("logprob", nan=True), token.whole("rank") or None, top)
+        yield Token(token.text("text") or "", token.logprob(), token.whole("rank") or None, top)
 
 
 def _tokenization(fields: Fields) -> Tokenization:
