@@ -35,9 +35,15 @@ def write_cases(world: World, count: int, name: str = "many.yaml", tokens: int =
 
 def notes(world: World) -> list[dict[str, Any]]:
     """Of the driver of the only cell, in order."""
-    (path,) = world.run().path.glob("cells/*/1/driver/records.jsonl")
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    return [record["data"] for record in records if record["event"] == "note"]
+    (found,) = all_notes(world)
+    return found
+
+
+def all_notes(world: World) -> list[list[dict[str, Any]]]:
+    """Of the driver of each cell."""
+    paths = world.run().path.glob("cells/*/1/driver/records.jsonl")
+    records = [[json.loads(line) for line in path.read_text().splitlines()] for path in paths]
+    return [[record["data"] for record in one if record["event"] == "note"] for one in records]
 
 
 def answered_so_far(world: World) -> list[int]:

@@ -7,7 +7,7 @@ import pytest
 from llama import CASES, command
 from many_cases import notes
 
-from seatrial.job import Verdict
+from seatrial.job import CellResult, Verdict
 from world import World
 
 GOOD = f"command: '{command()}'"
@@ -38,34 +38,35 @@ YES = [
 ]
 
 
-def suite(world: World, load: str, server: str = GOOD, cases: str = str(CASES)) -> None:
-    world.suite(f"""
-name: load
-trials:
-  tiny:
+def trial(name: str, load: str, server: str = GOOD, cases: str = str(CASES)) -> str:
+    return f"""
+  {name}:
     kind: serving
     model: tiny
     retries: 0
     server: {{{server}}}
     cases: [{cases}]
     load: {load}
-""")
+"""
 
 
-def loaded(world: World) -> dict[str, tuple[str, str]]:
-    (cell,) = world.results().cells
+def suite(world: World, *trials: str) -> None:
+    world.suite(f"\nname: load\ntrials:{''.join(trials)}")
+
+
+def loaded(cell: CellResult) -> dict[str, tuple[str, str]]:
     return {one.check: (str(one.verdict), one.message) for one in cell.findings if one.step == "load"}
 
 
 def test_a_load_has_its_metrics_its_bounds_and_every_stamp_in_a_file(world: World) -> None:
     (world.folder / "trace.csv").write_text("at,input\n" + "".join(f"{10 + number / 50},3\n" for number in range(40)))
-    suite(world, "{arrivals: {trace: trace.csv}, lag: 1h, bounds: {ttft.p99: 1h, itl.max: 1h, goodput: 100%}}")
+    load = "{arrivals: {trace: trace.csv}, lag: 1h, bounds: {ttft.p99: 1h, itl.max: 1h, goodput: 100%}}"
+    suite(world, trial("tiny", load))
     world.seatrial("run", "suite.yaml", check=0)
-    found = loaded(world)
-    assert {name: verdict for name, (verdict, _) in found.items()} == dict.fromkeys(
+    (cell,) = world.results().cells
+    assert {name: verdict for name, (verdict, _) in loaded(cell).items()} == dict.fromkeys(
         ["measured", "driver in time", "bound errors", "bound ttft.p99", "bound itl.max", "bound goodput"], "passed"
     )
-    (cell,) = world.results().cells
     metrics = cell.metrics["load"]
     assert metrics["ttft"]["p50"]["better"] == "lower"
     assert metrics["tokens_per_s"]["value"] > 0
@@ -84,32 +85,29 @@ def test_a_load_has_its_metrics_its_bounds_and_every_stamp_in_a_file(world: Worl
     assert load["scrape"] == {"samples": len(samples), "why": ""}
 
 
-def test_a_bound_that_does_not_hold_fails_and_a_peak_is_searched(world: World) -> None:
-    suite(world, "{arrivals: {rate: 50/s}, requests: 20, lag: 1h, bounds: {ttft.p50: 0.001ms}}")
-    done = world.seatrial("run", "suite.yaml", check=1)
-    assert "its bound is 0.001ms" in done.stdout
-    suite(world, "{arrivals: {rate: 50/s}, requests: 5, lag: 1h, find: peak, bounds: {ttft.p50: 0.001ms}}")
-    world.seatrial("run", "suite.yaml", check=1)
-    assert "no rate from 3.125/s to 50/s keeps the bounds" in loaded(world)["peak"][1]
-
-
-def test_a_load_in_which_every_request_fails_does_not_pass(world: World) -> None:
+def test_loads_fail_by_a_bound_without_a_peak_when_all_requests_fail_and_when_the_driver_is_late(world: World) -> None:
     (world.folder / "overloaded.py").write_text(OVERLOADED)
     (world.folder / "yes.yaml").write_text(json.dumps(YES))
-    server = f"command: 'exec {sys.executable} {world.folder}/overloaded.py'"
-    suite(world, "{arrivals: {burst: 20}, requests: 20, lag: 1h, bounds: {error_share: 100%}}", server, "yes.yaml")
-    world.seatrial("run", "suite.yaml", check=1)
-    assert loaded(world)["measured"] == ("failed", "every one of 20 failed: 20 429")
-
-
-def test_a_load_in_which_the_driver_was_late_is_invalid_and_no_metric_of_it_is_kept(world: World) -> None:
-    suite(world, "{arrivals: {rate: 50/s}, requests: 20, lag: 0.000001, bounds: {ttft.p50: 1h}}")
-    world.seatrial("run", "suite.yaml", check=1)
-    (cell,) = world.results().cells
-    assert cell.verdict is Verdict.INVALID
-    assert "this measures the driver, not the server" in cell.why
-    assert "load" not in cell.metrics
-    assert loaded(world)["bound ttft.p50"] == ("skipped", "not judged: the driver was late")
+    overloaded = f"command: 'exec {sys.executable} {world.folder}/overloaded.py'"
+    failing = "{arrivals: {burst: 20}, requests: 20, lag: 1h, bounds: {error_share: 100%}}"
+    suite(
+        world,
+        trial("bound", "{arrivals: {rate: 50/s}, requests: 20, lag: 1h, bounds: {ttft.p50: 0.001ms}}"),
+        trial("peak", "{arrivals: {rate: 50/s}, requests: 5, lag: 1h, find: peak, bounds: {ttft.p50: 0.001ms}}"),
+        trial("failing", failing, overloaded, "yes.yaml"),
+        trial("late", "{arrivals: {rate: 50/s}, requests: 20, lag: 0.000001, bounds: {ttft.p50: 1h}}"),
+    )
+    done = world.seatrial("run", "suite.yaml", check=1)
+    cells = {cell.id: cell for cell in world.results().cells}
+    verdicts = {name: cell.verdict for name, cell in cells.items()}
+    assert verdicts == {**dict.fromkeys(("bound", "peak", "failing"), Verdict.FAILED), "late": Verdict.INVALID}
+    assert "its bound is 0.001ms" in done.stdout
+    assert "its bound is 0.001ms" in cells["bound"].why
+    assert "no rate from 3.125/s to 50/s keeps the bounds" in loaded(cells["peak"])["peak"][1]
+    assert loaded(cells["failing"])["measured"] == ("failed", "every one of 20 failed: 20 429")
+    assert "this measures the driver, not the server" in cells["late"].why
+    assert "load" not in cells["late"].metrics  # they would be the driver's own
+    assert loaded(cells["late"])["bound ttft.p50"] == ("skipped", "not judged: the driver was late")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +122,7 @@ def test_a_load_in_which_the_driver_was_late_is_invalid_and_no_metric_of_it_is_k
     ],
 )
 def test_what_is_wrong_with_a_load_is_said_at_its_place(world: World, load: str, said: str) -> None:
-    suite(world, load)
+    suite(world, trial("tiny", load))
     done = world.seatrial("plan", "suite.yaml", check=2)
     assert said in done.stdout + done.stderr
     assert "suite.yaml:10:" in done.stdout + done.stderr
@@ -132,7 +130,7 @@ def test_what_is_wrong_with_a_load_is_said_at_its_place(world: World, load: str,
 
 def test_what_is_wrong_with_a_trace_is_said_at_its_line(world: World) -> None:
     (world.folder / "trace.csv").write_text("1.0\n2.0\nsoon\n")
-    suite(world, "{arrivals: {trace: trace.csv}}")
+    suite(world, trial("tiny", "{arrivals: {trace: trace.csv}}"))
     done = world.seatrial("run", "suite.yaml", check=2)
     assert "trace.csv:3:1: 'soon' is no time" in done.stdout + done.stderr
 
@@ -165,10 +163,10 @@ def test_a_server_that_got_slower_is_slower_by_the_bounds_of_its_own_past(world:
     (world.folder / "delay").write_text("1")
     server = f"command: 'exec {sys.executable} {world.folder}/paced.py $(cat {world.folder}/delay)'"
     load = "{arrivals: {burst: 10}, requests: 10, lag: 1h, metrics: ''}\n    baseline: bounds.yaml"
-    suite(world, load, server, "yes.yaml")
+    suite(world, trial("tiny", load, server, "yes.yaml"))
     (world.folder / "bounds.yaml").write_text("baselines: {}\n")
-    for _ in range(5):
-        world.seatrial("run", "suite.yaml", check=0)
+    past = [world.start("run", "suite.yaml") for _ in range(5)]
+    assert [(run.communicate()[0], run.returncode)[1] for run in past] == [0] * 5
     done = world.seatrial(
         "baseline", "update", "suite.yaml", "--metric", "load.ttft.p50", "--reason", "first", "--force", check=0
     )

@@ -28,6 +28,7 @@ from seatrial.kinds.serving.answers.compare import (
 )
 from seatrial.kinds.serving.generation import Generation, StopReason, Token
 
+_Near = Callable[[float | None, float | None], bool]
 _STOPPED = {StopReason.STOP, StopReason.EOS_TOKEN, StopReason.STOP_SEQUENCE}
 _PROBABILITY_SLACK = 1e-3  # of the sum of the likeliest: servers round
 
@@ -318,11 +319,7 @@ def _differences(
 
 
 def _token_differences(
-    name: str,
-    ones: Sequence[Token],
-    others: Sequence[Token],
-    near: Callable[[float | None, float | None], bool],
-    ranks: bool,
+    name: str, ones: Sequence[Token], others: Sequence[Token], near: _Near, ranks: bool
 ) -> Iterator[Comparison]:
     if len(ones) != len(others):
         yield structure(f"{len(others)} {name}; expected {len(ones)}")
