@@ -19,7 +19,7 @@ from seatrial.baseline.past_runs import read_runs
 from seatrial.job import Unreadable
 from seatrial.job.reading import read_json
 from seatrial.kinds.scale.workload import BadTemplate, rendered
-from seatrial.kinds.serving.cases import Dialect, case_data, cases_of, read_case_file
+from seatrial.kinds.serving.cases import cases_of, read_case_file
 from seatrial.kinds.serving.cases.read import CASE_LIMITS
 from seatrial.kinds.training.curve import CurveError, read_curve
 from seatrial.kubernetes import KubernetesError, load_access
@@ -68,8 +68,7 @@ def of_users(seeds: Seeds) -> Iterator[Kind]:
         (SuiteError,),
     )
     cases = [path.read_bytes() for path in sorted(CASES.glob("*.yaml"))]
-    tester = read_case_file(CASES / "tester.yaml").cases
-    as_json = [json.dumps([case_data(case, Dialect.TESTER) for case in tester]).encode()]
+    as_json = [json.dumps(read_source(CASES / "tester.yaml").data).encode()]
     yield Kind("cases", cases, mutate.yaml_text, reading("cases.yaml", _cases), (SuiteError,))
     yield Kind("cases-json", as_json, mutate.json_text, reading("cases.json", _cases), (SuiteError,))
     yield Kind("past-runs", [PAST], mutate.json_text, reading("past.json", read_runs), (SuiteError,))

@@ -127,7 +127,9 @@ async def test_several_inputs_tokens_and_what_the_server_says_of_itself(real: st
     assert (one.count, one.tokens, one.offsets) == (4, ("O", "nce", " up", "on"), ((0, 1), (1, 4), (4, 7), (7, 9)))
     async with client(real) as made:
         assert await made.health(LIMIT_S) is None
-        assert (await made.describe(LIMIT_S))["max_new_tokens"] == 100
+        info = await made.describe(LIMIT_S)
+        assert info is not None
+        assert info.max_new_tokens == 100
 
 
 async def test_an_error_has_the_code_and_the_text_of_the_server(real: str) -> None:

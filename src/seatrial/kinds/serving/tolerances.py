@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 from pydantic import Field, ValidationError
 
 from seatrial.kinds.serving.answers import Tolerance
@@ -24,9 +25,6 @@ class ToleranceEntry(Model):
     near_ties: Annotated[float, Field(ge=0, le=1)] | None = Field(None, description="Share of answers that did.")
     source: Text = Field("", description="Where it comes from.")
 
-    def tolerance(self) -> Tolerance:
-        return Tolerance(self.precision, self.drift, self.rms, self.near_tie, self.near_ties, self.source)
-
 
 class ToleranceFile(Model):
     version: int = Field(1, ge=1, le=1)
@@ -40,7 +38,7 @@ def read_tolerance(path: Path, cell: str) -> Tolerance:
     if cell not in entries:
         why = f"it has no tolerance for {cell}; `seatrial calibrate` measures it with a server that is trusted"
         raise SuiteError([Problem(why, source.mark(1, 1))])
-    return entries[cell].tolerance()
+    return Tolerance(**entries[cell].model_dump())
 
 
 def _entries(source: Source) -> Mapping[str, ToleranceEntry]:
@@ -66,12 +64,11 @@ def with_tolerances(text: str, file: str, tolerances: Mapping[str, Tolerance]) -
     wanted: dict[str, Any] = {**source.data, "tolerances": dict(source.data.get("tolerances") or {})}
     document = Document(before)
     for cell, one in tolerances.items():
-        values = {name: getattr(one, name) for name in one.__struct_fields__}
+        values = msgspec.structs.asdict(one)
         document.set(("tolerances", cell), values)
-        kept = wanted["tolerances"].get(cell) or {}
-        stated = {name: value for name, value in values.items() if value is not None}
+        entry = {**(wanted["tolerances"].get(cell) or {}), **values}
         gone = {name for name, value in values.items() if value is None}
-        wanted["tolerances"][cell] = {name: value for name, value in kept.items() if name not in gone} | stated
+        wanted["tolerances"][cell] = {name: value for name, value in entry.items() if name not in gone}
     after = Source(file, document.apply())
     check_data(after, wanted)
     return after.text

@@ -116,10 +116,6 @@ class LoadNote(msgspec.Struct, frozen=True):
     doubt: str = ""
 
 
-def quantile_name(percent: float) -> str:
-    return f"p{percent:g}"
-
-
 def broken_load_bounds(bounds: tuple[LoadBound, ...], summary: LoadSummary) -> list[str]:
     """Those that do not hold, each with what was measured."""
     found = []

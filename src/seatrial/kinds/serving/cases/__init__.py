@@ -1,4 +1,4 @@
 """Case files: read into the neutral request and answer, and written back."""
 
 from seatrial.kinds.serving.cases.read import CaseFile, Dialect, cases_of, read_case_file, read_cases
-from seatrial.kinds.serving.cases.write import answer_data, case_data, error_data, recorded, recorded_answers
+from seatrial.kinds.serving.cases.write import recorded, recorded_answers

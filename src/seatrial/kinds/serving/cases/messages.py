@@ -169,12 +169,8 @@ class WrittenGeneration(msgspec.Struct, forbid_unknown_fields=True, omit_default
     tokens: list[WrittenToken] | msgspec.UnsetType = msgspec.UNSET
 
 
-MESSAGES = {
-    ErrorMatch.EXACT: "message",
-    ErrorMatch.PREFIX: "message_prefix",
-    ErrorMatch.PATTERN: "message_pattern",
-}
-ERROR = ("code", *MESSAGES.values())
+_MATCHES = {"message": ErrorMatch.EXACT, "message_prefix": ErrorMatch.PREFIX, "message_pattern": ErrorMatch.PATTERN}
+ERROR = ("code", *_MATCHES)
 GRPC_CODES = (
     *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS"),
     *("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED"),
@@ -226,12 +222,11 @@ def _tokenization(fields: Fields) -> Tokenization:
 
 
 def read_error(fields: Fields) -> ExpectedError:
-    ways = {name: match for match, name in MESSAGES.items()}
-    given = _only(fields, ways, "an error has")
+    given = _only(fields, _MATCHES, "an error has")
     if given is None and "code" not in fields:
         fields.report("an error has a `code`, a `message`, or both; without either, every error would do")
     message = fields.text(given) if given else None
-    match = ways[given] if given else ErrorMatch.EXACT
+    match = _MATCHES[given] if given else ErrorMatch.EXACT
     if match is ErrorMatch.PATTERN and message is not None:
         try:
             re.compile(message)

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-from collections.abc import AsyncIterator
 
 import msgspec
 
@@ -78,24 +77,17 @@ async def drive(driver: Driver) -> None:
     if work.tls is not None:
         shown = {"cert": os.environ.get(CLIENT_CERT, ""), "key": os.environ.get(CLIENT_KEY, "")}
         work = msgspec.structs.replace(work, tls=msgspec.structs.replace(work.tls, **shown))
-    async with _address(driver, work) as url:
+    async with contextlib.AsyncExitStack() as stack:
+        url = work.url
+        if not url:
+            address = await stack.enter_async_context(driver.endpoint(SERVER_PORT))
+            url = f"{'https' if work.tls or address.tls else 'http'}://{address}"
         client = make_client(work, url, os.environ.get(TOKEN, ""))
+        stack.push_async_callback(client.close)
         embedder = Embedder(work.embeddings, os.environ.get(EMBEDDINGS_TOKEN, "")) if work.embeddings else None
-        try:
-            if await wait_until_ready(driver, work, client):
-                await Asking(driver, work, client, embedder).run()
-                if work.load is not None and not driver.stopping.is_set():
-                    await offer_load(driver, work, work.load, client)
-        finally:
-            await client.close()
-            if embedder is not None:
-                await embedder.close()
-
-
-@contextlib.asynccontextmanager
-async def _address(driver: Driver, work: ServingWork) -> AsyncIterator[str]:
-    if work.url:
-        yield work.url
-        return
-    async with driver.endpoint(SERVER_PORT) as address:
-        yield f"{'https' if work.tls or address.tls else 'http'}://{address}"
+        if embedder is not None:
+            stack.push_async_callback(embedder.close)
+        if await wait_until_ready(driver, work, client):
+            await Asking(driver, work, client, embedder).run()
+            if work.load is not None and not driver.stopping.is_set():
+                await offer_load(driver, work, work.load, client)

@@ -1,7 +1,9 @@
 """What the client of each protocol is: one way to ask, and answers in neutral words."""
 
 import time
-from typing import Any, Protocol
+from typing import Protocol
+
+import msgspec
 
 from seatrial.kinds.serving.generation import Answer, Failure, Request, Trouble
 from seatrial.kinds.serving.work import ServingWork
@@ -12,6 +14,12 @@ BUSY = {"429", "503", "RESOURCE_EXHAUSTED", "UNAVAILABLE"}
 LASTING = {CERTIFICATE, "400", "401", "403", "422", "INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED"}
 
 
+class ModelInfo(msgspec.Struct, frozen=True):
+    model_kind: str
+    max_sequence_length: int
+    max_new_tokens: int
+
+
 class Client(Protocol):
     async def ask(self, asked: Request, stream: bool, limit_s: float) -> Answer:
         """All that comes back of one request, a failure of any sort included. Raises nothing for it."""
@@ -19,7 +27,7 @@ class Client(Protocol):
     async def health(self, limit_s: float) -> Failure | None:
         """Why the server says that it cannot be asked, where its protocol has a word for that."""
 
-    async def describe(self, limit_s: float) -> dict[str, Any]:
+    async def describe(self, limit_s: float) -> ModelInfo | None:
         """What the server says of its model; nothing where it does not."""
 
     async def close(self) -> None: ...

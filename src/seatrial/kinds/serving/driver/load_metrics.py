@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from seatrial.kinds.serving.driver.load_requests import Timed
-from seatrial.kinds.serving.work import LATENCIES, QUANTILES, LoadBound, LoadSummary, LoadWork, quantile_name
+from seatrial.kinds.serving.work import LATENCIES, QUANTILES, LoadBound, LoadSummary, LoadWork
 
 WARMUP_SHARE = 4  # at most one in so many of the requests
 
@@ -33,7 +33,7 @@ def summarize_load(
         if values[name]:
             # The smallest value that so many are not above: a metric that was really measured.
             found = np.quantile(np.asarray(values[name]), [one / 100 for one in percents], method="inverted_cdf")
-            latencies[name] = {quantile_name(one): float(value) for one, value in zip(percents, found, strict=True)}
+            latencies[name] = {f"p{one:g}": float(value) for one, value in zip(percents, found, strict=True)}
             mean, most = sum(values[name]) / len(values[name]), max(values[name])
             latencies[name] |= {"mean": mean, "max": most, "count": float(len(values[name]))}
     begin_s = timed[0].intended_s if timed else 0.0

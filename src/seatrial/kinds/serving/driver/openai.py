@@ -5,12 +5,11 @@ import contextlib
 import ssl
 import time
 from email.utils import parsedate_to_datetime
-from typing import Any
 
 import msgspec
 
 from seatrial.http.http1 import BrokenConnection, NotHttp
-from seatrial.kinds.serving.driver.client import CERTIFICATE
+from seatrial.kinds.serving.driver.client import CERTIFICATE, ModelInfo
 from seatrial.kinds.serving.driver.http import Connections, ServerAddress, StampedWire, request
 from seatrial.kinds.serving.driver.openai_format import (
     DONE,
@@ -25,20 +24,16 @@ from seatrial.kinds.serving.driver.openai_format import (
 from seatrial.kinds.serving.generation import Answer, Failure, Generation, Request, Times, Trouble, stream_answer
 from seatrial.kinds.serving.work import ServingWork
 
-JSON, EVENT_STREAM = "application/json", "text/event-stream"
-
 
 class OpenAiClient:
     def __init__(self, work: ServingWork, url: str, token: str) -> None:
         headers = {**work.headers, **({"Authorization": f"Bearer {token}"} if token else {})}
         self.connections = Connections(ServerAddress(url, work.tls, headers))
         self._model, self._extra = work.model, work.extra
-        self._heads: dict[str, bytes] = {}
 
     def encode(self, asked: Request, stream: bool) -> bytes:
         """The bytes of a request. Raises ProtocolError."""
-        path = path_of(asked)
-        head = self._heads.get(path) or self._heads.setdefault(path, self.connections.place.head("POST", path))
+        head = self.connections.place.head("POST", path_of(asked))
         return request(head, msgspec.json.encode(body_of(asked, self._model, stream, self._extra)))
 
     async def ask(self, asked: Request, stream: bool, limit_s: float) -> Answer:
@@ -67,8 +62,8 @@ class OpenAiClient:
     async def health(self, limit_s: float) -> Failure | None:
         return None  # how that is asked differs; a generation that is answered tells more
 
-    async def describe(self, limit_s: float) -> dict[str, Any]:
-        return {}
+    async def describe(self, limit_s: float) -> ModelInfo | None:
+        return None
 
     async def close(self) -> None:
         await self.connections.close()
@@ -96,15 +91,14 @@ def _read_answer(wire: StampedWire, asked: Request, stream: bool, error: Excepti
     if broken is None and wire.status != 200:
         after_s = _retry_after_s(wire.headers.get("retry-after", ""))
         return Answer(failure=refusal_of(wire.status, b"".join(wire.parts), after_s), times=times)
-    if broken is None or (stream and wire.first_byte_s is not None):
-        kind = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
-        wanted = EVENT_STREAM if stream else JSON
-        if wire.status == 200 and kind != wanted and broken is None:
-            begin = b"".join(wire.parts)[:120].decode("utf-8", "replace")
-            text = f"its content type is {kind or 'not stated'}, and {wanted} was asked for: it begins with {begin!r}"
-            return Answer(failure=Failure("200", text, Trouble.GARBAGE), times=times)
-        if stream and wire.status == 200:
-            return _read_stream(wire, times, broken)
+    kind = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
+    wanted = "text/event-stream" if stream else "application/json"
+    if broken is None and kind != wanted:
+        begin = b"".join(wire.parts)[:120].decode("utf-8", "replace")
+        text = f"its content type is {kind or 'not stated'}, and {wanted} was asked for: it begins with {begin!r}"
+        return Answer(failure=Failure("200", text, Trouble.GARBAGE), times=times)
+    if stream and wire.status == 200 and wire.first_byte_s is not None:
+        return _read_stream(wire, times, broken)
     if broken is not None:
         return Answer(failure=broken, times=times)
     try:

@@ -2,12 +2,13 @@
 
 import asyncio
 import time
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from seatrial.kinds.driver import DriverError
-from seatrial.kinds.serving.driver.client import CERTIFICATE
+from seatrial.kinds.serving.driver.client import CERTIFICATE, ModelInfo
 from seatrial.kinds.serving.generation import Answer, Failure, Generation, Mode, Request, Times, Trouble, stream_answer
 from seatrial.kinds.serving.work import ServingWork, Tls
 
@@ -27,6 +28,7 @@ try:
 except ModuleNotFoundError as error:
     raise DriverError(f"protocol `tgis` needs gRPC: pip install 'seatrial[grpc]' ({error})") from error
 
+_serialize = methodcaller("SerializeToString")
 _SERVICE = f"/{GENERATION}.GenerationService"
 _CERTIFICATE_SIGNS = ("certificate", "ssl_error_ssl", "handshake failed", "peer name")
 _BROKEN_SIGNS = ("socket closed", "connection reset", "stream removed", "goaway", "broken pipe", "rst_stream")
@@ -119,25 +121,18 @@ class TgisClient:
         status = Health["HealthCheckResponse"].DESCRIPTOR.fields_by_name["status"].enum_type.values[reply.status].name
         return None if status == "SERVING" else Failure("UNAVAILABLE", f"its health is {status}")
 
-    async def describe(self, limit_s: float) -> dict[str, Any]:
-        """What the server says of its model; nothing where it does not."""
+    async def describe(self, limit_s: float) -> ModelInfo | None:
         try:
             info = await self._model_info(
                 Messages["ModelInfoRequest"](model_id=self._model), timeout=limit_s, metadata=self._metadata
             )
         except grpc.aio.AioRpcError:
-            return {}
+            return None
         kind = info.DESCRIPTOR.fields_by_name["model_kind"].enum_type.values[info.model_kind].name
-        limits = {"max_sequence_length": info.max_sequence_length, "max_new_tokens": info.max_new_tokens}
-        return {"model_kind": kind, **limits}
+        return ModelInfo(kind, info.max_sequence_length, info.max_new_tokens)
 
     async def close(self) -> None:
         await self._channel.close()
-
-
-def _serialize(message: Any) -> bytes:
-    data: bytes = message.SerializeToString()
-    return data
 
 
 def _credentials(tls: Tls) -> Any:
@@ -159,12 +154,7 @@ def _failure(error: Any, sent_s: float, limit_s: float) -> Failure:
     said = f"{text} {error.debug_error_string() or ''}".lower()
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and time.monotonic() - sent_s >= limit_s - 0.05:
         return Failure(code.name, "no whole answer within its limit", Trouble.LATE)
-    if code in (
-        grpc.StatusCode.UNAVAILABLE,
-        grpc.StatusCode.UNKNOWN,
-        grpc.StatusCode.INTERNAL,
-        grpc.StatusCode.CANCELLED,
-    ):
+    if code.name in ("UNAVAILABLE", "UNKNOWN", "INTERNAL", "CANCELLED"):
         if any(sign in said for sign in _BROKEN_SIGNS):
             return Failure(code.name, f"the connection broke: {text}", Trouble.BROKEN)
         if "failed to connect" in said or "connections to all backends failing" in said or "dns" in said:
