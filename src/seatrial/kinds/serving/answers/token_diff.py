@@ -2,8 +2,9 @@
 
 import difflib
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
-from seatrial.kinds.serving.generation import Answer, ExpectedError, Generation, Token
+from seatrial.kinds.serving.generation import Answer, ExpectedError, Failure, Generation, Token
 
 _FIELDS = (
     ("input_count", "input tokens"),
@@ -17,36 +18,23 @@ _FIELDS = (
 def diff_answers(expected: Answer | None, error: ExpectedError | None, got: Answer, least: float = 0.0) -> list[str]:
     """Nothing when they are the same. Lines begin with `-`, `+` or a blank, as of any diff. Log-probabilities that
     moved by no more than `least` are the same."""
-    if got.failure is not None:
-        before = _error_lines("-", error.code, error.message) if error else _answer_lines("-", expected)
-        after = _error_lines("+", got.failure.code, got.failure.message)
-        same = error is not None and (error.code, error.message) == (got.failure.code, got.failure.message)
-        return [] if same else [*before, *after]
-    if expected is None or error is not None:
-        before = _error_lines("-", error.code, error.message) if error else []
-        return [*before, *_answer_lines("+", got)]
-    if got.tokenizations or expected.tokenizations:
-        if got.tokenizations == expected.tokenizations:
-            return []
-        return [f"- {one}" for one in expected.tokenizations] + [f"+ {one}" for one in got.tokenizations]
+    if error or got.failure or expected is None or expected.tokenizations or got.tokenizations:
+        before, after = _lines(expected, error), _lines(got, got.failure)
+        return [] if before == after else [f"- {line}" for line in before] + [f"+ {line}" for line in after]
     lines: list[str] = []
-    several = max(len(expected.generations), len(got.generations)) > 1
-    for index in range(max(len(expected.generations), len(got.generations))):
-        one = expected.generations[index] if index < len(expected.generations) else Generation()
-        other = got.generations[index] if index < len(got.generations) else Generation()
+    pairs = list(zip_longest(expected.generations, got.generations, fillvalue=Generation()))
+    for index, (one, other) in enumerate(pairs):
         inner = list(_generation_lines(one, other, least))
-        lines += [f"  answer {index}:"] * bool(several and inner) + inner
+        lines += [f"  answer {index}:"] * bool(len(pairs) > 1 and inner) + inner
     return lines
 
 
-def _error_lines(mark: str, code: str | None, message: str | None) -> list[str]:
-    return [f"{mark} error {code or ''}: {message or ''}"]
-
-
-def _answer_lines(mark: str, answer: Answer | None) -> list[str]:
+def _lines(answer: Answer | None, error: ExpectedError | Failure | None) -> list[str]:
+    if error is not None:
+        return [f"error {error.code or ''}: {error.message or ''}"]
     if answer is None:
         return []
-    return [f"{mark} {one.text!r}" for one in answer.generations] + [f"{mark} {one}" for one in answer.tokenizations]
+    return [repr(one.text) for one in answer.generations] + [str(one) for one in answer.tokenizations]
 
 
 def _generation_lines(expected: Generation, got: Generation, least: float) -> Iterator[str]:
@@ -67,11 +55,9 @@ def _token_lines(title: str, ones: Sequence[Token], others: Sequence[Token], lea
     for kind, start, end, from_, to in matcher.get_opcodes():
         if kind == "equal":
             yield from _moved(title, ones[start:end], others[from_:to], start, least)
-            continue
-        for place in range(start, end):
-            yield f"- {title} {place} {_shown(ones[place])}"
-        for place in range(from_, to):
-            yield f"+ {title} {place} {_shown(others[place])}"
+        else:
+            yield from (f"- {title} {place} {_shown(ones[place])}" for place in range(start, end))
+            yield from (f"+ {title} {place} {_shown(others[place])}" for place in range(from_, to))
 
 
 def _moved(title: str, ones: Sequence[Token], others: Sequence[Token], first: int, least: float) -> Iterator[str]:
