@@ -12,7 +12,7 @@ from many_cases import AT_A_TIME, all_notes, answered_so_far, kill, notes, write
 
 from engine.asking import WAIT_S, until
 from seatrial.job import Verdict
-from seatrial.kinds.serving.work import UNREADY
+from seatrial.kinds.serving.work import Note
 from world import World
 
 LLAMA = f"command: '{command('${precision}')}'"
@@ -90,7 +90,7 @@ def test_a_server_that_is_there_already_is_asked_with_its_token_which_is_never_s
             assert holding == [], holding
         wrong = world.seatrial("run", "suite.yaml", check=1, LLM_TOKEN="another-token")
     assert "the server refuses to generate: 401" in wrong.stdout
-    assert [note["reached"] for note in notes(world) if note["note"] == UNREADY] == [True]
+    assert [note["reached"] for note in notes(world) if note["note"] == Note.UNREADY] == [True]
     assert {finding.verdict for finding in findings(world) if finding.step.startswith("case ")} == {Verdict.FAILED}
 
 

@@ -22,24 +22,9 @@ from seatrial.job import (
 from seatrial.kinds.job import DRIVER
 from seatrial.kinds.serving.generation import Answer, Failure, Trouble, merge_messages
 from seatrial.kinds.serving.parts import SERVER
-from seatrial.kinds.serving.work import (
-    GONE,
-    LOAD,
-    PIECE,
-    READY,
-    SERVER_PORT,
-    UNREADY,
-    AnswerNote,
-    LoadNote,
-    ReadyNote,
-    UnreadyNote,
-)
+from seatrial.kinds.serving.work import LOAD, SERVER_PORT, AnswerNote, LoadNote, Note, ReadyNote, UnreadyNote
 
 # What the driver's records say: when the server first answered, and what came back of each thing that was asked.
-
-
-ENDPOINT = "endpoint"  # the note of a driver that opened the route to its server
-BEGUN, FINISHED = "begun", "finished"  # as every driver notes what it does
 
 
 class DriverRecords(msgspec.Struct):
@@ -61,28 +46,28 @@ def driver_records(step: ObservedStep) -> DriverRecords:
     pieces: dict[str, list[str]] = {}
     for note in step.notes:
         kind, thing = note.get("note"), str(note.get("thing"))
-        if kind == BEGUN:
+        if kind == Note.BEGUN:
             found.begun.add(thing)
             pieces.pop(thing, None)  # those of a driver that was killed in the middle of them
-        elif kind == PIECE:
+        elif kind == Note.PIECE:
             pieces.setdefault(thing, []).append(str(note.get("text")))
-        elif kind == FINISHED and thing == LOAD:
+        elif kind == Note.FINISHED and thing == LOAD:
             try:
                 found.load = convert(note, LoadNote)
             except Unreadable as error:
                 found.load_problem = str(error)
-        elif kind in (FINISHED, UNREADY):
+        elif kind in (Note.FINISHED, Note.UNREADY):
             with contextlib.suppress(Unreadable):  # of which is then said that it has no record
-                if kind == UNREADY:
+                if kind == Note.UNREADY:
                     found.unready = convert(note, UnreadyNote)
-                elif thing == READY:
+                elif thing == Note.READY:
                     found.ready = convert(note, ReadyNote)
                 elif answer := _answer(said := convert(note, AnswerNote), pieces.pop(thing, [])):
                     found.answers[thing], found.similarities[thing] = answer, said.similarities
-        elif kind == ENDPOINT and note.get("port") == SERVER_PORT and note.get("overhead_s"):
+        elif kind == Note.ENDPOINT and note.get("port") == SERVER_PORT and note.get("overhead_s"):
             found.route, found.overhead_s = str(note.get("route")), float(note["overhead_s"])
             found.overhead_p99_s = float(note.get("overhead_p99_s") or found.overhead_s)
-        elif kind == GONE:
+        elif kind == Note.GONE:
             found.gone = str(note.get("why"))
     return found
 
@@ -97,7 +82,6 @@ def _answer(note: AnswerNote, pieces: list[str]) -> Answer | None:
     return answer
 
 
-_READY = "ready"
 _UNAUTHORIZED = ("401", "403", "UNAUTHENTICATED", "PERMISSION_DENIED")  # codes, in either protocol
 _OURS = (Outcome.RELEASED, Outcome.CANCELLED)
 
@@ -166,8 +150,8 @@ def check_ready(records: DriverRecords, cause: EndCause) -> Finding:
     if records.ready is not None:
         tries = records.ready.tries
         after = f"a first generation was answered after {value_text(records.ready.seconds, 's')}"
-        return Finding(_READY, check, Verdict.PASSED, message=f"{after}{f', at try {tries}' if tries != 1 else ''}")
-    return Finding(_READY, check, cause.verdict, cause.class_, cause.text)
+        return Finding("ready", check, Verdict.PASSED, message=f"{after}{f', at try {tries}' if tries != 1 else ''}")
+    return Finding("ready", check, cause.verdict, cause.class_, cause.text)
 
 
 def cause_of_silence(

@@ -9,18 +9,7 @@ from seatrial.kinds.serving.gather import EMBEDDING_MODEL, asked_cases
 from seatrial.kinds.serving.generation import Case, ErrorMatch
 from seatrial.kinds.serving.load_model import port_and_path
 from seatrial.kinds.serving.model import ServingTrial
-from seatrial.kinds.serving.work import (
-    CLIENT_CERT,
-    CLIENT_KEY,
-    EMBEDDINGS_TOKEN,
-    SERVER_PORT,
-    TOKEN,
-    Embeddings,
-    LoadWork,
-    Question,
-    ServingWork,
-    Tls,
-)
+from seatrial.kinds.serving.work import SERVER_PORT, Embeddings, LoadWork, Question, ServingWork, Tls, Variable
 from seatrial.suite import HERE, Cell
 
 SERVER = "server"
@@ -94,11 +83,11 @@ def _driver(cell: Cell, job: JobSpec) -> JobSpec:
     model: ServingTrial = cell.spec
     embeddings = model.compare.embeddings
     tls = model.server.tls
-    tokens = {TOKEN: model.server.token, EMBEDDINGS_TOKEN: embeddings.token if embeddings else None}
-    secrets = {name: one.secret for name, one in tokens.items() if one is not None}
-    shown = {CLIENT_CERT: tls.cert, CLIENT_KEY: tls.key} if tls else {}
+    tokens = {Variable.TOKEN: model.server.token, Variable.EMBEDDINGS_TOKEN: embeddings.token if embeddings else None}
+    secrets = {name.value: one.secret for name, one in tokens.items() if one is not None}
+    shown = {Variable.CLIENT_CERT: tls.cert, Variable.CLIENT_KEY: tls.key} if tls else {}
     folder = cell.directory.resolve()
-    secrets |= {name: f"{SECRET_FILE}{folder / path}" for name, path in shown.items() if path is not None}
+    secrets |= {name.value: f"{SECRET_FILE}{folder / path}" for name, path in shown.items() if path is not None}
     return msgspec.structs.replace(
         driver_job(job, "serving", work_of(cell), model.driver),
         env={},

@@ -4,6 +4,7 @@ Each case is asked in one or more ways: whole or as a stream, alone or in a crow
 of the driver, with a record before and one after it that has the answer."""
 
 import random
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -126,17 +127,29 @@ def broken_load_bounds(bounds: tuple[LoadBound, ...], summary: LoadSummary) -> l
     return found
 
 
-# Variables of the driver: what it shows the server, the last two as PEM.
-TOKEN, CLIENT_CERT, CLIENT_KEY = "SEATRIAL_SERVER_TOKEN", "SEATRIAL_CLIENT_CERT", "SEATRIAL_CLIENT_KEY"
-EMBEDDINGS_TOKEN = "SEATRIAL_EMBEDDINGS_TOKEN"  # the same, for what embeds texts
 SERVER_PORT = "serve"  # the name of the port of the part `server`
 
-# Notes of the driver, beside those of every driver.
-READY = "ready"  # one real generation was answered
-UNREADY = "unready"  # none was, in time
-ORDER = "order"  # in which order things are asked, and how many at a time
-PIECE = "piece"  # of an answer that is too long for one note
-GONE = "gone"  # nothing was asked any more from here on, and why
+
+class Variable(StrEnum):
+    """Of the environment of the driver: what it shows the server, certificate and key as PEM."""
+
+    TOKEN = "SEATRIAL_SERVER_TOKEN"
+    CLIENT_CERT = "SEATRIAL_CLIENT_CERT"
+    CLIENT_KEY = "SEATRIAL_CLIENT_KEY"
+    EMBEDDINGS_TOKEN = "SEATRIAL_EMBEDDINGS_TOKEN"  # for what embeds texts
+
+
+class Note(StrEnum):
+    """Of the driver. The first three are those of every driver."""
+
+    BEGUN = "begun"
+    FINISHED = "finished"
+    ENDPOINT = "endpoint"  # it opened the route to its server
+    READY = "ready"  # one real generation was answered: the name of the thing
+    UNREADY = "unready"  # none was, in time
+    ORDER = "order"  # in which order things are asked, and how many at a time
+    PIECE = "piece"  # of an answer that is too long for one note
+    GONE = "gone"  # nothing was asked any more from here on, and why
 
 
 class ReadyNote(msgspec.Struct, frozen=True):

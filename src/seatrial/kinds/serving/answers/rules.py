@@ -145,21 +145,20 @@ def _drift(
     """One log-probability that moved too far, or all of them together."""
     if not steps.starts:
         return None
-    moved = steps.moved
-    largest = max(map(abs, moved))
-    if largest > tolerance.drift:
-        pair = next(index for index, size in enumerate(moved) if abs(size) > tolerance.drift)
-        place = steps.position_of(pair)
-        size = abs(moved[pair])
-        message = f"a log-probability of {what} {place} moved by {size:.3g}; the tolerance is {tolerance.drift:g}"
-        return Comparison(Agreement.DRIFT, message, place, size, tolerance.drift, _at(ones, place), _at(others, place))
-    rms = math.sqrt(sum(size * size for size in moved) / len(moved))
+    sizes = list(map(abs, steps.moved))
+    largest = max(sizes)
+    rms = math.sqrt(sum(size * size for size in sizes) / len(sizes))
     most = tolerance.rms * (1 + 3 / math.sqrt(len(steps.starts)))  # few positions say little of their mean
-    if rms > most:
-        place = steps.position_of(moved.index(largest) if largest in moved else moved.index(-largest))
+    if largest > tolerance.drift:
+        pair = next(index for index, size in enumerate(sizes) if size > tolerance.drift)
+        place, size, limit = steps.position_of(pair), sizes[pair], tolerance.drift
+        message = f"a log-probability of {what} {place} moved by {size:.3g}; the tolerance is {limit:g}"
+    elif rms > most:
+        place, size, limit = steps.position_of(sizes.index(largest)), rms, most
         message = f"the log-probabilities moved by {rms:.3g} on average; the tolerance is {most:.3g}"
-        return Comparison(Agreement.DRIFT, message, place, rms, most, _at(ones, place), _at(others, place))
-    return None
+    else:
+        return None
+    return Comparison(Agreement.DRIFT, message, place, size, limit, _at(ones, place), _at(others, place))
 
 
 def _not_likeliest(tokens: Sequence[Token], tolerance: Tolerance) -> Comparison | None:

@@ -11,17 +11,7 @@ from seatrial.kinds.serving.driver.client import LASTING, Client, Clock, busy_fo
 from seatrial.kinds.serving.driver.embeddings import Embedder
 from seatrial.kinds.serving.driver.load import offer_load
 from seatrial.kinds.serving.generation import Mode, Request, Stopping, Trouble
-from seatrial.kinds.serving.work import (
-    CLIENT_CERT,
-    CLIENT_KEY,
-    EMBEDDINGS_TOKEN,
-    READY,
-    SERVER_PORT,
-    TOKEN,
-    UNREADY,
-    Question,
-    ServingWork,
-)
+from seatrial.kinds.serving.work import SERVER_PORT, Note, Question, ServingWork, Variable
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
 GREETING = Request(inputs=("Hello",))
@@ -30,19 +20,19 @@ GREETING = Request(inputs=("Hello",))
 async def wait_until_ready(driver: Driver, work: ServingWork, client: Client) -> bool:
     """Asks for one token until it comes: some servers answer /health and die of the first request. What an earlier life
     of the driver found is not asked again."""
-    if READY in driver.finished:
+    if Note.READY in driver.finished:
         return True
     asked = readiness_request(work.questions)
     clock, pause_s, tries = Clock(work.ready_s), FIRST_PAUSE_S, 0
     last, lasting, reached = "", False, False
-    driver.begin(READY)
+    driver.begin(Note.READY)
     while not driver.stopping.is_set() and clock.left_s > 0:
         tries += 1
         limit_s = min(work.request_s, clock.left_s)
         failure = await client.health(limit_s) or (await client.ask(asked, False, limit_s)).failure
         if failure is None:
             seconds, about = round(clock.past_s, 4), await client.describe(limit_s)
-            driver.finish(READY, seconds=seconds, tries=tries, **({"about": about} if about else {}))
+            driver.finish(Note.READY, seconds=seconds, tries=tries, **({"about": about} if about else {}))
             return True
         last = f"{failure.code}: {failure.message}" if failure.code else failure.message
         lasting, reached = failure.code in LASTING, reached or failure.trouble is not Trouble.UNREACHABLE
@@ -53,7 +43,7 @@ async def wait_until_ready(driver: Driver, work: ServingWork, client: Client) ->
         if await wait_for(driver.stopping, min(busy_for_s(failure) or pause_s, max(clock.left_s, 0.0))):
             break
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-    driver.note(UNREADY, seconds=round(clock.past_s, 4), tries=tries, why=last, lasting=lasting, reached=reached)
+    driver.note(Note.UNREADY, seconds=round(clock.past_s, 4), tries=tries, why=last, lasting=lasting, reached=reached)
     return False
 
 
@@ -75,16 +65,16 @@ async def drive(driver: Driver) -> None:
     """`python -m seatrial.kinds.driver serving`: waits for the first answer, asks the cases, then offers the load."""
     work = driver.work_as(ServingWork)
     if work.tls is not None:
-        shown = {"cert": os.environ.get(CLIENT_CERT, ""), "key": os.environ.get(CLIENT_KEY, "")}
+        shown = {"cert": os.environ.get(Variable.CLIENT_CERT, ""), "key": os.environ.get(Variable.CLIENT_KEY, "")}
         work = msgspec.structs.replace(work, tls=msgspec.structs.replace(work.tls, **shown))
     async with contextlib.AsyncExitStack() as stack:
         url = work.url
         if not url:
             address = await stack.enter_async_context(driver.endpoint(SERVER_PORT))
             url = f"{'https' if work.tls or address.tls else 'http'}://{address}"
-        client = make_client(work, url, os.environ.get(TOKEN, ""))
+        client = make_client(work, url, os.environ.get(Variable.TOKEN, ""))
         stack.push_async_callback(client.close)
-        embedder = Embedder(work.embeddings, os.environ.get(EMBEDDINGS_TOKEN, "")) if work.embeddings else None
+        embedder = Embedder(work.embeddings, os.environ.get(Variable.EMBEDDINGS_TOKEN, "")) if work.embeddings else None
         if embedder is not None:
             stack.push_async_callback(embedder.close)
         if await wait_until_ready(driver, work, client):

@@ -15,7 +15,7 @@ from seatrial.kinds.driver import NOTE_BYTES, Driver, wait_for
 from seatrial.kinds.serving.driver.client import Client, Clock, busy_for_s
 from seatrial.kinds.serving.driver.embeddings import Embedder
 from seatrial.kinds.serving.generation import Answer, Failure, Trouble, merge_messages
-from seatrial.kinds.serving.work import GONE, ORDER, PIECE, Ask, ServingWork, phases_of
+from seatrial.kinds.serving.work import Ask, Note, ServingWork, phases_of
 
 _PATIENCE_S = 10.0  # with a server that was ready and takes no connection
 RECONNECT_S = 0.1
@@ -36,7 +36,7 @@ class Asking:
     async def run(self) -> None:
         phases = phases_of(self._work)
         order = [ask.thing for asks, _ in phases for ask in asks]
-        self._driver.note(ORDER, seed=self._work.seed, concurrency=self._work.concurrency, things=order)
+        self._driver.note(Note.ORDER, seed=self._work.seed, concurrency=self._work.concurrency, things=order)
         for asks, at_a_time in phases:
             to_do = iter([ask for ask in asks if ask.thing not in self._driver.finished])
             workers = [asyncio.create_task(self._worker(to_do)) for _ in range(min(at_a_time, len(asks)))]
@@ -111,7 +111,7 @@ class Asking:
     def _give_up(self, why: str) -> None:
         if not self._gone:
             self._gone = why
-            self._driver.note(GONE, why=why)
+            self._driver.note(Note.GONE, why=why)
 
     async def _similarities(self, ask: Ask, answer: Answer) -> list[float]:
         """To the texts that are expected, where answers are compared so; nothing where that makes no sense."""
@@ -135,7 +135,7 @@ class Asking:
         step = PIECE_BYTES // 8  # a character may be six bytes, and more as JSON inside of JSON
         pieces = [text[at : at + step] for at in range(0, len(text), step)]
         for piece in pieces:
-            self._driver.note(PIECE, thing=ask.thing, text=piece)
+            self._driver.note(Note.PIECE, thing=ask.thing, text=piece)
         self._driver.finish(ask.thing, pieces=len(pieces), **said)
 
 
