@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from seatrial.checks.findings import check_limit, metric_data
-from seatrial.job import Finding, Verdict, value_text
+from seatrial.job import Better, Finding, Verdict, value_text
 from seatrial.kinds.serving.ended import DriverRecords, EndCause
 from seatrial.kinds.serving.work import COUNTS, LATENCIES, LOAD, LoadBound, LoadNote, LoadSummary, LoadWork
 
@@ -39,8 +39,8 @@ def check_load(load: LoadWork, records: DriverRecords, cause: EndCause) -> tuple
 
 def _measured(summary: LoadSummary) -> Finding:
     if summary.errors == summary.requests:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in summary.error_kinds.items())
-        return Finding(LOAD, "measured", Verdict.FAILED, "error", f"every one of {summary.requests} failed: {kinds}")
+        text = f"every one of {summary.requests} failed: {summary.errors_text}"
+        return Finding(LOAD, "measured", Verdict.FAILED, "error", text)
     warm = f", the first {summary.warmup} left out as warm-up" if summary.warmup else ""
     again = "; measured anew, for the driver was killed in the middle" if summary.again else ""
     text = (
@@ -77,15 +77,13 @@ def _bound(bound: LoadBound, summary: LoadSummary, late: bool) -> Finding:
         return Finding(LOAD, check, Verdict.SKIPPED, message="not judged: the driver was late")
     value = bound.measured(summary)
     if value is None:
-        return Finding(
-            LOAD, check, Verdict.FAILED, "absent", f"{bound.name} was not measured; its bound is {bound.text}"
-        )
+        text = f"{bound.name} was not measured; its bound is {bound.text}"
+        return Finding(LOAD, check, Verdict.FAILED, "absent", text)
     if bound.metric in ("goodput", "error_share"):
         shown = f"{value:.1%}"
     else:
         shown = value_text(value, "" if bound.metric in COUNTS else "s") + _UNITS.get(bound.metric, "")
-    kinds = ", ".join(f"{count} {kind}" for kind, count in summary.error_kinds.items())
-    because = f" ({kinds})" if bound.metric in ("errors", "error_share") and kinds else ""
+    because = f" ({summary.errors_text})" if bound.metric in ("errors", "error_share") and summary.error_kinds else ""
     data = {"value": value, "bound": bound.value}
     if bound.met_by(value):
         return Finding(LOAD, check, Verdict.PASSED, message=f"{shown}{because}, bound {bound.text}", data=data)
@@ -96,15 +94,9 @@ def _bound(bound: LoadBound, summary: LoadSummary, late: bool) -> Finding:
 def _metrics(summary: LoadSummary) -> Iterator[tuple[str, Any]]:
     for name in LATENCIES:
         found = summary.latencies.get(name, {})
-        better = None if name == "lag" else "lower"
-        yield (
-            name,
-            {
-                part: metric_data(found[part], "s", better, f"the driver's clock, {int(found['count'])} values")  # type: ignore[arg-type]
-                for part in _HISTORY
-                if part in found
-            },
-        )
+        better: Better | None = None if name == "lag" else "lower"
+        source = f"the driver's clock, {int(found.get('count', 0))} values"
+        yield name, {part: metric_data(found[part], "s", better, source) for part in _HISTORY if part in found}
     yield "rate", metric_data(summary.rate, "/s", "higher", "good answers, from the first to the last")
     yield "tokens_per_s", metric_data(summary.tokens_per_s, "tokens/s", "higher", "generated tokens of good answers")
     yield "goodput", metric_data(summary.goodput, "", "higher", "share of requests within the bounds")

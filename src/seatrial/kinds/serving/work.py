@@ -94,6 +94,10 @@ class LoadSummary(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.errors / self.requests if self.requests else 1.0
 
     @property
+    def errors_text(self) -> str:
+        return ", ".join(f"{count} {kind}" for kind, count in self.error_kinds.items())
+
+    @property
     def lag_s(self) -> float:
         return self.latencies.get("lag", {}).get("p99", 0.0)
 

@@ -119,18 +119,16 @@ def judge_answers(expected: Sequence[Mapping[str, Any]], got: Sequence[Mapping[s
     token_logprobs, top_logprobs}}`, as OpenAI's completions have it."""
     tolerance = tolerance_for(precision)
     comparisons: list[Comparison] = []
-    walks = []
-    for number in range(max(len(expected), len(got))):
-        if number >= len(got) or number >= len(expected):
-            comparisons.append(structure("there is no answer" if number >= len(got) else "nothing like it is expected"))
-        elif expected[number].get("prompt") != got[number].get("prompt"):
+    walks: list[Walk] = []
+    for one, other in zip_longest(expected, got):
+        if one is None or other is None:
+            comparisons.append(structure("there is no answer" if other is None else "nothing like it is expected"))
+        elif one.get("prompt") != other.get("prompt"):
             comparisons.append(structure("it answers another prompt"))
         else:
-            one, other = read_completion(expected[number]), read_completion(got[number])
-            comparison, walk = compare_generation(one, other, tolerance)
+            comparison, walk = compare_generation(read_completion(one), read_completion(other), tolerance)
             comparisons.append(comparison)
-            if walk is not None:
-                walks.append(walk)
+            walks += [walk] if walk is not None else []
     whole = judge_whole(comparisons, walks, tolerance)
     passed = whole.passes and bool(comparisons) and all(one.passes for one in comparisons)
     return Judged(passed, tuple(one.agreement.value for one in comparisons), tuple(comparisons), whole)

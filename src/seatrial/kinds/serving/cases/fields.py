@@ -34,27 +34,22 @@ class Fields:
 
     def __init__(self, source: Source, node: Node | None, known: tuple[str, ...], what: str) -> None:
         """Without a node, or with `null`, it is a map in which nothing is."""
-        self._source = source
-        self._node = node
-        self._known = known
+        self._source, self._node = source, node
         self._written: dict[str, str] = {}  # by the name in snake_case
         self._items: Mapping[str, Node] = {}
         if node is not None and isinstance(node.items, dict):
             self._items = node.items
             for key, place in node.keys.items():
-                self._take(key, place, what)
+                name = snake(key)
+                if name in self._written:
+                    source.report(f"{key!r} is here twice, also as {self._written[name]!r}", *place)
+                elif name in known:
+                    self._written[name] = key
+                else:
+                    spelled = known if "_" in key or key.islower() else tuple(map(camel, known))
+                    source.report(f"unknown field {key!r} of {what}{nearest(key, spelled)}", *place)
         elif node is not None and (node.data is not None or node.items is not None):
             self.report(f"{what} is a map with {', '.join(known[:8])}; got {_named(node)}")
-
-    def _take(self, key: str, place: tuple[int, int], what: str) -> None:
-        name = snake(key)
-        if name in self._written:
-            self._source.report(f"{key!r} is here twice, also as {self._written[name]!r}", *place)
-        elif name not in self._known:
-            known = self._known if "_" in key or key.islower() else tuple(map(camel, self._known))
-            self._source.report(f"unknown field {key!r} of {what}{nearest(key, known)}", *place)
-        else:
-            self._written[name] = key
 
     def __contains__(self, name: str) -> bool:
         return name in self._written

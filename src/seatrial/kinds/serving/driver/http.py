@@ -7,6 +7,7 @@ import asyncio
 import ssl
 import tempfile
 import time
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from seatrial.http.http1 import BrokenConnection, NotHttp, Openings, Reply, Wire
@@ -57,31 +58,6 @@ class StampedWire(Wire):
         return self._headers
 
 
-class ServerAddress:
-    """Where a server is: what to connect to, and what to write at the head of each request."""
-
-    def __init__(self, url: str, tls: Tls | None, headers: dict[str, str]) -> None:
-        parts = urlsplit(url if "//" in url else f"//{url}")
-        if not parts.hostname:
-            raise DriverError(f"{url!r} is not an address of a server: write for example http://127.0.0.1:8000")
-        secure = tls is not None or parts.scheme == "https"
-        self.host, self.port = parts.hostname, parts.port or (443 if secure else 80)
-        self.tls = _tls_context(tls or Tls()) if secure else None
-        self.name = (tls.name if tls else "") or parts.hostname
-        lines = {"Host": parts.netloc.rpartition("@")[2], "User-Agent": "seatrial", "Accept": "*/*", **headers}
-        self._path = parts.path.rstrip("/")
-        self._lines = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-
-    def head(self, method: str, path: str) -> bytes:
-        """Of a request but for the length of its body."""
-        kind = "Content-Type: application/json\r\n" if method == "POST" else ""
-        return f"{method} {self._path}{path} HTTP/1.1\r\n{self._lines}{kind}".encode()
-
-
-def request(head: bytes, body: bytes = b"") -> bytes:
-    return b"%sContent-Length: %d\r\n\r\n%s" % (head, len(body), body)
-
-
 def _tls_context(tls: Tls) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=tls.ca or None)
@@ -104,10 +80,24 @@ def _tls_context(tls: Tls) -> ssl.SSLContext:
 class Connections:
     """Connections to one server, as many as there are requests at a time."""
 
-    def __init__(self, place: ServerAddress) -> None:
-        self.place = place
+    def __init__(self, url: str, tls: Tls | None, headers: Mapping[str, str]) -> None:
+        parts = urlsplit(url if "//" in url else f"//{url}")
+        if not parts.hostname:
+            raise DriverError(f"{url!r} is not an address of a server: write for example http://127.0.0.1:8000")
+        secure = tls is not None or parts.scheme == "https"
+        self._host, self._port = parts.hostname, parts.port or (443 if secure else 80)
+        self._tls = _tls_context(tls or Tls()) if secure else None
+        self._name = (tls.name if tls else "") or parts.hostname
+        lines = {"Host": parts.netloc.rpartition("@")[2], "User-Agent": "seatrial", "Accept": "*/*", **headers}
+        self._path = parts.path.rstrip("/")
+        self._lines = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
         self._free: list[StampedWire] = []
         self._openings = Openings()
+
+    def request(self, method: str, path: str, body: bytes = b"") -> bytes:
+        kind = "Content-Type: application/json\r\n" if method == "POST" else ""
+        head = f"{method} {self._path}{path} HTTP/1.1\r\n{self._lines}{kind}Content-Length: {len(body)}\r\n\r\n"
+        return head.encode() + body
 
     def idle(self) -> StampedWire | None:
         """The connection that was used last, if one is free."""
@@ -129,7 +119,7 @@ class Connections:
             wire = await self.open()
             try:
                 async with asyncio.timeout(limit_s):
-                    reply = await wire.ask(request(self.place.head("GET", path)))
+                    reply = await wire.ask(self.request("GET", path))
             finally:
                 wire.close()
         except (BrokenConnection, NotHttp, TimeoutError):
@@ -149,15 +139,11 @@ class Connections:
         await self._openings.close()
 
     async def _connect(self) -> StampedWire:
-        place = self.place
+        name = self._name if self._tls else None
         try:
             async with asyncio.timeout(_CONNECT_S):
                 _, wire = await asyncio.get_running_loop().create_connection(
-                    StampedWire,
-                    place.host,
-                    place.port,
-                    ssl=place.tls,
-                    server_hostname=place.name if place.tls else None,
+                    StampedWire, self._host, self._port, ssl=self._tls, server_hostname=name
                 )
         except TimeoutError as error:
             raise BrokenConnection(False, OSError(f"no connection within {_CONNECT_S:g} s")) from error

@@ -10,7 +10,7 @@ import msgspec
 
 from seatrial.http.http1 import BrokenConnection, NotHttp
 from seatrial.kinds.serving.driver.client import CERTIFICATE, ModelInfo
-from seatrial.kinds.serving.driver.http import Connections, ServerAddress, StampedWire, request
+from seatrial.kinds.serving.driver.http import Connections, StampedWire
 from seatrial.kinds.serving.driver.openai_format import (
     DONE,
     Events,
@@ -28,13 +28,13 @@ from seatrial.kinds.serving.work import ServingWork
 class OpenAiClient:
     def __init__(self, work: ServingWork, url: str, token: str) -> None:
         headers = {**work.headers, **({"Authorization": f"Bearer {token}"} if token else {})}
-        self.connections = Connections(ServerAddress(url, work.tls, headers))
+        self.connections = Connections(url, work.tls, headers)
         self._model, self._extra = work.model, work.extra
 
     def encode(self, asked: Request, stream: bool) -> bytes:
         """The bytes of a request. Raises ProtocolError."""
-        head = self.connections.place.head("POST", path_of(asked))
-        return request(head, msgspec.json.encode(body_of(asked, self._model, stream, self._extra)))
+        body = msgspec.json.encode(body_of(asked, self._model, stream, self._extra))
+        return self.connections.request("POST", path_of(asked), body)
 
     async def ask(self, asked: Request, stream: bool, limit_s: float) -> Answer:
         """The whole answer. One that broke before a byte of it came, on a connection that was used before, is asked

@@ -10,7 +10,7 @@ import msgspec
 
 from seatrial.kinds.driver import Driver, DriverError, wait_for
 from seatrial.kinds.serving.driver.client import Client
-from seatrial.kinds.serving.driver.http import Connections, ServerAddress
+from seatrial.kinds.serving.driver.http import Connections
 from seatrial.kinds.serving.driver.openai import OpenAiClient
 from seatrial.kinds.serving.work import LoadWork, ServingWork
 
@@ -81,7 +81,7 @@ async def _connections(
     else:
         address = await stack.enter_async_context(driver.endpoint(load.metrics_port))
         url = f"{'https' if address.tls else 'http'}://{address}"
-    connections = Connections(ServerAddress(url, None, {}))
+    connections = Connections(url, None, {})
     stack.push_async_callback(connections.close)
     return connections
 
