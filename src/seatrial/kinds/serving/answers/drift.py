@@ -5,15 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from seatrial.kinds.serving.answers.compare import (
-    Agreement,
-    Comparison,
-    Tolerance,
-    Walk,
-    joined,
-    tolerance_for,
-    walk,
-)
+from seatrial.kinds.serving.answers.compare import Agreement, Comparison, Tolerance, Walk, joined, tolerance_for, walk
 from seatrial.kinds.serving.generation import Generation
 
 if TYPE_CHECKING:

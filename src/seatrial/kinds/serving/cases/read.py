@@ -9,7 +9,6 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from json import JSONDecoder
 from pathlib import Path
@@ -109,20 +108,12 @@ def _answered(cases: tuple[Case, ...], file: CaseFile, unanswered: bool) -> tupl
 def read_case_file(path: Path, unanswered: bool = False, answers: bool = False) -> CaseFile:
     """As `cases_of`. A file in which anything is wrong or unusual is read again, with the place of every value."""
     text = read_text(path, limits=CASE_LIMITS)
-    with _no_garbage():
-        try:
-            return cases_of(_read_quickly(str(path), text), unanswered, answers)
-        except (Unreadable, SuiteError):
-            return cases_of(Source(str(path), text, limits=CASE_LIMITS), unanswered, answers)
-
-
-@contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Nothing here refers to itself; to look for what does, among millions of values, takes as long as reading them."""
     looked = gc.isenabled()
-    gc.disable()
+    gc.disable()  # nothing here refers to itself; to look for what does, among millions of values, takes as long
     try:
-        yield
+        return cases_of(_read_quickly(str(path), text), unanswered, answers)
+    except (Unreadable, SuiteError):
+        return cases_of(Source(str(path), text, limits=CASE_LIMITS), unanswered, answers)
     finally:
         if looked:
             gc.enable()

@@ -7,13 +7,7 @@ import msgspec
 
 from seatrial.kinds.serving.cases.messages import WrittenGeneration, WrittenToken, WrittenTopToken
 from seatrial.kinds.serving.cases.read import CASE_LIMITS, CaseFile, Dialect, cases_of
-from seatrial.kinds.serving.generation import (
-    Answer,
-    Generation,
-    StopReason,
-    Token,
-    Tokenization,
-)
+from seatrial.kinds.serving.generation import Answer, Generation, StopReason, Token, Tokenization
 from seatrial.suite.yaml.document import CannotEdit, Document, Indent, Tall, block_item, check_data
 from seatrial.suite.yaml.problem import SuiteError
 from seatrial.suite.yaml.source import Source
