@@ -19,7 +19,6 @@ from seatrial.kinds.serving.work import (
     LoadSummary,
     LoadWork,
     Question,
-    broken_load_bounds,
 )
 
 
@@ -89,7 +88,7 @@ def test_a_summary_says_what_was_measured_and_what_failed() -> None:
     assert summary.tokens == 18
     assert summary.offered_rate == pytest.approx(1.0)
     assert [row["errors"] for row in summary.series] == [0.0] * 9 + [1.0, 1.0]
-    broken = broken_load_bounds(bounds, summary)
+    broken = LoadWork(Arrivals("rate", 1.0), bounds=bounds).broken_bounds(summary)
     assert [text.split(" ")[0] for text in broken] == ["ttft.p99", "errors"]
 
 
@@ -135,7 +134,9 @@ def test_what_is_no_bound_is_refused(name: str, value: object, said: str) -> Non
 
 def test_a_bound_on_what_was_not_measured_does_not_hold() -> None:
     bound = LoadBound("ttft", "p99", "<=", 1.0, "1s")
-    assert broken_load_bounds((bound,), LoadSummary(requests=5)) == ["ttft.p99 not measured, bound 1s"]
+    assert LoadWork(Arrivals("rate", 1.0), bounds=(bound,)).broken_bounds(LoadSummary(requests=5)) == [
+        "ttft.p99 not measured, bound 1s"
+    ]
 
 
 def test_a_bound_that_the_route_alone_breaks_says_nothing_of_the_server() -> None:

@@ -7,19 +7,10 @@ from seatrial.checks.findings import metric_data
 from seatrial.job import Contents, Finding, Observation, ObservedStep, PartSpec, SkippedItem, Verdict, convert
 from seatrial.kinds.job import DRIVER
 from seatrial.kinds.protocol import Judgement
+from seatrial.kinds.serving import ended
 from seatrial.kinds.serving.answers import Answered, Comparing, Tolerance, case_step, check_answers, tolerance_for
 from seatrial.kinds.serving.answers.answer import generations_of
 from seatrial.kinds.serving.charts import charts_of, in_short
-from seatrial.kinds.serving.ended import (
-    DriverRecords,
-    EndCause,
-    cause_of_silence,
-    check_driver,
-    check_ready,
-    check_server,
-    driver_records,
-    trouble_of,
-)
 from seatrial.kinds.serving.gather import asked_cases, gather_cases, planned_cases
 from seatrial.kinds.serving.generation import Trouble
 from seatrial.kinds.serving.load import check_load
@@ -47,11 +38,11 @@ class ServingKind:
         """Every case has its findings, whatever became of server and driver."""
         server, driver = observed.get(SERVER), observed[DRIVER]
         step = next(iter(driver.steps), ObservedStep(DRIVER, "drive"))
-        records = driver_records(step)
-        cause = cause_of_silence(server, driver, step, records)
-        findings = check_server(server) if server is not None else []
-        findings += check_driver(driver, step, server)
-        findings.append(check_ready(records, cause))
+        records = ended.driver_records(step)
+        cause = ended.cause_of_silence(server, driver, step, records)
+        findings = ended.check_server(server) if server is not None else []
+        findings += ended.check_driver(driver, step, server)
+        findings.append(ended.check_ready(records, cause))
         work = work_of(cell)
         findings += _check_cases(cell, work, records, cause, server)
         metrics: dict[str, Any] = {}
@@ -69,7 +60,7 @@ _NOT_ASKED, _ANSWERED = {"agreement": "not_asked"}, {"agreement": "answered"}
 
 
 def _check_cases(
-    cell: Cell, work: ServingWork, records: DriverRecords, cause: EndCause, server: Observation | None
+    cell: Cell, work: ServingWork, records: ended.DriverRecords, cause: ended.EndCause, server: Observation | None
 ) -> Iterator[Finding]:
     """What has an answer is compared; of the rest is said why it has none, and by whose fault."""
     model: ServingTrial = cell.spec
@@ -84,7 +75,7 @@ def _check_cases(
             how, data = ("not answered", {}) if ask.thing in records.begun else ("not asked", _NOT_ASKED)
             yield Finding(case_step(case), ask.way, cause.verdict, cause.class_, f"{how}: {cause.text}", data=data)
         elif answer.failure and not (error_counts and answer.failure.trouble is Trouble.ANSWERED):
-            found = trouble_of(answer.failure, cause, server)
+            found = ended.trouble_of(answer.failure, cause, server)
             yield Finding(case_step(case), ask.way, found.verdict, found.class_, found.text)
         else:
             answered.append(Answered(case, ask.way, answer, ask.thing))
@@ -99,7 +90,7 @@ def _check_cases(
             yield Finding(case_step(planned.case), "not asked", Verdict.SKIPPED, message=why, data=_NOT_ASKED)
 
 
-def _comparing(cell: Cell, answered: list[Answered], records: DriverRecords) -> Comparing:
+def _comparing(cell: Cell, answered: list[Answered], records: ended.DriverRecords) -> Comparing:
     model: ServingTrial = cell.spec
     compare = model.compare
     known = cell.gathered.get("tolerance")

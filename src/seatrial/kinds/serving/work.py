@@ -66,7 +66,15 @@ class LoadWork(msgspec.Struct, frozen=True, omit_defaults=True):
     metrics: str = "/metrics"  # of the server, sampled each second; empty: not
     metrics_port: str = ""  # name of a port of the part `server`, number of one of a server that is there; empty: same
     peak: bool = False  # search the highest rate that keeps the bounds
-    most_rate: float = 100_000.0
+
+    def broken_bounds(self, summary: "LoadSummary") -> list[str]:
+        """Those that do not hold, each with what was measured."""
+        found = []
+        for bound in self.bounds:
+            value = bound.measured(summary)
+            if value is None or not bound.met_by(value):
+                found.append(f"{bound.name} {'not measured' if value is None else f'{value:.4g}'}, bound {bound.text}")
+        return found
 
 
 class LoadSummary(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -119,16 +127,6 @@ class LoadNote(msgspec.Struct, frozen=True):
     peak: float = 0.0
     broke_at: float = 0.0
     doubt: str = ""
-
-
-def broken_load_bounds(bounds: tuple[LoadBound, ...], summary: LoadSummary) -> list[str]:
-    """Those that do not hold, each with what was measured."""
-    found = []
-    for bound in bounds:
-        value = bound.measured(summary)
-        if value is None or not bound.met_by(value):
-            found.append(f"{bound.name} {'not measured' if value is None else f'{value:.4g}'}, bound {bound.text}")
-    return found
 
 
 SERVER_PORT = "serve"  # the name of the port of the part `server`

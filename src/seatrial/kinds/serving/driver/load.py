@@ -17,18 +17,11 @@ from seatrial.kinds.serving.driver.load_metrics import summarize_load
 from seatrial.kinds.serving.driver.load_requests import AskSender, HttpSender, Timed, requests_of
 from seatrial.kinds.serving.driver.openai import OpenAiClient
 from seatrial.kinds.serving.driver.scrape import scraping
-from seatrial.kinds.serving.work import (
-    LOAD,
-    LoadNote,
-    LoadStage,
-    LoadSummary,
-    LoadWork,
-    ServingWork,
-    broken_load_bounds,
-)
+from seatrial.kinds.serving.work import LOAD, LoadNote, LoadStage, LoadSummary, LoadWork, ServingWork
 
 _LEAD_S = 0.05  # before the first one begins
 _STOP_S = 2.0
+_MOST_RATE = 100_000.0  # that a search tries
 CUT = "cut"  # the error of a request that was not waited for
 
 
@@ -147,11 +140,11 @@ async def _search(driver: Driver, work: ServingWork, load: LoadWork, client: Cli
         summary, timed = await run_load(driver, work, msgspec.structs.replace(load, arrivals=arrivals), client, again)
         write_requests(driver.files / REQUESTS, timed, "ab" if stages else "wb", rate)
         doubt = "the driver was late" if summary.lag_s > load.lag_s else ""
-        tried = Try(rate, broken_load_bounds(load.bounds, summary), doubt, summary)
+        tried = Try(rate, load.broken_bounds(summary), doubt, summary)
         stages.append(LoadStage(rate, tried.broken, doubt, msgspec.structs.replace(summary, series=[])))
         return tried
 
-    found = await search_rate(load.arrivals.rate, load.most_rate, attempt, driver.stopping.is_set)
+    found = await search_rate(load.arrivals.rate, _MOST_RATE, attempt, driver.stopping.is_set)
     return LoadNote(found.holds, stages, found.low, found.high, found.doubt)
 
 

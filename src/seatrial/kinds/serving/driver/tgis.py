@@ -28,7 +28,6 @@ try:
 except ModuleNotFoundError as error:
     raise DriverError(f"protocol `tgis` needs gRPC: pip install 'seatrial[grpc]' ({error})") from error
 
-_serialize = methodcaller("SerializeToString")
 _SERVICE = f"/{GENERATION}.GenerationService"
 _CERTIFICATE_SIGNS = ("certificate", "ssl_error_ssl", "handshake failed", "peer name")
 _BROKEN_SIGNS = ("socket closed", "connection reset", "stream removed", "goaway", "broken pipe", "rst_stream")
@@ -55,18 +54,12 @@ class TgisClient:
         self._metadata = [(name.lower(), value) for name, value in work.headers.items()]
         self._metadata += [("authorization", f"Bearer {token}")] if token else []
         self._model = work.model
-        self._generate = self._unary(f"{_SERVICE}/Generate", Messages["BatchedGenerationResponse"])
-        self._tokenize = self._unary(f"{_SERVICE}/Tokenize", Messages["BatchedTokenizeResponse"])
-        self._model_info = self._unary(f"{_SERVICE}/ModelInfo", Messages["ModelInfoResponse"])
-        self._health = self._unary(f"/{HEALTH}.Health/Check", Health["HealthCheckResponse"])
-        self._stream = self._channel.unary_stream(
-            f"{_SERVICE}/GenerateStream",
-            request_serializer=_serialize,
-            response_deserializer=Messages["GenerationResponse"].FromString,
-        )
-
-    def _unary(self, method: str, answer: Any) -> Any:
-        return self._channel.unary_unary(method, request_serializer=_serialize, response_deserializer=answer.FromString)
+        unary, stream = self._channel.unary_unary, self._channel.unary_stream
+        self._generate = _method(unary, f"{_SERVICE}/Generate", Messages["BatchedGenerationResponse"])
+        self._tokenize = _method(unary, f"{_SERVICE}/Tokenize", Messages["BatchedTokenizeResponse"])
+        self._model_info = _method(unary, f"{_SERVICE}/ModelInfo", Messages["ModelInfoResponse"])
+        self._health = _method(unary, f"/{HEALTH}.Health/Check", Health["HealthCheckResponse"])
+        self._stream = _method(stream, f"{_SERVICE}/GenerateStream", Messages["GenerationResponse"])
 
     async def ask(self, asked: Request, stream: bool, limit_s: float) -> Answer:
         if asked.messages:
@@ -133,6 +126,11 @@ class TgisClient:
 
     async def close(self) -> None:
         await self._channel.close()
+
+
+def _method(make: Any, path: str, answer: Any) -> Any:
+    serialize = methodcaller("SerializeToString")
+    return make(path, request_serializer=serialize, response_deserializer=answer.FromString)
 
 
 def _credentials(tls: Tls) -> Any:
