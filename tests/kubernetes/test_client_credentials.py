@@ -29,7 +29,6 @@ from seatrial.kubernetes import (
     KubernetesError,
     Material,
     Plugin,
-    Unauthorized,
     Unreachable,
 )
 from seatrial.kubernetes import credentials as credentials_module
@@ -90,7 +89,7 @@ async def test_a_refused_token_is_renewed_once_by_its_plugin(stub: Stub, tmp_pat
         assert await client.version() == "v1.35.4"
         await only(stub, "Bearer never")
         with pytest.raises(
-            Unauthorized, match=r"does not accept the credentials.*come from test: user u: exec .*plugin"
+            CredentialsError, match=r"does not accept the credentials.*come from test: user u: exec .*plugin"
         ):
             await client.version()
     assert (tmp_path / "runs").read_text() == "xxx"

@@ -16,9 +16,9 @@ from cluster import Cluster
 from cluster.image import BUSYBOX
 from seatrial.kubernetes import (
     PODS,
+    ApiError,
     CommandFailed,
     Forbidden,
-    Invalid,
     Kubernetes,
     NotFound,
     Object,
@@ -74,7 +74,7 @@ async def test_a_command_has_its_exit_code_and_its_streams(client: Kubernetes) -
             await pod.run(["sh", "-c", "echo why >&2; exit 5"], check=True)
         short = await pod.run(["sh", "-c", "yes | head -c 1000000"], most_bytes=1000)
         assert len(short.stdout) == 1000
-        with pytest.raises(Invalid, match="container other is not valid for pod"):
+        with pytest.raises(ApiError, match=r"container other is not valid for pod.*400"):
             await client.pod(pod.name, "other").run(["true"])
     with pytest.raises(NotFound, match='pods "none" not found'):
         await client.pod("none").run(["true"])

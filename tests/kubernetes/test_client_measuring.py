@@ -20,7 +20,7 @@ from seatrial.kubernetes import (
     ApiError,
     Kubernetes,
     NotFound,
-    Uncertain,
+    Unreachable,
     load_access,
 )
 
@@ -63,7 +63,7 @@ async def test_asked_once_a_refusal_and_a_cut_are_what_they_are(stub: Stub) -> N
         assert (len(stub.requests), [one.status for one in attempts]) == (1, [429])
     stub.override, stub.budgets = None, [10]
     async with stub.client() as client:
-        with pytest.raises(Uncertain):
+        with pytest.raises(Unreachable, match="not known whether it was done"):
             await client.create(pod("two"), retry=False, attempts=attempts)
     assert attempts[1].status == 0
     assert attempts[1].problem

@@ -15,17 +15,13 @@ from seatrial.kubernetes.errors import (
     ApiError,
     Closed,
     CommandFailed,
-    Conflict,
     CredentialsError,
     Forbidden,
-    Gone,
-    Invalid,
     KubeconfigError,
     KubernetesError,
     NotFound,
     TooLarge,
-    Unauthorized,
-    Uncertain,
+    UnknownKind,
     Unreachable,
 )
 from seatrial.kubernetes.kubeconfig import load_access
@@ -53,6 +49,5 @@ from seatrial.kubernetes.objects import (
 )
 from seatrial.kubernetes.pod import Pod
 from seatrial.kubernetes.pod_exec import STDOUT
-from seatrial.kubernetes.queries import UnknownKind
 from seatrial.kubernetes.rights import Right, grant_yaml, grants, workload_rights
 from seatrial.kubernetes.watch import ADDED, DELETED, MODIFIED, SYNCED, WatchEvent

@@ -4,7 +4,7 @@
    struct, `Object` (metadata alone) by default.
 2. `namespace=None` is the access's own; `namespace=""` is all of them, where that has a meaning.
 3. `create` with a name is safe to be cut off: asked again, the object of the same name and the same labels is ours.
-   With `generateName` it raises `Uncertain` instead.
+   With `generateName` it raises `Unreachable`, which says that it may have been done.
 4. Deleting what is not there is no error.
 """
 
@@ -21,8 +21,7 @@ import msgspec
 from seatrial.http.http1 import RequestAttempt
 from seatrial.kubernetes.access import Access
 from seatrial.kubernetes.connection import AT_ONCE, JSON, Connection
-from seatrial.kubernetes.errors import AlreadyExists, Forbidden, NotFound
-from seatrial.kubernetes.failures import PATIENCE_S
+from seatrial.kubernetes.errors import PATIENCE_S, AlreadyExists, Forbidden, NotFound
 from seatrial.kubernetes.objects import ACCESS_REVIEWS, ApiRequest, O, Object, ObjectPart, Resource, Tree
 from seatrial.kubernetes.pod import Pod
 from seatrial.kubernetes.queries import PAGE, Discovery, ObjectSelection, accept, decode_answer, decoder, pages

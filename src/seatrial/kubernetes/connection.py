@@ -2,7 +2,8 @@
 
 1. 429, and 5xx that say when to come back, are asked again when the server says. Other 5xx only if `repeatable`.
 2. A connection that never came about is tried again until `patience_s` is over.
-3. A connection that broke after the request went out is asked again only if `repeatable`; else `Uncertain` is raised.
+3. A connection that broke after the request went out is asked again only if `repeatable`; else the error says that it
+   may have been done.
 4. A 401 is answered once with renewed credentials.
 5. With `retry=False` nothing else is asked again; every try is in `attempts`, for who measures.
 """
@@ -26,16 +27,17 @@ from seatrial.http.relay import Relay, host_and_port, proxy_of
 from seatrial.kubernetes.access import Access
 from seatrial.kubernetes.credentials import Credentials
 from seatrial.kubernetes.errors import (
+    PATIENCE_S,
     ApiError,
     Closed,
-    Invalid,
     KubernetesError,
-    Unauthorized,
-    Uncertain,
+    RequestFailure,
     Unreachable,
     api_error,
+    backoff_s,
+    delay_after_refusal_s,
+    failure,
 )
-from seatrial.kubernetes.failures import PATIENCE_S, RequestFailure, backoff_s, delay_after_refusal_s, failure
 from seatrial.kubernetes.objects import ApiRequest
 
 JSON = "application/json"
@@ -135,14 +137,21 @@ class Connection:
                 broken = self._failure(error)
                 tried.problem = broken.text
                 uncertain = uncertain or (broken.sent and method != "GET")
-                delay = self._delay_after_break(request, broken, attempt, until if retry else 0.0, again)
+                if broken.sent and not again:
+                    doubt = f"not known whether it was done: {request}: {broken.text} ({self.access.server})"
+                    raise Unreachable(f"{doubt}; check before asking again") from error
+                delay = backoff_s(attempt)
+                if broken.lasting or time.monotonic() + delay > (until if retry else 0.0):
+                    raise self._unreachable(request, broken) from error
             else:
                 if reply.status < 300:
                     return ApiAnswer(reply.body, uncertain, reply.headers.get("date", ""))
-                refused = self._refusal(request, reply.status, reply.headers, reply.body)
                 if reply.status == 401 and not renewed and await self.credentials.renew(generation):
                     renewed = True
                     continue
+                refused = self._refusal(request, reply.status, reply.headers, reply.body)
+                if not isinstance(refused, ApiError):
+                    raise refused
                 uncertain = uncertain or (reply.status in (500, 502, 504) and method != "GET")
                 refused.uncertain = uncertain
                 delay = delay_after_refusal_s(refused, reply.headers, attempt, until if retry else 0.0, repeatable)
@@ -171,7 +180,7 @@ class Connection:
                 async with response:
                     data = await response.read()
             except FAILURES as error:
-                raise self._unreachable(request, error) from error
+                raise self._unreachable(request, self._failure(error)) from error
             if response.status != 401 or renewed or not await self.credentials.renew(generation):
                 found = {name.lower(): value for name, value in response.headers.items()}
                 raise self._refusal(request, response.status, found, data)
@@ -182,7 +191,7 @@ class Connection:
         try:
             return await response.content.readany()
         except FAILURES as error:
-            raise self._unreachable(request, error) from error
+            raise self._unreachable(request, self._failure(error)) from error
 
     async def websocket(
         self, request: ApiRequest, query: tuple[tuple[str, str], ...], protocols: tuple[str, ...]
@@ -205,10 +214,10 @@ class Connection:
             except aiohttp.WSServerHandshakeError as error:
                 status = error.status
             except FAILURES as error:
-                raise self._unreachable(request, error) from error
+                raise self._unreachable(request, self._failure(error)) from error
             try:
                 await self.request(request, query, method="GET", patience_s=0)
-            except Invalid as error:
+            except ApiError as error:
                 if NEEDS_UPGRADE not in error.message:
                     raise
             if status != 401:
@@ -234,14 +243,10 @@ class Connection:
             _shut(wire)
         await settled()
 
-    def _refusal(self, request: ApiRequest, status: int, headers: Mapping[str, str], data: bytes) -> ApiError:
+    def _refusal(self, request: ApiRequest, status: int, headers: Mapping[str, str], data: bytes) -> KubernetesError:
         if 300 <= status < 400:
             data = f"the server sends us elsewhere: {headers.get('location', '')}; is a login proxy before it?".encode()
-        error = api_error(request, status, data)
-        if isinstance(error, Unauthorized):
-            error.source = self.credentials.source
-            error.args = (error.text(),)
-        return error
+        return api_error(request, status, data, self.credentials.source)
 
     def _failure(self, error: BaseException) -> RequestFailure:
         """Of a proxy we notice no more than that it closes; our relay knows why."""
@@ -249,19 +254,8 @@ class Connection:
         problem = self._relay.problem if self._relay is not None else ""
         return RequestFailure(problem, found.sent) if problem else found
 
-    def _unreachable(self, request: ApiRequest, error: BaseException) -> Unreachable:
-        found = self._failure(error)
-        return Unreachable(self.access.server, request, found.text, found.lasting)
-
-    def _delay_after_break(
-        self, request: ApiRequest, broken: RequestFailure, attempt: int, until: float, repeatable: bool
-    ) -> float:
-        if broken.sent and not repeatable:
-            raise Uncertain(self.access.server, request, broken.text)
-        delay = backoff_s(attempt)
-        if broken.lasting or time.monotonic() + delay > until:
-            raise Unreachable(self.access.server, request, broken.text, broken.lasting)
-        return delay
+    def _unreachable(self, request: ApiRequest, broken: RequestFailure) -> Unreachable:
+        return Unreachable(f"cannot {request}: {broken.text} ({self.access.server})", lasting=broken.lasting)
 
     def _head(self, method: str, target: str, accept: str, content_type: str, has_body: bool) -> bytes:
         """The head of a request but for its length, kept: many requests differ in their body alone."""

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from seatrial.kubernetes.errors import KubernetesError
-from seatrial.kubernetes.failures import backoff_s
+from seatrial.kubernetes.errors import KubernetesError, backoff_s
 from seatrial.kubernetes.pod_exec import PodContainer
 from seatrial.kubernetes.pod_files import NO_LIMIT, fetch_archive
 from seatrial.kubernetes.port_forward import Forward, port_forward

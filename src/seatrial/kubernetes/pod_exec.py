@@ -120,8 +120,7 @@ class PodContainer:
         stdout, stderr = (bytes(kept[channel][-most_bytes:]) for channel in (STDOUT, STDERR))
         completed = Completed(running.result(), stdout, stderr or running.problem.encode())
         if check and completed.exit_code:
-            text = completed.stderr[-2000:].decode(errors="replace")
-            raise CommandFailed(self._title(command), completed.exit_code, text)
+            raise CommandFailed(self._title(command), completed.exit_code, completed.stderr)
         return completed
 
     def _title(self, command: Sequence[str]) -> str:

@@ -12,13 +12,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from seatrial.kubernetes.errors import CommandFailed, KubernetesError, TooLarge
-from seatrial.kubernetes.failures import backoff_s
+from seatrial.kubernetes.errors import CommandFailed, KubernetesError, TooLarge, backoff_s
 from seatrial.kubernetes.pod_exec import PodContainer
 
 TRIES = 4
 NO_LIMIT = 1 << 62
-MOST_STDERR_BYTES = 4000
 SKIP = ("/bin/sh", "-c", 'from=$1; shift; "$@" | tail -c "+$from"', "sh")
 DIGEST = ("/bin/sh", "-c", '"$@" | sha256sum', "sh")
 TAR_CHANGED = 1  # GNU tar's exit code when a file changed while it was read
@@ -70,13 +68,12 @@ async def _receive(
 
         def write(block: bytes) -> None:
             if file.tell() + len(block) > most_bytes:
-                raise TooLarge(what, most_bytes)
+                raise TooLarge(f"{what} is larger than {most_bytes} bytes")
             file.write(block)
 
         done = await source.run(sent, write=write)
     if done.exit_code and (done.exit_code != TAR_CHANGED or not _ended(archive)):
-        text = done.stderr[-MOST_STDERR_BYTES:].decode(errors="replace")
-        raise CommandFailed(f"{command[0]} for {what}", done.exit_code, text)
+        raise CommandFailed(f"{command[0]} for {what}", done.exit_code, done.stderr)
     if not begin_bytes:
         return True
     there = (await source.run([*DIGEST, *command])).stdout.split()

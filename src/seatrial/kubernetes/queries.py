@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from seatrial.kubernetes.connection import JSON, Connection
-from seatrial.kubernetes.errors import Gone, KubernetesError
+from seatrial.kubernetes.errors import ApiError, KubernetesError, UnknownKind
 from seatrial.kubernetes.objects import (
     BY_KIND,
     UNDECODABLE,
@@ -110,8 +110,8 @@ async def pages(
             query["continue"] = token
         try:
             answer = await connection.request(request, query.items(), accept=accept(form, many=True))
-        except Gone:
-            if not token:
+        except ApiError as error:
+            if not token or not error.expired:
                 raise
             token, begun_again = "", begun_again + 1
             yield None
@@ -127,16 +127,6 @@ ALL_AT_ONCE = ",".join(
     [f"{JSON};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList" for version in ("v2", "v2beta1")] + [JSON]
 )
 REDISCOVER_S = 2.0  # a miss asks the server again, but not more often than this
-
-
-class UnknownKind(KubernetesError):
-    """The cluster serves no such kind."""
-
-    lasting = True
-
-    def __init__(self, wanted: str, near: tuple[str, ...]) -> None:
-        hint = f"; it has {', '.join(near)}" if near else "; is its custom resource definition installed?"
-        super().__init__(f"the cluster has no {wanted}{hint}")
 
 
 class _Kind(ObjectPart, frozen=True):
@@ -189,7 +179,9 @@ class Discovery:
                     return resource
         names = {f"{resource.api_version} {resource.kind}" for resource in self._known or []}
         wanted = f"{api_version} {kind}"
-        raise UnknownKind(wanted, tuple(difflib.get_close_matches(wanted, sorted(names), n=3, cutoff=0.7)))
+        near = difflib.get_close_matches(wanted, sorted(names), n=3, cutoff=0.7)
+        hint = f"it has {', '.join(near)}" if near else "is its custom resource definition installed?"
+        raise UnknownKind(f"the cluster has no {wanted}; {hint}")
 
     async def _group(self, path: str) -> list[Resource]:
         request = ApiRequest("discover", bare_path=path)

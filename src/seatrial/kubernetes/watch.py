@@ -20,14 +20,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, Generic, NamedTuple
 
 from seatrial.kubernetes.connection import Connection
-from seatrial.kubernetes.errors import (
-    ApiError,
-    Closed,
-    Gone,
-    KubernetesError,
-    status_error,
-)
-from seatrial.kubernetes.failures import backoff_s
+from seatrial.kubernetes.errors import ApiError, Closed, KubernetesError, backoff_s, status_error
 from seatrial.kubernetes.objects import UNDECODABLE, O, Object, Status
 from seatrial.kubernetes.queries import ObjectSelection, RawWatchLine, WatchLine, accept, beginning, decoder, pages
 
@@ -87,17 +80,14 @@ class Watch(Generic[O]):
                         synced = True
                 async for event in self._stream():
                     yield event
-            except Gone:
-                self._forget_place()
-                await self._wait(None)
             except Closed:
                 raise
             except KubernetesError as error:
+                expired = isinstance(error, ApiError) and error.expired
                 # A resourceVersion from a future that the server does not know: its store was put back.
-                causes = error.details.causes if isinstance(error, ApiError) and error.details else ()
-                if any(cause.reason == TOO_LARGE for cause in causes):
+                if expired or (isinstance(error, ApiError) and TOO_LARGE in error.causes):
                     self._forget_place()
-                await self._wait(error)
+                await self._wait(None if expired else error)
             else:
                 self.reconnects += 1
                 if self._empty >= MOST_EMPTY:

@@ -304,7 +304,7 @@ class KnownKinds:
         for one in (*self._kinds, PODS, JOBS, EVENTS, VOLUME_CLAIMS):
             if (one.api_version, one.kind) == (api_version, kind):
                 return one
-        raise UnknownKind(kind, ())
+        raise UnknownKind(kind)
 
     async def can(self, right: Right) -> bool:
         return right.resource not in self._refused

@@ -8,28 +8,21 @@ import msgspec
 
 from seatrial.job import Outcome
 from seatrial.kubernetes import (
+    ApiError,
     CredentialsError,
     Forbidden,
-    Invalid,
     KubeconfigError,
     KubernetesError,
     NotFound,
     Right,
-    Unauthorized,
-    Uncertain,
     UnknownKind,
-    Unreachable,
 )
 from seatrial.targets.kubernetes.manifest import root_resource
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.watch.waiting import NOT_ADMITTED, over_whole_quota
 from seatrial.targets.protocol import TargetError, TargetLost
 
-# What is wrong with what was asked for, not with the place: asking again cannot help.
-_REFUSED = (Invalid, UnknownKind, KubeconfigError)
 NO_NAMESPACE = re.compile(r'^namespaces "([^"]*)" not found')
-UNAUTHENTICATED = (Unauthorized, CredentialsError)  # the server does not accept our credentials
-UNANSWERED = (Unreachable, Uncertain)  # what was asked for may have been done
 
 
 def target_error(error: KubernetesError, doing: str = "", lost: bool = False) -> TargetError:
@@ -37,29 +30,30 @@ def target_error(error: KubernetesError, doing: str = "", lost: bool = False) ->
     text = f"{doing}: {error}" if doing else str(error)
     if isinstance(error, NotFound) and (namespace := NO_NAMESPACE.search(error.message)):
         text += f"\nmake it (`kubectl create namespace {namespace[1]}`), or name another in the target's `namespace`"
-    if isinstance(error, UNAUTHENTICATED):
+    if isinstance(error, CredentialsError):
         text += "\nlog in again; jobs that run go on meanwhile"
-    if lost or isinstance(error, UNAUTHENTICATED):
+    if lost or isinstance(error, CredentialsError):
         return TargetLost(text)
-    refused = isinstance(error, _REFUSED) or _denied(error)
-    return TargetError(text, Outcome.REFUSED if refused else Outcome.INFRA)
+    return TargetError(text, Outcome.REFUSED if _refused(error) else Outcome.INFRA)
 
 
-def _denied(error: KubernetesError) -> bool:
-    """By a policy of the cluster, which says the same the next time, or for more than a quota ever gives; not by one
-    that is full now, nor for want of a right."""
-    if not isinstance(error, Forbidden) or error.missing is not None:
-        return False
-    return over_whole_quota(error.message) if error.of_quota else NOT_ADMITTED.match(error.message)
+def _refused(error: KubernetesError) -> bool:
+    """Whether something is wrong with what was asked for, not with the cluster: asking again cannot help. A policy of
+    the cluster says the same the next time, a quota never gives more than all; one that is full now, or a right that is
+    missing, is the cluster's matter."""
+    if isinstance(error, Forbidden) and error.missing is None:
+        return over_whole_quota(error.message) if error.of_quota else NOT_ADMITTED.match(error.message)
+    invalid = isinstance(error, ApiError) and error.code in (400, 422)
+    return invalid or isinstance(error, UnknownKind | KubeconfigError)
 
 
 @contextmanager
-def target_errors(doing: str = "", lost: bool | tuple[type[KubernetesError], ...] = False) -> Iterator[None]:
+def target_errors(doing: str = "", lost: bool | type[KubernetesError] = False) -> Iterator[None]:
     """Errors of the client inside become the target's own; `lost`: which of them say nothing of the job."""
     try:
         yield
     except KubernetesError as error:
-        raise target_error(error, doing, isinstance(error, lost) if isinstance(lost, tuple) else lost) from error
+        raise target_error(error, doing, lost if isinstance(lost, bool) else isinstance(error, lost)) from error
 
 
 class Use(msgspec.Struct, frozen=True):

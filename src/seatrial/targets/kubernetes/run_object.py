@@ -23,7 +23,8 @@ from seatrial.kubernetes import (
     CONFIG_MAPS,
     JOBS,
     AlreadyExists,
-    Conflict,
+    ApiError,
+    CredentialsError,
     Kubernetes,
     KubernetesError,
     Manifest,
@@ -32,9 +33,10 @@ from seatrial.kubernetes import (
     Object,
     ObjectPart,
     Resource,
+    Unreachable,
 )
 from seatrial.targets.kubernetes import manifest, names
-from seatrial.targets.kubernetes.errors import UNANSWERED, UNAUTHENTICATED, target_errors
+from seatrial.targets.kubernetes.errors import target_errors
 from seatrial.targets.kubernetes.manifest.placement import seconds
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.watch.objects import epoch_s
@@ -200,7 +202,7 @@ class RunObject:
     async def _make(self) -> Manifest:
         wanted = manifest.run_object(self.run, self._ttl_s(), self._options, self._namespace, self.image)
         wanted["metadata"]["name"] = self.name
-        with target_errors(f"cannot begin run {self.run} in namespace {self._namespace}", UNANSWERED):
+        with target_errors(f"cannot begin run {self.run} in namespace {self._namespace}", Unreachable):
             annotations = wanted["metadata"].setdefault("annotations", {})
             annotations.update(await self._beats())
             if self.elsewhere:
@@ -223,9 +225,12 @@ class RunObject:
             # The cluster counts from the object's own end, and its time to live must not become shorter.
             self._made_s = epoch_s(found.metadata.creation_timestamp) or self._made_s
             self._until_s = max(self._until_s, self._made_s + found.spec.ttl_seconds_after_finished)
-            with contextlib.suppress(Conflict):
+            try:
                 await self._renew(found.metadata.resource_version)
                 return found
+            except ApiError as error:
+                if error.code != 409:  # it changed meanwhile
+                    raise
 
     async def _refuse_another(self, found: Annotated) -> None:
         holder = beating(found, await self._client.now_s())
@@ -247,7 +252,7 @@ class RunObject:
 
     async def _create_config(self, config: Manifest) -> None:
         name = config["metadata"]["name"]
-        with target_errors(f"cannot hand {name} to the jobs", UNANSWERED), contextlib.suppress(AlreadyExists):
+        with target_errors(f"cannot hand {name} to the jobs", Unreachable), contextlib.suppress(AlreadyExists):
             await self._client.create(config, resource=CONFIG_MAPS)
 
     async def _beats(self) -> dict[str, str]:
@@ -278,7 +283,7 @@ class RunObject:
                 if isinstance(error, RunInUse):
                     self._set_lost(error)
                 return
-            except UNAUTHENTICATED as error:
+            except CredentialsError as error:
                 if refused:
                     self._set_lost(error)
                     return

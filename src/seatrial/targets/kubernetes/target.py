@@ -22,6 +22,7 @@ from seatrial.kubernetes import (
     Manifest,
     NotFound,
     ObjectPart,
+    Unreachable,
     load_access,
 )
 from seatrial.targets.agent_file import agent_bytes
@@ -29,7 +30,7 @@ from seatrial.targets.kubernetes import manifest, names
 from seatrial.targets.kubernetes.doctor import examine_cluster
 from seatrial.targets.kubernetes.ender import Bystander, Ender
 from seatrial.targets.kubernetes.endpoint import JobPort, make_service, opened_port
-from seatrial.targets.kubernetes.errors import UNANSWERED, target_error, target_errors
+from seatrial.targets.kubernetes.errors import target_error, target_errors
 from seatrial.targets.kubernetes.files.collect import Collector, ProgressFollower
 from seatrial.targets.kubernetes.files.log import LiveLog
 from seatrial.targets.kubernetes.names import Handle
@@ -153,7 +154,7 @@ class KubernetesTarget:
             raise
         except KubernetesError as error:
             # Then it may have been made, and may run: the same name finds it again.
-            raise target_error(error, f"cannot submit {job.name}", isinstance(error, UNANSWERED)) from error
+            raise target_error(error, f"cannot submit {job.name}", isinstance(error, Unreachable)) from error
         return handle
 
     async def _submit(self, job: Job, secrets: Mapping[str, str], handle: str, archive: bytes) -> None:

@@ -21,7 +21,6 @@ from seatrial.kubernetes import (
     NotFound,
     Pod,
     TooLarge,
-    Unauthorized,
     Unreachable,
 )
 from seatrial.targets import job_files
@@ -48,7 +47,7 @@ OWN_BYTES = 1 << 30  # of records and log, at most, beside the files
 UNKEPT = "unkept.json"  # as in agent/pod/pack.py
 FETCH_RETRY_S = 1.0
 # Then nothing is wrong with the job, and what it wrote stays where it is.
-LOST = (Unauthorized, CredentialsError, Forbidden, Unreachable)
+LOST = (CredentialsError, Forbidden, Unreachable)
 
 
 class Collector:
