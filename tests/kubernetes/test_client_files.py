@@ -12,12 +12,12 @@ import pytest
 from seatrial.kubernetes import Access, KubernetesError, TooLarge
 from seatrial.kubernetes import pod_files as files
 from seatrial.kubernetes.connection import Connection
-from seatrial.kubernetes.pod_exec import Completed, PodContainer
+from seatrial.kubernetes.pod import Completed, Pod
 
 SIZE = 3_000_000
 
 
-class Near(PodContainer):
+class Near(Pod):
     """A container that is this machine. The first commands are cut after so many bytes; `between` happens then."""
 
     def __init__(self, *cuts: int, between: Callable[[], object] = lambda: None) -> None:

@@ -6,6 +6,7 @@ import ipaddress
 import os
 import ssl
 from collections.abc import Mapping
+from typing import Self
 from urllib.parse import unquote, urlsplit
 
 
@@ -20,6 +21,13 @@ class LocalPort:
     @property
     def address(self) -> str:
         return f"{self.host}:{self.port}"
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def open(self) -> None:
         self._listening = await asyncio.start_server(self._serve, self.host, 0)

@@ -47,7 +47,6 @@ from seatrial.kubernetes.objects import (
     parse_quantity,
     pod_metadata,
 )
-from seatrial.kubernetes.pod import Pod
-from seatrial.kubernetes.pod_exec import STDOUT
+from seatrial.kubernetes.pod import STDOUT, Pod
 from seatrial.kubernetes.rights import Right, grant_yaml, grants, workload_rights
 from seatrial.kubernetes.watch import ADDED, DELETED, MODIFIED, SYNCED, WatchEvent

@@ -173,7 +173,7 @@ class Connection:
                     url, headers=headers, timeout=limits, allow_redirects=False, **self._stream_options()
                 )
                 async with asyncio.timeout(REQUEST_S):
-                    response: aiohttp.ClientResponse = await self._openings.open(_answer(asking), self.hang_up)
+                    response: aiohttp.ClientResponse = await self._openings.open(asking, self.hang_up)
                 if response.status < 300:
                     self._going_on.add(response)
                     return response
@@ -210,7 +210,7 @@ class Connection:
                     timeout=aiohttp.ClientWSTimeout(ws_close=5),
                     **self._stream_options(),
                 )
-                return await self._openings.open(_answer(asking), _cut)
+                return await self._openings.open(asking, lambda made: _shut(made.get_extra_info("socket")))
             except aiohttp.WSServerHandshakeError as error:
                 status = error.status
             except FAILURES as error:
@@ -277,9 +277,7 @@ class Connection:
         return head
 
     def _headers(self, headers: dict[str, str]) -> CIMultiDict[str]:
-        made = self.credentials.headers.copy()
-        made.update(headers)
-        return made
+        return CIMultiDict((*self.credentials.headers.items(), *headers.items()))
 
     def _stream_options(self) -> dict[str, Any]:
         tls = self.credentials.tls
@@ -329,16 +327,6 @@ def _socket(address: tuple[Any, ...]) -> socket.socket:
         if hasattr(socket, name):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return made
-
-
-async def _answer(asking: Any) -> Any:
-    """What a request of aiohttp gives, as a coroutine."""
-    return await asking
-
-
-def _cut(websocket: Any) -> None:
-    """A WebSocket that is not wanted any more."""
-    _shut(websocket.get_extra_info("socket"))
 
 
 def _shut(wire: Any) -> None:

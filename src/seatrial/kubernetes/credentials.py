@@ -68,7 +68,10 @@ class Credentials:
             self._credential = await run_plugin(identity.plugin, self.access)
             self._expires = time.monotonic() + self._credential.valid_s()
         self.headers = self._new_headers()
-        certificate, key = self._certificate()
+        certificate, key, given = identity.certificate, identity.key, self._credential
+        if given and given.client_certificate_data and given.client_key_data:
+            certificate = Material(given.client_certificate_data.encode())
+            key = Material(given.client_key_data.encode())
         state = (_state(self.access.authority), _state(certificate), _state(key))
         if self._tls_of is None or state != self._tls_of:
             self.tls, self._tls_of = tls_context(self.access, certificate, key), state
@@ -106,12 +109,6 @@ class Credentials:
             raise CredentialsError(str(file), "the token file is empty")
         return token
 
-    def _certificate(self) -> tuple[Material, Material]:
-        given = self._credential
-        if given and given.client_certificate_data and given.client_key_data:
-            return Material(given.client_certificate_data.encode()), Material(given.client_key_data.encode())
-        return self.access.identity.certificate, self.access.identity.key
-
 
 def tls_context(access: Access, certificate: Material, key: Material) -> ssl.SSLContext | None:
     """A context that trusts the cluster's own authority alone, or the system's when the cluster names none."""
@@ -122,7 +119,11 @@ def tls_context(access: Access, certificate: Material, key: Material) -> ssl.SSL
     if access.insecure:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     elif access.authority:
-        _trust(context, access)
+        try:
+            context.load_verify_locations(cadata=access.authority.read().decode())
+        except (OSError, ssl.SSLError, ValueError) as error:
+            problem = f"cannot be used: {_problem(error)}"
+            raise KubeconfigError(access.source, "certificate-authority", problem) from None
     else:
         context.load_default_certs()
     if certificate:
@@ -133,13 +134,6 @@ def tls_context(access: Access, certificate: Material, key: Material) -> ssl.SSL
             problem = f"client-certificate and client-key cannot be used together: {_problem(error)}"
             raise KubeconfigError(access.source, f"user {access.identity.name}", problem) from None
     return context
-
-
-def _trust(context: ssl.SSLContext, access: Access) -> None:
-    try:
-        context.load_verify_locations(cadata=access.authority.read().decode())
-    except (OSError, ssl.SSLError, ValueError) as error:
-        raise KubeconfigError(access.source, "certificate-authority", f"cannot be used: {_problem(error)}") from None
 
 
 def _problem(error: Exception) -> str:

@@ -11,7 +11,7 @@ import base64
 import binascii
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
@@ -75,11 +75,6 @@ class UserSettings(msgspec.Struct, rename="kebab"):
     auth_provider: AuthProvider | None = None
 
 
-_SECTIONS: Mapping[str, type[msgspec.Struct]] = {
-    "clusters": ClusterSettings,
-    "contexts": ContextSettings,
-    "users": UserSettings,
-}
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 
@@ -116,64 +111,17 @@ class Entry(Generic[_T]):
         return file
 
 
-@dataclass(frozen=True)
-class Kubeconfig:
-    """What one or more files say together."""
-
-    files: tuple[Path, ...]
-    current: str = ""
-    clusters: dict[str, Entry[ClusterSettings]] = field(default_factory=dict)
-    contexts: dict[str, Entry[ContextSettings]] = field(default_factory=dict)
-    users: dict[str, Entry[UserSettings]] = field(default_factory=dict)
-
-    def access(self, name: str | None = None) -> Access:
-        """How to reach the cluster of the context `name`, or of the current one."""
-        context = self._context(name)
-        cluster = _referenced(self.clusters, context, "cluster")
-        authority = cluster.material("certificate-authority")
-        if authority and cluster.values.insecure_skip_tls_verify:
-            problem = "contradicts certificate-authority: either the server is verified or it is not"
-            raise cluster.error("insecure-skip-tls-verify", problem)
-        extensions = cluster.values.extensions
-        return Access(
-            server=_server(cluster),
-            namespace=context.values.namespace or "default",
-            context=name or self.current,
-            source=str(context.file),
-            authority=authority,
-            insecure=cluster.values.insecure_skip_tls_verify,
-            tls_server_name=cluster.values.tls_server_name,
-            proxy_url=_proxy_url(cluster),
-            compression=not cluster.values.disable_compression,
-            plugin_config=next((one.extension for one in extensions if one.name == PLUGIN_EXTENSION), None),
-            identity=_identity(context.values.user, _referenced(self.users, context, "user"))
-            if context.values.user
-            else Identity(),
-        )
-
-    def _context(self, name: str | None) -> Entry[ContextSettings]:
-        names = ", ".join(sorted(self.contexts)) or "none"
-        listed = ", ".join(map(str, self.files))
-        if not name and not self.current:
-            raise KubeconfigError(listed, "current-context", f"is not set; say which context to use: {names}")
-        found = self.contexts.get(name or self.current)
-        if found is None:
-            place = "contexts" if name else "current-context"
-            raise KubeconfigError(listed, place, f"there is no context {name or self.current!r}; there are: {names}")
-        return found
-
-
 def load_access(
     path: str | Path | None = None, context: str | None = None, env: Mapping[str, str] | None = None
 ) -> Access:
     """The access that kubectl would use: `path`, else KUBECONFIG, else ~/.kube/config, else that of our own pod."""
     env = os.environ if env is None else env
     if path is not None:
-        return _read_files([Path(path).expanduser()]).access(context)
+        return _read([Path(path).expanduser()], context)
     listed = [Path(part).expanduser() for part in env.get("KUBECONFIG", "").split(os.pathsep) if part]
     files = listed or [Path(env.get("HOME") or "~").expanduser() / ".kube" / "config"]
     if existing := [file for file in files if file.exists()]:
-        return _read_files(existing).access(context)
+        return _read(existing, context)
     if env.get("KUBERNETES_SERVICE_HOST") and not context:
         return in_cluster(env)
     where = ", ".join(map(str, files))
@@ -198,19 +146,48 @@ def in_cluster(env: Mapping[str, str], folder: Path = SERVICE_ACCOUNT_FOLDER) ->
     )
 
 
-def _read_files(files: list[Path]) -> Kubeconfig:
-    current = ""
-    merged: dict[str, dict[str, Entry[Any]]] = {section: {} for section in _SECTIONS}
+def _read(files: list[Path], name: str | None) -> Access:
+    """How to reach the cluster of the context `name` of these files, or of the current one."""
+    current, listed = "", ", ".join(map(str, files))
+    clusters: dict[str, Entry[ClusterSettings]] = {}
+    contexts: dict[str, Entry[ContextSettings]] = {}
+    users: dict[str, Entry[UserSettings]] = {}
     for file in files:
         document = _document(file)
         named = document.get("current-context")
         if named is not None and not isinstance(named, str):
             raise KubeconfigError(str(file), "current-context", f"expected `str`, got {named!r}")
         current = current or named or ""
-        for section, form in _SECTIONS.items():
-            for name, entry in _entries(file, document, section, form).items():
-                merged[section].setdefault(name, entry)
-    return Kubeconfig(tuple(files), current, **merged)
+        clusters = _entries(file, document, "clusters", ClusterSettings) | clusters
+        contexts = _entries(file, document, "contexts", ContextSettings) | contexts
+        users = _entries(file, document, "users", UserSettings) | users
+    names = ", ".join(sorted(contexts)) or "none"
+    chosen, place = name or current, "contexts" if name else "current-context"
+    if not chosen:
+        raise KubeconfigError(listed, place, f"is not set; say which context to use: {names}")
+    if chosen not in contexts:
+        raise KubeconfigError(listed, place, f"there is no context {chosen!r}; there are: {names}")
+    context = contexts[chosen]
+    cluster = _referenced(clusters, context, "cluster")
+    authority = cluster.material("certificate-authority")
+    if authority and cluster.values.insecure_skip_tls_verify:
+        problem = "contradicts certificate-authority: either the server is verified or it is not"
+        raise cluster.error("insecure-skip-tls-verify", problem)
+    extensions = cluster.values.extensions
+    user = _referenced(users, context, "user") if context.values.user else None
+    return Access(
+        server=_server(cluster),
+        namespace=context.values.namespace or "default",
+        context=chosen,
+        source=str(context.file),
+        authority=authority,
+        insecure=cluster.values.insecure_skip_tls_verify,
+        tls_server_name=cluster.values.tls_server_name,
+        proxy_url=_proxy_url(cluster),
+        compression=not cluster.values.disable_compression,
+        plugin_config=next((one.extension for one in extensions if one.name == PLUGIN_EXTENSION), None),
+        identity=_identity(context.values.user, user) if user else Identity(),
+    )
 
 
 def _document(file: Path) -> Mapping[str, Any]:
@@ -304,39 +281,28 @@ def _identity(name: str, user: Entry[UserSettings]) -> Identity:
         if plugin.api_version not in EXEC_VERSIONS:
             raise user.error("exec.apiVersion", f"{plugin.api_version!r} is none of {', '.join(EXEC_VERSIONS)}")
         plugin = msgspec.structs.replace(plugin, folder=user.file.parent)
+    provider, token = values.auth_provider, values.token
+    if provider is not None and not token:
+        # `auth-provider` is gone from kubectl but for `oidc`, whose token can be used while it is valid.
+        found = provider.config.get("id-token")
+        if provider.name != "oidc" or not isinstance(found, str):
+            instead = "use its exec plugin (kubelogin, gke-gcloud-auth-plugin)"
+            raise user.error("auth-provider", f"{provider.name!r} was removed from Kubernetes; {instead}")
+        token = found
+    named = [("Impersonate-User", values.as_), ("Impersonate-Uid", values.as_uid)]
+    groups = [("Impersonate-Group", group) for group in values.as_groups]
+    extra = [(f"Impersonate-Extra-{key}", one) for key, listed in values.as_user_extra.items() for one in listed]
+    impersonate = tuple((header, value) for header, value in (*named, *groups, *extra) if value)
+    if impersonate and not values.as_:
+        raise user.error("as", "is missing beside as-uid, as-groups or as-user-extra")
     return Identity(
         name=name,
-        token=values.token or _provider_token(user),
+        token=token,
         token_file=user.existing_file("tokenFile", values.token_file),
         username=values.username,
         password=values.password,
         certificate=certificate,
         key=key,
         plugin=plugin,
-        impersonate=_impersonation(user),
+        impersonate=impersonate,
     )
-
-
-def _provider_token(user: Entry[UserSettings]) -> str:
-    """`auth-provider` is gone from kubectl but for `oidc`, whose token can be used while it is valid."""
-    provider = user.values.auth_provider
-    if provider is None:
-        return ""
-    token = provider.config.get("id-token")
-    if provider.name != "oidc" or not isinstance(token, str):
-        problem = (
-            f"{provider.name!r} was removed from Kubernetes; use its exec plugin (kubelogin, gke-gcloud-auth-plugin)"
-        )
-        raise user.error("auth-provider", problem)
-    return token
-
-
-def _impersonation(user: Entry[UserSettings]) -> tuple[tuple[str, str], ...]:
-    values = user.values
-    named = [("Impersonate-User", values.as_), ("Impersonate-Uid", values.as_uid)]
-    groups = [("Impersonate-Group", group) for group in values.as_groups]
-    extra = [(f"Impersonate-Extra-{key}", one) for key, listed in values.as_user_extra.items() for one in listed]
-    headers = tuple((header, value) for header, value in (*named, *groups, *extra) if value)
-    if headers and not values.as_:
-        raise user.error("as", "is missing beside as-uid, as-groups or as-user-extra")
-    return headers

@@ -55,20 +55,15 @@ class Tree(Object, frozen=True, gc=False):
 class StatusCause(ObjectPart, frozen=True, gc=False):
     reason: str = ""
     message: str = ""
-    field: str = ""
 
 
 class Details(ObjectPart, frozen=True, gc=False):
-    name: str = ""
-    group: str = ""
-    kind: str = ""
     causes: tuple[StatusCause, ...] = ()
 
 
 class Status(ObjectPart, frozen=True, gc=False):
     """What the server says instead of an object, and at the end of an exec."""
 
-    kind: str = ""
     status: str = ""
     message: str = ""
     reason: str = ""
@@ -111,15 +106,9 @@ class Resource(msgspec.Struct, frozen=True):
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """The path of all, of all in a namespace, of one, or of a part of one."""
-        path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        if self.namespaced and namespace:
-            path += f"/namespaces/{quote(namespace, safe='')}"
-        path += f"/{self.plural}"
-        if name:
-            path += f"/{quote(name, safe='')}"
-        if subresource:
-            path += f"/{subresource}"
-        return path
+        within = f"namespaces/{quote(namespace, safe='')}" if self.namespaced and namespace else ""
+        parts = (f"/apis/{self.group}" if self.group else "/api", self.version, within, self.plural)
+        return "/".join(filter(None, (*parts, quote(name, safe=""), subresource)))
 
 
 METHODS = {"create": "POST", "patch": "PATCH", "delete": "DELETE", "deletecollection": "DELETE"}
@@ -192,15 +181,10 @@ def pod_metadata(spec: Any) -> Iterator[Manifest]:
 
 _UNITS = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _UNITS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", start=1)}
-_QUANTITY = re.compile(r"^([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([numkMGTPE]?|[KMGTPE]i)$")
+_QUANTITY = re.compile(r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([numkMGTPE]?|[KMGTPE]i)$")
 
 
 def parse_quantity(text: str) -> float | None:
     """The number that Kubernetes writes as `500m`, `8`, `1Gi` or `1e3`; None for what is none."""
     found = _QUANTITY.match(text)
-    if found is None:
-        return None
-    try:
-        return float(found[1]) * _UNITS[found[2]]
-    except ValueError:
-        return None
+    return float(found[1]) * _UNITS[found[2]] if found else None

@@ -1,25 +1,193 @@
-"""One pod: its logs, commands inside it, its ports, its files."""
+"""One pod: its logs, commands inside it, its ports, its files.
+
+Commands and ports are WebSockets with a channel for each stream. A command's result is known only when the server gives
+it on the status channel: a connection that ends without it is an error, never a success.
+"""
 
 import asyncio
+import contextlib
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from seatrial.kubernetes.errors import KubernetesError, backoff_s
-from seatrial.kubernetes.pod_exec import PodContainer
+import aiohttp
+
+from seatrial.http.relay import LocalPort
+from seatrial.kubernetes.connection import Connection
+from seatrial.kubernetes.errors import CommandFailed, KubernetesError, backoff_s, status_error
+from seatrial.kubernetes.objects import PODS, UNDECODABLE, ApiRequest, Status
 from seatrial.kubernetes.pod_files import NO_LIMIT, fetch_archive
-from seatrial.kubernetes.port_forward import Forward, port_forward
+from seatrial.kubernetes.queries import decoder
 
+EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+STDOUT, STDERR, STATUS = 1, 2, 3  # channels of a command
+# By a part of the server's message, the exit code that a shell has for a command that cannot be started.
+START_FAILURES = (
+    ("executable file not found", 127),
+    ("no such file or directory", 127),
+    ("permission denied", 126),
+)
+FORWARD_PROTOCOL = "v4.channel.k8s.io"
+DATA, ERROR = 0, 1  # channels of a port
+_BLOCK_BYTES = 1 << 16
+# The protocol cannot say that one side has no more to send: after its own end, a client may still wait for the answer.
+AFTER_END_S = 10.0
 LOG_PATIENCE_S = 60.0
 SILENCE_S = 30.0  # all of a log is there already: who sends nothing for so long is not there
 
 
-class Pod(PodContainer):
+async def _messages(socket: Any) -> AsyncIterator[tuple[int, bytes]]:
+    """The channel and the content of each message."""
+    async for message in socket:
+        if message.type is aiohttp.WSMsgType.BINARY and message.data:
+            yield message.data[0], message.data[1:]
+
+
+class Completed(NamedTuple):
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+
+
+class Command:
+    """A command that runs in a container; made by `Pod.start`. Iterate for (channel, bytes), then read `exit_code`."""
+
+    def __init__(self, socket: Any, what: str, request: ApiRequest) -> None:
+        self._socket, self._what, self._request = socket, what, request
+        self.exit_code: int | None = None
+        self.problem = ""  # why it could not be started, when it could not
+
+    async def __aenter__(self) -> "Command":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await Connection.leave(self._socket)
+
+    async def __aiter__(self) -> AsyncIterator[tuple[int, bytes]]:
+        async for channel, data in _messages(self._socket):
+            if channel == STATUS:
+                self._conclude(data)
+            elif data:
+                yield channel, data
+        if self.exit_code is None:
+            error = self._socket.exception()
+            why = f": {error}" if error else ""
+            raise KubernetesError(f"{self._what}: the connection ended before the command's result came{why}")
+
+    def _conclude(self, data: bytes) -> None:
+        try:
+            status = decoder(Status).decode(data)
+        except UNDECODABLE:
+            raise KubernetesError(f"{self._what}: a result that is not understood: {data[:200]!r}") from None
+        causes = status.details.causes if status.details else ()
+        codes = [cause.message for cause in causes if cause.reason == "ExitCode" and cause.message.isdigit()]
+        if status.status == "Success" or codes:
+            self.exit_code = int(codes[0]) if codes else 0
+            return
+        self.exit_code = next((code for part, code in START_FAILURES if part in status.message), None)
+        if self.exit_code is None:
+            raise status_error(self._request, status)
+        self.problem = status.message
+
+
+class Forward(LocalPort):
+    """A port of a pod as a local one, a WebSocket for each connection. Connections that fail close: `problem` is what
+    went wrong with one last. `through` is set once one has come as far as the pod's node."""
+
+    def __init__(self, pod: "Pod", port: int) -> None:
+        super().__init__()
+        self.problem = ""
+        self.through = asyncio.Event()
+        self._pod, self._pod_port = pod, port
+
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._join(reader, writer)
+        except KubernetesError as error:
+            self.problem = str(error)
+        except (OSError, aiohttp.ClientError) as error:
+            self.problem = f"the connection broke: {error}"
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = self._pod.request("create", "portforward")
+        socket = await self._pod.connection.websocket(request, (("ports", str(self._pod_port)),), (FORWARD_PROTOCOL,))
+
+        async def send() -> None:
+            with contextlib.suppress(OSError, aiohttp.ClientError):
+                while block := await reader.read(_BLOCK_BYTES):
+                    await socket.send_bytes(bytes([DATA]) + block)
+                await asyncio.sleep(AFTER_END_S)
+                await socket.close()
+
+        outward = asyncio.create_task(send())
+        greeted: set[int] = set()
+        try:
+            async for channel, data in _messages(socket):
+                if channel not in greeted:
+                    greeted.add(channel)  # the first of each channel names the port again
+                    self.through.set()
+                    data = data[2:]
+                if data and channel == ERROR:
+                    self.problem = data.decode(errors="replace")
+                    return
+                writer.write(data)
+                await writer.drain()
+        finally:
+            outward.cancel()
+            await asyncio.gather(outward, return_exceptions=True)
+            await self._pod.connection.leave(socket)
+
+
+class Pod:
     """Made by `Kubernetes.pod`. Asks nothing until it is used; `container` is needed when there are several."""
 
-    def forward(self, port: int) -> AbstractAsyncContextManager[Forward]:
-        return port_forward(self, port)
+    def __init__(self, connection: Connection, namespace: str, name: str, container: str = "") -> None:
+        self.connection, self.namespace, self.name, self.container = connection, namespace, name, container
+        self._container = [("container", container)] if container else []
+
+    def request(self, verb: str, subresource: str) -> ApiRequest:
+        return ApiRequest(verb, PODS, self.namespace, self.name, subresource)
+
+    async def start(self, command: Sequence[str]) -> Command:
+        """A command whose streams the caller reads; use it as an async context manager."""
+        request = self.request("create", "exec")
+        query = (*(("command", part) for part in command), ("stdout", "true"), ("stderr", "true"), *self._container)
+        socket = await self.connection.websocket(request, query, EXEC_PROTOCOLS)
+        return Command(socket, self._title(command), request)
+
+    async def run(
+        self,
+        command: Sequence[str],
+        *,
+        check: bool = False,
+        most_bytes: int = 16 << 20,
+        write: Callable[[bytes], object] | None = None,
+    ) -> Completed:
+        """Runs it to its end. `most_bytes` of each stream are kept, the newest; the rest is read and dropped. `write`
+        takes the standard output instead. `check`: an exit code other than 0 is raised."""
+        kept = {STDOUT: bytearray(), STDERR: bytearray()}
+        async with await self.start(command) as running:
+            async for channel, data in running:
+                if channel == STDOUT and write is not None:
+                    write(data)
+                elif channel in kept:
+                    kept[channel] += data
+                    if len(kept[channel]) > 2 * most_bytes:
+                        del kept[channel][:-most_bytes]
+        assert running.exit_code is not None  # the iteration raises without it
+        stdout, stderr = (bytes(kept[channel][-most_bytes:]) for channel in (STDOUT, STDERR))
+        completed = Completed(running.exit_code, stdout, stderr or running.problem.encode())
+        if check and completed.exit_code:
+            raise CommandFailed(self._title(command), completed.exit_code, completed.stderr)
+        return completed
+
+    def _title(self, command: Sequence[str]) -> str:
+        return f"{command[0]} in pod {self.namespace}/{self.name}"
+
+    def forward(self, port: int) -> Forward:
+        """Use it as an async context manager."""
+        return Forward(self, port)
 
     async def fetch_folder(
         self, path: str, into: Path, pack: Sequence[str] = (), most_bytes: int = NO_LIMIT
@@ -49,8 +217,7 @@ class Pod(PodContainer):
 
     async def _log_blocks(self) -> AsyncIterator[bytes]:
         request = self.request("get", "log")
-        query = [("container", self.container)] if self.container else []
-        response = await self.connection.stream(request, query, "*/*")
+        response = await self.connection.stream(request, self._container, "*/*")
         try:
             while True:
                 async with asyncio.timeout(SILENCE_S):

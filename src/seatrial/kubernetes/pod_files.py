@@ -10,10 +10,12 @@ import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seatrial.kubernetes.errors import CommandFailed, KubernetesError, TooLarge, backoff_s
-from seatrial.kubernetes.pod_exec import PodContainer
+
+if TYPE_CHECKING:
+    from seatrial.kubernetes.pod import Pod
 
 TRIES = 4
 NO_LIMIT = 1 << 62
@@ -23,7 +25,7 @@ TAR_CHANGED = 1  # GNU tar's exit code when a file changed while it was read
 
 
 async def fetch_archive(
-    source: PodContainer, path: str, into: Path, pack: Sequence[str] = (), most_bytes: int = NO_LIMIT
+    source: "Pod", path: str, into: Path, pack: Sequence[str] = (), most_bytes: int = NO_LIMIT
 ) -> tuple[str, ...]:
     """A folder with all below it. It appears under its name only when it is whole. `pack` is another command than `tar`
     that writes the archive. After a cut it goes on where it stopped, as often as that gets it further. What does not
@@ -59,7 +61,7 @@ async def fetch_archive(
 
 
 async def _receive(
-    source: PodContainer, command: Sequence[str], archive: Path, begin_bytes: int, what: str, most_bytes: int
+    source: "Pod", command: Sequence[str], archive: Path, begin_bytes: int, what: str, most_bytes: int
 ) -> bool:
     """The archive from `begin_bytes` on; what came before is there already. Whether the pieces together are what the
     container has."""

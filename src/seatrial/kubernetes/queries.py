@@ -130,8 +130,6 @@ REDISCOVER_S = 2.0  # a miss asks the server again, but not more often than this
 
 
 class _Kind(ObjectPart, frozen=True):
-    group: str = ""
-    version: str = ""
     kind: str = ""
 
 

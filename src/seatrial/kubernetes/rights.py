@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -84,8 +84,8 @@ def grants(rights: Iterable[Right], user: str) -> list[dict[str, Any]]:
     found = []
     for namespace, wanted in sorted(by_place.items()):
         prefix = "" if namespace else "Cluster"
-        place: Mapping[str, str] = {"name": name, "namespace": namespace} if namespace else {"name": name}
-        head = {"apiVersion": f"{RBAC}/v1", "metadata": dict(place)}
+        place = {"namespace": namespace} if namespace else {}
+        head = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": name, **place}}
         found.append({**head, "kind": f"{prefix}Role", "rules": rules(wanted)})
         role = {"apiGroup": RBAC, "kind": f"{prefix}Role", "name": name}
         found.append({**head, "kind": f"{prefix}RoleBinding", "roleRef": role, "subjects": [subject(user)]})

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from seatrial.kubernetes import STDOUT, Kubernetes, KubernetesError, Pod
-from seatrial.kubernetes.pod_exec import Completed
+from seatrial.kubernetes.pod import Completed
 from seatrial.targets.kubernetes.files.log import HEAD_BYTES, SEGMENT_BYTES, KeeperLog, LiveLog
 from seatrial.targets.kubernetes.submit import JobAnnotation
 from seatrial.targets.kubernetes.watch.jobs import TrackedPod
@@ -70,7 +70,7 @@ class Cut:
 
 class Said:
     def __init__(self, blocks: list[tuple[int, bytes]], code: int) -> None:
-        self._blocks, self.result = blocks, lambda: code
+        self._blocks, self.exit_code = blocks, code
 
     async def __aiter__(self) -> AsyncIterator[tuple[int, bytes]]:
         for block in self._blocks:

@@ -113,7 +113,7 @@ class KeeperLog:
                         break
                     if block[0] == STDOUT:
                         yield block[1]
-                self._overtaken = running.result() == _GONE
+                self._overtaken = running.exit_code == _GONE
         finally:
             if ended is not None:
                 ended.cancel()
