@@ -250,7 +250,7 @@ async def test_thousands_of_jobs_come_and_go_and_nothing_of_them_is_kept(cluster
         exits = [event for event in watched.events if event.exit]
         assert len(exits) == count
         assert {event.exit.outcome for event in exits if event.exit} == {Outcome.EXITED}
-        kept = watcher.counts()
-        assert kept["jobs"] == 0
-        await watched.until(lambda: watcher.counts()["pods"] == watcher.counts()["roots"] == 0)
+        feeds = watcher._feeds  # nothing is kept of what is gone
+        assert feeds.jobs == {}
+        await watched.until(lambda: not feeds._pods and not feeds._roots)
         assert [pod async for pod in client.list(PODS)] == []

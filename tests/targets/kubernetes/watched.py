@@ -15,11 +15,10 @@ from cluster.image import BUSYBOX
 from seatrial.job import Event, Exit, Stage, StageTime
 from seatrial.kubernetes import JOBS, NAMESPACES, PODS, Access, Kubernetes, Object, load_access
 from seatrial.targets.kubernetes import names
-from seatrial.targets.kubernetes.ender import Ender
 from seatrial.targets.kubernetes.watch.jobs import TrackedPod
 from seatrial.targets.kubernetes.watch.objects import TrackedJob
 from seatrial.targets.kubernetes.watch.waiting import Patience
-from seatrial.targets.kubernetes.watch.watcher import JobWatcher
+from seatrial.targets.kubernetes.watch.watcher import Ender, JobWatcher
 
 WITHIN_S = 600.0  # far beyond what anything takes here: who waits that long has waited for nothing
 PATIENT = Patience(refused_s=600, infra_s=600, never_s=600, setup_s=600, lost_s=600)  # for what starts, however late

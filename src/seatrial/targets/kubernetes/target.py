@@ -28,7 +28,6 @@ from seatrial.kubernetes import (
 from seatrial.targets.agent_file import agent_bytes
 from seatrial.targets.kubernetes import manifest, names
 from seatrial.targets.kubernetes.doctor import examine_cluster
-from seatrial.targets.kubernetes.ender import Bystander, Ender
 from seatrial.targets.kubernetes.endpoint import JobPort, make_service, opened_port
 from seatrial.targets.kubernetes.errors import target_error, target_errors
 from seatrial.targets.kubernetes.files.collect import Collector, ProgressFollower
@@ -40,7 +39,7 @@ from seatrial.targets.kubernetes.run_object import Annotated, RunObject, beating
 from seatrial.targets.kubernetes.submit import JobAnnotation, try_job, try_run_object
 from seatrial.targets.kubernetes.watch.objects import PodObject, TrackedJob, epoch_s
 from seatrial.targets.kubernetes.watch.waiting import over_whole_quota
-from seatrial.targets.kubernetes.watch.watcher import JobWatcher
+from seatrial.targets.kubernetes.watch.watcher import Bystander, Ender, JobWatcher
 from seatrial.targets.protocol import Diagnostic, Endpoint, Found, RunInUse, TargetError, TargetLost, refused
 
 _FORCE_S = 20.0  # beyond the job's own grace, before one that does not end is deleted

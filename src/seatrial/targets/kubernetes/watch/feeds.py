@@ -62,7 +62,7 @@ class Feeds:
         self.synced: set[str] = set()  # runs all of whose pods are known
         self.most: dict[str, float] | None = None  # of each resource that any node has; None: not known
         self._ask_nodes_s: float | None = 0.0  # not before; None: never again
-        self._jobs: dict[str, JobState] = {}  # those that are followed, by the root's name
+        self.jobs: dict[str, JobState] = {}  # those that are followed, by the root's name
         self._pods: dict[str, dict[str, TrackedPod]] = {}  # of all jobs, by root's name and uid
         self._roots: dict[str, RootObject] = {}
         self._runs: dict[str, list[asyncio.Task[None]]] = {}
@@ -112,7 +112,7 @@ class Feeds:
 
     def follow(self, job: JobState) -> None:
         known = job.known
-        self._jobs[known.name] = job
+        self.jobs[known.name] = job
         job.pods = self._pods.setdefault(known.name, {})
         for warning in [one for one in self._unmatched if self._about(one) is job]:
             self._unmatched.remove(warning)
@@ -130,14 +130,14 @@ class Feeds:
         self.mark_changed(known.name)
 
     def forget(self, name: str) -> None:
-        job = self._jobs.pop(name)
+        job = self.jobs.pop(name)
         self._pods[name] = {uid: pod for uid, pod in job.pods.items() if not pod.gone}
         if not self._pods[name]:
             del self._pods[name]
 
     def leave(self, run: str) -> None:
         """Ends the watches of a run of which no job is followed any more."""
-        if run not in self._runs or any(job.known.run == run for job in self._jobs.values()):
+        if run not in self._runs or any(job.known.run == run for job in self.jobs.values()):
             return
         for task in self._runs.pop(run):
             task.cancel()
@@ -148,11 +148,6 @@ class Feeds:
             if any(pod.pod.metadata.labels.get(names.RUN) == run for pod in pods.values()):
                 del self._pods[name]
 
-    def counts(self) -> dict[str, int]:
-        """How much is kept."""
-        pods = sum(map(len, self._pods.values()))
-        return {"jobs": len(self._jobs), "pods": pods, "roots": len(self._roots), "runs": len(self._runs)}
-
     # ---- the watches
 
     async def _watch_pods(self, run: str) -> None:
@@ -161,19 +156,38 @@ class Feeds:
             if event.kind is SYNCED:
                 live = True
                 self.synced.add(run)
-                for name in [name for name, job in self._jobs.items() if job.known.run == run]:
+                for name in [name for name, job in self.jobs.items() if job.known.run == run]:
                     self.mark_changed(name)
             elif event.object is not None:
-                self._take_pod(event.object, event.at_s, live and not event.relisted, event.kind is DELETED)
+                pod, gone = event.object, event.kind is DELETED
+                name, uid = pod.job, pod.metadata.uid
+                pods = self._pods.setdefault(name, {})
+                if uid not in pods:
+                    pods[uid] = TrackedPod(pod)
+                pods[uid].update(pod, wall_s(event.at_s), live and not event.relisted, gone)
+                if name in self.jobs:
+                    self.mark_changed(name)
+                elif gone:
+                    del pods[uid]
+                    if not pods:
+                        del self._pods[name]
 
     async def _watch_roots(self, run: str) -> None:
         labels = names.selector(run=run, part="job")
         async for event in self._client.watch(self._resource, RootObject, labels=labels):
             if event.kind is SYNCED:
-                for job in [one for one in self._jobs.values() if one.known.run == run and one.root is None]:
-                    self.start(self._find_root(job))
+                for waiting in [one for one in self.jobs.values() if one.known.run == run and one.root is None]:
+                    self.start(self._find_root(waiting))
             elif event.object is not None:
-                self._take_root(event.object, event.kind is DELETED)
+                root, gone, name = event.object, event.kind is DELETED, event.object.metadata.name
+                if gone:
+                    self._roots.pop(name, None)
+                else:
+                    self._roots[name] = root
+                job = self.jobs.get(name)
+                if job is not None and root.metadata.uid == job.known.uid:
+                    job.root, job.root_gone = root, gone
+                    self.mark_changed(name)
 
     async def _watch_warnings(self) -> None:
         # A relist may give them again, which does no harm; keeping all would.
@@ -189,35 +203,11 @@ class Feeds:
                 job.warn(event.object)
                 self.mark_changed(job.known.name)
 
-    def _take_pod(self, pod: PodObject, at_s: float, live: bool, gone: bool) -> None:
-        name, uid = pod.job, pod.metadata.uid
-        pods = self._pods.setdefault(name, {})
-        if uid not in pods:
-            pods[uid] = TrackedPod(pod)
-        pods[uid].update(pod, wall_s(at_s), live, gone)
-        if name in self._jobs:
-            self.mark_changed(name)
-        elif gone:
-            del pods[uid]
-            if not pods:
-                del self._pods[name]
-
-    def _take_root(self, root: RootObject, gone: bool) -> None:
-        name = root.metadata.name
-        if gone:
-            self._roots.pop(name, None)
-        else:
-            self._roots[name] = root
-        job = self._jobs.get(name)
-        if job is not None and root.metadata.uid == job.known.uid:
-            job.root, job.root_gone = root, gone
-            self.mark_changed(name)
-
     async def _find_root(self, job: JobState) -> None:
         """One that a synced watch does not know is on its way to us, or was gone before we came."""
         if job.known.created.source == SUBMITTER:  # a moment ago: the watch will report it without being asked
             await asyncio.sleep(ON_ITS_WAY_S)
-        while job.root is None and not job.root_gone and self._jobs.get(job.known.name) is job:
+        while job.root is None and not job.root_gone and self.jobs.get(job.known.name) is job:
             try:
                 await self.read_root(job)
             except KubernetesError as error:  # the watches have more patience, and fail when theirs is over
@@ -230,13 +220,13 @@ class Feeds:
     def _about(self, warning: WarningEvent) -> JobState | None:
         """The job of the root, pod or workload that it regards: their names begin with the root's."""
         about = warning.involved_object
-        if about.kind == self._resource.kind and about.name in self._jobs:
-            job = self._jobs[about.name]
+        if about.kind == self._resource.kind and about.name in self.jobs:
+            job = self.jobs[about.name]
             return job if about.uid in ("", job.known.uid) else None
         name = about.name.partition("-")[2] if about.kind == KUEUE_WORKLOAD else about.name
-        while name and name not in self._jobs:
+        while name and name not in self.jobs:
             name = name.rpartition("-")[0]
-        return self._jobs.get(name)
+        return self.jobs.get(name)
 
     # ---- questions
 
@@ -303,6 +293,6 @@ class Feeds:
                 self._ask_nodes_s = None
             return
         self.most = most
-        for name, job in self._jobs.items():
+        for name, job in self.jobs.items():
             if not job.started.is_set():
                 self.mark_changed(name)

@@ -10,6 +10,7 @@
 import asyncio
 import math
 import time
+from operator import attrgetter
 
 import msgspec
 
@@ -40,6 +41,7 @@ _WARNINGS = 32  # of one job
 
 
 _OFFSET_S = time.time() - time.monotonic()
+_wall_s = attrgetter("wall_s")
 
 
 def wall_s(at_s: float) -> float:
@@ -123,18 +125,16 @@ class TrackedPod:
         reached = _reached(pod, gone)
         for stage, (stamp_s, source) in reached.items():
             if stage not in self.times:
-                found = self._time(stage, stamp_s, source, arrived_s, live)
-                self.times[stage] = found if live or stamp_s is not None else _before(found, reached)
+                if stamp_s is not None and not live:
+                    self.times[stage] = StageTime(stage, min(stamp_s + HALF_S, arrived_s), source, HALF_S)
+                    continue
+                since_s = stamp_s if stamp_s is not None and stamp_s <= arrived_s else self._before_s
+                off_s = arrived_s - since_s if since_s is not None else UNKNOWN_S
+                found = StageTime(stage, arrived_s, WATCH, off_s)
+                self.times[stage] = found if live else _before(found, reached)
         self.arrived_s = arrived_s
         if Stage.FINISHED in self.times:
             self.ended.set()
-
-    def _time(self, stage: Stage, stamp_s: float | None, source: str, arrived_s: float, live: bool) -> StageTime:
-        if live or stamp_s is None:
-            stamped = stamp_s is not None and stamp_s <= arrived_s
-            since_s = stamp_s if stamped else self._before_s
-            return StageTime(stage, arrived_s, WATCH, arrived_s - since_s if since_s is not None else UNKNOWN_S)
-        return StageTime(stage, min(stamp_s + HALF_S, arrived_s), source, HALF_S)
 
 
 def _reached(pod: PodObject, gone: bool) -> dict[Stage, tuple[float | None, str]]:
@@ -168,11 +168,6 @@ def _before(found: StageTime, reached: dict[Stage, tuple[float | None, str]]) ->
     return StageTime(found.stage, until_s, API_SERVER, off_s)
 
 
-def _latest(times: list[StageTime]) -> StageTime:
-    """Of several hosts: the stage is reached when the last of them has."""
-    return max(times, key=lambda one: one.wall_s)
-
-
 class JobState:
     """One job: what is known of its objects, which stages were reported, and until when it may wait."""
 
@@ -189,9 +184,9 @@ class JobState:
         self._warnings: dict[tuple[str, str], WarningEvent] = {}  # by object and reason, the latest last
         self._given: dict[Stage, StageTime] = {}
         self._last: StageTime | None = None
-        self._progress = ""
+        self.progress = ""  # why it waits, as it was reported last
         self._final: tuple[str, float] | None = None  # the kind of a final reason, and since when
-        self._others_ended = False
+        self.others_ended = False  # hosts that went on although another had failed
         self._ask_kueue_s: float | None = None
         self._held_s: float | None = None  # since when it is suspended, and not by Kueue's word
         self._silent_s: dict[str, float] = {}  # by pod: when its node counts as silent
@@ -262,19 +257,19 @@ class JobState:
         times = [one.times[stage] for one in hosts if stage in one.times]
         if stage is Stage.QUEUED:
             if times:
-                return min(times, key=lambda one: one.wall_s)
+                return min(times, key=_wall_s)
             held = self.known.queue and self.root is not None and self.root.suspended
             return msgspec.structs.replace(self.known.created, stage=stage) if held else None
         if stage is Stage.READY:  # as `endpoint` is: the first host's
             return next((one.times[stage] for one in hosts if one.number == 0 and stage in one.times), None)
-        return _latest(times) if len(times) >= self.known.hosts else None
+        return max(times, key=_wall_s) if len(times) >= self.known.hosts else None  # when the last of them has
 
     def finished(self) -> StageTime:
         """When the last of its hosts had; now, when nothing says it, off by as long as nothing was observed."""
         hosts = self.hosts()
         times = [one.times[Stage.FINISHED] for one in hosts if Stage.FINISHED in one.times]
         if times and len(times) == len(hosts):
-            return self.next_time(_latest(times))
+            return self.next_time(max(times, key=_wall_s))
         at_s = now_s()
         observed_s = max([one.arrived_s for one in hosts if one.arrived_s is not None], default=at_s)
         return self.next_time(StageTime(Stage.FINISHED, at_s, WATCH, max(0.0, at_s - observed_s)))
@@ -282,13 +277,18 @@ class JobState:
     # ---- ends
 
     def host_ends(self, lost_s: float) -> list[HostEnd]:
+        """As far as is known now. A node is silent when it has not ended a deleted pod `lost_s` after its grace."""
         ends = []
+        self.wake_s = math.inf
         for one in self.hosts():
             finished = one.times.get(Stage.FINISHED)
             finished_s = finished.wall_s if finished else now_s()
             host = HostEnd(one.pod, finished_s, one.gone, deleted_s=one.deleted_s)
             if one.pod.being_deleted and not over(host):
-                at_s = self._silent_s.setdefault(one.uid, _silent_at_s(one, lost_s))
+                longest_s = within_s = (one.pod.metadata.deletion_grace_period_seconds or 0) + lost_s
+                if not one.live and one.pod.deleted_s is not None:
+                    within_s = min(max(one.pod.deleted_s + longest_s - now_s(), 0.0), longest_s)
+                at_s = self._silent_s.setdefault(one.uid, time.monotonic() + within_s)
                 host = msgspec.structs.replace(host, silent=self._is_due(at_s))
             ends.append(host)
         return ends
@@ -299,11 +299,6 @@ class JobState:
             return False
         done = self.root is not None and (self.root.failed is not None or self.root.completed is not None)
         return len(hosts) >= self.known.hosts or self.root_gone or done
-
-    def end_others(self) -> bool:
-        """Whether hosts that go on although another has failed are to be ended; True once."""
-        first, self._others_ended = not self._others_ended, True
-        return first
 
     # ---- waiting
 
@@ -340,11 +335,6 @@ class JobState:
             self._is_due(self._ask_kueue_s)
         return due
 
-    def new_progress(self, reason: Waiting) -> bool:
-        """Whether this reason is another than last time."""
-        before, self._progress = self._progress, reason.why
-        return before != reason.why
-
     def patience_is_over(self, reason: Waiting) -> bool:
         if not reason.final:
             return False
@@ -358,13 +348,3 @@ class JobState:
         if not due:
             self.wake_s = min(self.wake_s, at_s)
         return due
-
-
-def _silent_at_s(pod: TrackedPod, lost_s: float) -> float:
-    """When a node that should end a deleted pod counts as silent: its grace, and some more, after it was deleted."""
-    grace_s = float(pod.pod.metadata.deletion_grace_period_seconds or 0)
-    longest_s = grace_s + lost_s
-    deleted_s = epoch_s(pod.pod.metadata.deletion_timestamp)  # what the API calls so is when its grace is over
-    if pod.live or deleted_s is None:
-        return time.monotonic() + longest_s
-    return time.monotonic() + min(max(deleted_s + lost_s - now_s(), 0.0), longest_s)

@@ -13,15 +13,14 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from seatrial.job import Event, Exit, Outcome, Stage
 from seatrial.kubernetes import JOBS, Kubernetes, KubernetesError, Resource
-from seatrial.targets.kubernetes.ender import Ender
+from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.errors import target_error
 from seatrial.targets.kubernetes.watch.ending import (
     EndContext,
-    HostEnd,
     depends_on_context,
     host_failed,
     job_exit,
@@ -39,6 +38,47 @@ PENDING_S = 60.0  # for a host that has no place yet, when another has failed
 _POLL_S = 0.5
 SYNC_S = 0.05
 _LINGER_S = 30.0  # that the watches of a run stay open without a job: the next may come at once
+ASK_S = 20.0  # for one try to ask a pod to end
+REQUEST_AGAIN_S = 0.5
+_ASK = ["/bin/sh", "-c", f"mkdir -p {names.OUT} && : > {names.OUT}/cancel"]
+
+
+class Ender:
+    """Ends jobs: asked politely, by a file that their keepers write for them, or deleted."""
+
+    def __init__(self, client: Kubernetes, resource: Resource = JOBS) -> None:
+        self._client, self._resource = client, resource
+
+    async def delete(self, name: str) -> bool:
+        """The root, and with it all of the job, each pod after its grace. False: it was not there."""
+        return await self._client.delete(self._resource, name)
+
+    async def ask(self, pods: Sequence[TrackedPod]) -> bool:
+        """Whether all that run were reached. One that has not begun cannot be asked: it is deleted."""
+        running = [pod for pod in pods if pod.trial_running]
+        if not running and any(pod.trial_ended for pod in pods):
+            return True
+        reached = await asyncio.gather(*(self._ask(pod.name) for pod in running))
+        return bool(running) and all(reached)
+
+    async def _ask(self, pod: str) -> bool:
+        keeper = self._client.pod(pod, names.KEEPER)
+        for attempt in range(3):
+            with contextlib.suppress(KubernetesError, TimeoutError):
+                async with asyncio.timeout(ASK_S):
+                    return (await keeper.run(_ASK)).exit_code == 0
+            await asyncio.sleep(REQUEST_AGAIN_S * attempt)
+        return False
+
+
+class Bystander(Ender):
+    """Ends nothing: of one who only looks at the jobs of somebody else."""
+
+    async def delete(self, name: str) -> bool:
+        return False
+
+    async def ask(self, pods: Sequence[TrackedPod]) -> bool:
+        return True
 
 
 class JobWatcher:
@@ -58,7 +98,6 @@ class JobWatcher:
         self._feeds = Feeds(client, resource)
         self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
         self._jobs: dict[str, JobState] = {}  # by handle
-        self._named: dict[str, JobState] = {}  # by the root's name
         self._due_s: dict[str, float] = {}  # by the root's name: when to consider a job again
         self._loop: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
@@ -86,7 +125,7 @@ class JobWatcher:
         """From now on. Again is no error and gives no event twice."""
         if handle in self._jobs or self._closed:
             return
-        job = self._jobs[handle] = self._named[known.name] = JobState(handle, known)
+        job = self._jobs[handle] = JobState(handle, known)
         self._queue.put_nowait(Event(handle, job.next_time(known.created)))
         self._feeds.follow(job)
         if self._loop is None:
@@ -105,10 +144,8 @@ class JobWatcher:
         if job is None:
             return
         job.release()
-        name = job.known.name
-        self._named.pop(name)
-        self._due_s.pop(name, None)
-        self._feeds.forget(name)
+        self._due_s.pop(job.known.name, None)
+        self._feeds.forget(job.known.name)
         asyncio.get_running_loop().call_later(_LINGER_S, self._feeds.leave, job.known.run)
 
     def pods(self, handle: str) -> list[TrackedPod]:
@@ -152,10 +189,6 @@ class JobWatcher:
 
         self._feeds.start(wait())
 
-    def counts(self) -> dict[str, int]:
-        """How much is kept."""
-        return self._feeds.counts()
-
     async def close(self) -> None:
         self._closed = True
         for job in self._jobs.values():
@@ -188,8 +221,8 @@ class JobWatcher:
                 due = [name for name, due_s in self._due_s.items() if due_s <= now_s]
                 for name in dict.fromkeys([*changed, *due]):
                     self._due_s.pop(name, None)
-                    if name in self._named:
-                        self._consider(self._named[name])
+                    if name in self._feeds.jobs:
+                        self._consider(self._feeds.jobs[name])
         except Exception as error:
             self.fail(error)
             raise
@@ -204,7 +237,7 @@ class JobWatcher:
             self._queue.put_nowait(Event(job.handle, reached, hosts=job.node_names()))
         if job.deciding:
             return
-        hosts, context = self._host_ends(job), self._context(job)
+        hosts, context = job.host_ends(self._patience.lost_s), self._context(job)
         if job.over(hosts, job.known.run in self._feeds.synced):
             whole = len(hosts) >= job.known.hosts and not any(map(depends_on_context, hosts))
             if whole or job.cancelled:
@@ -215,7 +248,8 @@ class JobWatcher:
             return
         numbers = {host.pod.number for host in hosts if not over(host)}
         failed = any(over(host) and host_failed(host, context) for host in hosts)
-        if numbers and failed and job.end_others():
+        if numbers and failed and not job.others_ended:
+            job.others_ended = True
             self._feeds.start(self._end_others(job, numbers))
         self._consider_waiting(job)
         self._consider_again(job)
@@ -224,7 +258,8 @@ class JobWatcher:
         reason = job.why_waiting(self._feeds.most, self._patience)
         if reason is None:
             return
-        if job.new_progress(reason):
+        if job.progress != reason.why:
+            job.progress = reason.why
             self._queue.put_nowait(Event(job.handle, hosts=job.node_names(), progress=reason.why))
         if self._feeds.should_ask_nodes(reason.why):
             self._feeds.start(self._feeds.ask_nodes())
@@ -240,10 +275,6 @@ class JobWatcher:
             self._due_s[job.known.name] = job.wake_s
 
     # ---- ends
-
-    def _host_ends(self, job: JobState) -> list[HostEnd]:
-        job.wake_s = math.inf
-        return job.host_ends(self._patience.lost_s)
 
     def _context(self, job: JobState, namespace_going: bool = False) -> EndContext:
         deleted = job.root is not None and job.root.metadata.deletion_timestamp is not None
@@ -264,7 +295,7 @@ class JobWatcher:
             await self._feeds.read_root(job)
         missing = len(job.hosts()) < job.known.hosts and await self._feeds.has_other_pods(job)
         namespace_going = await self._feeds.namespace_going()
-        hosts = self._host_ends(job)
+        hosts = job.host_ends(self._patience.lost_s)
         job.deciding = False
         if missing or not job.over(hosts, True):
             self._consider_again(job)
