@@ -9,9 +9,16 @@ from seatrial.job import Job
 from seatrial.kubernetes import JOBS, Manifest, Resource
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.manifest.placement import QUEUE, marked, seconds
-from seatrial.targets.kubernetes.manifest.pod import plain_script, pod_deadline_s, pod_template
+from seatrial.targets.kubernetes.manifest.pod import (
+    REPLICATED_JOB,
+    Hosts,
+    check_text,
+    hosts_of,
+    plain_script,
+    pod_deadline_s,
+    pod_template,
+)
 from seatrial.targets.kubernetes.manifest.template import templated
-from seatrial.targets.kubernetes.manifest.variables import REPLICATED_JOB, Hosts, check_text, hosts_of
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.protocol import refused
 
@@ -194,9 +201,7 @@ def _secret(job: Job, namespace: str, secrets: Mapping[str, str]) -> Manifest | 
     missing = sorted(set(job.secrets) - set(secrets))
     if missing:
         raise refused(f"no value for {', '.join(missing)}, which {job.title} takes from secrets")
-    values = {name: secrets[name] for name in sorted(job.secrets)}
-    for name, value in values.items():
-        check_text(name, value)
+    values = {name: check_text(name, secrets[name]) for name in sorted(job.secrets)}
     head = {"apiVersion": "v1", "kind": "Secret", "metadata": _metadata(job, namespace, "secret")}
     return {**head, "immutable": True, "type": "Opaque", "stringData": values}
 

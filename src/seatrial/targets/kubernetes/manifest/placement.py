@@ -2,14 +2,11 @@
 
 import math
 import re
-from collections.abc import Mapping
 
 from seatrial.job import Job
 from seatrial.kubernetes import Manifest, pod_metadata
 from seatrial.targets.kubernetes.options import GpuModel, KubernetesOptions
 from seatrial.targets.protocol import refused
-
-_UNITS = (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 
 
 def cpu_quantity(cores: float) -> str:
@@ -20,7 +17,7 @@ def cpu_quantity(cores: float) -> str:
 
 def size_quantity(size_bytes: int) -> str:
     """As Kubernetes writes it, with the largest unit that says it exactly."""
-    for unit, factor in _UNITS:
+    for unit, factor in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
         if size_bytes and size_bytes % factor == 0:
             return f"{size_bytes // factor}{unit}"
     return str(size_bytes)
@@ -114,12 +111,7 @@ def marked(made: Manifest, options: KubernetesOptions) -> Manifest:
     needs stand over them. Changes `made`."""
     if options.labels or options.annotations:
         for metadata in (made["metadata"], *pod_metadata(made.get("spec"))):
-            label(metadata, options.labels, "labels")
-            label(metadata, options.annotations, "annotations")
+            for field, added in (("labels", options.labels), ("annotations", options.annotations)):
+                if added:
+                    metadata[field] = {**added, **(metadata.get(field) or {})}
     return made
-
-
-def label(metadata: Manifest, added: Mapping[str, str], field: str = "labels") -> None:
-    """What is there stays."""
-    if added:
-        metadata[field] = {**added, **(metadata.get(field) or {})}

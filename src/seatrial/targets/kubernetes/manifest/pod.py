@@ -1,4 +1,5 @@
-"""The pod of a job: the trial, the keeper of its files, what they find around them."""
+"""The pod of a job: the trial, the keeper of its files, what they find around them, and the names by which hosts of a
+job find each other. No value of a secret is ever in it: only where to find it."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -7,13 +8,13 @@ from shlex import quote
 
 import msgspec
 
-from seatrial.job import Job, Ready, Step
+from seatrial.job import Job, Step
 from seatrial.kubernetes import Manifest
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.manifest import placement
 from seatrial.targets.kubernetes.manifest.placement import seconds, size_quantity
-from seatrial.targets.kubernetes.manifest.variables import Hosts, keeper_variables, trial_variables
 from seatrial.targets.kubernetes.options import NODE_ENDS_POD_S, SHARED_MEMORY, KubernetesOptions, Volume
+from seatrial.targets.protocol import refused
 
 # The volumes of a pod. A keeper that leaves fills END, so that the node ends what else is in the pod.
 AGENT, CONFIG, INPUTS, VOLUME = "seatrial-agent", "seatrial-job", "seatrial-inputs", "seatrial-volume"
@@ -21,6 +22,78 @@ END, END_SIZE = "seatrial-end", "1Mi"
 PROBE_TIMEOUT_S = 5  # for an answer; a connection that is accepted needs no time
 PULL_MARGIN_S = 900.0  # for pulling images and for the agent to end by itself before the cluster does it
 GRACE_MARGIN_S = 5.0
+
+
+# ---- variables
+
+# Images made for GPUs say `all`; with NVIDIA's runtime a container that asked for none would then see every GPU.
+_NO_GPU = {"NVIDIA_VISIBLE_DEVICES": "void"}
+MASTER_PORT = 29500
+REPLICATED_JOB = "h"  # short: NAME-h-0-NUMBER-RANDOM must fit into 63 characters
+
+
+class Hosts(msgspec.Struct, frozen=True):
+    """`names` are complete enough for every pod of the namespace; of one host alone there are none."""
+
+    names: tuple[str, ...] = ()
+    subdomain: str | None = None  # of the pods, where no controller sets it
+
+
+def hosts_of(job: Job, options: KubernetesOptions, namespace: str) -> Hosts:
+    if job.hosts <= 1:
+        return Hosts()
+    name, jobset = names.object_name(job.name), options.workload == "jobset"
+    pod = f"{name}-{REPLICATED_JOB}-0" if jobset else name
+    hosts = tuple(f"{pod}-{number}.{name}.{namespace}.svc" for number in range(job.hosts))
+    return Hosts(hosts, subdomain=None if jobset else name)
+
+
+def trial_variables(job: Job, options: KubernetesOptions, hosts: Hosts) -> list[Manifest]:
+    """What comes later stands over what came before; what Seatrial itself needs stands over all."""
+    own = {
+        "HOME": f"{names.VOLUME}/home",
+        "TMPDIR": f"{names.VOLUME}/tmp",
+        "SEATRIAL_FILES": f"{names.OUT}/files",
+        "SEATRIAL_RUN": job.run,
+        "SEATRIAL_CELL": job.cell,
+        "SEATRIAL_ATTEMPT": str(job.attempt),
+        "SEATRIAL_JOB": job.name,
+        **{f"SEATRIAL_PORT_{port.name.upper().replace('-', '_')}": str(port.number) for port in job.ports},
+    }
+    if job.ports:  # each pod has a network of its own: every port has the number that the job asked for
+        own["SEATRIAL_PORT"] = str(job.ports[0].number)
+    if job.hosts > 1:
+        own |= {"SEATRIAL_HOSTS": str(job.hosts), "SEATRIAL_HOSTNAMES": ",".join(hosts.names)}
+        own |= {"MASTER_ADDR": hosts.names[0], "MASTER_PORT": str(MASTER_PORT)}
+    plain = {**({} if job.resources.gpu.count else _NO_GPU), **options.env, **job.env}
+    made = {name: _literal(name, value) for name, value in plain.items()}
+    secret = names.object_name(job.name)
+    made |= {name: {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name}}} for name in job.secrets}
+    made |= {name: _literal(name, value) for name, value in own.items()}
+    return [made[name] for name in sorted(made)]
+
+
+def _literal(name: str, value: str) -> Manifest:
+    """Kubernetes replaces `$(NAME)` in values; a doubled `$` is one of the value's own."""
+    return {"name": name, "value": check_text(name, value).replace("$", "$$")}
+
+
+def check_text(name: str, value: str) -> str:
+    """`value` if a variable of a pod can hold it. The message never has it: it may be a secret."""
+    problem = "has a NUL in it" if "\0" in value else ""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        problem = "is not UTF-8"
+    if problem:
+        raise refused(
+            f"the value of {name} {problem}, which no variable of a pod can hold; encode it (base64), or put it into a "
+            "file"
+        )
+    return value
+
+
+# ---- the pod
 
 
 def keep_s(job: Job, options: KubernetesOptions) -> float:
@@ -68,14 +141,17 @@ def pod_template(
 
 
 def _trial(job: Job, options: KubernetesOptions, image: str, inputs: bool, hosts: Hosts) -> Manifest:
-    mounts = [
+    mounts: list[Manifest] = [
         {"name": AGENT, "mountPath": names.AGENT, "readOnly": True},
         {"name": CONFIG, "mountPath": names.CONFIG, "readOnly": True},
         *([{"name": INPUTS, "mountPath": names.INPUTS, "readOnly": True}] if inputs else []),
         {"name": VOLUME, "mountPath": names.VOLUME},
         *([{"name": "shared-memory", "mountPath": SHARED_MEMORY}] if options.shared_memory_bytes else []),
-        *(_user_mount(number, volume) for number, volume in enumerate(options.volumes)),
     ]
+    for number, volume in enumerate(options.volumes):
+        read_only = {"readOnly": True} if volume.read_only else {}
+        part = {} if volume.path is None else {"subPath": volume.path}
+        mounts.append({"name": f"volume-{number}", "mountPath": volume.at, **read_only, **part})
     made = _container(names.TRIAL, "start.sh", options, image)
     made |= {"env": trial_variables(job, options, hosts), "volumeMounts": mounts}
     made |= {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
@@ -84,19 +160,17 @@ def _trial(job: Job, options: KubernetesOptions, image: str, inputs: bool, hosts
     if job.ports:
         made["ports"] = [{"name": port.name, "containerPort": port.number} for port in job.ports]
     if job.ready is not None:
-        made["readinessProbe"] = _readiness(job.ready)
+        # Asked every second by the node, at the pod's own address. An answer below 400 counts, as Kubernetes has it.
+        port, path = {"port": job.ready.port}, job.ready.path
+        how = {"httpGet": {"path": path, **port}} if path else {"tcpSocket": port}
+        made["readinessProbe"] = {**how, "periodSeconds": 1, "timeoutSeconds": PROBE_TIMEOUT_S}
     return made
-
-
-def _readiness(ready: Ready) -> Manifest:
-    """Asked every second by the node, at the pod's own address. An answer below 400 counts, as Kubernetes has it."""
-    how = {"httpGet": {"path": ready.path, "port": ready.port}} if ready.path else {"tcpSocket": {"port": ready.port}}
-    return {**how, "periodSeconds": 1, "timeoutSeconds": PROBE_TIMEOUT_S}
 
 
 def _keeper(job: Job, options: KubernetesOptions, image: str) -> Manifest:
     made = _container(names.KEEPER, "keep.sh", options, image)
-    made["env"] = keeper_variables(keep_s(job, options))
+    own = {**_NO_GPU, "SEATRIAL_KEEP_S": str(seconds(keep_s(job, options)))}
+    made["env"] = [_literal(name, value) for name, value in sorted(own.items())]
     made["resources"] = placement.keeper_resources(options)
     made["volumeMounts"] = [
         {"name": AGENT, "mountPath": names.AGENT, "readOnly": True},
@@ -116,10 +190,10 @@ def _container(name: str, script: str, options: KubernetesOptions, image: str) -
 
 
 def _pod_security(options: KubernetesOptions) -> Manifest:
-    user = options.run_as
-    made: Manifest = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
+    user, made = options.run_as, Manifest()
     if user is not None:
-        made["fsGroupChangePolicy"] = "OnRootMismatch"  # else every file of a claim is visited at each start
+        # Without the policy every file of a claim is visited at each start.
+        made = {"runAsUser": user, "runAsGroup": user, "fsGroup": user, "fsGroupChangePolicy": "OnRootMismatch"}
     if options.security == "restricted":
         made |= {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     return made
@@ -156,15 +230,6 @@ def _source(volume: Volume) -> Manifest:
     return {"secret": {"secretName": volume.secret}}
 
 
-def _user_mount(number: int, volume: Volume) -> Manifest:
-    made: Manifest = {"name": f"volume-{number}", "mountPath": volume.at}
-    if volume.read_only:
-        made["readOnly"] = True
-    if volume.path is not None:
-        made["subPath"] = volume.path
-    return made
-
-
 NEEDS = "a Python of 3.8 or later in the image; there is none"
 
 
@@ -178,7 +243,7 @@ def plain_script(job: Job) -> str:
 
 def script(name: str) -> str:
     """The text of one of the programs that are handed into pods."""
-    return (files(__package__) / "scripts" / f"{name}.sh").read_text()
+    return (files(__package__) / "scripts" / f"{name}.sh").read_text(encoding="utf-8")
 
 
 def _calls(job: Job) -> Iterator[str]:

@@ -8,7 +8,6 @@ import os
 import stat
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -16,13 +15,11 @@ from seatrial.job import Input
 from seatrial.kubernetes import Manifest
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.manifest.placement import QUEUE, marked, seconds
+from seatrial.targets.kubernetes.manifest.pod import script
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.protocol import TargetError, refused
 
-SCRIPTS = ("start.sh", "keep.sh")
 PART_BYTES = 896 << 10  # of an archive in one ConfigMap, which holds at most 1 MiB
-PART = "part"  # its key
-NO_IMAGE = "none"  # of a pod that is never made
 
 
 def run_object(run: str, ttl_s: float, options: KubernetesOptions, namespace: str, image: str = "") -> Manifest:
@@ -31,7 +28,7 @@ def run_object(run: str, ttl_s: float, options: KubernetesOptions, namespace: st
     """
     container = {
         "name": "none",
-        "image": image or options.image or NO_IMAGE,
+        "image": image or options.image or "none",
         "resources": {"limits": {"cpu": "1m", "memory": "1Mi"}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
@@ -60,11 +57,8 @@ def run_object(run: str, ttl_s: float, options: KubernetesOptions, namespace: st
 
 def agent_configs(run: str, agent: bytes, owner: Mapping[str, Any], namespace: str) -> list[Manifest]:
     """The agent and the scripts that start it. Its name follows from the content: a newer agent has another."""
-    folder = files(__package__).joinpath("scripts")
-    scripts = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS}
-    digest = hashlib.sha256(agent)
-    for name in SCRIPTS:
-        digest.update(scripts[name].encode())
+    scripts = {f"{name}.sh": script(name) for name in ("start", "keep")}
+    digest = hashlib.sha256(agent + "".join(scripts.values()).encode())
     made = _config_map(run, "agent", digest.hexdigest(), owner, namespace)
     return [{**made, "data": scripts, "binaryData": {"agent.pyz": base64.b64encode(agent).decode()}}]
 
@@ -75,14 +69,13 @@ def input_configs(run: str, archive: bytes, owner: Mapping[str, Any], namespace:
     for start in range(0, len(archive), PART_BYTES):
         part = archive[start : start + PART_BYTES]
         config = _config_map(run, "inputs", hashlib.sha256(part).hexdigest(), owner, namespace)
-        made.append({**config, "binaryData": {PART: base64.b64encode(part).decode()}})
+        made.append({**config, "binaryData": {"part": base64.b64encode(part).decode()}})
     return made
 
 
 def _config_map(run: str, part: str, digest: str, owner: Mapping[str, Any], namespace: str) -> Manifest:
-    name = names.object_name(f"{names.SEATRIAL}-{run}-{part}-{digest[:16]}")
     metadata = {
-        "name": name,
+        "name": names.object_name(f"{names.SEATRIAL}-{run}-{part}-{digest[:16]}"),
         "namespace": namespace,
         "labels": names.run_labels(run, part),
         "ownerReferences": [dict(owner)],

@@ -94,16 +94,15 @@ def _lost_of(ours: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
     yield from (field for field in _OWN_FIELDS if made.get(field) != ours.get(field))
     if "readinessProbe" in ours and made.get("readinessProbe") != ours["readinessProbe"]:
         yield "readinessProbe"
-    variables = [one for one in ours["env"] if _is_own(one)]
+    variables = [
+        one
+        for one in ours["env"]
+        if one["name"].startswith("SEATRIAL_") or one["name"] in _OWN_VARIABLES or "valueFrom" in one
+    ]
     mounts = [one for one in ours["volumeMounts"] if one["mountPath"].startswith(f"{names.PLACE}/")]
     yield from (f"port {one['name']}" for one in _changed(ours.get("ports", []), made.get("ports"), "name"))
     yield from (f"variable {one['name']}" for one in _changed(variables, made.get("env"), "name"))
     yield from (f"the mount at {one['mountPath']}" for one in _changed(mounts, made.get("volumeMounts"), "mountPath"))
-
-
-def _is_own(variable: Mapping[str, Any]) -> bool:
-    name = variable["name"]
-    return name.startswith("SEATRIAL_") or name in _OWN_VARIABLES or "valueFrom" in variable
 
 
 def _changed(ours: list[Manifest], made: Any, key: str) -> list[Manifest]:
