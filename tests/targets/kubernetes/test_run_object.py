@@ -83,7 +83,7 @@ class Server:
 @contextlib.asynccontextmanager
 async def run_on(server: Server) -> AsyncIterator[RunObject]:
     async with serving(Stub(override=server.answer)) as stub, stub.client() as client:
-        yield RunObject(client, kind.options(), "r", b"agent")
+        yield RunObject(client, kind.options(), "r")
 
 
 async def test_a_run_that_another_machine_works_on_is_not_removed_by_who_was_refused_it() -> None:

@@ -1,10 +1,8 @@
 """What of a cluster is in order for the target, and what to do about the rest."""
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from seatrial.job import Environment, Job, Outcome, Step
 from seatrial.kubernetes import (
@@ -15,6 +13,7 @@ from seatrial.kubernetes import (
     SECRETS,
     SERVICE_ACCOUNTS,
     VOLUME_CLAIMS,
+    Access,
     Forbidden,
     Kubernetes,
     KubernetesError,
@@ -39,10 +38,14 @@ _SELF_REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectRe
 LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta1", "LocalQueue", "localqueues")
 
 
+def target_access(options: KubernetesOptions) -> Access:
+    access = load_access(options.kubeconfig, options.context)
+    return replace(access, namespace=options.namespace or access.namespace)
+
+
 async def examine_cluster(options: KubernetesOptions) -> list[Diagnostic]:
     try:
-        access = load_access(options.kubeconfig, options.context)
-        access = replace(access, namespace=options.namespace or access.namespace)
+        access = target_access(options)
     except KubernetesError as error:
         return [problem("kubeconfig", str(error), "set `context` or `kubeconfig` of the target")]
     async with Kubernetes(access, patience_s=_PATIENCE_S) as client:
@@ -68,8 +71,17 @@ class _Examination:
             return
         allowed = await self._rights()
         yield allowed
-        for resource, name, field in self._named():
-            yield await self._there(resource, name, field)
+        options = self._options
+        named: list[tuple[Resource, str, str | None]] = [
+            (SERVICE_ACCOUNTS, "service_account", options.service_account),
+            (PRIORITY_CLASSES, "priority", options.priority),
+            (LOCAL_QUEUES, "queue", options.queue),
+            *((SECRETS, "pull_secrets", name) for name in options.pull_secrets),
+            *((VOLUME_CLAIMS, "volumes", volume.claim) for volume in options.volumes),
+        ]
+        for resource, field, name in named:
+            if name:
+                yield await self._there(resource, name, field)
         if allowed.level is DiagnosticLevel.OK:
             yield await self._rights_for_scale()
             yield await self._dry_run()
@@ -118,22 +130,8 @@ class _Examination:
         fix = f"an administrator applies this:\n{grant_yaml(missing, self._user)}"
         return problem("rights", f"{len(missing)} of {len(wanted)} are missing: {listed}", fix)
 
-    def _named(self) -> Iterable[tuple[Resource, str, str]]:
-        """What the options name and others have to have made."""
-        options = self._options
-        if options.service_account:
-            yield SERVICE_ACCOUNTS, options.service_account, "service_account"
-        if options.priority:
-            yield PRIORITY_CLASSES, options.priority, "priority"
-        if options.queue:
-            yield LOCAL_QUEUES, options.queue, "queue"
-        for name in options.pull_secrets:
-            yield SECRETS, name, "pull_secrets"
-        for volume in options.volumes:
-            if volume.claim:
-                yield VOLUME_CLAIMS, volume.claim, "volumes"
-
     async def _there(self, resource: Resource, name: str, field: str) -> Diagnostic:
+        """Whether something that the options name, and others have to have made, is there."""
         what = f"{field}: {name}"
         try:
             await self._client.get(resource, name)
@@ -145,42 +143,36 @@ class _Examination:
 
     async def _dry_run(self) -> Diagnostic:
         """The whole of our manifest with the user's template, tried on the server."""
-        what = "a job's manifest"
-        image = self._options.image or "localhost/any"
+        what, image = "a job's manifest", self._options.image or "localhost/any"
         job = Job(
             name="doctor", run="doctor", cell="doctor", attempt=1, title="doctor",
             steps=(Step("run true", "command", {"command": "true"}),), environment=Environment(image=image),
         )  # fmt: skip
         try:
             owner = manifest.owner(JOBS, names.run_object_name("doctor"), manifest.NO_UID)
-            fixed: dict[str, Any] = {"agent": "agent", "inputs": [], "secrets": {}}
-            made = manifest.make(job, self._options, namespace=self._namespace, run_owner=owner, **fixed)
+            made = manifest.make(
+                job, self._options, namespace=self._namespace, run_owner=owner, agent="agent", inputs=(), secrets={}
+            )
             await try_run_object(self._client, self._options, "doctor", image)
             tried = await try_job(self._client, self._options, made)
         except (KubernetesError, TargetError) as error:
             refused = isinstance(error, TargetError) and error.outcome is Outcome.REFUSED
             return problem(what, str(error), "correct the target's options" if refused else "")
-        pods = (
-            "" if tried else "; its pod was not tried, for want of the right to create pods, which nothing else needs"
-        )
-        return ok(what, f"is accepted by the server (dry run){pods}")
+        untried = "; its pod was not tried, for want of the right to create pods, which nothing else needs"
+        return ok(what, f"is accepted by the server (dry run){'' if tried else untried}")
 
     async def _gpus(self) -> Diagnostic:
-        counts: Counter[str] = Counter()
-        options = self._options
-        others = (model.resource for model in options.gpu_models.values() if model.resource)
-        wanted = sorted({options.gpu_resource, *others})
+        others = (model.resource for model in self._options.gpu_models.values() if model.resource)
+        counts = dict.fromkeys(sorted({self._options.gpu_resource, *others}), 0)
         nodes = 0
         try:
             async for node in self._client.list(NODES, NodeObject):
                 nodes += 1
-                for resource in wanted:
+                for resource in counts:
                     amount = node.status.allocatable.get(resource, "0")
                     counts[resource] += int(amount) if amount.isdigit() else 0
         except KubernetesError:
             return ok("nodes", "may not be listed: how many GPUs there are is not known")
         if not nodes:
-            fix = "jobs wait until one joins, or an autoscaler adds one"
-            return warning("nodes", "there are none", fix)
-        listed = ", ".join(f"{counts[resource]} {resource}" for resource in wanted)
-        return ok("nodes", f"{nodes}, with {listed}")
+            return warning("nodes", "there are none", "jobs wait until one joins, or an autoscaler adds one")
+        return ok("nodes", f"{nodes}, with {', '.join(f'{count} {name}' for name, count in counts.items())}")

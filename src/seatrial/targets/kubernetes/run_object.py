@@ -60,14 +60,21 @@ class Annotated(Object, frozen=True, gc=False):
     metadata: RunMeta = RunMeta()
 
 
-class _Spec(ObjectPart, frozen=True, gc=False):
+class JobStatus(ObjectPart, frozen=True, gc=False):
+    active: int = 0
+    start_time: str | None = None  # of a Job that may run: None until its controller has come to it
+
+
+class JobSpec(ObjectPart, frozen=True, gc=False):
+    suspend: bool = False
     ttl_seconds_after_finished: int = 0
 
 
-class _RunJob(Annotated, frozen=True, gc=False):
-    """The object of a run, and how long the cluster keeps it."""
+class Root(Annotated, frozen=True, gc=False):
+    """What is read of the root object of a job, and of the object of a run."""
 
-    spec: _Spec = _Spec()
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -136,9 +143,7 @@ def in_use(run: str, holder: Holder) -> RunInUse:
 
 
 class RunObject:
-    def __init__(
-        self, client: Kubernetes, options: KubernetesOptions, run: str, agent: bytes = b"", of: str = ""
-    ) -> None:
+    def __init__(self, client: Kubernetes, options: KubernetesOptions, run: str, of: str = "") -> None:
         """`of` one attempt of the run: an object of its own, which owns what a driver makes and ends with that."""
         self.run, self._of = run, of
         self.elsewhere: tuple[str, ...] = ()  # namespaces with an object of the same name, that goes with this one
@@ -147,7 +152,7 @@ class RunObject:
         # hours), or another machine has taken the run over.
         self.lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self.name = names.run_object_name(run, of)
-        self._client, self._options, self._agent = client, options, agent
+        self._client, self._options = client, options
         self._namespace = client.access.namespace
         self._making: asyncio.Task[Manifest] | None = None
         self._configs: dict[str, asyncio.Task[list[str]]] = {}
@@ -165,15 +170,14 @@ class RunObject:
             self._making = asyncio.create_task(self._make())
         return await asyncio.shield(self._making)
 
-    async def agent(self) -> str:
-        """The name of the ConfigMap with the agent."""
-        return (await self._configs_of("agent", manifest.agent_configs, self._agent))[0]
-
-    async def inputs(self, archive: bytes) -> list[str]:
-        """The names of the ConfigMaps that hold an archive; jobs with the same files share them."""
-        if not archive:
-            return []
-        return await self._configs_of(hashlib.sha256(archive).hexdigest(), manifest.input_configs, archive)
+    async def configs(self, make: MakeConfigs, content: bytes) -> list[str]:
+        """The names of the ConfigMaps that hold `content`, the agent or an archive of inputs. Jobs of the same
+        content share them: the first call makes them, the others wait for it."""
+        key = hashlib.sha256(content).hexdigest()
+        task = self._configs.get(key)
+        if task is None or (task.done() and _failed(task)):
+            task = self._configs[key] = asyncio.create_task(self._create_configs(make, content))
+        return await asyncio.shield(task)
 
     def cover(self, life_s: float) -> None:
         """Make sure that it outlives a job that may live for so long from now on."""
@@ -200,7 +204,7 @@ class RunObject:
     # ---- inner
 
     async def _make(self) -> Manifest:
-        wanted = manifest.run_object(self.run, self._ttl_s(), self._options, self._namespace, self.image)
+        wanted = manifest.run_object(self.run, self._until_s - self._made_s, self._options, self._namespace, self.image)
         wanted["metadata"]["name"] = self.name
         with target_errors(f"cannot begin run {self.run} in namespace {self._namespace}", Unreachable):
             annotations = wanted["metadata"].setdefault("annotations", {})
@@ -220,7 +224,7 @@ class RunObject:
     async def _take_over(self) -> Annotated:
         """From a process that is gone. Of several who try at the same time one gets it."""
         while True:
-            found = await self._client.get(JOBS, self.name, _RunJob)
+            found = await self._client.get(JOBS, self.name, Root)
             await self._refuse_another(found)
             # The cluster counts from the object's own end, and its time to live must not become shorter.
             self._made_s = epoch_s(found.metadata.creation_timestamp) or self._made_s
@@ -237,36 +241,25 @@ class RunObject:
         if holder is not None and holder.elsewhere():
             raise in_use(self.run, holder)
 
-    async def _configs_of(self, key: str, make: MakeConfigs, content: bytes) -> list[str]:
-        """Made once, by the first call; the others wait for it."""
-        task = self._configs.get(key)
-        if task is None or (task.done() and _failed(task)):
-            task = self._configs[key] = asyncio.create_task(self._create_configs(make, content))
-        return await asyncio.shield(task)
-
     async def _create_configs(self, make: MakeConfigs, content: bytes) -> list[str]:
-        made = make(self.run, content, await self.owner(), self._namespace)
-        configs = [manifest.marked(config, self._options) for config in made]
-        await asyncio.gather(*map(self._create_config, configs))
-        return [config["metadata"]["name"] for config in configs]
+        async def create(config: Manifest) -> str:
+            name = str(config["metadata"]["name"])
+            with target_errors(f"cannot hand {name} to the jobs", Unreachable), contextlib.suppress(AlreadyExists):
+                await self._client.create(manifest.marked(config, self._options), resource=CONFIG_MAPS)
+            return name
 
-    async def _create_config(self, config: Manifest) -> None:
-        name = config["metadata"]["name"]
-        with target_errors(f"cannot hand {name} to the jobs", Unreachable), contextlib.suppress(AlreadyExists):
-            await self._client.create(config, resource=CONFIG_MAPS)
+        made = make(self.run, content, await self.owner(), self._namespace)
+        return await asyncio.gather(*map(create, made))
 
     async def _beats(self) -> dict[str, str]:
         now_s = await self._client.now_s()
         return {names.HOLDER: msgspec.json.encode(Holder.me()).decode(), names.RENEWED: f"{now_s:.0f}"}
 
-    def _ttl_s(self) -> int:
-        return seconds(self._until_s - self._made_s)
-
     async def _renew(self, version: str = "") -> None:
         """With `version` only if it has not changed since."""
         self._until_s = max(self._until_s, time.time() + WORKED_ON_S)
         metadata = {"annotations": await self._beats(), **({"resourceVersion": version} if version else {})}
-        patch = {"metadata": metadata, "spec": {"ttlSecondsAfterFinished": self._ttl_s()}}
+        patch = {"metadata": metadata, "spec": {"ttlSecondsAfterFinished": seconds(self._until_s - self._made_s)}}
         await self._client.patch(JOBS, self.name, patch)
 
     async def _keep_beating(self) -> None:
@@ -280,20 +273,17 @@ class RunObject:
                 refused = False
             except (NotFound, RunInUse) as error:  # removed with all that it owned, or taken over: all begins anew
                 self._making, self._configs, self._beat = None, {}, None
-                if isinstance(error, RunInUse):
-                    self._set_lost(error)
+                if isinstance(error, RunInUse) and not self.lost.done():
+                    self.lost.set_result(error)
                 return
             except CredentialsError as error:
+                if refused and not self.lost.done():
+                    self.lost.set_result(error)
                 if refused:
-                    self._set_lost(error)
                     return
                 refused = True
             except KubernetesError:
                 continue  # a missed beat; the next one comes
-
-    def _set_lost(self, error: Exception) -> None:
-        if not self.lost.done():
-            self.lost.set_result(error)
 
 
 async def remove_unused(client: Kubernetes, root: Resource, run: str) -> None:

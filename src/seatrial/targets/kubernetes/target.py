@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +13,17 @@ from seatrial.job import Environment, Event, Job, Outcome, Stage, StageTime
 from seatrial.kubernetes import (
     JOBS,
     PODS,
-    Access,
     AlreadyExists,
     Forbidden,
     Kubernetes,
     KubernetesError,
     Manifest,
     NotFound,
-    ObjectPart,
     Unreachable,
-    load_access,
 )
 from seatrial.targets.agent_file import agent_bytes
 from seatrial.targets.kubernetes import manifest, names
-from seatrial.targets.kubernetes.doctor import examine_cluster
+from seatrial.targets.kubernetes.doctor import examine_cluster, target_access
 from seatrial.targets.kubernetes.endpoint import JobPort, make_service, opened_port
 from seatrial.targets.kubernetes.errors import target_error, target_errors
 from seatrial.targets.kubernetes.files.collect import Collector, ProgressFollower
@@ -35,7 +31,15 @@ from seatrial.targets.kubernetes.files.log import LiveLog
 from seatrial.targets.kubernetes.names import Handle
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.owned import ClusterObjects
-from seatrial.targets.kubernetes.run_object import Annotated, RunObject, beating, in_use, in_use_by, remove_unused
+from seatrial.targets.kubernetes.run_object import (
+    Annotated,
+    Root,
+    RunObject,
+    beating,
+    in_use,
+    in_use_by,
+    remove_unused,
+)
 from seatrial.targets.kubernetes.submit import JobAnnotation, try_job, try_run_object
 from seatrial.targets.kubernetes.watch.objects import PodObject, TrackedJob, epoch_s
 from seatrial.targets.kubernetes.watch.waiting import over_whole_quota
@@ -46,27 +50,6 @@ _FORCE_S = 20.0  # beyond the job's own grace, before one that does not end is d
 _GONE_S = 120.0
 _POLL_S = 0.5
 ROOM_S = 5.0  # until a quota that was full is tried again
-
-
-class _Status(ObjectPart, frozen=True, gc=False):
-    active: int = 0
-    start_time: str | None = None  # of a Job that may run: None until its controller has come to it
-
-
-class _Spec(ObjectPart, frozen=True, gc=False):
-    suspend: bool = False
-
-
-class Root(Annotated, frozen=True, gc=False):
-    """What is read of a root object."""
-
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
-
-
-def _access(options: KubernetesOptions) -> Access:
-    access = load_access(options.kubeconfig, options.context)
-    return replace(access, namespace=options.namespace or access.namespace)
 
 
 class KubernetesTarget:
@@ -90,7 +73,7 @@ class KubernetesTarget:
 
     async def open(self) -> None:
         with target_errors("the cluster cannot be used"):
-            access = _access(self._options)
+            access = target_access(self._options)
             self._client = Kubernetes(access)
             try:
                 await self._client.version()
@@ -178,7 +161,9 @@ class KubernetesTarget:
         run.image = run.image or job.environment.image or ""
         run.cover(manifest.root_deadline_s(job, self._options) + self._options.keep_s)
         owner = await run.owner()
-        agent, inputs = await asyncio.gather(run.agent(), run.inputs(archive))
+        (agent,), inputs = await asyncio.gather(
+            run.configs(manifest.agent_configs, agent_bytes()), run.configs(manifest.input_configs, archive)
+        )
         made = self._job_objects(job, secrets, owner, agent, inputs)
         begun_s, now_s = time.monotonic(), time.time()
         try:
@@ -254,7 +239,7 @@ class KubernetesTarget:
 
     def _run(self, run: str) -> RunObject:
         if run not in self._runs:
-            self._runs[run] = RunObject(self._client, self._options, run, agent_bytes())
+            self._runs[run] = RunObject(self._client, self._options, run)
             self._watcher.fail_when(self._runs[run].lost)
         return self._runs[run]
 
@@ -318,7 +303,7 @@ class KubernetesTarget:
         if inside:  # the files of the machine that submitted the job are not here
             options = options.model_copy(update={"kubeconfig": None, "context": None})
         with target_errors():
-            access = _access(options)
+            access = target_access(options)
         async with (
             Kubernetes(access, at_once=at_once) as client,
             ClusterObjects(client, options, run, cell, attempt, namespaces) as mine,

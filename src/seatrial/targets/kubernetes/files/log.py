@@ -61,18 +61,18 @@ class KeeperLog:
     async def blocks(self, follow: bool) -> AsyncIterator[bytes]:
         """`follow`: until the trial has ended. Raises the last error when the pod cannot be reached for long."""
         if follow:
-            async for block in self._patiently("follow", until_ended=True):
+            async for block in self._patiently(follow=True):
                 yield block
-        async for block in self._patiently("once", until_ended=False):
+        async for block in self._patiently(follow=False):
             yield block
 
-    async def _patiently(self, how: str, until_ended: bool) -> AsyncIterator[bytes]:
+    async def _patiently(self, follow: bool) -> AsyncIterator[bytes]:
         failing_since: float | None = None
         failures = 0
-        while not (until_ended and self._pod.ended.is_set()):
+        while not (follow and self._pod.ended.is_set()):
             before = self._at
             try:
-                async for block in self._stream(how, until_ended):
+                async for block in self._stream(follow):
                     self._at += len(block)
                     yield block
                 if not self._overtaken:
@@ -90,11 +90,11 @@ class KeeperLog:
             await asyncio.sleep(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])
             failures += 1
 
-    async def _stream(self, how: str, until_ended: bool) -> AsyncIterator[bytes]:
+    async def _stream(self, follow: bool) -> AsyncIterator[bytes]:
         self._overtaken = False
-        ended = asyncio.create_task(self._pod.ended.wait()) if until_ended else None
+        ended = asyncio.create_task(self._pod.ended.wait()) if follow else None
         try:
-            command = ["/bin/sh", "-c", _READ, "sh", str(self._at), how]
+            command = ["/bin/sh", "-c", _READ, "sh", str(self._at), "follow" if follow else "once"]
             async with await self._keeper.start(command) as running:
                 blocks = aiter(running)
                 while True:
@@ -163,7 +163,7 @@ class LiveLog:
     async def blocks(self, handle: str, job: JobAnnotation, follow: bool) -> AsyncIterator[bytes]:
         """With `follow` until the job has ended. Lines of several are whole and begin with their host or container."""
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUED_BLOCKS)
-        reading = asyncio.create_task(self._read_to_end(handle, job, follow, queue))
+        reading = asyncio.create_task(self._read_all(handle, job, follow, queue))
         try:
             while (block := await queue.get()) is not None:
                 yield block
@@ -174,21 +174,11 @@ class LiveLog:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 
-    async def _read_to_end(
-        self, handle: str, job: JobAnnotation, follow: bool, queue: "asyncio.Queue[bytes | None]"
-    ) -> None:
-        """`None` is the end, unless it is cancelled: its reader is gone, and a full queue would never take it."""
-        try:
-            await self._read_all(handle, job, follow, queue)
-        except Exception:
-            await queue.put(None)
-            raise
-        await queue.put(None)
-
     async def _read_all(
         self, handle: str, job: JobAnnotation, follow: bool, queue: "asyncio.Queue[bytes | None]"
     ) -> None:
-        """A reader for each pod as soon as it has begun; all pods of a job are there before it has ended."""
+        """A reader for each pod as soon as it has begun; all pods of a job are there before it has ended. `None` is the
+        end, unless it is cancelled: its reader is gone, and a full queue would never take it."""
         ended = asyncio.create_task(self._watcher.ended(handle)) if follow else None
         readers: dict[str, asyncio.Task[None]] = {}
         try:
@@ -205,6 +195,10 @@ class LiveLog:
                 if len(readers) == job.hosts:
                     break
             await asyncio.gather(*readers.values())
+            await queue.put(None)
+        except Exception:
+            await queue.put(None)
+            raise
         finally:
             tasks = [*readers.values(), *([ended] if ended else [])]
             for task in tasks:
