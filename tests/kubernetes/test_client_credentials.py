@@ -128,14 +128,14 @@ async def test_a_plugin_that_has_said_something_gets_the_time_that_a_person_need
     plugin = Plugin(str(tmp_path / "plugin"))
     (tmp_path / "plugin").write_text(f"""#!/bin/sh
 echo enter the code ABCD >&2
-sleep 5.5
+sleep 2.3
 echo '{{"apiVersion": "{V1}", "kind": "ExecCredential", "status": {{"token": "t"}}}}'
 """)
     (tmp_path / "plugin").chmod(0o755)
     access = Access("http://x", identity=Identity("u", plugin=plugin))
-    assert (await run_plugin(plugin, access, within_s=5)).token == "t"
-    with pytest.raises(CredentialsError, match=r"did not end within 5 s after it said: enter the code ABCD"):
-        await run_plugin(plugin, access, within_s=4, person_s=5)
+    assert (await run_plugin(plugin, access, within_s=2)).token == "t"
+    with pytest.raises(CredentialsError, match=r"did not end within 2 s after it said: enter the code ABCD"):
+        await run_plugin(plugin, access, within_s=1.5, person_s=2)
 
 
 @pytest.mark.parametrize("ends", [True, False])
@@ -154,8 +154,8 @@ print('{{"apiVersion": "{V1}", "kind": "ExecCredential", "status": {{"token": "t
         if ends:
             assert (await run_plugin(plugin, access)).token == "t"
         else:
-            with pytest.raises(CredentialsError, match="did not end within 6 s"):
-                await run_plugin(plugin, access, within_s=6)
+            with pytest.raises(CredentialsError, match="did not end within 3 s"):
+                await run_plugin(plugin, access, within_s=3)
         child = Path("/proc") / (tmp_path / "child").read_text()
         while child.exists() and ") Z" not in (child / "stat").read_text():  # noqa: ASYNC110
             await asyncio.sleep(0.05)

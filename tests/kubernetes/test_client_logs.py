@@ -37,7 +37,10 @@ async def test_a_log_is_read_once_where_nothing_is_cut(stub: Stub, asked: list[R
     assert len(asked) == 1
 
 
-async def test_a_log_that_is_cut_is_read_anew_and_given_once(stub: Stub, asked: list[Request]) -> None:
+async def test_a_log_that_is_cut_is_read_anew_and_given_once(
+    stub: Stub, asked: list[Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_module, "backoff_s", lambda attempt: 0.0)
     source = random.Random(4)
     stub.budgets = [source.randint(0, 30_000) for _ in range(5)]
     assert await read(stub) == LOG

@@ -57,7 +57,10 @@ async def test_a_failed_webhook_is_asked_a_few_times_and_then_told(stub: Stub) -
     assert len(stub.requests) == 4
 
 
-async def test_a_create_that_is_cut_at_any_byte_of_its_answer_makes_one_object(stub: Stub) -> None:
+async def test_a_create_that_is_cut_at_any_byte_of_its_answer_makes_one_object(
+    stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seatrial.kubernetes.connection.backoff_s", lambda attempt: 0.0)
     cut = 0
     while True:
         name, before = f"cut-{cut}", stub.connections

@@ -55,8 +55,9 @@ async def test_what_is_there_comes_first_then_every_change(stub: Stub) -> None:
     assert stub.requests[-1].query["allowWatchBookmarks"] == "true"
 
 
-async def test_a_stream_cut_at_any_byte_loses_and_doubles_nothing(stub: Stub) -> None:
+async def test_a_stream_cut_at_any_byte_loses_and_doubles_nothing(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every connection lives some bytes longer than the one before, so that the cuts fall everywhere."""
+    monkeypatch.setattr("seatrial.kubernetes.watch.backoff_s", lambda attempt: 0.0)
     async with stub.client() as client:
         watch = client.watch(PODS)
         events = aiter(watch)

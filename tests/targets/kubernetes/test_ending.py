@@ -110,7 +110,7 @@ def test_hostile_text_is_shown_bounded_and_printable() -> None:
         assert all(one.isprintable() or one == "\n" for one in shown)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.text(max_size=300), st.integers(0, 255), st.sampled_from(["", "Error", "OOMKilled", "StartError", "Unknown"]))
 def test_whatever_a_container_leaves_behind_has_an_end(message: str, exit_code: int, reason: str) -> None:
     found = ended(pod({"exitCode": exit_code, "message": message, "reason": reason}))

@@ -118,7 +118,9 @@ class Stores(Stub):
         self.stores = {kind: Stub() for kind in ("pods", "jobs", "events")}
 
     async def answer(self, request: Request, wire: Wire) -> None:
-        kind = next(kind for kind in self.stores if kind in request.path.split("/"))
+        kind = next((kind for kind in self.stores if kind in request.path.split("/")), "")
+        if not kind:  # of namespaces and nodes nothing may be read
+            return wire.error(403, "it may not be read", "Forbidden")
         after = request.path.partition(f"/{kind}")[2]
         path = f"/api/v1/namespaces/ns/{kind}{after}"  # as that of all core resources
         await self.stores[kind].answer(replace(request, path=path), wire)
