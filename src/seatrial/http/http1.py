@@ -101,7 +101,7 @@ class Wire(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
         try:
-            if self._read == self._read_to_end and error is None:
+            if self._read == self.take and error is None:
                 self._done()
         except (ValueError, zlib.error) as broken:
             self._fail(NotHttp(str(broken)))
@@ -157,7 +157,7 @@ class Wire(asyncio.Protocol):
         elif self._status in (204, 304):
             self._done()
         else:
-            self._read = self._read_to_end
+            self._read = self.take
             self.take(rest)
         return b""
 
@@ -175,9 +175,6 @@ class Wire(asyncio.Protocol):
             raise ValueError("more bytes than its content-length")
         if self._left == 0:
             self._done()
-
-    def _read_to_end(self, data: bytes) -> None:
-        self.take(data)
 
     def _read_chunks(self, data: bytes) -> None:
         """`_left` bytes of a chunk and its line end are missing, or, at 0, the line with the next one's length."""

@@ -49,9 +49,6 @@ class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
             name = f"{found.metadata.namespace}/{found.metadata.name}"
             raise DamagedJob(f"{name} carries Seatrial's labels, but does not say which job it is: {error}") from None
 
-    def text(self) -> str:
-        return msgspec.json.encode(self).decode()
-
     def records(self, pod: TrackedPod) -> list[dict[str, Any]]:
         """The agent's records as far as the status of its container has them: how each step ended, not its output.
         Empty when it has none."""

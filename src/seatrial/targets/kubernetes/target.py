@@ -1,13 +1,14 @@
 """The Kubernetes target: a Job (or JobSet) for each job, and this process only makes and watches them."""
 
 import asyncio
-import builtins
 import contextlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from seatrial.job import Environment, Event, Job, Outcome, Stage, StageTime
 from seatrial.kubernetes import (
@@ -190,12 +191,12 @@ class KubernetesTarget:
         made = manifest.make(
             job, self._options, namespace=self._namespace, run_owner=owner, agent=agent, inputs=inputs, secrets=secrets
         )
-        annotation = JobAnnotation.of(job).text()
+        annotation = msgspec.json.encode(JobAnnotation.of(job)).decode()
         made.root["metadata"].setdefault("annotations", {})[names.JOB_DATA] = annotation
         return made
 
     async def adopt(self, handle: str) -> None:
-        name = self._parsed(handle).name
+        name = self._name(handle)
         with target_errors(f"cannot take up {handle}", lost=True):
             try:
                 root = await self._client.get(self._resource, name, Root)
@@ -261,7 +262,7 @@ class KubernetesTarget:
     async def _look_at(self, handle: str) -> JobAnnotation:
         with target_errors(f"cannot read the log of {handle}"):
             try:
-                root = await self._client.get(self._resource, self._parsed(handle).name, Root)
+                root = await self._client.get(self._resource, self._name(handle), Root)
             except NotFound:
                 raise TargetError(f"there is no job {handle}") from None
         annotation = JobAnnotation.read(root)
@@ -277,8 +278,7 @@ class KubernetesTarget:
         """Takes nothing of the run over: the process that works on it goes on, here or on another machine."""
         ports = await self._ports(handle)
         if port not in ports:
-            listed = ", ".join(ports) or "none"
-            raise refused(f"{handle} has no port {port!r}; it has: {listed}")
+            raise refused(f"{handle} has no port {port!r}; it has: {', '.join(ports) or 'none'}")
         async with opened_port(ports[port], self._options.endpoint) as address:
             yield address
 
@@ -291,7 +291,7 @@ class KubernetesTarget:
 
     async def _ports(self, handle: str) -> dict[str, JobPort]:
         with target_errors(f"cannot reach {handle}"):
-            root = await self._client.get(self._resource, self._parsed(handle).name, Root)
+            root = await self._client.get(self._resource, self._name(handle), Root)
         job, owner = JobAnnotation.read(root), manifest.owner(self._resource, root.metadata.name, root.metadata.uid)
         return {port: JobPort(self._client, self._options, job, owner, port) for port in job.ports}
 
@@ -315,21 +315,25 @@ class KubernetesTarget:
         found = []
         with target_errors("cannot list jobs"):
             now_s = await self._client.now_s()
-            objects = self._client.list(JOBS, Annotated, labels=names.selector(part="run", **chosen))
             holders: dict[str, list[Annotated]] = {}
-            async for one in objects:
+            async for one in self._client.list(JOBS, Annotated, labels=names.selector(part="run", **chosen)):
                 holders.setdefault(one.metadata.labels.get(names.RUN, ""), []).append(one)
             pods = self._client.list(PODS, PodObject, labels=names.selector(part="pod", **chosen))
             kept = Counter([pod.job async for pod in pods if pod.trial.terminated is not None and not pod.phase_ended])
-            labels = names.selector(part="job", **chosen)
-            async for root in self._client.list(self._resource, Root, labels=labels):
+            async for root in self._client.list(self._resource, Root, labels=names.selector(part="job", **chosen)):
                 if root.metadata.deletion_timestamp is None:
                     used = in_use_by(holders.get(root.metadata.labels.get(names.RUN, ""), ()), now_s)
                     # What else is in its pods (keepers, and who came by a webhook) does not count.
                     about_to_run = self._resource is JOBS and root.status.start_time is None and not root.spec.suspend
                     alive = root.status.active > kept[root.metadata.name] or about_to_run
                     found.append(self._found(root, used, alive))
-        return found + self._without_jobs(holders, {one.run for one in found}, now_s)
+        # Objects of runs without jobs: of a process that was killed at its very end, or has not made any yet.
+        mine = {names.label_value(run) for run in (*self._runs, *(one.run for one in found))}
+        for label, one in ((label, one) for label, objects in holders.items() for one in objects):
+            if label not in mine and one.metadata.deletion_timestamp is None:
+                name, held = one.metadata.name, in_use_by([one], now_s)
+                found.append(Found(self._handle(name), name, label, False, {}, _created(one).wall_s, held))
+        return found
 
     def _found(self, root: Root, used: bool | None, alive: bool) -> Found:
         try:
@@ -346,22 +350,10 @@ class KubernetesTarget:
             in_use=used,
         )
 
-    def _without_jobs(
-        self, runs: "Mapping[str, builtins.list[Annotated]]", with_jobs: set[str], now_s: float
-    ) -> "builtins.list[Found]":
-        """Objects of runs without jobs: of a process that was killed at its very end, or has not made any yet."""
-        mine = {names.label_value(run) for run in (*self._runs, *with_jobs)}
-        found = []
-        for label, one in ((label, one) for label, objects in runs.items() for one in objects):
-            if label not in mine and one.metadata.deletion_timestamp is None:
-                name, held = one.metadata.name, in_use_by([one], now_s)
-                found.append(Found(self._handle(name), name, label, False, {}, _created(one).wall_s, held))
-        return found
-
     # ---- ending
 
     async def cancel(self, handle: str) -> None:
-        name = self._parsed(handle).name
+        name = self._name(handle)
         annotation = await self._annotation(handle)
         self._watcher.mark_cancelled(handle)
         await self._watcher.synced(handle)  # of one that was just taken up, the pods may not be known yet
@@ -374,7 +366,7 @@ class KubernetesTarget:
             await self._ender.delete(name)
 
     async def remove(self, handle: str) -> None:
-        name = self._parsed(handle).name
+        name = self._name(handle)
         with target_errors(f"cannot remove {handle}"):
             run = "" if handle in self._annotations else await self._others_run(name)
             deleted = await self._ender.delete(name)
@@ -421,12 +413,12 @@ class KubernetesTarget:
     def _handle(self, name: str) -> str:
         return str(Handle(self._context, self._namespace, name))
 
-    def _parsed(self, handle: str) -> Handle:
+    def _name(self, handle: str) -> str:
+        """Of its root."""
         parsed = Handle.parse(handle)
         if parsed.namespace != self._namespace:
-            message = f"{handle} is a job of another namespace; target {self.name} works in {self._namespace}"
-            raise refused(message)
-        return parsed
+            raise refused(f"{handle} is a job of another namespace; target {self.name} works in {self._namespace}")
+        return parsed.name
 
     async def _annotation(self, handle: str) -> JobAnnotation:
         if handle not in self._annotations:
