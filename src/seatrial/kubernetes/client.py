@@ -88,7 +88,7 @@ class Kubernetes:
         """The server's clock, in whole seconds since the epoch; ours where an answer does not tell."""
         answer = await self.connection.request(ApiRequest("get", bare_path="/version"))
         with suppress(ValueError, TypeError):
-            return parsedate_to_datetime(answer.date).timestamp()
+            return parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
         return time.time()
 
     # Objects
@@ -229,18 +229,9 @@ class Kubernetes:
     async def can(self, right: Right) -> bool:
         """Whether we have a right."""
         resource, _, subresource = right.resource.partition("/")
-        attributes = {
-            "verb": right.verb,
-            "group": right.group,
-            "resource": resource,
-            "subresource": subresource,
-            "namespace": right.namespace,
-        }
-        review = {
-            "apiVersion": ACCESS_REVIEWS.api_version,
-            "kind": ACCESS_REVIEWS.kind,
-            "spec": {"resourceAttributes": attributes},
-        }
+        where = {"group": right.group, "resource": resource, "subresource": subresource, "namespace": right.namespace}
+        spec = {"resourceAttributes": {"verb": right.verb, **where}}
+        review = {"apiVersion": ACCESS_REVIEWS.api_version, "kind": ACCESS_REVIEWS.kind, "spec": spec}
         return bool((await self.create(review, Tree)).status["allowed"])
 
     def pod(self, name: str, container: str = "", *, namespace: str | None = None) -> Pod:

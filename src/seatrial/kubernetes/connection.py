@@ -14,7 +14,7 @@ import socket
 import time
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 from weakref import WeakSet
 
@@ -22,7 +22,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from seatrial.http.http1 import BrokenConnection, NotHttp, Openings, Pace, Pool, RequestAttempt, settled
+from seatrial.http.http1 import BrokenConnection, NotHttp, Openings, Pace, Pool, Reply, RequestAttempt, settled
 from seatrial.http.relay import Relay, host_and_port, proxy_of
 from seatrial.kubernetes.access import Access
 from seatrial.kubernetes.credentials import Credentials
@@ -53,12 +53,6 @@ MOST_HEADS = 256
 # A peer that is gone silently (a cut cable, a dropped NAT entry) is noticed after 20 + 4 x 5 s.
 KEEPALIVE = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
 FAILURES = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
-
-
-class ApiAnswer(NamedTuple):
-    body: bytes
-    uncertain: bool  # an earlier try of the same request may have been done already
-    date: str = ""  # when the server answered, by its own clock, in the words of HTTP
 
 
 class Connection:
@@ -114,8 +108,8 @@ class Connection:
         patience_s: float | None = None,
         retry: bool = True,
         attempts: list[RequestAttempt] | None = None,
-    ) -> ApiAnswer:
-        """The body of a 2xx answer; anything else is raised. `method`: another than that of the verb."""
+    ) -> Reply:
+        """A 2xx answer; anything else is raised. `method`: another than that of the verb."""
         method = method or request.method
         target = _target(request.path, (*query, ("timeout", f"{max(1, round(timeout_s))}s")))
         until = time.monotonic() + (self.patience_s if patience_s is None else patience_s)
@@ -145,7 +139,7 @@ class Connection:
                     raise self._unreachable(request, broken) from error
             else:
                 if reply.status < 300:
-                    return ApiAnswer(reply.body, uncertain, reply.headers.get("date", ""))
+                    return reply
                 if reply.status == 401 and not renewed and await self.credentials.renew(generation):
                     renewed = True
                     continue
@@ -290,7 +284,13 @@ class Connection:
             if self._closed:
                 raise Closed("the client is closed")
             if self._pool is None or self._streams is None:
-                self._pool = Pool(await self._address(), self._server_name, self._at_once, self._pace)
+                address, parts = host_and_port(self.access.server), urlsplit(self.access.server)
+                if proxy := proxy_of(self.access.server, self.access.proxy_url):
+                    self._relay = Relay(proxy, self.access.server)
+                    await self._relay.open()
+                    address = self._relay.host, self._relay.port
+                    self._base = f"{parts.scheme}://{self._relay.address}{parts.path}"
+                self._pool = Pool(address, self._server_name, self._at_once, self._pace)
                 self._streams = aiohttp.ClientSession(
                     connector=aiohttp.TCPConnector(
                         limit=0, keepalive_timeout=45, ttl_dns_cache=30, socket_factory=_socket
@@ -300,18 +300,6 @@ class Connection:
                     read_bufsize=STREAM_BUFFER_BYTES,
                 )
             return self._pool, self._streams
-
-    async def _address(self) -> tuple[str, int]:
-        """Of the server, or of our relay to the proxy before it."""
-        host, port = host_and_port(self.access.server)
-        self._base, proxy = self.access.server, proxy_of(self.access.server, self.access.proxy_url)
-        if proxy:
-            self._relay = Relay(proxy, self.access.server)
-            await self._relay.open()
-            host, port = self._relay.host, self._relay.port
-            parts = urlsplit(self.access.server)
-            self._base = f"{parts.scheme}://{self._relay.address}{parts.path}"
-        return host, port
 
 
 @lru_cache(maxsize=1024)

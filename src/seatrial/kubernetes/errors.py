@@ -18,7 +18,7 @@ import msgspec
 
 from seatrial.http.http1 import BrokenConnection, NotHttp
 from seatrial.kubernetes.objects import UNDECODABLE, ApiRequest, Status
-from seatrial.kubernetes.rights import missing_right
+from seatrial.kubernetes.rights import grant_yaml, missing_right
 
 ERROR_CHARACTERS = 2000
 STDERR_BYTES = 4000
@@ -114,9 +114,10 @@ class Forbidden(ApiError):
     def _text(self) -> str:
         if self.missing is None:
             return super()._text()
+        yaml = grant_yaml([self.missing.right], self.missing.user)
         return (
             f"cannot {self.request}: the right to {self.missing.right} is missing for user {self.missing.user!r}.\n"
-            f"Who administers the cluster grants it with `kubectl apply -f -` and:\n{self.missing.yaml()}"
+            f"Who administers the cluster grants it with `kubectl apply -f -` and:\n{yaml}"
         )
 
 

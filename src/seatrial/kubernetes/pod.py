@@ -23,11 +23,7 @@ from seatrial.kubernetes.queries import decoder
 EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDOUT, STDERR, STATUS = 1, 2, 3  # channels of a command
 # By a part of the server's message, the exit code that a shell has for a command that cannot be started.
-START_FAILURES = (
-    ("executable file not found", 127),
-    ("no such file or directory", 127),
-    ("permission denied", 126),
-)
+START_FAILURES = (("executable file not found", 127), ("no such file or directory", 127), ("permission denied", 126))
 FORWARD_PROTOCOL = "v4.channel.k8s.io"
 DATA, ERROR = 0, 1  # channels of a port
 _BLOCK_BYTES = 1 << 16

@@ -37,17 +37,13 @@ class Missing(msgspec.Struct, frozen=True):
     right: Right
     user: str
 
-    def yaml(self) -> str:
-        return grant_yaml([self.right], self.user)
-
 
 def missing_right(message: str) -> Missing | None:
     """What a 403 of RBAC says. None when something else refused: a quota, an admission check."""
     found = REFUSED.search(message)
     if found is None:
         return None
-    right = Right(found["verb"], found["group"], found["resource"], found["namespace"] or "")
-    return Missing(right, found["user"])
+    return Missing(Right(found["verb"], found["group"], found["resource"], found["namespace"] or ""), found["user"])
 
 
 def rules(rights: Iterable[Right]) -> list[dict[str, list[str]]]:
@@ -64,17 +60,14 @@ def rules(rights: Iterable[Right]) -> list[dict[str, list[str]]]:
     ]
 
 
-def subject(user: str) -> dict[str, str]:
-    if user.startswith(SERVICE_ACCOUNT):
-        namespace, _, name = user.removeprefix(SERVICE_ACCOUNT).partition(":")
-        return {"kind": "ServiceAccount", "name": name, "namespace": namespace}
-    return {"kind": "User", "name": user, "apiGroup": RBAC}
-
-
 def grants(rights: Iterable[Right], user: str) -> list[dict[str, Any]]:
     """A Role and its binding for each namespace, a ClusterRole and its binding for what is of the whole cluster.
 
     Their name is of these rights and this user alone: applied, they take nothing away that anybody has already."""
+    subject = {"kind": "User", "name": user, "apiGroup": RBAC}
+    if user.startswith(SERVICE_ACCOUNT):
+        place, _, account = user.removeprefix(SERVICE_ACCOUNT).partition(":")
+        subject = {"kind": "ServiceAccount", "name": account, "namespace": place}
     rights = list(rights)
     text = f"{user} {sorted(map(str, rights))}"
     name = f"seatrial-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
@@ -84,11 +77,11 @@ def grants(rights: Iterable[Right], user: str) -> list[dict[str, Any]]:
     found = []
     for namespace, wanted in sorted(by_place.items()):
         prefix = "" if namespace else "Cluster"
-        place = {"namespace": namespace} if namespace else {}
-        head = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": name, **place}}
+        within = {"namespace": namespace} if namespace else {}
+        head = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": name, **within}}
         found.append({**head, "kind": f"{prefix}Role", "rules": rules(wanted)})
         role = {"apiGroup": RBAC, "kind": f"{prefix}Role", "name": name}
-        found.append({**head, "kind": f"{prefix}RoleBinding", "roleRef": role, "subjects": [subject(user)]})
+        found.append({**head, "kind": f"{prefix}RoleBinding", "roleRef": role, "subjects": [subject]})
     return found
 
 

@@ -4,10 +4,9 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import msgspec
-
 from seatrial.job import Outcome
 from seatrial.kubernetes import (
+    JOBS,
     ApiError,
     CredentialsError,
     Forbidden,
@@ -56,48 +55,38 @@ def target_errors(doing: str = "", lost: bool | type[KubernetesError] = False) -
         raise target_error(error, doing, lost if isinstance(lost, bool) else isinstance(error, lost)) from error
 
 
-class Use(msgspec.Struct, frozen=True):
-    """What the target does with one sort of object in its namespace, and why. These rights and no others are enough;
-    none is of the whole cluster, and none reads secrets."""
-
-    resource: str
-    verbs: tuple[str, ...]
-    why: str
-    group: str = ""
-
-
-_ALWAYS = (
-    Use("pods", ("get", "list", "watch"), "to see where jobs run, how they end and why they do not start"),
-    Use("pods/log", ("get",), "to read the output of containers"),
-    # A command is asked for by a GET that becomes a WebSocket; servers since 1.35 want the right to create as well.
-    Use("pods/exec", ("create", "get"), "to fetch what a job wrote and to ask it politely to end"),
-    Use("events", ("list", "watch"), "to learn why a pod cannot be made, placed or started"),
-    # Read again only after a connection broke while one was made: then it may be there already.
-    Use("configmaps", ("create", "get"), "to hand the agent, the job and its files to pods"),
-    Use("services", ("create", "get"), "to let the hosts of a job find each other"),
-    Use("secrets", ("create",), "to hand a job its secrets; they are never read back"),
+# What the target does with each sort of object in its namespace: its group, its name, the verbs. These rights and no
+# others are enough; none is of the whole cluster, and none reads secrets.
+_Use = tuple[str, str, str]
+_ALWAYS: tuple[_Use, ...] = (
+    ("", "pods", "get list watch"),  # to see where jobs run, how they end and why they do not start
+    ("", "pods/log", "get"),  # to read the output of containers
+    # To fetch what a job wrote and to ask it politely to end. A command is asked for by a GET that becomes a WebSocket;
+    # servers since 1.35 want the right to create as well.
+    ("", "pods/exec", "create get"),
+    ("", "events", "list watch"),  # to learn why a pod cannot be made, placed or started
+    # To hand the agent, the job and its files to pods. Read again only after a connection broke while one was made:
+    # then it may be there already.
+    ("", "configmaps", "create get"),
+    ("", "services", "create get"),  # to let the hosts of a job find each other
+    ("", "secrets", "create"),  # to hand a job its secrets; they are never read back
 )
-_JOBS = ("create", "delete", "get", "list", "patch")
-_FORWARD = Use("pods/portforward", ("create", "get"), "to reach a port of a job")
-_INGRESS = Use("ingresses", ("create", "get"), "to reach a port of a job from outside", "networking.k8s.io")
-_ROUTE = Use("routes", ("create", "get"), "to reach a port of a job from outside", "route.openshift.io")
-_ROUTE_HOST = Use(
-    "routes/custom-host", ("create",), "to give a route the name of `endpoint_host`", "route.openshift.io"
-)
-_ENDPOINTS = {"port-forward": (_FORWARD,), "service": (), "ingress": (_INGRESS,), "route": (_ROUTE, _ROUTE_HOST)}
-
-
-def uses(options: KubernetesOptions) -> list[Use]:
-    """What the target does with these options; each sort of object once."""
-    root = root_resource(options)
-    run = "to own all that belongs to a run, and to record which process works on it"
-    if options.workload == "job":
-        roots = [Use("jobs", (*_JOBS, "watch"), f"to run jobs, to release and to end them; {run}", "batch")]
-    else:
-        own = Use(root.plural, (*_JOBS, "watch"), "to run jobs, to release and to end them", root.group)
-        roots = [Use("jobs", _JOBS, run, "batch"), own]
-    return [*roots, *_ALWAYS, *_ENDPOINTS[options.endpoint]]
+_JOBS = "create delete get list patch"  # to own all that belongs to a run, and to record which process works on it
+_RUN_JOBS = f"{_JOBS} watch"  # to run jobs, to release and to end them
+_ENDPOINTS: dict[str, tuple[_Use, ...]] = {  # to reach a port of a job
+    "port-forward": (("", "pods/portforward", "create get"),),
+    "service": (),
+    "ingress": (("networking.k8s.io", "ingresses", "create get"),),
+    "route": (
+        ("route.openshift.io", "routes", "create get"),
+        ("route.openshift.io", "routes/custom-host", "create"),  # to give a route the name of `endpoint_host`
+    ),
+}
 
 
 def needed(options: KubernetesOptions, namespace: str) -> list[Right]:
-    return [Right(verb, use.group, use.resource, namespace) for use in uses(options) for verb in use.verbs]
+    """The rights that the target uses with these options."""
+    root = root_resource(options)
+    jobs = [] if root is JOBS else [(JOBS.group, JOBS.plural, _JOBS)]
+    uses = [*jobs, (root.group, root.plural, _RUN_JOBS), *_ALWAYS, *_ENDPOINTS[options.endpoint]]
+    return [Right(verb, group, resource, namespace) for group, resource, verbs in uses for verb in verbs.split()]

@@ -70,8 +70,7 @@ LabelKey = Annotated[
     ),
 ]
 LabelValue = Annotated[
-    _StrictText,
-    _matching(f"(?:{_LABEL_PART})?", "cannot be a label's value: at most 63 letters, digits, -, _ and ."),
+    _StrictText, _matching(f"(?:{_LABEL_PART})?", "cannot be a label's value: at most 63 letters, digits, -, _ and .")
 ]
 Labels = dict[LabelKey, LabelValue]
 ResourceName = Annotated[
@@ -209,8 +208,7 @@ class KubernetesOptions(OptionsModel):
         None, strict=True, ge=1, description="How many cells are on the cluster at once; 50 unless written."
     )
     workload: Literal["job", "jobset"] = Field(
-        "job",
-        description="What a job is on the cluster: a Job, or a JobSet, which must be installed there.",
+        "job", description="What a job is on the cluster: a Job, or a JobSet, which must be installed there."
     )
     queue: ObjectName | None = Field(None, description="Kueue's LocalQueue through which jobs start.")
 

@@ -1,5 +1,6 @@
 """The annotation of a root object that describes its job, and dry runs of the objects of a job."""
 
+import contextlib
 from typing import Any
 
 import msgspec
@@ -81,13 +82,21 @@ async def try_job(client: Kubernetes, options: KubernetesOptions, made: "manifes
     later: what would refuse it then (pod security, a LimitRange, an image policy) is found now. Raises what refused it.
     False: the pod was not tried, for want of the right to create pods, which nothing else here needs."""
     await _try(client, manifest.root_resource(options), made.root)
-    pod = _pod(made.root)
+    root, job = made.root["metadata"], made.root["spec"]
+    if "replicatedJobs" in job:
+        job = job["replicatedJobs"][0]["template"]["spec"]
+    template = job["template"]
+    metadata = {**template["metadata"], "name": root["name"], "namespace": root["namespace"]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
     try:
         await _try(client, PODS, pod)
     except Forbidden as error:
         if error.missing is not None:
             return False
-        if await _without_keeper(client, pod):
+        spec = pod["spec"]
+        others = [one for one in spec["containers"] if one["name"] != names.KEEPER]
+        with contextlib.suppress(KubernetesError):
+            await client.create({**pod, "spec": {**spec, "containers": others}}, resource=PODS, dry_run=True)
             raise refused(f"the cluster would not take its pod: {error}\n{KEEPER}") from error
         raise
     return True
@@ -102,21 +111,3 @@ async def _try(client: Kubernetes, resource: Resource, made: Manifest) -> None:
         # A quota that is full now may have room when the job's turn comes.
         if not error.of_quota or over_whole_quota(error.message):
             raise
-
-
-async def _without_keeper(client: Kubernetes, pod: Manifest) -> bool:
-    containers = [one for one in pod["spec"]["containers"] if one["name"] != names.KEEPER]
-    try:
-        await client.create({**pod, "spec": {**pod["spec"], "containers": containers}}, resource=PODS, dry_run=True)
-    except KubernetesError:
-        return False
-    return True
-
-
-def _pod(root: Manifest) -> Manifest:
-    spec = root["spec"]
-    if "replicatedJobs" in spec:
-        spec = spec["replicatedJobs"][0]["template"]["spec"]
-    template = spec["template"]
-    metadata = {**template["metadata"], "name": root["metadata"]["name"], "namespace": root["metadata"]["namespace"]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}

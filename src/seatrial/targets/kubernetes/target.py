@@ -32,15 +32,7 @@ from seatrial.targets.kubernetes.files.log import LiveLog
 from seatrial.targets.kubernetes.names import Handle
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.owned import ClusterObjects
-from seatrial.targets.kubernetes.run_object import (
-    Annotated,
-    Root,
-    RunObject,
-    beating,
-    in_use,
-    in_use_by,
-    remove_unused,
-)
+from seatrial.targets.kubernetes.run_object import Annotated, Root, RunObject, beating, in_use, in_use_by, remove_unused
 from seatrial.targets.kubernetes.submit import JobAnnotation, try_job, try_run_object
 from seatrial.targets.kubernetes.watch.objects import PodObject, TrackedJob, epoch_s
 from seatrial.targets.kubernetes.watch.waiting import over_whole_quota

@@ -86,7 +86,7 @@ async def _ask(client: Kubernetes, clock: ServerClock) -> None:
         answer = await client.connection.request(
             ApiRequest("get", bare_path="/version"), retry=False, attempts=attempts
         )
-        server_s = parsedate_to_datetime(answer.date).timestamp()
+        server_s = parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
         sent_s, received_s = attempts[-1].sent_s, attempts[-1].answered_s
         if sent_s is not None and received_s is not None:
             clock.take(sent_s, received_s, server_s)

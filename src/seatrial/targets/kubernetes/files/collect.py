@@ -65,7 +65,12 @@ class Collector:
         if number not in pods:
             return False
         if path == job_files.LOG_NAME and (job.hosts > 1 or self._others):
-            return await self._joined_log(handle, job, list(pods.values()), into)
+            folders = [await self._folder(handle, job, pod, into.parent) for pod in pods.values()]
+            more = [
+                (pod, name, await self._log(pod, name)) for pod in pods.values() for name in self._others if pod.real
+            ]
+            await asyncio.to_thread(_join, job, list(pods.values()), folders, more, into)
+            return True
         folder = await self._folder(handle, job, pods[number], into.parent)
         return await asyncio.to_thread(job_files.fetch, folder, path, into)
 
@@ -93,8 +98,7 @@ class Collector:
         try:
             return await asyncio.shield(task)
         except KubernetesError as error:
-            lost = isinstance(error, LOST)
-            raise target_error(error, f"cannot fetch what {job.name} wrote", lost) from error
+            raise target_error(error, f"cannot fetch what {job.name} wrote", isinstance(error, LOST)) from error
         except OSError as error:
             raise TargetError(f"cannot write what {job.name} wrote: {error}") from error
 
@@ -136,22 +140,13 @@ class Collector:
             (folder / "records.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
         if pod.real:
             with contextlib.suppress(KubernetesError):
-                log = await self._log(pod, names.TRIAL)
-                (folder / job_files.LOG_NAME).write_bytes(log)
+                (folder / job_files.LOG_NAME).write_bytes(await self._log(pod, names.TRIAL))
 
     async def _log(self, pod: TrackedPod, container: str) -> bytes:
         log = self._client.pod(pod.name, container).log(LAST_LOG_S)
         with contextlib.suppress(NotFound):
             return b"".join([block async for block in log])
         return b""
-
-    # ---- the logs of several
-
-    async def _joined_log(self, handle: str, job: JobAnnotation, pods: list[TrackedPod], into: Path) -> bool:
-        folders = [await self._folder(handle, job, pod, into.parent) for pod in pods]
-        more = [(pod, name, await self._log(pod, name)) for pod in pods for name in self._others if pod.real]
-        await asyncio.to_thread(_join, job, pods, folders, more, into)
-        return True
 
 
 def _join(

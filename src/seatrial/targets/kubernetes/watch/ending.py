@@ -6,6 +6,7 @@
 3. Of several hosts the first that failed decides; those that were ended because of it do not.
 """
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -32,12 +33,8 @@ LOST_TRACK = frozenset({"ContainerStatusUnknown", "Unknown"})  # the node starte
 DEADLINE = "DeadlineExceeded"
 DISRUPTION = "DisruptionTarget"
 # In the message of a container that could not be started: its image, its command or its memory limit is wrong.
-WRONG_IMAGE = (
-    "no such file or directory",
-    "executable file not found",
-    "permission denied",
-    "exec format error",
-    "memory limit too low",
+WRONG_IMAGE = re.compile(
+    "no such file or directory|executable file not found|permission denied|exec format error|memory limit too low"
 )
 DISRUPTIONS = {
     "PreemptionByScheduler": "a pod of higher priority took its place on {}",
@@ -154,7 +151,7 @@ def _own_end(host: HostEnd) -> Exit | None:
 
 def _taken_away(host: HostEnd, context: EndContext) -> Exit | None:
     pod = host.pod
-    disruption = pod.condition(DISRUPTION)
+    disruption = pod.status.condition(DISRUPTION)
     if pod.status.reason == DEADLINE:
         return _out_of_time(pod.started)
     if disruption is not None:
@@ -183,7 +180,7 @@ def _why_deleted(host: HostEnd, context: EndContext) -> str:
     pod, failure = host.pod, context.failed
     if context.namespace_going:
         return _namespace_deleted(context)
-    disruption = pod.condition(DISRUPTION)
+    disruption = pod.status.condition(DISRUPTION)
     if disruption is not None:
         return _disrupted(disruption, pod)
     if context.root_gone:
@@ -235,9 +232,8 @@ def _without_pods(context: EndContext) -> Exit:
 def _from_state(ended: Terminated, pod: PodObject) -> Exit:
     message, detail = clean_text(ended.message, _MESSAGE_CHARACTERS), clean_line(ended.message) or ended.reason
     if ended.reason in CANNOT_START:
-        wrong = any(text in ended.message.lower() for text in WRONG_IMAGE)
-        what = f"its container could not be started{_on(pod)}: {detail}"
-        return Exit(Outcome.REFUSED if wrong else Outcome.INFRA, message=what)
+        outcome = Outcome.REFUSED if WRONG_IMAGE.search(ended.message.lower()) else Outcome.INFRA
+        return Exit(outcome, message=f"its container could not be started{_on(pod)}: {detail}")
     if ended.reason in LOST_TRACK:
         return Exit(Outcome.LOST, message=f"its node{_on(pod)} was started anew, or lost track of it: {detail}")
     number = _signal(ended)

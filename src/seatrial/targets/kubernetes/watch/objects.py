@@ -40,6 +40,13 @@ class ObjectCondition(ObjectPart, frozen=True, gc=False):
     last_transition_time: str | None = None
 
 
+class Conditions(ObjectPart, frozen=True, gc=False):
+    conditions: tuple[ObjectCondition, ...] = ()
+
+    def condition(self, type_: str, status: str = "True") -> ObjectCondition | None:
+        return next((one for one in self.conditions if one.type == type_ and one.status == status), None)
+
+
 class RunningState(ObjectPart, frozen=True, gc=False):
     started_at: str | None = None
 
@@ -90,11 +97,10 @@ class PodSpec(ObjectPart, frozen=True, gc=False):
     containers: tuple[ContainerSpec, ...] = ()
 
 
-class PodStatus(ObjectPart, frozen=True, gc=False):
+class PodStatus(Conditions, frozen=True, gc=False):
     phase: str = ""
     reason: str = ""
     message: str = ""
-    conditions: tuple[ObjectCondition, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
 
@@ -133,12 +139,9 @@ class PodObject(Object, frozen=True, gc=False):
     def phase_ended(self) -> bool:
         return self.status.phase in ENDED_PHASES
 
-    def condition(self, type_: str, status: str = "True") -> ObjectCondition | None:
-        return _condition(self.status.conditions, type_, status)
-
-    def transition_s(self, type_: str) -> float | None:
+    def transition_s(self, type_: str, status: str = "True") -> float | None:
         """Since when a condition holds, by the server's clock."""
-        found = self.condition(type_)
+        found = self.status.condition(type_, status)
         return epoch_s(found.last_transition_time) if found is not None else None
 
     @property
@@ -169,9 +172,7 @@ class PodObject(Object, frozen=True, gc=False):
         ended = self.trial.terminated
         if ended is None:
             return any(one.name == TRIAL and one.ready for one in self.status.container_statuses)
-        not_ready = self.condition("Ready", "False")
-        since_s = epoch_s(not_ready.last_transition_time) if not_ready is not None else None
-        started_s = epoch_s(ended.started_at)
+        since_s, started_s = self.transition_s("Ready", "False"), epoch_s(ended.started_at)
         return since_s is not None and started_s is not None and since_s > started_s
 
 
@@ -179,15 +180,11 @@ class RootSpec(ObjectPart, frozen=True, gc=False):
     suspend: bool | None = None
 
 
-class RootStatus(ObjectPart, frozen=True, gc=False):
-    conditions: tuple[ObjectCondition, ...] = ()
-
-
 class RootObject(Object, frozen=True, gc=False):
     """A Job or JobSet; also Kueue's Workload, of which only the conditions are read."""
 
     spec: RootSpec = RootSpec()
-    status: RootStatus = RootStatus()
+    status: Conditions = Conditions()
 
     @property
     def suspended(self) -> bool:
@@ -196,13 +193,11 @@ class RootObject(Object, frozen=True, gc=False):
     @property
     def failed(self) -> ObjectCondition | None:
         """Also while its pods are still being ended for it."""
-        conditions = self.status.conditions
-        return _condition(conditions, "Failed") or _condition(conditions, "FailureTarget")
+        return self.status.condition("Failed") or self.status.condition("FailureTarget")
 
     @property
     def completed(self) -> ObjectCondition | None:
-        conditions = self.status.conditions
-        return _condition(conditions, "Complete") or _condition(conditions, "Completed")
+        return self.status.condition("Complete") or self.status.condition("Completed")
 
 
 class Regarding(ObjectPart, frozen=True, gc=False):
@@ -258,10 +253,6 @@ def read_termination_message(ended: Terminated | None) -> TerminationMessage | N
     else:
         agrees = ended.exit_code not in (0, KILLED + 9)
     return found if agrees else None
-
-
-def _condition(conditions: tuple[ObjectCondition, ...], type_: str, status: str = "True") -> ObjectCondition | None:
-    return next((one for one in conditions if one.type == type_ and one.status == status), None)
 
 
 def _index(text: str) -> int:

@@ -36,16 +36,9 @@ CREATE_CHARACTERS = 800  # what a namespace's security standard demands is a lon
 _MESSAGE_CHARACTERS = 8000  # of a condition that are read
 QUOTA = re.compile(r"requested: (?P<requested>\S+), used: \S+, limited: (?P<limited>\S+)")
 
-# What a node says of an image: whether only the user can change it; None: that depends on the message.
-IMAGE: Mapping[str, bool | None] = {
-    "ErrImagePull": None,
-    "ImagePullBackOff": None,
-    "ImageInspectError": None,
-    "RegistryUnavailable": None,
-    "ErrImageNeverPull": True,
-    "InvalidImageName": True,
-    "SignatureValidationFailed": True,
-}
+# What a node says of an image that only the user can change, and of one where that depends on the message.
+WRONG_IMAGE = frozenset({"ErrImageNeverPull", "InvalidImageName", "SignatureValidationFailed"})
+IMAGE = WRONG_IMAGE | {"ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable"}
 CONTAINER = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 CRASH_LOOP = "CrashLoopBackOff"  # of a container that the user's template adds: ours are started once
 MOUNT = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
@@ -62,49 +55,33 @@ KARPENTER = "Failed to schedule pod, "
 
 
 class Phrases(msgspec.Struct, frozen=True):
-    """In a message, in small letters, when only the user can change its reason: any of `some`, none of `none`."""
+    """In a message, in small letters, when only the user can change its reason: one that `some` finds and `none` does
+    not. Both are patterns."""
 
-    some: tuple[str, ...]
-    none: tuple[str, ...]
+    some: str
+    none: str
 
     def match(self, message: str) -> bool:
         lower = message.lower()
-        return any(one in lower for one in self.some) and not any(one in lower for one in self.none)
+        return re.search(self.some, lower) is not None and re.search(self.none, lower) is None
 
 
-_UNREACHABLE = ("timeout", "timed out", "connection refused", "deadline exceeded")
-_NOT_READY = ("timed out", "failed to sync", "not registered", "deadline exceeded", "connection refused")
+_UNREACHABLE = "timeout|timed out|connection refused"
+_NOT_READY = "timed out|failed to sync|not registered|deadline exceeded|connection refused"
+# What a controller of the cluster puts into every namespace: of a new one it may be on its way.
+_OF_EVERY_NAMESPACE = r'kube-root-ca\.crt|serviceaccount "default"'
 NO_SUCH_IMAGE = Phrases(
-    (
-        "not found",
-        "manifest unknown",
-        "does not exist",
-        "access denied",
-        "unauthorized",
-        "authentication required",
-        "403 forbidden",
-        "no match for platform",
-        "invalid reference",
-    ),
-    (*_UNREACHABLE, "no such host", "too many requests", "eof"),
+    "not found|manifest unknown|does not exist|access denied|unauthorized|authentication required|403 forbidden|"
+    "no match for platform|invalid reference",
+    f"{_UNREACHABLE}|deadline exceeded|no such host|too many requests|eof",
 )
 WRONG_CONTAINER = Phrases(
-    ("not found", "couldn't find key", "runasnonroot", "runasuser", "no command specified", "no such file", "invalid"),
-    _NOT_READY,
+    "not found|couldn't find key|runasnonroot|runasuser|no command specified|no such file|invalid", _NOT_READY
 )
-# What a controller of the cluster puts into every namespace: of a new one it may be on its way.
-_OF_EVERY_NAMESPACE = ("kube-root-ca.crt", 'serviceaccount "default"')
-NO_SUCH_VOLUME = Phrases(("not found",), (*_NOT_READY, *_OF_EVERY_NAMESPACE))
+NO_SUCH_VOLUME = Phrases("not found", f"{_NOT_READY}|{_OF_EVERY_NAMESPACE}")
 NOT_ADMITTED = Phrases(
-    ("is forbidden", "is invalid", "denied the request", "not found", "was found", "violates"),
-    (
-        *_UNREACHABLE[:3],
-        "failed calling webhook",
-        "internal error",
-        "server is",
-        "being terminated",
-        *_OF_EVERY_NAMESPACE,
-    ),
+    "is forbidden|is invalid|denied the request|not found|was found|violates",
+    f"{_UNREACHABLE}|failed calling webhook|internal error|server is|being terminated|{_OF_EVERY_NAMESPACE}",
 )
 
 
@@ -178,11 +155,14 @@ def _of_pod(pod: PodObject, context: WaitContext, patience: Patience) -> Iterato
         elif waiting.reason == CRASH_LOOP:
             why = f"its container {name} ends again and again: {clean_line(waiting.message)}"
             yield Waiting(why, Outcome.REFUSED, patience.infra_s, "crash")
-    scheduled = pod.condition("PodScheduled", "False")
+    scheduled = pod.status.condition("PodScheduled", "False")
     if scheduled is not None and not pod.spec.node_name:
         yield _unscheduled(scheduled, pod, context, warnings, patience)
     elif not any(state.running for _, state in pod.states()):
-        yield from _not_set_up(warnings, patience)
+        # By the latest warning about its volumes or its sandbox.
+        found = next((one for one in reversed(warnings) if one.reason in MOUNT | _SANDBOX), None)
+        if found is not None:
+            yield _not_set_up(found, patience)
 
 
 def _refused_or_infra(refused: bool, why: str, kind: str, patience: Patience) -> Waiting:
@@ -201,23 +181,17 @@ def _image(waiting: WaitingState, warnings: list[WarningEvent], patience: Patien
     detail = BACK_OFF.sub("", waiting.message)
     detail = pulls[-1] if pulls and detail.startswith("Back-off pulling") else detail
     why = f"its image cannot be had ({waiting.reason}): {clean_line(detail or waiting.reason)}"
-    return _refused_or_infra(IMAGE[waiting.reason] or missing, why, "image", patience)
+    return _refused_or_infra(waiting.reason in WRONG_IMAGE or missing, why, "image", patience)
 
 
-def _not_set_up(warnings: list[WarningEvent], patience: Patience) -> Iterator[Waiting]:
-    """By the latest warning about its volumes or its sandbox."""
-    found = next((one for one in reversed(warnings) if one.reason in MOUNT | _SANDBOX), None)
-    if found is None:
-        return
+def _not_set_up(found: WarningEvent, patience: Patience) -> Waiting:
     if found.reason in _SANDBOX:
         why = f"its node cannot set up its pod: {clean_line(found.message)}"
-        yield Waiting(why, Outcome.INFRA, patience.setup_s, "sandbox")
-        return
+        return Waiting(why, Outcome.INFRA, patience.setup_s, "sandbox")
     why = f"a volume of it cannot be mounted: {clean_line(found.message)}"
     if NO_SUCH_VOLUME.match(found.message):
-        yield Waiting(why, Outcome.REFUSED, patience.refused_s, "mount")
-    else:
-        yield Waiting(why, Outcome.INFRA, patience.setup_s, "mount")
+        return Waiting(why, Outcome.REFUSED, patience.refused_s, "mount")
+    return Waiting(why, Outcome.INFRA, patience.setup_s, "mount")
 
 
 # ---- for a node

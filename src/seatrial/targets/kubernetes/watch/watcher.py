@@ -19,13 +19,7 @@ from seatrial.job import Event, Exit, Outcome, Stage
 from seatrial.kubernetes import JOBS, Kubernetes, KubernetesError, Resource
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.errors import target_error
-from seatrial.targets.kubernetes.watch.ending import (
-    EndContext,
-    depends_on_context,
-    host_failed,
-    job_exit,
-    over,
-)
+from seatrial.targets.kubernetes.watch.ending import EndContext, depends_on_context, host_failed, job_exit, over
 from seatrial.targets.kubernetes.watch.feeds import Feeds
 from seatrial.targets.kubernetes.watch.jobs import JobState, TrackedPod
 from seatrial.targets.kubernetes.watch.objects import TrackedJob
