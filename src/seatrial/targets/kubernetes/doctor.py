@@ -4,27 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
+import seatrial.kubernetes as k8s
 from seatrial.job import Environment, Job, Outcome, Step
-from seatrial.kubernetes import (
-    JOBS,
-    NAMESPACES,
-    NODES,
-    PRIORITY_CLASSES,
-    SECRETS,
-    SERVICE_ACCOUNTS,
-    VOLUME_CLAIMS,
-    Access,
-    Forbidden,
-    Kubernetes,
-    KubernetesError,
-    NotFound,
-    Resource,
-    Right,
-    Tree,
-    grant_yaml,
-    load_access,
-    workload_rights,
-)
 from seatrial.targets.kubernetes import manifest, names
 from seatrial.targets.kubernetes.errors import needed
 from seatrial.targets.kubernetes.options import KubernetesOptions
@@ -35,32 +16,32 @@ from seatrial.targets.protocol import Diagnostic, DiagnosticLevel, TargetError, 
 _PATIENCE_S = 10.0
 ENFORCED = "pod-security.kubernetes.io/enforce"
 _SELF_REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta1", "LocalQueue", "localqueues")
+LOCAL_QUEUES = k8s.Resource("kueue.x-k8s.io", "v1beta1", "LocalQueue", "localqueues")
 
 
-def target_access(options: KubernetesOptions) -> Access:
-    access = load_access(options.kubeconfig, options.context)
+def target_access(options: KubernetesOptions) -> k8s.Access:
+    access = k8s.load_access(options.kubeconfig, options.context)
     return replace(access, namespace=options.namespace or access.namespace)
 
 
 async def examine_cluster(options: KubernetesOptions) -> list[Diagnostic]:
     try:
         access = target_access(options)
-    except KubernetesError as error:
+    except k8s.KubernetesError as error:
         return [problem("kubeconfig", str(error), "set `context` or `kubeconfig` of the target")]
-    async with Kubernetes(access, patience_s=_PATIENCE_S) as client:
+    async with k8s.Kubernetes(access, patience_s=_PATIENCE_S) as client:
         where = f"context {access.context or '(none)'} of {access.source}, {access.server}"
         try:
             version = await client.version()
-            user = (await client.create(_SELF_REVIEW, Tree)).status["userInfo"]["username"]
-        except KubernetesError as error:
+            user = (await client.create(_SELF_REVIEW, k8s.Tree)).status["userInfo"]["username"]
+        except k8s.KubernetesError as error:
             return [problem("API server", f"{where}: {error}", "kubectl version should work first")]
         first = ok("API server", f"{version} at {access.server}, as {user}")
         return [first, *[diagnostic async for diagnostic in _Examination(client, options, user).diagnostics()]]
 
 
 class _Examination:
-    def __init__(self, client: Kubernetes, options: KubernetesOptions, user: str) -> None:
+    def __init__(self, client: k8s.Kubernetes, options: KubernetesOptions, user: str) -> None:
         self._client, self._options, self._user = client, options, user
         self._namespace = client.access.namespace
 
@@ -72,12 +53,12 @@ class _Examination:
         allowed = await self._rights()
         yield allowed
         options = self._options
-        named: list[tuple[Resource, str, str | None]] = [
-            (SERVICE_ACCOUNTS, "service_account", options.service_account),
-            (PRIORITY_CLASSES, "priority", options.priority),
+        named: list[tuple[k8s.Resource, str, str | None]] = [
+            (k8s.SERVICE_ACCOUNTS, "service_account", options.service_account),
+            (k8s.PRIORITY_CLASSES, "priority", options.priority),
             (LOCAL_QUEUES, "queue", options.queue),
-            *((SECRETS, "pull_secrets", name) for name in options.pull_secrets),
-            *((VOLUME_CLAIMS, "volumes", volume.claim) for volume in options.volumes),
+            *((k8s.SECRETS, "pull_secrets", name) for name in options.pull_secrets),
+            *((k8s.VOLUME_CLAIMS, "volumes", volume.claim) for volume in options.volumes),
         ]
         for resource, field, name in named:
             if name:
@@ -90,12 +71,12 @@ class _Examination:
     async def _namespace_there(self) -> Diagnostic:
         what = f"namespace {self._namespace}"
         try:
-            found = await self._client.get(NAMESPACES, self._namespace)
-        except NotFound:
+            found = await self._client.get(k8s.NAMESPACES, self._namespace)
+        except k8s.NotFound:
             return problem(what, "is not there", f"kubectl create namespace {self._namespace}")
-        except Forbidden:
+        except k8s.Forbidden:
             return ok(what, "may not be read, which is no harm")
-        except KubernetesError as error:
+        except k8s.KubernetesError as error:
             return problem(what, str(error))
         enforced = found.metadata.labels.get(ENFORCED, "")
         if enforced == "restricted" and self._options.security != "restricted":
@@ -103,16 +84,16 @@ class _Examination:
             return problem(what, f"takes only restricted pods; security: {self._options.security}", fix)
         return ok(what, f"enforces pod security {enforced}" if enforced else "is there")
 
-    async def _missing(self, wanted: Sequence[Right]) -> list[Right]:
+    async def _missing(self, wanted: Sequence[k8s.Right]) -> list[k8s.Right]:
         answers = await asyncio.gather(*(self._client.can(right) for right in wanted))
         return [right for right, allowed in zip(wanted, answers, strict=True) if not allowed]
 
     async def _rights_for_scale(self) -> Diagnostic:
         """Only trials of kind scale need these: that they are missing is no problem of the target."""
-        what, wanted = "rights for scale trials", workload_rights(JOBS, self._namespace)
+        what, wanted = "rights for scale trials", k8s.workload_rights(k8s.JOBS, self._namespace)
         try:
             missing = await self._missing(wanted)
-        except KubernetesError as error:
+        except k8s.KubernetesError as error:
             return warning(what, f"cannot be asked for: {error}")
         listed = "; ".join(map(str, missing))
         why = f"{len(missing)} of {len(wanted)} are missing, which other trials do not need: {listed}"
@@ -122,22 +103,22 @@ class _Examination:
         wanted = needed(self._options, self._namespace)
         try:
             missing = await self._missing(wanted)
-        except KubernetesError as error:
+        except k8s.KubernetesError as error:
             return warning("rights", f"cannot be asked for: {error}")
         if not missing:
             return ok("rights", f"all {len(wanted)} that are needed")
         listed = "; ".join(map(str, missing))
-        fix = f"an administrator applies this:\n{grant_yaml(missing, self._user)}"
+        fix = f"an administrator applies this:\n{k8s.grant_yaml(missing, self._user)}"
         return problem("rights", f"{len(missing)} of {len(wanted)} are missing: {listed}", fix)
 
-    async def _there(self, resource: Resource, name: str, field: str) -> Diagnostic:
+    async def _there(self, resource: k8s.Resource, name: str, field: str) -> Diagnostic:
         """Whether something that the options name, and others have to have made, is there."""
         what = f"{field}: {name}"
         try:
             await self._client.get(resource, name)
-        except NotFound as error:
+        except k8s.NotFound as error:
             return problem(what, str(error), f"make it, or correct `{field}` of the target")
-        except KubernetesError as error:
+        except k8s.KubernetesError as error:
             return warning(what, f"cannot be read: {error}")
         return ok(what, "is there")
 
@@ -149,13 +130,13 @@ class _Examination:
             steps=(Step("run true", "command", {"command": "true"}),), environment=Environment(image=image),
         )  # fmt: skip
         try:
-            owner = manifest.owner(JOBS, names.run_object_name("doctor"), manifest.NO_UID)
+            owner = manifest.owner(k8s.JOBS, names.run_object_name("doctor"), manifest.NO_UID)
             made = manifest.make(
                 job, self._options, namespace=self._namespace, run_owner=owner, agent="agent", inputs=(), secrets={}
             )
             await try_run_object(self._client, self._options, "doctor", image)
             tried = await try_job(self._client, self._options, made)
-        except (KubernetesError, TargetError) as error:
+        except (k8s.KubernetesError, TargetError) as error:
             refused = isinstance(error, TargetError) and error.outcome is Outcome.REFUSED
             return problem(what, str(error), "correct the target's options" if refused else "")
         untried = "; its pod was not tried, for want of the right to create pods, which nothing else needs"
@@ -166,12 +147,12 @@ class _Examination:
         counts = dict.fromkeys(sorted({self._options.gpu_resource, *others}), 0)
         nodes = 0
         try:
-            async for node in self._client.list(NODES, NodeObject):
+            async for node in self._client.list(k8s.NODES, NodeObject):
                 nodes += 1
                 for resource in counts:
                     amount = node.status.allocatable.get(resource, "0")
                     counts[resource] += int(amount) if amount.isdigit() else 0
-        except KubernetesError:
+        except k8s.KubernetesError:
             return ok("nodes", "may not be listed: how many GPUs there are is not known")
         if not nodes:
             return warning("nodes", "there are none", "jobs wait until one joins, or an autoscaler adds one")

@@ -17,24 +17,9 @@ from typing import Any
 
 import msgspec
 
+import seatrial.kubernetes as k8s
 from seatrial.job import Unreadable, decode
 from seatrial.job.reading import boot_id, process_start
-from seatrial.kubernetes import (
-    CONFIG_MAPS,
-    JOBS,
-    AlreadyExists,
-    ApiError,
-    CredentialsError,
-    Kubernetes,
-    KubernetesError,
-    Manifest,
-    Meta,
-    NotFound,
-    Object,
-    ObjectPart,
-    Resource,
-    Unreachable,
-)
 from seatrial.targets.kubernetes import manifest, names
 from seatrial.targets.kubernetes.errors import target_errors
 from seatrial.targets.kubernetes.manifest.placement import seconds
@@ -49,23 +34,23 @@ LEAST_TTL_S = 3 * 24 * 3600
 WORKED_ON_S = 24 * 3600  # that a run is kept from each beat on, at least
 
 
-MakeConfigs = Callable[[str, bytes, Manifest, str], list[Manifest]]
+MakeConfigs = Callable[[str, bytes, k8s.Manifest, str], list[k8s.Manifest]]
 
 
-class RunMeta(Meta, frozen=True, gc=False):
+class RunMeta(k8s.Meta, frozen=True, gc=False):
     annotations: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
 
 
-class Annotated(Object, frozen=True, gc=False):
+class Annotated(k8s.Object, frozen=True, gc=False):
     metadata: RunMeta = RunMeta()
 
 
-class JobStatus(ObjectPart, frozen=True, gc=False):
+class JobStatus(k8s.ObjectPart, frozen=True, gc=False):
     active: int = 0
     start_time: str | None = None  # of a Job that may run: None until its controller has come to it
 
 
-class JobSpec(ObjectPart, frozen=True, gc=False):
+class JobSpec(k8s.ObjectPart, frozen=True, gc=False):
     suspend: bool = False
     ttl_seconds_after_finished: int = 0
 
@@ -143,7 +128,7 @@ def in_use(run: str, holder: Holder) -> RunInUse:
 
 
 class RunObject:
-    def __init__(self, client: Kubernetes, options: KubernetesOptions, run: str, of: str = "") -> None:
+    def __init__(self, client: k8s.Kubernetes, options: KubernetesOptions, run: str, of: str = "") -> None:
         """`of` one attempt of the run: an object of its own, which owns what a driver makes and ends with that."""
         self.run, self._of = run, of
         self.elsewhere: tuple[str, ...] = ()  # namespaces with an object of the same name, that goes with this one
@@ -154,7 +139,7 @@ class RunObject:
         self.name = names.run_object_name(run, of)
         self._client, self._options = client, options
         self._namespace = client.access.namespace
-        self._making: asyncio.Task[Manifest] | None = None
+        self._making: asyncio.Task[k8s.Manifest] | None = None
         self._configs: dict[str, asyncio.Task[list[str]]] = {}
         self._beat: asyncio.Task[None] | None = None
         self._made_s = time.time()
@@ -162,7 +147,7 @@ class RunObject:
 
     # ---- what is there once for the whole run
 
-    async def owner(self) -> Manifest:
+    async def owner(self) -> k8s.Manifest:
         """The reference by which it owns what is made; made or taken over if need be.
 
         Raises RunInUse when another machine works on the run."""
@@ -197,34 +182,34 @@ class RunObject:
         if _failed(self._making):
             return
         root, jobs = manifest.root_resource(self._options), names.selector(run=names.label_value(self.run), part="job")
-        with contextlib.suppress(KubernetesError):  # it goes by itself, or with `reap`
+        with contextlib.suppress(k8s.KubernetesError):  # it goes by itself, or with `reap`
             if self._of or not await self._client.has_any(root, labels=jobs):
-                await self._client.delete(JOBS, self.name)
+                await self._client.delete(k8s.JOBS, self.name)
 
     # ---- inner
 
-    async def _make(self) -> Manifest:
+    async def _make(self) -> k8s.Manifest:
         wanted = manifest.run_object(self.run, self._until_s - self._made_s, self._options, self._namespace, self.image)
         wanted["metadata"]["name"] = self.name
-        with target_errors(f"cannot begin run {self.run} in namespace {self._namespace}", Unreachable):
+        with target_errors(f"cannot begin run {self.run} in namespace {self._namespace}", k8s.Unreachable):
             annotations = wanted["metadata"].setdefault("annotations", {})
             annotations.update(await self._beats())
             if self.elsewhere:
                 annotations[names.ELSEWHERE] = " ".join(self.elsewhere)
             try:
-                found = await self._client.create(wanted, Annotated, resource=JOBS)
-            except AlreadyExists:
+                found = await self._client.create(wanted, Annotated, resource=k8s.JOBS)
+            except k8s.AlreadyExists:
                 found = await self._take_over()
         if found.metadata.deletion_timestamp is not None:
             raise TargetError(f"run {self.run} is being removed from namespace {self._namespace}")
         if self._beat is None:
             self._beat = asyncio.create_task(self._keep_beating())
-        return manifest.owner(JOBS, self.name, found.metadata.uid)
+        return manifest.owner(k8s.JOBS, self.name, found.metadata.uid)
 
     async def _take_over(self) -> Annotated:
         """From a process that is gone. Of several who try at the same time one gets it."""
         while True:
-            found = await self._client.get(JOBS, self.name, Root)
+            found = await self._client.get(k8s.JOBS, self.name, Root)
             await self._refuse_another(found)
             # The cluster counts from the object's own end, and its time to live must not become shorter.
             self._made_s = epoch_s(found.metadata.creation_timestamp) or self._made_s
@@ -232,7 +217,7 @@ class RunObject:
             try:
                 await self._renew(found.metadata.resource_version)
                 return found
-            except ApiError as error:
+            except k8s.ApiError as error:
                 if error.code != 409:  # it changed meanwhile
                     raise
 
@@ -242,10 +227,13 @@ class RunObject:
             raise in_use(self.run, holder)
 
     async def _create_configs(self, make: MakeConfigs, content: bytes) -> list[str]:
-        async def create(config: Manifest) -> str:
+        async def create(config: k8s.Manifest) -> str:
             name = str(config["metadata"]["name"])
-            with target_errors(f"cannot hand {name} to the jobs", Unreachable), contextlib.suppress(AlreadyExists):
-                await self._client.create(manifest.marked(config, self._options), resource=CONFIG_MAPS)
+            with (
+                target_errors(f"cannot hand {name} to the jobs", k8s.Unreachable),
+                contextlib.suppress(k8s.AlreadyExists),
+            ):
+                await self._client.create(manifest.marked(config, self._options), resource=k8s.CONFIG_MAPS)
             return name
 
         made = make(self.run, content, await self.owner(), self._namespace)
@@ -260,7 +248,7 @@ class RunObject:
         self._until_s = max(self._until_s, time.time() + WORKED_ON_S)
         metadata = {"annotations": await self._beats(), **({"resourceVersion": version} if version else {})}
         patch = {"metadata": metadata, "spec": {"ttlSecondsAfterFinished": seconds(self._until_s - self._made_s)}}
-        await self._client.patch(JOBS, self.name, patch)
+        await self._client.patch(k8s.JOBS, self.name, patch)
 
     async def _keep_beating(self) -> None:
         refused = False
@@ -268,32 +256,32 @@ class RunObject:
             await asyncio.sleep(_AGAIN_S if refused else BEAT_S)
             try:
                 # After a long absence (asleep, cut off), another machine may have taken the run over.
-                await self._refuse_another(await self._client.get(JOBS, self.name, Annotated))
+                await self._refuse_another(await self._client.get(k8s.JOBS, self.name, Annotated))
                 await self._renew()
                 refused = False
-            except (NotFound, RunInUse) as error:  # removed with all that it owned, or taken over: all begins anew
+            except (k8s.NotFound, RunInUse) as error:  # removed with all that it owned, or taken over: all begins anew
                 self._making, self._configs, self._beat = None, {}, None
                 if isinstance(error, RunInUse) and not self.lost.done():
                     self.lost.set_result(error)
                 return
-            except CredentialsError as error:
+            except k8s.CredentialsError as error:
                 if refused and not self.lost.done():
                     self.lost.set_result(error)
                 if refused:
                     return
                 refused = True
-            except KubernetesError:
+            except k8s.KubernetesError:
                 continue  # a missed beat; the next one comes
 
 
-async def remove_unused(client: Kubernetes, root: Resource, run: str) -> None:
+async def remove_unused(client: k8s.Kubernetes, root: k8s.Resource, run: str) -> None:
     """The object of a run, named by the label's value, when that has no jobs any more and no process works on it."""
     if await client.has_any(root, labels=names.selector(run=run, part="job")):
         return
     labels, now_s = names.selector(run=run, part="run"), await client.now_s()
-    for found in [one async for one in client.list(JOBS, Annotated, labels=labels)]:
+    for found in [one async for one in client.list(k8s.JOBS, Annotated, labels=labels)]:
         if beating(found, now_s) is None:
-            await client.delete(JOBS, found.metadata.name)
+            await client.delete(k8s.JOBS, found.metadata.name)
 
 
 def _failed(task: "asyncio.Task[Any]") -> bool:

@@ -10,18 +10,8 @@ from typing import Any
 
 import msgspec
 
+import seatrial.kubernetes as k8s
 from seatrial.job import Environment, Event, Job, Outcome, Stage, StageTime
-from seatrial.kubernetes import (
-    JOBS,
-    PODS,
-    AlreadyExists,
-    Forbidden,
-    Kubernetes,
-    KubernetesError,
-    Manifest,
-    NotFound,
-    Unreachable,
-)
 from seatrial.targets.agent_file import agent_bytes
 from seatrial.targets.kubernetes import manifest, names
 from seatrial.targets.kubernetes.doctor import examine_cluster, target_access
@@ -67,7 +57,7 @@ class KubernetesTarget:
     async def open(self) -> None:
         with target_errors("the cluster cannot be used"):
             access = target_access(self._options)
-            self._client = Kubernetes(access)
+            self._client = k8s.Kubernetes(access)
             try:
                 await self._client.version()
             except BaseException:
@@ -107,7 +97,7 @@ class KubernetesTarget:
     # ---- submitting and taking up
 
     async def verify(self, job: Job) -> None:
-        owner = manifest.owner(JOBS, names.run_object_name(job.run), manifest.NO_UID)
+        owner = manifest.owner(k8s.JOBS, names.run_object_name(job.run), manifest.NO_UID)
         made = self._job_objects(job, dict.fromkeys(job.secrets, "secret"), owner, "agent", [])
         with target_errors(f"the cluster would not take {job.title}"):
             if job.run not in self._tried:
@@ -124,12 +114,12 @@ class KubernetesTarget:
         except asyncio.CancelledError:  # (2) it leaves nothing that runs
             submitting.cancel()
             await asyncio.gather(submitting, return_exceptions=True)
-            with contextlib.suppress(KubernetesError):
+            with contextlib.suppress(k8s.KubernetesError):
                 await self._ender.delete(names.object_name(job.name))
             raise
-        except KubernetesError as error:
+        except k8s.KubernetesError as error:
             # Then it may have been made, and may run: the same name finds it again.
-            raise target_error(error, f"cannot submit {job.name}", isinstance(error, Unreachable)) from error
+            raise target_error(error, f"cannot submit {job.name}", isinstance(error, k8s.Unreachable)) from error
         return handle
 
     async def _submit(self, job: Job, secrets: Mapping[str, str], handle: str, archive: bytes) -> None:
@@ -139,9 +129,9 @@ class KubernetesTarget:
         while True:
             try:
                 return await self._make(job, secrets, handle, archive)
-            except (Forbidden, TargetError) as error:
-                refused = error if isinstance(error, Forbidden) else error.__cause__
-                full = isinstance(refused, Forbidden) and refused.of_quota and not over_whole_quota(refused.message)
+            except (k8s.Forbidden, TargetError) as error:
+                refused = error if isinstance(error, k8s.Forbidden) else error.__cause__
+                full = isinstance(refused, k8s.Forbidden) and refused.of_quota and not over_whole_quota(refused.message)
                 if not full:
                     raise
                 if time.monotonic() + ROOM_S > until_s:
@@ -162,14 +152,14 @@ class KubernetesTarget:
         try:
             root = await self._client.create(made.root, Root, resource=self._resource)
             created = StageTime(Stage.CREATED, now_s, "submitter", time.monotonic() - begun_s)
-        except AlreadyExists:
+        except k8s.AlreadyExists:
             root = await self._client.get(self._resource, made.root["metadata"]["name"], Root)
             created = _created(root)
         if root.spec.suspend or self._options.queue is not None:  # what it needs may not have been made yet
             reference = manifest.owner(self._resource, root.metadata.name, root.metadata.uid)
 
-            async def put(one: Manifest) -> None:
-                with contextlib.suppress(AlreadyExists):
+            async def put(one: k8s.Manifest) -> None:
+                with contextlib.suppress(k8s.AlreadyExists):
                     await self._client.create(manifest.owned_by(one, reference))
 
             await asyncio.gather(*(put(one) for one in (made.config, made.secret, made.service) if one))
@@ -178,7 +168,7 @@ class KubernetesTarget:
         self._take_up(handle, root, created)
 
     def _job_objects(
-        self, job: Job, secrets: Mapping[str, str], owner: Manifest, agent: str, inputs: list[str]
+        self, job: Job, secrets: Mapping[str, str], owner: k8s.Manifest, agent: str, inputs: list[str]
     ) -> "manifest.JobObjects":
         made = manifest.make(
             job, self._options, namespace=self._namespace, run_owner=owner, agent=agent, inputs=inputs, secrets=secrets
@@ -192,7 +182,7 @@ class KubernetesTarget:
         with target_errors(f"cannot take up {handle}", lost=True):
             try:
                 root = await self._client.get(self._resource, name, Root)
-            except NotFound:
+            except k8s.NotFound:
                 await self._refuse_held(name)
                 raise TargetError(f"there is no job {handle}") from None
             if root.metadata.labels.get(names.PART) == "run":
@@ -208,8 +198,8 @@ class KubernetesTarget:
 
     async def _refuse_held(self, name: str) -> None:
         """The object of a run is no job, and can only be removed; not while another machine works on that run."""
-        with contextlib.suppress(NotFound):
-            run = await self._client.get(JOBS, name, Annotated)
+        with contextlib.suppress(k8s.NotFound):
+            run = await self._client.get(k8s.JOBS, name, Annotated)
             holder = beating(run, await self._client.now_s())
             if holder is not None and holder.elsewhere():
                 raise in_use(run.metadata.labels.get(names.RUN, name), holder)
@@ -255,7 +245,7 @@ class KubernetesTarget:
         with target_errors(f"cannot read the log of {handle}"):
             try:
                 root = await self._client.get(self._resource, self._name(handle), Root)
-            except NotFound:
+            except k8s.NotFound:
                 raise TargetError(f"there is no job {handle}") from None
         annotation = JobAnnotation.read(root)
         self._foreign.add(handle, self._tracked(root, annotation, _created(root)))
@@ -297,7 +287,7 @@ class KubernetesTarget:
         with target_errors():
             access = target_access(options)
         async with (
-            Kubernetes(access, at_once=at_once) as client,
+            k8s.Kubernetes(access, at_once=at_once) as client,
             ClusterObjects(client, options, run, cell, attempt, namespaces) as mine,
         ):
             yield mine
@@ -308,16 +298,16 @@ class KubernetesTarget:
         with target_errors("cannot list jobs"):
             now_s = await self._client.now_s()
             holders: dict[str, list[Annotated]] = {}
-            async for one in self._client.list(JOBS, Annotated, labels=names.selector(part="run", **chosen)):
+            async for one in self._client.list(k8s.JOBS, Annotated, labels=names.selector(part="run", **chosen)):
                 holders.setdefault(one.metadata.labels.get(names.RUN, ""), []).append(one)
-            pods = self._client.list(PODS, PodObject, labels=names.selector(part="pod", **chosen))
+            pods = self._client.list(k8s.PODS, PodObject, labels=names.selector(part="pod", **chosen))
             kept = Counter([pod.job async for pod in pods if pod.trial.terminated is not None and not pod.phase_ended])
             async for root in self._client.list(self._resource, Root, labels=names.selector(part="job", **chosen)):
                 if root.metadata.deletion_timestamp is None:
                     used = in_use_by(holders.get(root.metadata.labels.get(names.RUN, ""), ()), now_s)
                     # What else is in its pods (keepers, and who came by a webhook) does not count.
-                    about_to_run = self._resource is JOBS and root.status.start_time is None and not root.spec.suspend
-                    alive = root.status.active > kept[root.metadata.name] or about_to_run
+                    waiting = root.status.start_time is None and not root.spec.suspend
+                    alive = root.status.active > kept[root.metadata.name] or (self._resource is k8s.JOBS and waiting)
                     found.append(self._found(root, used, alive))
         # Objects of runs without jobs: of a process that was killed at its very end, or has not made any yet.
         mine = {names.label_value(run) for run in (*self._runs, *(one.run for one in found))}
@@ -366,8 +356,8 @@ class KubernetesTarget:
                 await self._until_gone(handle, name)
                 if run:
                     await remove_unused(self._client, self._resource, run)
-            elif self._resource is not JOBS:  # the object of a run that has no jobs any more
-                await self._client.delete(JOBS, name)
+            elif self._resource is not k8s.JOBS:  # the object of a run that has no jobs any more
+                await self._client.delete(k8s.JOBS, name)
         self._progress.forget(handle)
         self._watcher.forget(handle)
         await self._collector.forget(handle)
@@ -376,11 +366,11 @@ class KubernetesTarget:
     async def _others_run(self, name: str) -> str:
         """The label of a run, when this process does not work on it: its object goes with its last job. What the object
         of a driver names in other namespaces goes now."""
-        for resource in dict.fromkeys((self._resource, JOBS)):
-            with contextlib.suppress(NotFound):
+        for resource in dict.fromkeys((self._resource, k8s.JOBS)):
+            with contextlib.suppress(k8s.NotFound):
                 found = await self._client.get(resource, name, Annotated)
                 for namespace in found.metadata.annotations.get(names.ELSEWHERE, "").split():
-                    await self._client.delete(JOBS, name, namespace=namespace)
+                    await self._client.delete(k8s.JOBS, name, namespace=namespace)
                 run = found.metadata.labels.get(names.RUN, "")
                 return "" if run in map(names.label_value, self._runs) else run
         return ""
@@ -395,7 +385,7 @@ class KubernetesTarget:
                     await self._watcher.gone(handle)
                     return
                 labels = names.selector(job=name)
-                while await self._client.has_any(PODS, labels=labels):  # noqa: ASYNC110 - not watched
+                while await self._client.has_any(k8s.PODS, labels=labels):  # noqa: ASYNC110 - not watched
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
             raise TargetError(f"{handle} was deleted, but after {within_s:g} s its pods are still there") from None

@@ -10,19 +10,8 @@ from typing import Any
 
 import msgspec
 
+import seatrial.kubernetes as k8s
 from seatrial.job import Event, Unreadable, read_json
-from seatrial.kubernetes import (
-    STDOUT,
-    CommandFailed,
-    CredentialsError,
-    Forbidden,
-    Kubernetes,
-    KubernetesError,
-    NotFound,
-    Pod,
-    TooLarge,
-    Unreachable,
-)
 from seatrial.targets import job_files
 from seatrial.targets.job_files import Progress
 from seatrial.targets.kubernetes import names
@@ -47,13 +36,13 @@ OWN_BYTES = 1 << 30  # of records and log, at most, beside the files
 UNKEPT = "unkept.json"  # as in agent/pod/pack.py
 FETCH_RETRY_S = 1.0
 # Then nothing is wrong with the job, and what it wrote stays where it is.
-LOST = (CredentialsError, Forbidden, Unreachable)
+LOST = (k8s.CredentialsError, k8s.Forbidden, k8s.Unreachable)
 
 
 class Collector:
     """What has ended is fetched once, whole, and given from there; what still runs is fetched each time anew."""
 
-    def __init__(self, client: Kubernetes, watcher: JobWatcher, options: KubernetesOptions) -> None:
+    def __init__(self, client: k8s.Kubernetes, watcher: JobWatcher, options: KubernetesOptions) -> None:
         self._client, self._watcher = client, watcher
         self._others = options.other_containers  # whose logs belong to the job's
         self._most_files, self._most_bytes = options.fetch_files, options.fetch_bytes
@@ -97,7 +86,7 @@ class Collector:
             task = self._whole[key] = asyncio.create_task(self._bring(job, pod, folder))
         try:
             return await asyncio.shield(task)
-        except KubernetesError as error:
+        except k8s.KubernetesError as error:
             raise target_error(error, f"cannot fetch what {job.name} wrote", isinstance(error, LOST)) from error
         except OSError as error:
             raise TargetError(f"cannot write what {job.name} wrote: {error}") from error
@@ -114,19 +103,19 @@ class Collector:
                 await self._fetch(self._client.pod(pod.name, names.KEEPER), folder)
                 await asyncio.to_thread(_note_unkept, folder)
                 return folder
-            except KubernetesError as error:
+            except k8s.KubernetesError as error:
                 if time.monotonic() - begun_s > (REFUSED_S if error.lasting else FETCH_PATIENCE_S):
                     raise
             await asyncio.sleep(FETCH_RETRY_S)
 
-    async def _fetch(self, keeper: Pod, folder: Path) -> None:
+    async def _fetch(self, keeper: k8s.Pod, folder: Path) -> None:
         most = (str(self._most_files), str(self._most_bytes))
         try:
             await keeper.fetch_folder(names.OUT, folder, (*PACK, *most))
-        except CommandFailed:  # no Python
+        except k8s.CommandFailed:  # no Python
             try:
                 await keeper.fetch_folder(names.OUT, folder, most_bytes=self._most_bytes + OWN_BYTES)
-            except TooLarge:
+            except k8s.TooLarge:
                 await keeper.fetch_folder(names.OUT, folder, WITHOUT_FILES)
                 (folder / UNKEPT).write_bytes(b"{}")
 
@@ -139,12 +128,12 @@ class Collector:
         if lines:
             (folder / "records.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
         if pod.real:
-            with contextlib.suppress(KubernetesError):
+            with contextlib.suppress(k8s.KubernetesError):
                 (folder / job_files.LOG_NAME).write_bytes(await self._log(pod, names.TRIAL))
 
     async def _log(self, pod: TrackedPod, container: str) -> bytes:
         log = self._client.pod(pod.name, container).log(LAST_LOG_S)
-        with contextlib.suppress(NotFound):
+        with contextlib.suppress(k8s.NotFound):
             return b"".join([block async for block in log])
         return b""
 
@@ -195,7 +184,7 @@ FOLLOW_AGAIN_S = (0.2, 0.5, 2.0)
 class ProgressFollower:
     """Reports how far running jobs are, from the agent's records in their keepers, for jobs that take long enough."""
 
-    def __init__(self, client: Kubernetes, watcher: JobWatcher) -> None:
+    def __init__(self, client: k8s.Kubernetes, watcher: JobWatcher) -> None:
         self._client, self._watcher = client, watcher
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._all: set[asyncio.Task[None]] = set()  # those too that are just being ended
@@ -226,11 +215,11 @@ class ProgressFollower:
             progress, offset, failures = Progress(job.steps), 0, 0
             while pod := next((pod for pod in self._watcher.pods(handle) if pod.trial_running and pod.real), None):
                 keeper = self._client.pod(pod.name, names.KEEPER)
-                with contextlib.suppress(KubernetesError):
+                with contextlib.suppress(k8s.KubernetesError):
                     command = ["tail", "-c", f"+{offset + 1}", "-f", f"{names.OUT}/records.jsonl"]
                     async with await keeper.start(command) as running:
                         async for channel, block in running:
-                            if channel == STDOUT:
+                            if channel == k8s.STDOUT:
                                 offset, failures = offset + len(block), 0
                                 if step := progress.feed(block):
                                     self._watcher.report(Event(handle, progress=step))

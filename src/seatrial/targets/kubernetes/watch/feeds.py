@@ -14,23 +14,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.kubernetes import (
-    DELETED,
-    EVENTS,
-    NAMESPACES,
-    NODES,
-    PODS,
-    SYNCED,
-    Closed,
-    Forbidden,
-    Kubernetes,
-    KubernetesError,
-    NotFound,
-    Object,
-    ObjectPart,
-    Resource,
-    parse_quantity,
-)
+import seatrial.kubernetes as k8s
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.watch.jobs import SUBMITTER, JobState, TrackedPod, wall_s
 from seatrial.targets.kubernetes.watch.objects import KUEUE_WORKLOAD, PodObject, Regarding, RootObject, WarningEvent
@@ -46,18 +30,18 @@ EVERYDAY = ("Scheduled", "Pulling", "Pulled", "Created", "Started", "Killing", "
 _TELLING = ",".join(f"reason!={reason}" for reason in EVERYDAY)
 
 
-class NodeStatus(ObjectPart, frozen=True, gc=False):
+class NodeStatus(k8s.ObjectPart, frozen=True, gc=False):
     allocatable: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class NodeObject(Object, frozen=True, gc=False):
+class NodeObject(k8s.Object, frozen=True, gc=False):
     status: NodeStatus = NodeStatus()
 
 
 class Feeds:
     """Its holder asks what has changed; nothing of it calls back."""
 
-    def __init__(self, client: Kubernetes, resource: Resource) -> None:
+    def __init__(self, client: k8s.Kubernetes, resource: k8s.Resource) -> None:
         self._client, self._resource = client, resource
         self.synced: set[str] = set()  # runs all of whose pods are known
         self.most: dict[str, float] | None = None  # of each resource that any node has; None: not known
@@ -98,7 +82,7 @@ class Feeds:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, Closed):
+        if error is not None and not isinstance(error, k8s.Closed):
             self._failure = self._failure or error
             self._news.set()
 
@@ -152,14 +136,14 @@ class Feeds:
 
     async def _watch_pods(self, run: str) -> None:
         labels, live = names.selector(run=run), False
-        async for event in self._client.watch(PODS, PodObject, labels=labels):
-            if event.kind is SYNCED:
+        async for event in self._client.watch(k8s.PODS, PodObject, labels=labels):
+            if event.kind is k8s.SYNCED:
                 live = True
                 self.synced.add(run)
                 for name in [name for name, job in self.jobs.items() if job.known.run == run]:
                     self.mark_changed(name)
             elif event.object is not None:
-                pod, gone = event.object, event.kind is DELETED
+                pod, gone = event.object, event.kind is k8s.DELETED
                 name, uid = pod.job, pod.metadata.uid
                 pods = self._pods.setdefault(name, {})
                 if uid not in pods:
@@ -175,11 +159,11 @@ class Feeds:
     async def _watch_roots(self, run: str) -> None:
         labels = names.selector(run=run, part="job")
         async for event in self._client.watch(self._resource, RootObject, labels=labels):
-            if event.kind is SYNCED:
+            if event.kind is k8s.SYNCED:
                 for waiting in [one for one in self.jobs.values() if one.known.run == run and one.root is None]:
                     self.start(self._find_root(waiting))
             elif event.object is not None:
-                root, gone, name = event.object, event.kind is DELETED, event.object.metadata.name
+                root, gone, name = event.object, event.kind is k8s.DELETED, event.object.metadata.name
                 if gone:
                     self._roots.pop(name, None)
                 else:
@@ -191,8 +175,8 @@ class Feeds:
 
     async def _watch_warnings(self) -> None:
         # A relist may give them again, which does no harm; keeping all would.
-        async for event in self._client.watch(EVENTS, WarningEvent, fields=_TELLING, keep=False):
-            if event.object is None or event.kind is DELETED:
+        async for event in self._client.watch(k8s.EVENTS, WarningEvent, fields=_TELLING, keep=False):
+            if event.object is None or event.kind is k8s.DELETED:
                 continue
             if event.object.type != "Warning" and event.object.reason not in AUTOSCALER:
                 continue
@@ -210,7 +194,7 @@ class Feeds:
         while job.root is None and not job.root_gone and self.jobs.get(job.known.name) is job:
             try:
                 await self.read_root(job)
-            except KubernetesError as error:  # the watches have more patience, and fail when theirs is over
+            except k8s.KubernetesError as error:  # the watches have more patience, and fail when theirs is over
                 if error.lasting:
                     raise
                 await asyncio.sleep(ASK_AGAIN_S)
@@ -235,7 +219,7 @@ class Feeds:
         known_gone = job.root_gone
         try:
             found = await self._client.get(self._resource, job.known.name, RootObject)
-        except NotFound:
+        except k8s.NotFound:
             job.root_gone = True
         else:
             job.root_gone = found.metadata.uid != job.known.uid
@@ -246,25 +230,25 @@ class Feeds:
     async def has_other_pods(self, job: JobState) -> bool:
         """Whether there are pods of it that the watch has not reported yet."""
         labels = names.selector(job=job.known.name)
-        with contextlib.suppress(KubernetesError):
-            async for pod in self._client.list(PODS, labels=labels):
+        with contextlib.suppress(k8s.KubernetesError):
+            async for pod in self._client.list(k8s.PODS, labels=labels):
                 if pod.metadata.uid not in job.pods:
                     return True
         return False
 
     async def namespace_going(self) -> bool:
         try:
-            found = await self._client.get(NAMESPACES, self._client.access.namespace)
-        except KubernetesError as error:
-            return isinstance(error, NotFound)
+            found = await self._client.get(k8s.NAMESPACES, self._client.access.namespace)
+        except k8s.KubernetesError as error:
+            return isinstance(error, k8s.NotFound)
         return found.metadata.deletion_timestamp is not None
 
     async def ask_kueue(self, job: JobState) -> None:
         """Why it does not admit a job, as if it had warned: for some reasons it does not."""
         labels = f"{WORKLOAD_LABEL}={job.known.uid}"
         for version in WORKLOAD_VERSIONS:
-            resource = Resource("kueue.x-k8s.io", version, KUEUE_WORKLOAD, "workloads")
-            with contextlib.suppress(KubernetesError):
+            resource = k8s.Resource("kueue.x-k8s.io", version, KUEUE_WORKLOAD, "workloads")
+            with contextlib.suppress(k8s.KubernetesError):
                 async for found in self._client.list(resource, RootObject, labels=labels):
                     about = Regarding(KUEUE_WORKLOAD, found.metadata.name, found.metadata.uid)
                     for one in found.status.conditions:
@@ -285,11 +269,11 @@ class Feeds:
         """What nodes have. The reasons of all jobs that wait can be judged better then."""
         most: dict[str, float] = {}
         try:
-            async for node in self._client.list(NODES, NodeObject):
+            async for node in self._client.list(k8s.NODES, NodeObject):
                 for name, text in node.status.allocatable.items():
-                    most[name] = max(most.get(name, 0.0), parse_quantity(text) or 0.0)
-        except KubernetesError as error:
-            if isinstance(error, Forbidden):
+                    most[name] = max(most.get(name, 0.0), k8s.parse_quantity(text) or 0.0)
+        except k8s.KubernetesError as error:
+            if isinstance(error, k8s.Forbidden):
                 self._ask_nodes_s = None
             return
         self.most = most

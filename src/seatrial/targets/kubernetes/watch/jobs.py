@@ -187,9 +187,9 @@ class JobState:
         self.progress = ""  # why it waits, as it was reported last
         self._final: tuple[str, float] | None = None  # the kind of a final reason, and since when
         self.others_ended = False  # hosts that went on although another had failed
-        self._ask_kueue_s: float | None = None
-        self._held_s: float | None = None  # since when it is suspended, and not by Kueue's word
-        self._silent_s: dict[str, float] = {}  # by pod: when its node counts as silent
+        # By what is waited for: since when it is suspended and not by Kueue's word ("held"), when to ask Kueue, and by
+        # the uid of a pod when its node counts as silent.
+        self._times_s: dict[str, float] = {}
 
     @property
     def warnings(self) -> tuple[WarningEvent, ...]:
@@ -288,7 +288,7 @@ class JobState:
                 longest_s = within_s = (one.pod.metadata.deletion_grace_period_seconds or 0) + lost_s
                 if not one.live and one.pod.deleted_s is not None:
                     within_s = min(max(one.pod.deleted_s + longest_s - now_s(), 0.0), longest_s)
-                at_s = self._silent_s.setdefault(one.uid, time.monotonic() + within_s)
+                at_s = self._times_s.setdefault(one.uid, time.monotonic() + within_s)
                 host = msgspec.structs.replace(host, silent=self._is_due(at_s))
             ends.append(host)
         return ends
@@ -316,23 +316,20 @@ class JobState:
     def _why_held(self) -> Waiting | None:
         """Suspended although it was released: by a queue that takes all jobs, or by a person."""
         if self.root is None or not self.root.suspended or self.known.queue:
-            self._held_s = None
+            self._times_s.pop("held", None)
             return None
-        if self._held_s is None:
-            self._held_s = time.monotonic()
-        return Waiting(HELD) if self._is_due(self._held_s + HELD_S) else None
+        since_s = self._times_s.setdefault("held", time.monotonic())
+        return Waiting(HELD) if self._is_due(since_s + HELD_S) else None
 
     def kueue_is_silent(self, after_s: float) -> bool:
         """Whether Kueue has held it back for a while and not said why. True once in a while."""
         held = self.known.queue and self.root is not None and self.root.suspended
         if not held or any(one.involved_object.kind == KUEUE_WORKLOAD for one in self.warnings):
             return False
-        if self._ask_kueue_s is None:
-            self._ask_kueue_s = time.monotonic() + after_s
-        due = self._is_due(self._ask_kueue_s)
+        due = self._is_due(self._times_s.setdefault("kueue", time.monotonic() + after_s))
         if due:
-            self._ask_kueue_s = time.monotonic() + KUEUE_AGAIN_S
-            self._is_due(self._ask_kueue_s)
+            self._times_s["kueue"] = time.monotonic() + KUEUE_AGAIN_S
+            self._is_due(self._times_s["kueue"])
         return due
 
     def patience_is_over(self, reason: Waiting) -> bool:
