@@ -205,7 +205,7 @@ class Stub:
 
     @asynccontextmanager
     async def client(self, **options: Any) -> AsyncIterator[Kubernetes]:
-        own = {name: options.pop(name) for name in ("at_once", "per_s") if name in options}
+        own = {name: options.pop(name) for name in ("at_once",) if name in options}
         own["patience_s"] = options.pop("patience_s", 20.0)
         options.setdefault("identity", Identity("tester", token="a-token"))
         access = Access(options.pop("server", self.url), namespace="ns", source="test", **options)

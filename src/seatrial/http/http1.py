@@ -242,26 +242,11 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-class Pace:
-    """At most `per_s` requests a second, evenly: one that comes early waits for its turn."""
-
-    def __init__(self, per_s: float) -> None:
-        self._gap_s = 1.0 / per_s
-        self._next_s = 0.0
-
-    async def turn(self) -> None:
-        now_s = time.monotonic()
-        at_s = max(now_s, self._next_s)
-        self._next_s = at_s + self._gap_s
-        if at_s > now_s:
-            await asyncio.sleep(at_s - now_s)
-
-
 class Pool:
     """Connections to one server, reached at `place`, whose certificate must be for `server_hostname`."""
 
-    def __init__(self, place: tuple[str, int], server_hostname: str, at_once: int, pace: Pace | None = None) -> None:
-        self._place, self._server_hostname, self._pace = place, server_hostname, pace
+    def __init__(self, place: tuple[str, int], server_hostname: str, at_once: int) -> None:
+        self._place, self._server_hostname = place, server_hostname
         self._turn = asyncio.Semaphore(at_once)
         self._free: list[tuple[Wire, ssl.SSLContext | None]] = []
         self._openings = Openings()
@@ -285,8 +270,6 @@ class Pool:
     ) -> Reply:
         """The answer; BrokenConnection, NotHttp or TimeoutError when there is none. What is `repeatable` is given up
         soon over a connection that was kept: whether that still leads anywhere only its answer says."""
-        if self._pace is not None:
-            await self._pace.turn()
         async with self._turn:
             wire = self._idle_wire(tls)
             kept = wire is not None

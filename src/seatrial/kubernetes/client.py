@@ -55,12 +55,10 @@ class Version(ObjectPart, frozen=True):
 class Kubernetes:
     """One cluster as one identity. Use it as an async context manager, or `close` it."""
 
-    def __init__(
-        self, access: Access, *, patience_s: float = PATIENCE_S, at_once: int = AT_ONCE, per_s: float | None = None
-    ) -> None:
-        """At most `at_once` requests at a time, and `per_s` a second; the others wait for their turn."""
+    def __init__(self, access: Access, *, patience_s: float = PATIENCE_S, at_once: int = AT_ONCE) -> None:
+        """At most `at_once` requests at a time; the others wait for their turn."""
         self.access = access
-        self.connection = Connection(access, patience_s, at_once, per_s)
+        self.connection = Connection(access, patience_s, at_once)
         self.discovery = Discovery(self.connection)
 
     async def __aenter__(self) -> "Kubernetes":

@@ -22,7 +22,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from seatrial.http.http1 import BrokenConnection, NotHttp, Openings, Pace, Pool, Reply, RequestAttempt, settled
+from seatrial.http.http1 import BrokenConnection, NotHttp, Openings, Pool, Reply, RequestAttempt, settled
 from seatrial.http.relay import Relay, host_and_port, proxy_of
 from seatrial.kubernetes.access import Access
 from seatrial.kubernetes.credentials import Credentials
@@ -58,13 +58,9 @@ FAILURES = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
 class Connection:
     """Keeps connections to one server until it is closed."""
 
-    def __init__(
-        self, access: Access, patience_s: float = PATIENCE_S, at_once: int = AT_ONCE, per_s: float | None = None
-    ) -> None:
-        self.access = access
-        self._at_once, self._pace = at_once, Pace(per_s) if per_s else None
+    def __init__(self, access: Access, patience_s: float = PATIENCE_S, at_once: int = AT_ONCE) -> None:
+        self.access, self.patience_s, self._at_once = access, patience_s, at_once
         self.credentials = Credentials(access)
-        self.patience_s = patience_s
         parts = urlsplit(access.server)
         self._host, self._prefix = parts.netloc, parts.path
         self._server_name = access.tls_server_name or parts.hostname or ""
@@ -290,7 +286,7 @@ class Connection:
                     await self._relay.open()
                     address = self._relay.host, self._relay.port
                     self._base = f"{parts.scheme}://{self._relay.address}{parts.path}"
-                self._pool = Pool(address, self._server_name, self._at_once, self._pace)
+                self._pool = Pool(address, self._server_name, self._at_once)
                 self._streams = aiohttp.ClientSession(
                     connector=aiohttp.TCPConnector(
                         limit=0, keepalive_timeout=45, ttl_dns_cache=30, socket_factory=_socket

@@ -210,18 +210,17 @@ def _broken(sent: bool, cause: Exception | None) -> RequestFailure:
         return _tls(cause)
     if sent or not isinstance(cause, OSError):
         return RequestFailure(f"the connection broke: {cause}", sent=sent)
-    return RequestFailure(_connect(cause), sent=False)
-
-
-def _connect(error: OSError) -> str:
-    if isinstance(error, socket.gaierror):
-        return f"the name is not known to DNS ({error.strerror}); is the server's address right, is a VPN needed?"
-    if isinstance(error, TimeoutError):
-        return NO_CONNECTION
+    text = f"cannot connect: {cause.strerror or cause}"
+    if isinstance(cause, socket.gaierror):
+        text = f"the name is not known to DNS ({cause.strerror}); is the server's address right, is a VPN needed?"
+    elif isinstance(cause, TimeoutError):
+        text = NO_CONNECTION
     # Several addresses of one name are reported in one error without a number.
-    if isinstance(error, ConnectionRefusedError) or "Connection refused" in str(error) or "Connect call" in str(error):
-        return "nothing listens there (connection refused); is the API server up, is the address right?"
-    return f"cannot connect: {error.strerror or error}"
+    elif (
+        isinstance(cause, ConnectionRefusedError) or "Connection refused" in str(cause) or "Connect call" in str(cause)
+    ):
+        text = "nothing listens there (connection refused); is the API server up, is the address right?"
+    return RequestFailure(text, sent=False)
 
 
 def _certificate(error: Exception) -> str:

@@ -208,11 +208,16 @@ class LiveLog:
     async def _read(
         self, job: JobAnnotation, pod: TrackedPod, follow: bool, queue: "asyncio.Queue[bytes | None]"
     ) -> None:
-        sources = [self._trial(pod, follow), *(self._container(pod, name, follow) for name in self._others)]
-        prefixes = [line_prefix(pod.number, job.hosts, name) for name in ("", *self._others)]
-        await asyncio.gather(
-            *(_pass_on(source, prefix, queue) for source, prefix in zip(sources, prefixes, strict=True))
-        )
+        async def pass_on(source: AsyncIterator[bytes], container: str = "") -> None:
+            lines = LinePrefixer(line_prefix(pod.number, job.hosts, container))
+            async for block in source:
+                if whole := lines.feed(block):
+                    await queue.put(whole)
+            if last := lines.end():
+                await queue.put(last)
+
+        others = (pass_on(self._container(pod, name, follow), name) for name in self._others)
+        await asyncio.gather(pass_on(self._trial(pod, follow)), *others)
 
     async def _trial(self, pod: TrackedPod, follow: bool) -> AsyncIterator[bytes]:
         # The two containers of a pod start one after the other: its keeper may be just about to.
@@ -232,12 +237,3 @@ class LiveLog:
             await pod.ended.wait()
         async for block in self._client.pod(pod.name, container).log():
             yield block
-
-
-async def _pass_on(source: AsyncIterator[bytes], prefix: bytes, queue: "asyncio.Queue[bytes | None]") -> None:
-    lines = LinePrefixer(prefix)
-    async for block in source:
-        if whole := lines.feed(block):
-            await queue.put(whole)
-    if last := lines.end():
-        await queue.put(last)

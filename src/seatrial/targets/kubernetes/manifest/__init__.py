@@ -15,7 +15,6 @@ from seatrial.targets.kubernetes.manifest.make import (
     root_resource,
 )
 from seatrial.targets.kubernetes.manifest.placement import marked
-from seatrial.targets.kubernetes.manifest.pod import pod_deadline_s
 from seatrial.targets.kubernetes.manifest.run import (
     INPUT_BYTES,
     agent_configs,

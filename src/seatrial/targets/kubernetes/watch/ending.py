@@ -85,16 +85,12 @@ def depends_on_context(host: HostEnd) -> bool:
     return silent and (host.gone or host.pod.being_deleted)
 
 
-def host_failed(host: HostEnd, context: EndContext) -> bool:
-    return _is_failure(host_exit(host, context))
-
-
 def job_exit(hosts: Sequence[HostEnd], context: EndContext) -> Exit:
     """Of a job all of whose hosts are over, or that will never have any."""
     if not hosts:
         return _without_pods(context)
     ends = [(host, host_exit(host, context)) for host in hosts]
-    failures = [(host, ended) for host, ended in ends if _is_failure(ended)]
+    failures = [(host, ended) for host, ended in ends if is_failure(ended)]
     if not failures:
         return ends[0][1]
     deadline = _deadline(context, any(host.pod.started for host in hosts))
@@ -133,7 +129,7 @@ def host_exit(host: HostEnd, context: EndContext) -> Exit:
     return Exit(Outcome.INFRA, message=f"{why}{_on(pod)}")
 
 
-def _is_failure(ended: Exit) -> bool:
+def is_failure(ended: Exit) -> bool:
     return ended.outcome is not Outcome.EXITED or bool(ended.code)
 
 

@@ -19,7 +19,14 @@ from seatrial.job import Event, Exit, Outcome, Stage
 from seatrial.kubernetes import JOBS, Kubernetes, KubernetesError, Resource
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.errors import target_error
-from seatrial.targets.kubernetes.watch.ending import EndContext, depends_on_context, host_failed, job_exit, over
+from seatrial.targets.kubernetes.watch.ending import (
+    EndContext,
+    depends_on_context,
+    host_exit,
+    is_failure,
+    job_exit,
+    over,
+)
 from seatrial.targets.kubernetes.watch.feeds import Feeds
 from seatrial.targets.kubernetes.watch.jobs import JobState, TrackedPod
 from seatrial.targets.kubernetes.watch.objects import TrackedJob
@@ -241,7 +248,7 @@ class JobWatcher:
                 self._feeds.start(self._decide(job))
             return
         numbers = {host.pod.number for host in hosts if not over(host)}
-        failed = any(over(host) and host_failed(host, context) for host in hosts)
+        failed = any(over(host) and is_failure(host_exit(host, context)) for host in hosts)
         if numbers and failed and not job.others_ended:
             job.others_ended = True
             self._feeds.start(self._end_others(job, numbers))
