@@ -88,12 +88,8 @@ def proxy_of(server: str, configured: str = "", env: Mapping[str, str] | None = 
 def _is_excluded(host: str, port: int, listed: str) -> bool:
     """The rules of Go's HTTP client: `*`, names with all below them, addresses, CIDRs, each with or without a port."""
     for item in filter(None, (part.strip().lower() for part in listed.split(","))):
-        if item == "*":
-            return True
         name, _, wanted = item.rpartition(":") if item.count(":") == 1 else (item, "", "")
-        if wanted and wanted != str(port):
-            continue
-        if _covers(name or item, host.lower()):
+        if item == "*" or (wanted in ("", str(port)) and _covers(name or item, host.lower())):
             return True
     return False
 

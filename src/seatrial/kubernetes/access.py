@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from seatrial.kubernetes.errors import CredentialsError
-from seatrial.kubernetes.objects import UNDECODABLE
+from seatrial.kubernetes.objects import UNDECODABLE, Manifest
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ def _command(plugin: Plugin) -> str | None:
 
 
 def _info(plugin: Plugin, access: Access) -> str:
-    spec: dict[str, Any] = {"interactive": False}
+    spec: Manifest = {"interactive": False}
     if plugin.provide_cluster_info:
         cluster = {
             "server": access.server,

@@ -20,9 +20,9 @@ import msgspec
 
 from seatrial.http.http1 import RequestAttempt
 from seatrial.kubernetes.access import Access
-from seatrial.kubernetes.connection import AT_ONCE, JSON, Connection
+from seatrial.kubernetes.connection import AT_ONCE, Connection
 from seatrial.kubernetes.errors import PATIENCE_S, AlreadyExists, Forbidden, NotFound
-from seatrial.kubernetes.objects import ACCESS_REVIEWS, ApiRequest, O, Object, ObjectPart, Resource, Tree
+from seatrial.kubernetes.objects import ACCESS_REVIEWS, OBJECT, ApiRequest, O, Object, ObjectPart, Resource, Tree
 from seatrial.kubernetes.pod import Pod
 from seatrial.kubernetes.queries import PAGE, Discovery, ObjectSelection, accept, decode_answer, decoder, pages
 from seatrial.kubernetes.rights import Right
@@ -94,7 +94,7 @@ class Kubernetes:
     async def create(
         self,
         manifest: Mapping[str, Any] | bytes,
-        into: type[O] = Object,  # type: ignore[assignment]
+        into: type[O] = OBJECT,
         *,
         resource: Resource | None = None,
         namespace: str | None = None,
@@ -116,31 +116,19 @@ class Kubernetes:
             body = msgspec.json.encode(manifest)
         request = self._request("create", resource, namespace, name, subresource)
         try:
-            return await self._write(request, body, into, dry_run=dry_run, repeatable=bool(name), **how)
+            return await self._write(request, body, into, dry_run, repeatable=bool(name), **how)
         except AlreadyExists as error:
             if not error.uncertain or not how.get("retry", True):
                 raise
             return await self._find_created(error, body, into)
 
-    async def get(
-        self,
-        resource: Resource,
-        name: str,
-        into: type[O] = Object,  # type: ignore[assignment]
-        *,
-        namespace: str | None = None,
-    ) -> O:
+    async def get(self, resource: Resource, name: str, into: type[O] = OBJECT, *, namespace: str | None = None) -> O:
         request = self._request("get", resource, namespace, name)
         answer = await self.connection.request(request, accept=accept(into))
         return decode_answer(request, into, answer.body)
 
     async def list(
-        self,
-        resource: Resource,
-        into: type[O] = Object,  # type: ignore[assignment]
-        *,
-        page: int = PAGE,
-        **chosen: Unpack[Chosen],
+        self, resource: Resource, into: type[O] = OBJECT, *, page: int = PAGE, **chosen: Unpack[Chosen]
     ) -> AsyncIterator[O]:
         """Each object once, page by page."""
         given: set[str] = set()
@@ -159,7 +147,7 @@ class Kubernetes:
     def watch(
         self,
         resource: Resource,
-        into: type[O] = Object,  # type: ignore[assignment]
+        into: type[O] = OBJECT,
         *,
         patience_s: float = WATCH_PATIENCE_S,
         keep: bool = True,
@@ -172,14 +160,14 @@ class Kubernetes:
         resource: Resource,
         name: str,
         patch: Mapping[str, Any],
-        into: type[O] = Object,  # type: ignore[assignment]
+        into: type[O] = OBJECT,
         *,
         namespace: str | None = None,
         subresource: str = "",
     ) -> O:
         """A merge patch: the fields to change, null for those to take away."""
         request = self._request("patch", resource, namespace, name, subresource)
-        return await self._write(request, msgspec.json.encode(patch), into, MERGE, dry_run=False, repeatable=True)
+        return await self._write(request, msgspec.json.encode(patch), into, content_type=MERGE)
 
     async def delete(
         self,
@@ -207,12 +195,8 @@ class Kubernetes:
         if not selection.labels:
             raise ValueError("delete_all without labels would delete everything")
         query = {**selection.query(), **({"limit": str(most)} if most else {})}
-        await self.connection.request(
-            selection.request("deletecollection"),
-            query.items(),
-            body=_delete_options(grace_s),
-            accept=accept(Object, many=True),
-        )
+        request, options = selection.request("deletecollection"), _delete_options(grace_s)
+        await self.connection.request(request, query.items(), body=options, accept=accept(Object, many=True))
 
     async def delete_some(self, resource: Resource, **chosen: Unpack[Chosen]) -> bool:
         """Delete as many as a server deletes well in one request; whether there are more."""
@@ -252,29 +236,10 @@ class Kubernetes:
     ) -> ApiRequest:
         return ApiRequest(verb, resource, self._place(resource, namespace), name, subresource)
 
-    async def _write(
-        self,
-        request: ApiRequest,
-        body: bytes,
-        into: type[O],
-        content_type: str = JSON,
-        *,
-        dry_run: bool,
-        repeatable: bool,
-        **how: Unpack[Measured],
-    ) -> O:
-        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
-        if dry_run:
-            query["dryRun"] = "All"
-        answer = await self.connection.request(
-            request,
-            query.items(),
-            body=body,
-            content_type=content_type,
-            accept=accept(into),
-            repeatable=repeatable,
-            **how,
-        )
+    async def _write(self, request: ApiRequest, body: bytes, into: type[O], dry_run: bool = False, **how: Any) -> O:
+        """`how` as for `Connection.request`."""
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
+        answer = await self.connection.request(request, query.items(), body=body, accept=accept(into), **how)
         return decode_answer(request, into, answer.body)
 
     async def _find_created(self, error: AlreadyExists, body: bytes, into: type[O]) -> O:
@@ -292,7 +257,6 @@ class Kubernetes:
 
 
 def _delete_options(grace_s: int | None) -> bytes:
-    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
-    if grace_s is not None:
-        options["gracePeriodSeconds"] = grace_s
+    grace = {} if grace_s is None else {"gracePeriodSeconds": grace_s}
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background", **grace}
     return msgspec.json.encode(options)

@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     O = typing_extensions.TypeVar("O", bound=Object, default=Object)  # noqa: E741
 else:
     O = TypeVar("O", bound=Object)  # noqa: E741
+OBJECT: Any = Object  # the default of parameters that name the wanted object; type checkers take that of `O`
 
 
 class Resource(msgspec.Struct, frozen=True):

@@ -3,11 +3,10 @@
 import hashlib
 import re
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
-from seatrial.kubernetes.objects import PODS, Resource
+from seatrial.kubernetes.objects import PODS, Manifest, Resource
 
 RBAC = "rbac.authorization.k8s.io"
 # "pods is forbidden: User "x" cannot list resource "pods" in API group "" in the namespace "y""
@@ -60,7 +59,7 @@ def rules(rights: Iterable[Right]) -> list[dict[str, list[str]]]:
     ]
 
 
-def grants(rights: Iterable[Right], user: str) -> list[dict[str, Any]]:
+def grants(rights: Iterable[Right], user: str) -> list[Manifest]:
     """A Role and its binding for each namespace, a ClusterRole and its binding for what is of the whole cluster.
 
     Their name is of these rights and this user alone: applied, they take nothing away that anybody has already."""

@@ -50,7 +50,7 @@ class _Examination:
         yield there
         if there.level is DiagnosticLevel.PROBLEM:
             return
-        allowed = await self._rights()
+        allowed = await self._rights("rights", needed(self._options, self._namespace))
         yield allowed
         options = self._options
         named: list[tuple[k8s.Resource, str, str | None]] = [
@@ -64,7 +64,8 @@ class _Examination:
             if name:
                 yield await self._there(resource, name, field)
         if allowed.level is DiagnosticLevel.OK:
-            yield await self._rights_for_scale()
+            of_scale = k8s.workload_rights(k8s.JOBS, self._namespace)
+            yield await self._rights("rights for scale trials", of_scale, of_scale=True)
             yield await self._dry_run()
         yield await self._gpus()
 
@@ -84,32 +85,20 @@ class _Examination:
             return problem(what, f"takes only restricted pods; security: {self._options.security}", fix)
         return ok(what, f"enforces pod security {enforced}" if enforced else "is there")
 
-    async def _missing(self, wanted: Sequence[k8s.Right]) -> list[k8s.Right]:
-        answers = await asyncio.gather(*(self._client.can(right) for right in wanted))
-        return [right for right, allowed in zip(wanted, answers, strict=True) if not allowed]
-
-    async def _rights_for_scale(self) -> Diagnostic:
-        """Only trials of kind scale need these: that they are missing is no problem of the target."""
-        what, wanted = "rights for scale trials", k8s.workload_rights(k8s.JOBS, self._namespace)
+    async def _rights(self, what: str, wanted: Sequence[k8s.Right], of_scale: bool = False) -> Diagnostic:
+        """`of_scale`: only trials of kind scale need these. That they are missing is no problem of the target."""
         try:
-            missing = await self._missing(wanted)
+            allowed = await asyncio.gather(*(self._client.can(right) for right in wanted))
         except k8s.KubernetesError as error:
             return warning(what, f"cannot be asked for: {error}")
-        listed = "; ".join(map(str, missing))
-        why = f"{len(missing)} of {len(wanted)} are missing, which other trials do not need: {listed}"
-        return ok(what, why if missing else f"all {len(wanted)} that are needed for Jobs")
-
-    async def _rights(self) -> Diagnostic:
-        wanted = needed(self._options, self._namespace)
-        try:
-            missing = await self._missing(wanted)
-        except k8s.KubernetesError as error:
-            return warning("rights", f"cannot be asked for: {error}")
+        missing = [right for right, has in zip(wanted, allowed, strict=True) if not has]
         if not missing:
-            return ok("rights", f"all {len(wanted)} that are needed")
-        listed = "; ".join(map(str, missing))
+            return ok(what, f"all {len(wanted)} that are needed{' for Jobs' if of_scale else ''}")
+        count, listed = f"{len(missing)} of {len(wanted)} are missing", "; ".join(map(str, missing))
+        if of_scale:
+            return ok(what, f"{count}, which other trials do not need: {listed}")
         fix = f"an administrator applies this:\n{k8s.grant_yaml(missing, self._user)}"
-        return problem("rights", f"{len(missing)} of {len(wanted)} are missing: {listed}", fix)
+        return problem(what, f"{count}: {listed}", fix)
 
     async def _there(self, resource: k8s.Resource, name: str, field: str) -> Diagnostic:
         """Whether something that the options name, and others have to have made, is there."""
