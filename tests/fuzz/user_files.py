@@ -18,7 +18,7 @@ from seatrial.baseline import read_for_trials
 from seatrial.baseline.past_runs import read_runs
 from seatrial.job import Unreadable
 from seatrial.job.reading import read_json
-from seatrial.kinds.scale.workload import BadTemplate, rendered
+from seatrial.kinds.scale.workload import rendered
 from seatrial.kinds.serving.cases import cases_of, read_case_file
 from seatrial.kinds.serving.cases.read import CASE_LIMITS
 from seatrial.kinds.training.curve import CurveError, read_curve
@@ -102,7 +102,7 @@ def _of_runai(reading: Callable[[str, Callable[[Path], object]], Callable[[bytes
     def filled(data: bytes) -> object:
         text = data.decode(errors="replace")
         values = dict.fromkeys(("PROJECT_PLACEHOLDER", "NUM_WORKERS_PLACEHOLDER", "NUM_GPUS"), "7")
-        made = rendered(text, {name: value for name, value in values.items() if name in text}, claim)
+        made = rendered("t", text, {name: value for name, value in values.items() if name in text}, claim)
         return labelled(Waves("run", "a", "runai-a", made, 1, 1, 0.0, {"seatrial/run": "run"}))
 
     times = {"creationTimestamp": "2026-05-04T10:00:01Z"}
@@ -128,7 +128,7 @@ def _of_runai(reading: Callable[[str, Callable[[Path], object]], Callable[[bytes
         lambda data: sampled(msgspec.json.decode(data, type=NamespaceSnapshot)),
         UNDECODABLE,
     )
-    yield Kind("runai-templates", templates, mutate.yaml_text, filled, (BadTemplate,))
+    yield Kind("runai-templates", templates, mutate.yaml_text, filled, (SuiteError,))
     begun = msgspec.json.encode(BegunSubmission(1, "submission-1", "runai-a", "run.ai/v2alpha1", "TrainingWorkload", 5))
     read = reading(SUBMISSION_FILE, lambda path: read_json(path, BegunSubmission))
     yield Kind("runai-submissions", [begun], mutate.json_text, read, (Unreadable,))

@@ -9,7 +9,8 @@ from seatrial.job import IN_SHORT, Exit, ObservedStep, Outcome, Series, Verdict
 from seatrial.kinds.scale.judge import check_scale
 from seatrial.kinds.scale.model import ScaleTrial, Workload, parse_scale_bound
 from seatrial.kinds.scale.work import FoundLimit, StageMetrics, StageQuantile, TriedRate, WholeScale
-from seatrial.kinds.scale.workload import BadTemplate, manifest_of
+from seatrial.kinds.scale.workload import manifest_of
+from seatrial.suite import SuiteError
 from world import World
 
 SUITE = """
@@ -118,9 +119,9 @@ def test_the_values_of_a_template_are_put_in_the_longest_first() -> None:
     ],
 )
 def test_a_template_that_is_no_workload_is_refused(template: str, message: str) -> None:
-    with pytest.raises(BadTemplate, match=message):
+    with pytest.raises(SuiteError, match=message):
         manifest_of(Workload(template="t"), template)
-    with pytest.raises(BadTemplate, match="is not in it"):
+    with pytest.raises(SuiteError, match="is not in it"):
         manifest_of(Workload(template="t", values={"NO_SUCH": 1}), "apiVersion: v1\nkind: Pod\n")
 
 

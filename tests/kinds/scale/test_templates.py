@@ -7,7 +7,8 @@ import pytest
 
 from seatrial.kinds.scale.model import Workload
 from seatrial.kinds.scale.work import NAME
-from seatrial.kinds.scale.workload import QUEUE, BadTemplate, manifest_of, rendered
+from seatrial.kinds.scale.workload import QUEUE, manifest_of, rendered
+from seatrial.suite import SuiteError
 
 THEIRS = Path(__file__).parent / "runai"
 VALUES = {"PROJECT_PLACEHOLDER": "team-a", "NUM_GPUS": "0.5"}
@@ -23,7 +24,7 @@ def theirs(name: str) -> str:
 )
 def test_their_templates_are_filled_as_their_tool_fills_them(name: str, kind: str) -> None:
     values = {**VALUES, "NUM_WORKERS_PLACEHOLDER": 7} if name == "distributed" else VALUES
-    made = rendered(theirs(name), values)
+    made = rendered("t", theirs(name), values)
     assert (made["apiVersion"], made["kind"]) == ("run.ai/v2alpha1", kind)
     assert made["metadata"]["namespace"] == "runai-team-a"
     assert made["spec"]["gpu"] == {"value": "0.5"}
@@ -37,16 +38,18 @@ def test_their_templates_are_filled_as_their_tool_fills_them(name: str, kind: st
 @pytest.mark.parametrize("end", ["status: {}\n", "", "status: {}"])
 def test_their_volume_claim_goes_to_the_end_of_the_spec(end: str) -> None:
     template = theirs("training").replace("status: {}\n", end)
-    spec = rendered(template, VALUES, theirs("pvc"))["spec"]
+    spec = rendered("t", template, VALUES, theirs("pvc"))["spec"]
     assert spec["pvcs"]["items"]["pvc-new-0"]["value"]["size"] == "1Mi"
     assert spec["gpu"] == {"value": "0.5"}
 
 
 def test_a_placeholder_that_nobody_filled_is_told_with_its_place_and_what_to_do() -> None:
-    with pytest.raises(BadTemplate, match=r"NUM_WORKERS_PLACEHOLDER is left.*values: {NUM_WORKERS_PLACEHOLDER") as told:
-        rendered(theirs("distributed"), VALUES)
-    line = theirs("distributed").splitlines()[told.value.line - 1]
-    assert line[told.value.column - 1 :].startswith("NUM_WORKERS_PLACEHOLDER")
+    with pytest.raises(SuiteError, match=r"NUM_WORKERS_PLACEHOLDER is left.*values: {NUM_WORKERS_PLACEHOLDER") as told:
+        rendered("t", theirs("distributed"), VALUES)
+    mark = told.value.problems[0].mark
+    assert mark is not None
+    line = theirs("distributed").splitlines()[mark.line - 1]
+    assert line[mark.column - 1 :].startswith("NUM_WORKERS_PLACEHOLDER")
 
 
 @pytest.mark.parametrize(
@@ -58,14 +61,14 @@ def test_a_placeholder_that_nobody_filled_is_told_with_its_place_and_what_to_do(
     ],
 )
 def test_what_cannot_be_sent_is_told_before(text: str, message: str) -> None:
-    with pytest.raises(BadTemplate, match=message):
-        rendered(f"apiVersion: v1\nkind: Pod\nspec: {text}\n", {})
+    with pytest.raises(SuiteError, match=message):
+        rendered("t", f"apiVersion: v1\nkind: Pod\nspec: {text}\n", {})
 
 
 @pytest.mark.parametrize("field", ["labels: [a]", "annotations: a", "namespace: 5"])
 def test_metadata_of_another_form_is_refused(field: str) -> None:
-    with pytest.raises(BadTemplate, match=f"its metadata.{field.split(':')[0]} is no"):
-        rendered(f"apiVersion: v1\nkind: Pod\nmetadata: {{{field}}}\n", {})
+    with pytest.raises(SuiteError, match=f"its metadata.{field.split(':')[0]} is no"):
+        rendered("t", f"apiVersion: v1\nkind: Pod\nmetadata: {{{field}}}\n", {})
 
 
 def built_in(**fields: Any) -> dict[str, Any]:

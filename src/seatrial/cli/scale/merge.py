@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from seatrial.job.metric import FixedBound
     from seatrial.job.plan import PlannedCell
     from seatrial.kinds.scale.driver.merge import Merged
-    from seatrial.kinds.scale.work import ScaleWork, StageQuantile
+    from seatrial.kinds.scale.work import ScaleWork
     from seatrial.record import RunFolder
 
 _PART = "driver"
@@ -122,18 +122,10 @@ def _print(merged: "Merged", shards: int, broken: list[str], doubts: list[str]) 
     click.echo(f"{whole.failed:,} failed, {whole.unfinished:,} unfinished, {whole.refused:,} answers were no success")
     widest = max((len(stage.name) for stage in merged.stages), default=0)
     for stage in merged.stages:
-        known = ", ".join(f"{one.name} {_seconds(one)}" for one in stage.quantiles)
+        known = ", ".join(f"{one.name} {one.text}" for one in stage.quantiles)
         counts = f"{stage.reached:,} of {stage.count:,}, {stage.unfinished:,} unfinished, {stage.censored:,} censored"
         click.echo(f"{stage.name:{widest}}  {known} ({counts})")
     for text in broken:
         click.echo(f"broken: {text}")
     for text in doubts:
         click.echo(f"not to be judged: {text}")
-
-
-def _seconds(quantile: "StageQuantile") -> str:
-    from seatrial.job import value_text
-
-    if quantile.value is None:
-        return f"above {value_text(quantile.lower, 's')}"
-    return value_text(quantile.value, "s")

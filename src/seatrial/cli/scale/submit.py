@@ -75,13 +75,14 @@ def submit(
 
 
 def _manifest(path: Path, claim: Path | None, values: dict[str, str]) -> dict[str, Any]:
-    from seatrial.kinds.scale.workload import BadTemplate, rendered
+    from seatrial.kinds.scale.workload import rendered
+    from seatrial.suite import SuiteError
 
     text, added = _template(path), _template(claim) if claim else ""
     try:
-        return rendered(text, {name: value for name, value in values.items() if name in text + added}, added)
-    except BadTemplate as error:
-        fail(f"{path}:{error.line}:{error.column}: {error}")
+        return rendered(str(path), text, {name: value for name, value in values.items() if name in text + added}, added)
+    except SuiteError as error:
+        fail(str(error.problems[0]))
 
 
 def _template(path: Path) -> str:

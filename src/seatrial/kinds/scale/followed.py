@@ -11,23 +11,9 @@ import msgspec
 # The stages of a workload, in the order of its life. Of one with several pods a stage is reached when all of them have,
 # but for those that begin with `first`, and for being declared unschedulable, evicted or failed, where one is enough.
 STAGES = (
-    "created",
-    "job_created",
-    "group_created",
-    "quota_reserved",
-    "admitted",
-    "first_pod_created",
-    "pod_created",
-    "claim_bound",
-    "decided",
-    "scheduled",
-    "unschedulable",
-    "evicted",
-    "started",
-    "ready",
-    "finished",
-    "deleted",
-)
+    "created", "job_created", "group_created", "quota_reserved", "admitted", "first_pod_created", "pod_created",
+    "claim_bound", "decided", "scheduled", "unschedulable", "evicted", "started", "ready", "finished", "deleted",
+)  # fmt: skip
 (
     CREATED, JOB_CREATED, GROUP_CREATED, QUOTA_RESERVED, ADMITTED, FIRST_POD_CREATED, POD_CREATED, CLAIM_BOUND, DECIDED,
     SCHEDULED, UNSCHEDULABLE, EVICTED, STARTED, READY, FINISHED, DELETED,
@@ -38,18 +24,14 @@ OF_PODS = (POD_CREATED, SCHEDULED, STARTED, READY, FINISHED, DELETED)  # reached
 _SEGMENT = re.compile(r"(?P<name>[^.\[\]]+)(?:\[(?P<key>[^\]]+)\])?(?:\.|$)")
 
 
-class BadPath(ValueError):
-    """A path that leads nowhere."""
-
-
 @lru_cache(maxsize=1024)
 def segments(path: str) -> tuple[tuple[str, str], ...]:
-    """(name, key) of each; the key is empty but for maps and lists."""
+    """(name, key) of each; the key is empty but for maps and lists. Raises ValueError."""
     found, at = [], 0
     while at < len(path):
         match = _SEGMENT.match(path, at)
         if match is None:
-            raise BadPath(f"{path!r} is no path: write status.phase, or status.conditions[Ready].status")
+            raise ValueError(f"{path!r} is no path: write status.phase, or status.conditions[Ready].status")
         found.append((match["name"], match["key"] or ""))
         at = match.end()
     return tuple(found)

@@ -3,7 +3,7 @@
 A bound is judged only by a measurement that can be trusted. When the driver itself was late, the watch lagged behind,
 or the open loop was broken by a kill, what it measured is `invalid`, not slow."""
 
-from typing import Any
+from typing import Any, TypedDict, TypeVar
 
 import msgspec
 
@@ -25,98 +25,82 @@ from seatrial.job import (
     value_text,
 )
 from seatrial.job.metric import FixedBound
+from seatrial.kinds.protocol import Judgement
+from seatrial.kinds.scale import work
 from seatrial.kinds.scale.measured import check_limits, check_measured, measured_charts
-from seatrial.kinds.scale.work import (
-    ClusterLimits,
-    FoundLimit,
-    MeasuredScale,
-    StageMetrics,
-    WholeScale,
-    allowed_late_s,
-    doubts_of,
-)
+from seatrial.kinds.scale.work import FoundLimit, StageMetrics, WholeScale
 
 PROMISED_RATE = 20  # pods and requests of users a second that Kubernetes' service level objectives are for
 
-
-class Scaled(msgspec.Struct, frozen=True):
-    findings: list[Finding]
-    metrics: dict[str, Any] = {}
-    charts: list[AnyChart] = []
+_T = TypeVar("_T")
 
 
-def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...], slo: str = "") -> Scaled:
+class _Metric(TypedDict):
+    value: float
+    unit: str
+    better: str
+
+
+def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...], slo: str = "") -> Judgement:
     """What should have been measured and was not is a finding of its own."""
+
+    def noted(name: str, form: type[_T]) -> list[_T]:
+        return [convert(note, form) for note in step.notes if note.get("note") == name]
+
     bad = ended_badly(step, "driver", ended)
     findings = [bad] if bad else []
     if step.code and bad is None:
-        findings.append(failed(step, "driver", "exit", _last_line(step.output), most_relevant_first(step.output)))
+        lines = [line.strip() for line in step.output.splitlines() if line.strip()]
+        message = lines[-1] if lines else "it failed without a word"
+        findings.append(failed(step, "driver", "exit", message, most_relevant_first(step.output)))
     try:
-        whole = next((convert(_of(note), WholeScale) for note in _notes(step, "whole")), None)
-        stages = {one.name: one for one in (convert(_of(note), StageMetrics) for note in _notes(step, "stage"))}
-        limit = next((convert(_of(note), FoundLimit) for note in _notes(step, "limit")), None)
-        measured = next((convert(_of(note), MeasuredScale) for note in _notes(step, "measured")), None)
-        limits = [convert(_of(note), ClusterLimits) for note in _notes(step, "preflight")]
+        wholes, stages = noted("whole", WholeScale), {one.name: one for one in noted("stage", StageMetrics)}
+        limit = next(iter(noted("limit", FoundLimit)), None)
+        measured, preflights = noted("measured", work.MeasuredScale), noted("preflight", work.ClusterLimits)
     except Unreadable as error:
         findings.append(Finding(step.name, "records", Verdict.INFRA, "infra", f"they cannot be read: {error}"))
-        return Scaled(findings)
-    if whole is None:
+        return Judgement(findings)
+    if not wholes:
         if not findings:
             findings.append(Finding(step.name, "records", Verdict.INFRA, "infra", "it reported nothing of the whole"))
-        return Scaled(findings)
-    findings.append(_trust(step, whole, bounds))
-    trusted = findings[-1].verdict is Verdict.PASSED
+        return Judgement(findings)
+    whole = wholes[0]
+    trust = _trust(step, whole, bounds)
+    findings.append(trust)
     if limit is not None:
-        findings.append(_limit(step, limit))
+        tries = [msgspec.to_builtins(one) for one in limit.tries]
+        findings.append(check_limit(step.name, "limit", tries, limit.low, limit.high, limit.doubt))
+        short = findings[-1].message
     else:
+        trusted = trust.verdict is Verdict.PASSED
         findings += [_bound(step, bound, whole, stages, trusted) for bound in bounds]
+        short = _in_short(whole, stages, bounds)
     if whole.deleted or whole.not_deleted:
         findings.append(_churn(step, whole))
     if slo:
         findings.append(_promise(step, whole))
-    findings += [_in_short(step, whole, stages, bounds, limit), _clean(step)]
-    metrics = _metrics(whole, stages)
-    if limit is not None and limit.low:
-        metrics["limit"] = {"value": limit.low, "unit": "1/s", "better": "higher"}
-    charts = [*_limit_charts(limit), *_charts(whole, stages)]
-    if limits:
-        findings += check_limits(step, limits[-1].limits)
-    if measured is not None:
-        findings += check_measured(step, measured)
-        charts += measured_charts(measured, limits[-1].limits if limits else [])
-    return Scaled(findings, metrics, charts)
-
-
-def _in_short(
-    step: ObservedStep,
-    whole: WholeScale,
-    stages: dict[str, StageMetrics],
-    bounds: tuple[FixedBound, ...],
-    limit: FoundLimit | None,
-) -> Finding:
-    """Of the stages those that are judged, else the last that there is."""
     lag = f"watch lag p99 {value_text(whole.lag_p99_s, 's')}"
-    if limit is not None:
-        return passed(step, IN_SHORT, f"{_limit(step, limit).message}; {lag}")
+    findings += [passed(step, IN_SHORT, f"{short}; {lag}"), _clean(step)]
+    charts = [*_limit_charts(limit), *_charts(whole, stages)]
+    limits = preflights[-1].limits if preflights else []
+    if preflights:
+        findings += check_limits(step, limits)
+    if measured:
+        findings += check_measured(step, measured[0])
+        charts += measured_charts(measured[0], limits)
+    return Judgement(findings, _metrics(whole, stages, limit), charts)
+
+
+def _in_short(whole: WholeScale, stages: dict[str, StageMetrics], bounds: tuple[FixedBound, ...]) -> str:
+    """Of the stages those that are judged, else the last that there is."""
     rate = "" if whole.rate is None else f" at {value_text(whole.rate)}/s"
+    told = [f"{whole.submitted:,} of {whole.count:,} workloads{rate}"]
     judged = [one.metric for one in bounds if one.metric in stages] or list(stages)[-1:]
-    told = [_stage_in_short(stages[name], whole.submitted) for name in dict.fromkeys(judged)]
-    return passed(step, IN_SHORT, "; ".join([f"{whole.submitted:,} of {whole.count:,} workloads{rate}", *told, lag]))
-
-
-def _stage_in_short(stage: StageMetrics, made: int) -> str:
-    known = {one.name: one for one in stage.quantiles if one.name in ("p50", "p99")}
-    quantiles = [
-        f"{name} above {value_text(one.lower, 's')}" if one.value is None else f"{name} {value_text(one.value, 's')}"
-        for name, one in known.items()
-    ]
-    some = "" if stage.reached == made else f" (n {stage.reached:,})"
-    return f"{stage.name} {', '.join(quantiles)}{some}"
-
-
-def _limit(step: ObservedStep, found: FoundLimit) -> Finding:
-    tries = [msgspec.to_builtins(one) for one in found.tries]
-    return check_limit(step.name, "limit", tries, found.low, found.high, found.doubt)
+    for stage in (stages[name] for name in dict.fromkeys(judged)):
+        quantiles = [f"{one.name} {one.text}" for one in stage.quantiles if one.name in ("p50", "p99")]
+        some = "" if stage.reached == whole.submitted else f" (n {stage.reached:,})"
+        told.append(f"{stage.name} {', '.join(quantiles)}{some}")
+    return "; ".join(told)
 
 
 def _limit_charts(found: FoundLimit | None) -> list[AnyChart]:
@@ -138,34 +122,20 @@ def _promise(step: ObservedStep, whole: WholeScale) -> Finding:
     """Kubernetes' objectives hold for clusters with few changes; ours are from when a workload was to be sent."""
     rate = whole.offered_rate or 0.0
     if rate <= PROMISED_RATE:
-        return passed(
-            step, "slo", f"{rate:.4g} changes a second, within the {PROMISED_RATE} that Kubernetes promises for"
-        )
-    text = f"{rate:.4g} changes a second: above {PROMISED_RATE} Kubernetes itself promises nothing; judged all the same"
-    return passed(step, "slo", text)
-
-
-def _notes(step: ObservedStep, name: str) -> list[dict[str, Any]]:
-    return [note for note in step.notes if note.get("note") == name]
-
-
-def _of(note: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in note.items() if key not in ("note", "at_s")}
-
-
-def _last_line(output: str) -> str:
-    lines = [line for line in output.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it failed without a word"
+        text = f", within the {PROMISED_RATE} that Kubernetes promises for"
+    else:
+        text = f": above {PROMISED_RATE} Kubernetes itself promises nothing; judged all the same"
+    return passed(step, "slo", f"{rate:.4g} changes a second{text}")
 
 
 def _trust(step: ObservedStep, whole: WholeScale, bounds: tuple[FixedBound, ...]) -> Finding:
     """Whether what was measured is the cluster, and not the one who measured."""
-    doubts = doubts_of(whole, bounds)
+    doubts = work.doubts_of(whole, bounds)
     lag = f"watch lag p50 {value_text(whole.lag_p50_s, 's')}, p99 {value_text(whole.lag_p99_s, 's')}"
     if not doubts:
         late = f"sent late by p99 {value_text(whole.late_p99_s, 's')}"
         return passed(step, "measurement", f"{lag}; {late}")
-    limit = f"at most {value_text(allowed_late_s(bounds), 's')} is allowed"
+    limit = f"at most {value_text(work.allowed_late_s(bounds), 's')} is allowed"
     return Finding(step.name, "measurement", Verdict.INVALID, "measurement", f"{'; '.join(doubts)} ({lag}; {limit})")
 
 
@@ -174,8 +144,7 @@ def _bound(
 ) -> Finding:
     check = f"bound {bound.name}"
     if not bound.part:
-        value = {"failed": whole.failed, "unfinished": whole.unfinished, "refused": whole.refused, "rate": whole.rate}
-        have = value[bound.metric]
+        have = getattr(whole, bound.metric)
         if have is None:
             return failed(step, check, "absent", f"{bound.name} was not measured")
         return _judged(step, check, bound, float(have), f"{have:g} of {whole.count}", "; ".join(whole.problems))
@@ -186,10 +155,10 @@ def _bound(
     missing = f"{stage.unfinished} unfinished, {stage.censored} censored, {stage.failed} failed"
     counts = f"{stage.reached} of {stage.count} workloads, {missing}, by {stage.source}"
     if found.value is None:
-        return failed(step, check, "unfinished", f"{bound.name} is above {value_text(found.lower, 's')} ({counts})")
+        return failed(step, check, "unfinished", f"{bound.name} is {found.text} ({counts})")
     lower = value_text(found.lower, "s")
     interval = f"above {lower}" if found.upper is None else f"between {lower} and {value_text(found.upper, 's')}"
-    text = f"{value_text(found.value, 's')}, 95 % {interval} ({counts})"
+    text = f"{found.text}, 95 % {interval} ({counts})"
     if not trusted:
         return Finding(step.name, check, Verdict.SKIPPED, message=f"recorded, not judged: {text}")
     return _judged(step, check, bound, found.value, text)
@@ -202,7 +171,7 @@ def _judged(step: ObservedStep, check: str, bound: FixedBound, value: float, tex
 
 
 def _clean(step: ObservedStep) -> Finding:
-    note = next(iter(_notes(step, "clean")), None)
+    note = next((note for note in step.notes if note.get("note") == "clean"), None)
     if note is None or note.get("left"):
         why = "it did not get to it" if note is None else str(note.get("problem") or "some are still there")
         message = f"its workloads are not all removed: {why}; `seatrial reap` tries again"
@@ -210,14 +179,20 @@ def _clean(step: ObservedStep) -> Finding:
     return passed(step, "clean-up", f"nothing is left, after {float(note.get('seconds', 0.0)):.1f} s")
 
 
-def _metrics(whole: WholeScale, stages: dict[str, StageMetrics]) -> dict[str, Any]:
+def _metrics(
+    whole: WholeScale, stages: dict[str, StageMetrics], limit: FoundLimit | None
+) -> dict[str, int | _Metric | dict[str, _Metric]]:
     """Metrics for history and baselines; a quantile that is not known is none."""
-    made: dict[str, Any] = {"failed": whole.failed, "unfinished": whole.unfinished, "refused": whole.refused}
+    made: dict[str, int | _Metric | dict[str, _Metric]] = {
+        name: getattr(whole, name) for name in ("failed", "unfinished", "refused")
+    }
     if whole.rate is not None:
-        made["rate"] = {"value": whole.rate, "unit": "1/s", "better": "higher"}
+        made["rate"] = _Metric(value=whole.rate, unit="1/s", better="higher")
     for stage in stages.values():
         known = {one.name: one.value for one in stage.quantiles if one.value is not None}
-        made[stage.name] = {name: {"value": value, "unit": "s", "better": "lower"} for name, value in known.items()}
+        made[stage.name] = {name: _Metric(value=value, unit="s", better="lower") for name, value in known.items()}
+    if limit is not None and limit.low:
+        made["limit"] = _Metric(value=limit.low, unit="1/s", better="higher")
     return made
 
 
@@ -226,18 +201,17 @@ def _charts(whole: WholeScale, stages: dict[str, StageMetrics]) -> list[AnyChart
     if not stages:
         return []
     names = [one.name for one in next(iter(stages.values())).quantiles]
-    counts = ["count", "reached", "unfinished", "censored", "failed", "source", "resolution"]
+    counts = ["count", "reached", "unfinished", "censored", "failed", "source", "resolution_s"]
     rows: list[list[Any]] = [
-        [one.name, *(quantile.value for quantile in one.quantiles), *_counts(one)] for one in stages.values()
+        [one.name, *(quantile.value for quantile in one.quantiles), *(getattr(one, name) for name in counts)]
+        for one in stages.values()
     ]
+    columns = ["stage", *names, *counts[:-1], "resolution"]
     units = dict.fromkeys([*names, "resolution"], "s")
-    found: list[AnyChart] = [
-        Distribution("From when it was to be sent to each stage", ["stage", *names, *counts], rows, units)
-    ]
+    found: list[AnyChart] = [Distribution("From when it was to be sent to each stage", columns, rows, units)]
     for stage in stages.values():
         title = f"Share of workloads by time to {stage.name.replace('_', ' ')}"
-        curve = [list(point) for point in stage.curve]
-        found.append(Series(title, ["seconds", "share"], curve, {"seconds": "s"}))
+        found.append(Series(title, ["seconds", "share"], list(map(list, stage.curve)), {"seconds": "s"}))
     measured: list[list[Any]] = [
         ["offered rate", whole.offered_rate, "1/s"],
         ["rate sent", whole.rate, "1/s"],
@@ -249,18 +223,9 @@ def _charts(whole: WholeScale, stages: dict[str, StageMetrics]) -> list[AnyChart
         *([f"made of {name}", count, ""] for name, count in whole.mix.items() if len(whole.mix) > 1),
     ]
     found.append(Table("How it was measured", ["what", "value", "unit"], measured))
-    return [*found, _intervals(stages)]
-
-
-def _counts(stage: StageMetrics) -> list[Any]:
-    counted = [stage.count, stage.reached, stage.unfinished, stage.censored, stage.failed]
-    return [*counted, stage.source, stage.resolution_s]
-
-
-def _intervals(stages: dict[str, StageMetrics]) -> Table:
-    """A quantile without a value is above its lower end."""
-    rows: list[list[Any]] = [
+    # A quantile without a value is above its lower end.
+    columns = ["stage", "quantile", "value", "lower", "upper"]
+    rows = [
         [stage.name, one.name, one.value, one.lower, one.upper] for stage in stages.values() for one in stage.quantiles
     ]
-    columns = ["stage", "quantile", "value", "lower", "upper"]
-    return Table("Quantiles with intervals of 95 %", columns, rows, dict.fromkeys(columns[2:], "s"))
+    return [*found, Table("Quantiles with intervals of 95 %", columns, rows, dict.fromkeys(columns[2:], "s"))]

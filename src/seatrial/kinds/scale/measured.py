@@ -24,35 +24,29 @@ def check_measured(step: ObservedStep, measured: MeasuredScale) -> list[Finding]
     return [*found, passed(step, "limited by", limit)] if limit else found
 
 
-def _said(step: ObservedStep, check: str, class_: str, message: str) -> Finding:
-    """Known, and judged by nobody."""
-    return Finding(step.name, check, Verdict.SKIPPED, class_, message)
-
-
 def _followed(step: ObservedStep, measured: MeasuredScale) -> Finding:
     text = f"followed {', '.join(measured.followed)}"
     if measured.gaps:
         text += f"; the watch was blind {measured.gaps} times, for {value_text(measured.blind_s, 's')} in all"
-    if measured.left_out:
-        return _said(
-            step, "watch", "rights", f"{text}; not followed, for want of a right: {'; '.join(measured.left_out)}"
-        )
-    return passed(step, "watch", text)
+    if not measured.left_out:
+        return passed(step, "watch", text)
+    text += f"; not followed, for want of a right: {'; '.join(measured.left_out)}"
+    return Finding(step.name, "watch", Verdict.SKIPPED, "rights", text)
 
 
 def _clock(step: ObservedStep, clock: ClockMetrics) -> Finding:
-    offset = (
-        f"the API server's clock is {value_text(clock.offset_s, 's')} ± {value_text(clock.within_s, 's')} from ours"
-    )
-    wrong = [one for one in clock.stamps if one.disagree]
+    offset_s, within_s = value_text(clock.offset_s, "s"), value_text(clock.within_s, "s")
+    offset = f"the API server's clock is {offset_s} ± {within_s} from ours"
     doubts = [
         f"{one.disagree} of {one.stamps} stamps of {one.stage} cannot be, by up to {value_text(one.worst_s, 's')}"
-        for one in wrong
+        for one in clock.stamps
+        if one.disagree
     ]
     if clock.jumps:
         doubts.append(f"it changed {clock.jumps} times meanwhile")
     if doubts:
-        return _said(step, "clock", "clock", f"{offset}; {'; '.join(doubts)}: no metric depends on it")
+        text = f"{offset}; {'; '.join(doubts)}: no metric depends on it"
+        return Finding(step.name, "clock", Verdict.SKIPPED, "clock", text)
     stamps = sum(one.stamps for one in clock.stamps)
     return passed(step, "clock", f"{offset}; {stamps:,} stamps of the server agree with what was seen")
 
@@ -69,21 +63,22 @@ def _audit(step: ObservedStep, audit: AuditMetrics) -> Finding:
 
 def measured_charts(measured: MeasuredScale, limits: list[Limit]) -> list[AnyChart]:
     found: list[AnyChart] = [_health(measured.health)] if measured.health else []
-    if measured.evicted_by:
-        rows: list[list[Any]] = [[who, count] for who, count in sorted(measured.evicted_by.items())]
-        found.append(Table("Who evicted pods", ["by", "pods"], rows))
-    if measured.clock is not None and measured.clock.stamps:
-        found.append(_stamps(measured.clock))
-    rows = [[one.what, one.text, "yes" if one.known else "not known"] for one in limits]
-    if rows:
-        found.append(Table("What may limit the trial before the cluster does", ["what", "why", "known"], rows))
-    return found
-
-
-def _stamps(clock: ClockMetrics) -> Table:
-    rows: list[list[Any]] = [[one.stage, one.stamps, one.disagree, one.worst_s] for one in clock.stamps]
-    columns = ["stage", "stamps", "disagree", "worst"]
-    return Table("Stamps of servers beside what was seen", columns, rows, {"worst": "s"})
+    evictions, agreements = sorted(measured.evicted_by.items()), measured.clock.stamps if measured.clock else []
+    tables = [
+        Table("Who evicted pods", ["by", "pods"], [[who, count] for who, count in evictions]),
+        Table(
+            "Stamps of servers beside what was seen",
+            ["stage", "stamps", "disagree", "worst"],
+            [[one.stage, one.stamps, one.disagree, one.worst_s] for one in agreements],
+            {"worst": "s"},
+        ),
+        Table(
+            "What may limit the trial before the cluster does",
+            ["what", "why", "known"],
+            [[one.what, one.text, "yes" if one.known else "not known"] for one in limits],
+        ),
+    ]
+    return [*found, *(table for table in tables if table.rows)]
 
 
 def _health(points: list[HealthPoint]) -> Series:
@@ -115,20 +110,19 @@ def limited_by(measured: MeasuredScale) -> str:
     points = measured.health
     if not points:
         return ""
-    refused = sum(one.refused for one in points)
-    rejected = sum(one.rejected or 0 for one in points)
-    behind = sum(one.offered for one in points) - sum(one.acknowledged for one in points)
+    refused, rejected = sum(one.refused for one in points), sum(one.rejected or 0 for one in points)
+    behind = sum(one.offered - one.acknowledged for one in points)
     told = []
     if refused or rejected:
         told.append(f"the API server refused requests ({refused} of ours, {rejected} in all)")
-    slow = max((one.create_p99_s or 0.0 for one in points), default=0.0)
-    first = next((one.create_p99_s for one in points if one.create_p99_s), 0.0) or 0.0
-    if first and slow > 10 * first and slow > 0.1:
+    creates = [one.create_p99_s for one in points if one.create_p99_s] or [0.0]
+    first, slow = creates[0], max(creates)
+    if slow > 10 * first and slow > 0.1:
         told.append(f"creates became slow: p99 {value_text(first, 's')} at first, {value_text(slow, 's')} at worst")
-    own = max((one.loop_s or 0.0 for one in points), default=0.0)
+    own = max(one.loop_s or 0.0 for one in points)
     if own > 0.1:
         told.append(f"this machine: the watching process itself was late by up to {value_text(own, 's')}")
-    queue = max((one.queue or 0 for one in points), default=0)
+    queue = max(one.queue or 0 for one in points)
     if queue > 10:
         told.append(f"the scheduler: up to {queue} pods waited for it")
     if behind > 0:

@@ -1,7 +1,7 @@
 """What users write of a scale trial: workloads, how many of them come when, and what is asked of their stages."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -10,17 +10,8 @@ from seatrial.job.metric import FixedBound
 from seatrial.kinds import bounds
 from seatrial.kinds.arrivals import Arrivals, ArrivalsModel, Rate
 from seatrial.kinds.job import DriverPlace
-from seatrial.kinds.scale.followed import (
-    ADMITTED,
-    FINISHED,
-    OF_PODS,
-    QUOTA_RESERVED,
-    STAGES,
-    Followed,
-    ReachedWhen,
-    segments,
-)
-from seatrial.kinds.scale.work import Churn
+from seatrial.kinds.scale import followed
+from seatrial.kinds.scale.followed import STAGES, Followed, ReachedWhen
 from seatrial.suite import Duration, Model, Runtime, Text, TrialModel
 
 # What users write of one workload.
@@ -138,9 +129,6 @@ class ChurnModel(Model):
     rate: Rate = Field(description="How often.")
     seconds: Duration = Field(alias="for", description="For how long.")
 
-    def work(self) -> Churn:
-        return Churn(self.rate, self.seconds)
-
 
 # What users write of kinds that are followed beside those that Seatrial knows.
 
@@ -164,7 +152,7 @@ class StageRule(Model):
         if self.stage not in STAGES:
             raise ValueError(f"{self.stage!r} is no stage; there are {', '.join(STAGES)}")
         for path in filter(None, (self.path, self.stamp, *self.by)):
-            segments(path)  # raises BadPath
+            followed.segments(path)  # raises ValueError
         return self
 
 
@@ -266,10 +254,12 @@ class ScaleTrial(TrialModel):
             raise ValueError("`audit_log` is a file of this machine, and the `driver` is on the cluster")
         if (self.workload is None) == (not self.workloads):
             raise ValueError("a scale trial has exactly one of `workload` and `workloads`, several by name")
-        measured = [self.workload] if self.workload else list(self.workloads.values())
-        if self.until in OF_PODS and self.until != FINISHED and any(one.bare for one in measured):
+        measured = self.measured.values()
+        if self.until in followed.OF_PODS and self.until != followed.FINISHED and any(one.bare for one in measured):
             raise ValueError(f"a Workload of Kueue alone has no pods, and is never {self.until}: `until: admitted`")
-        if self.until in (QUOTA_RESERVED, ADMITTED) and any(one.kind and not one.queue for one in measured):
+        if self.until in (followed.QUOTA_RESERVED, followed.ADMITTED) and any(
+            one.kind and not one.queue for one in measured
+        ):
             raise ValueError(f"what waits in no `queue` of Kueue is never {self.until}")
         if self.churn is not None and self.until == "finished":
             raise ValueError("churn deletes what is there, and `until: finished` waits until nothing is")
@@ -291,6 +281,10 @@ class ScaleTrial(TrialModel):
     def scale_bounds(self) -> tuple[FixedBound, ...]:
         given = {**NONE, **SLOS.get(self.slo or "", {}), **self.bounds}
         return tuple(parse_scale_bound(name, value, self.workloads) for name, value in given.items())
+
+    @property
+    def measured(self) -> Mapping[str, Workload]:
+        return {ONE: self.workload} if self.workload else self.workloads
 
     def every_workload(self) -> dict[tuple[str, ...], Workload]:
         """By its place in the suite."""

@@ -137,6 +137,10 @@ class StageQuantile(msgspec.Struct, frozen=True):
     def name(self) -> str:
         return f"p{self.share * 100:g}"
 
+    @property
+    def text(self) -> str:
+        return f"above {value_text(self.lower, 's')}" if self.value is None else value_text(self.value, "s")
+
 
 class StageMetrics(msgspec.Struct, frozen=True):
     """How long workloads took to one stage, from when they were meant to be sent."""

@@ -3,75 +3,74 @@ templates work as they are. Pure."""
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import date
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from seatrial.kinds.scale.model import Workload
 from seatrial.kinds.scale.work import NAME
+from seatrial.suite import SuiteError
+from seatrial.suite.yaml.problem import Problem, SourceMark
+
+if TYPE_CHECKING:
+    from seatrial.kubernetes import Manifest
 
 JOB_NAME = "JOB_NAME_PLACEHOLDER"  # the name of each workload, which is Seatrial's to give
 _NEEDED = re.compile(r"[A-Z][A-Z_]*_PLACEHOLDER|\bNUM_GPUS\b")
 _STATUS = re.compile(r"^status:", re.MULTILINE)
 
 
-class BadTemplate(Exception):
+def bad_template(path: str, message: str, line: int = 1, column: int = 1) -> SuiteError:
     """What is wrong with a template, and where in it, with its values put in."""
-
-    def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
-        super().__init__(message)
-        self.line, self.column = line, column
+    return SuiteError([Problem(message, SourceMark(path, line, column))])
 
 
-def rendered(template: str, values: Mapping[str, Any], claim: str = "") -> dict[str, Any]:
-    """One object. `claim` is the text of a volume claim, that goes to the end of its spec. Raises BadTemplate."""
-    text = _with_claim(template, claim) if claim else template
+def rendered(path: str, template: str, values: Mapping[str, Any], claim: str = "") -> "Manifest":
+    """One object. `claim` is the text of a volume claim, that goes to the end of its spec: before the line `status:`,
+    or to the end of the text. `path` is the template's, for errors. Raises SuiteError."""
+    text = template
+    if claim:
+        found = _STATUS.search(template)
+        spec, rest = (template[: found.start()], template[found.start() :]) if found else (template, "")
+        text = "\n".join([spec.removesuffix("\n"), claim.rstrip("\n"), rest])
     for name, value in sorted(values.items(), key=lambda item: -len(item[0])):  # NUM_GPUS_X before NUM_GPUS
         if name not in text:
-            raise BadTemplate(f"{name!r} of `values` is not in it")
+            raise bad_template(path, f"{name!r} of `values` is not in it")
         text = text.replace(name, str(value))
     text = text.replace(JOB_NAME, NAME)
     if left := _NEEDED.search(text):
         line, column = text.count("\n", 0, left.start()) + 1, left.start() - text.rfind("\n", 0, left.start())
-        raise BadTemplate(f"{left[0]} is left in it: give it a value, `values: {{{left[0]}: …}}`", line, column)
-    return _one_object(text)
+        raise bad_template(path, f"{left[0]} is left in it: give it a value, `values: {{{left[0]}: …}}`", line, column)
+    return _one_object(path, text)
 
 
-def _with_claim(template: str, claim: str) -> str:
-    """Before the line `status:`, where the spec ends; without one, at the end."""
-    found = _STATUS.search(template)
-    at = found.start() if found else len(template)
-    before = template[:at] if template[:at].endswith("\n") else f"{template[:at]}\n"
-    return before + claim.rstrip("\n") + "\n" + template[at:]
-
-
-def _one_object(text: str) -> dict[str, Any]:
+def _one_object(path: str, text: str) -> "Manifest":
     try:
         documents = [one for one in yaml.safe_load_all(text) if one is not None]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        raise BadTemplate(f"it is no YAML: {error.problem or error}", line, column) from None
+        raise bad_template(path, f"it is no YAML: {error.problem or error}", line, column) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadTemplate(f"it is no YAML: {error}") from None
+        raise bad_template(path, f"it is no YAML: {error}") from None
     if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise BadTemplate(f"it has {len(documents)} objects, and a workload is one")
+        raise bad_template(path, f"it has {len(documents)} objects, and a workload is one")
     missing = [key for key in ("apiVersion", "kind") if not isinstance(documents[0].get(key), str)]
     if missing:
-        raise BadTemplate(f"it has no {' and no '.join(missing)}")
+        raise bad_template(path, f"it has no {' and no '.join(missing)}")
     try:
-        made: dict[str, Any] = _json_data(documents[0])
+        made: Manifest = _json_data(documents[0])
     except (TypeError, RecursionError) as error:
-        raise BadTemplate(f"it has what no JSON has: {error}") from None
+        raise bad_template(path, f"it has what no JSON has: {error}") from None
     if not isinstance(made.setdefault("metadata", {}), dict):
-        raise BadTemplate("its metadata is no map")
+        raise bad_template(path, "its metadata is no map")
     for field, form in (("labels", dict), ("annotations", dict), ("namespace", str)):
         if not isinstance(made["metadata"].get(field), form | None):
-            raise BadTemplate(f"its metadata.{field} is {'no text' if form is str else 'no map'}")
+            raise bad_template(path, f"its metadata.{field} is {'no text' if form is str else 'no map'}")
     return made
 
 
@@ -94,29 +93,35 @@ def _json_data(value: Any) -> Any:
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 FRACTION = "gpu-fraction"  # of KAI and of Run:ai: a part of a GPU is no resource of Kubernetes
-_CONTAINER = {"pytorchjob": "pytorch"}  # the name that its operator looks for
 
 
-def manifest_of(workload: Workload, template: str, claim: str = "") -> dict[str, Any]:
+def manifest_of(workload: Workload, template: str, claim: str = "") -> "Manifest":
     """The manifest of one workload: built in (`templates/`), or a user's template with its values put in. Its name is
-    the driver's to give. Raises BadTemplate."""
+    the driver's to give. Raises SuiteError."""
     if workload.template is not None:
-        made = rendered(template, workload.values, claim)
+        made = rendered(workload.template, template, workload.values, claim)
     else:
-        made = {"metadata": {}, **_filled(_built_in(_file_of(workload)), _slots(workload))}
-        for pod in _with_containers(made) if 0 < workload.gpus < 1 else ():
-            pod.setdefault("metadata", {})["annotations"] = {FRACTION: f"{workload.gpus:g}"}
+        name = str(workload.kind)
+        if name == "job" and workload.pods > 1:
+            name = "indexed-job"
+        elif name == "pytorchjob" and workload.pods == 1:
+            name = "single-pytorchjob"  # its operator refuses no workers
+        slots = {
+            "POD": _pod_spec(workload),
+            "PODS": workload.pods,
+            "WORKERS": workload.pods - 1,
+            "QUEUED": workload.queue is not None,
+            "QUEUE": workload.queue,
+        }
+        made = {"metadata": {}, **_filled(_built_in(name), slots)}
+        if 0 < workload.gpus < 1:
+            from seatrial.kubernetes import pod_metadata
+
+            for metadata in pod_metadata({"template": made}):  # also of a workload that is a pod itself
+                metadata["annotations"] = {FRACTION: f"{workload.gpus:g}"}
     if workload.queue:
         made["metadata"]["labels"] = {**(made["metadata"].get("labels") or {}), QUEUE: workload.queue}
     return made
-
-
-def _file_of(workload: Workload) -> str:
-    if workload.kind == "job" and workload.pods > 1:
-        return "indexed-job"
-    if workload.kind == "pytorchjob" and workload.pods == 1:
-        return "single-pytorchjob"  # its operator refuses no workers
-    return str(workload.kind)
 
 
 @cache
@@ -124,18 +129,8 @@ def _built_in(name: str) -> Any:
     return yaml.safe_load((files(__package__) / "templates" / f"{name}.yaml").read_text("utf-8"))
 
 
-def _slots(workload: Workload) -> dict[str, Any]:
-    """What is put where a built-in template has one of these words as a value."""
-    return {
-        "POD": _pod_spec(workload),
-        "PODS": workload.pods,
-        "WORKERS": workload.pods - 1,
-        "QUEUED": workload.queue is not None,
-        "QUEUE": workload.queue,
-    }
-
-
-def _filled(value: Any, slots: dict[str, Any]) -> Any:
+def _filled(value: Any, slots: Mapping[str, Any]) -> Any:
+    """A built-in template with each value that is the name of a slot replaced."""
     if isinstance(value, dict):
         return {key: _filled(one, slots) for key, one in value.items()}
     if isinstance(value, list):
@@ -143,31 +138,19 @@ def _filled(value: Any, slots: dict[str, Any]) -> Any:
     return slots.get(value, value) if isinstance(value, str) else value
 
 
-def _with_containers(value: Any) -> Iterator[dict[str, Any]]:
-    """Every pod, or template of pods, in it."""
-    if isinstance(value, dict) and "containers" in (value.get("spec") or ()):
-        yield value
-    elif isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _with_containers(one)
-
-
-def _pod_spec(workload: Workload) -> dict[str, Any]:
-    requests = {"cpu": workload.cpu, "memory": workload.memory}
+def _pod_spec(workload: Workload) -> "Manifest":
     gpus = {"nvidia.com/gpu": f"{workload.gpus:g}"} if workload.gpus >= 1 else {}
     container = {
-        "name": _CONTAINER.get(str(workload.kind), "main"),
+        "name": "pytorch" if workload.kind == "pytorchjob" else "main",  # the name that its operator looks for
         "image": workload.image,
         "command": list(workload.command),
-        "resources": {"requests": {**requests, **gpus}, "limits": gpus},
+        "resources": {"requests": {"cpu": workload.cpu, "memory": workload.memory, **gpus}, "limits": gpus},
     }
-    spec: dict[str, Any] = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]}
-    if workload.node_selector:
-        spec["nodeSelector"] = dict(workload.node_selector)
-    if workload.tolerate:
-        spec["tolerations"] = [{"key": key, "operator": "Exists"} for key in workload.tolerate]
-    if workload.priority:
-        spec["priorityClassName"] = workload.priority
-    if workload.scheduler:
-        spec["schedulerName"] = workload.scheduler
-    return spec
+    optional = {
+        "nodeSelector": dict(workload.node_selector),
+        "tolerations": [{"key": key, "operator": "Exists"} for key in workload.tolerate],
+        "priorityClassName": workload.priority,
+        "schedulerName": workload.scheduler,
+    }
+    spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]}
+    return spec | {field: value for field, value in optional.items() if value}
