@@ -11,7 +11,7 @@ import pytest
 from seatrial.job import ObservedStep, Outcome, Series, Verdict
 from seatrial.kinds.scale.driver.audit import read_audit, use_audit
 from seatrial.kinds.scale.driver.clock import ServerClock, agreements
-from seatrial.kinds.scale.driver.health import at_time, gaps, health_points, loop_lag_s, read_lines, read_sample
+from seatrial.kinds.scale.driver.health import gaps, health_points, loop_lag_s, read_lines, read_sample
 from seatrial.kinds.scale.driver.stages import reached_stages
 from seatrial.kinds.scale.followed import POD_CREATED, SCHEDULED
 from seatrial.kinds.scale.measured import check_limits, check_measured, limited_by, measured_charts
@@ -121,13 +121,16 @@ garbage{ 1
 
 
 def test_the_metrics_of_a_server_are_differences_between_two_looks() -> None:
-    samples = [read_sample(METRICS % (100, 100, 100, 0), 10.0), read_sample(METRICS % (190, 200, 200, 6), 15.0)]
-    assert at_time(samples, 0.0, 12.0) == {"in_flight": 7, "etcd_bytes": 1_500_000, "queue": None}
-    point = HealthPoint(0.0, **at_time(samples, 12.0, 20.0))
-    assert point.latency_s == {"POST": 1.0}, "10 of the 100 since then took more than 50 ms"
-    assert (point.rejected, point.in_flight, point.etcd_bytes) == (6, 7, 1_500_000)
-    restarted = [samples[1], read_sample(METRICS % (1, 1, 1, 0), 20.0)]
-    assert "rejected" not in at_time(restarted, 18.0, 21.0)
+    samples = [read_sample(METRICS % (100, 100, 100, 0), 10.5), read_sample(METRICS % (190, 200, 200, 6), 15.5)]
+    samples.append(read_sample(METRICS % (1, 1, 1, 0), 20.5))
+    points = {one.from_s: one for one in health_points({0: sent(0, 10.0)}, [], [], samples, 20.6)}
+    assert points[0] == HealthPoint(0.0, 1, 1, create_p99_s=points[0].create_p99_s, in_flight=7, etcd_bytes=1_500_000)
+    assert points[5].latency_s == {"POST": 1.0}, "10 of the 100 since then took more than 50 ms"
+    assert (points[5].rejected, points[5].in_flight, points[5].etcd_bytes) == (6, 7, 1_500_000)
+    assert points[10].in_flight == 7
+    assert points[10].rejected is None, "it was restarted"
+    (all_in_one,) = health_points({}, [], [], samples[:2], 0.0)
+    assert (all_in_one.rejected, all_in_one.latency_s) == (6, {"POST": 1.0}), "of several the last"
 
 
 def test_load_lag_and_health_are_on_one_axis_of_time() -> None:
@@ -220,7 +223,7 @@ def test_when_pods_were_bound_is_in_the_audit_log_by_our_clock(tmp_path: Path) -
 def test_a_log_that_was_rotated_is_read_whole(tmp_path: Path) -> None:
     (tmp_path / "audit-2026-11-17T06-00-00.000.log").write_bytes(audit_line(f"{PREFIX}-0", 100.0015, 100.0035))
     path = written(tmp_path, audit_line(f"{PREFIX}-0-a", 100.4, 100.5, "binding"))
-    assert [one.workload for one in read_audit(path, PREFIX, {0: sent(0)}).stamps] == [0]
+    assert list(read_audit(path, PREFIX, {0: sent(0)}).bound) == [0]
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_a_search_has_a_sample_of_everything_that_its_rounds_make() -> None:
 
 def test_churn_deletes_the_oldest_that_is_there() -> None:
     plan = SubmissionPlan(work(count=3, churn=Churn(1.0, 5.0)))
-    pairs = [(old.number, new.number) for old, new in plan.replacements()]
+    pairs = [(old.number, new.number) for old, new in zip(plan.replaced(), plan.churned, strict=True)]
     assert pairs == [(0, 3), (1, 4), (2, 5), (3, 6), (4, 7)]
 
 
@@ -160,7 +160,8 @@ async def test_a_loop_that_was_cut_makes_only_what_is_missing(tmp_path: Path) ->
 async def test_churn_deletes_and_makes_in_pairs(tmp_path: Path) -> None:
     place, plan = Counting(), SubmissionPlan(work(count=4, churn=Churn(1000.0, 0.006)))
     sender, submitted = submitter(place, tmp_path)
-    await sender.churn(plan.replacements(), 1000.0, time.monotonic())
+    times = [at / 1000 for at in range(6)]
+    await sender.open_loop(plan.churned, times, time.monotonic(), plan.replaced())
     assert place.deleted == [0, 1, 2, 3, 4, 5]
     assert sorted(submitted.all) == [4, 5, 6, 7, 8, 9]
 

@@ -272,7 +272,7 @@ class AuditMetrics(msgspec.Struct, frozen=True):
     problem: str = ""  # why it was of no use
 
 
-class HealthPoint(msgspec.Struct, frozen=True, omit_defaults=True):
+class HealthPoint(msgspec.Struct, omit_defaults=True):
     """One stretch of time, from `from_s` on, since the first workload was meant to be sent."""
 
     from_s: float

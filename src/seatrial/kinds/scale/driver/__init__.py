@@ -103,7 +103,11 @@ class _Scale:
             if not self._again:
                 self._driver.finish("start")
         finally:
-            await self._clean()
+            self._submitted.close()
+            self._deleted.close()
+            begun_s = time.monotonic()
+            problem = await self._place.clean()
+            self._driver.note("clean", left=bool(problem), seconds=time.monotonic() - begun_s, problem=problem)
 
     # ---- what is made
 
@@ -131,8 +135,9 @@ class _Scale:
         if work.churn is not None:
             await self._settle(measured)
             async with self._telling("replacements", self._plan.churned):
-                pairs = self._plan.replacements()
-                await self._submitter.churn(pairs, work.churn.rate, time.monotonic() + _LEAD_S)
+                new, rate = self._plan.churned, work.churn.rate
+                times, start_s = [at / rate for at in range(len(new))], time.monotonic() + _LEAD_S
+                await self._submitter.open_loop(new, times, start_s, self._plan.replaced())
 
     def _send_times(self, arrivals: Arrivals) -> list[float]:
         try:
@@ -209,7 +214,8 @@ class _Scale:
     def _metrics(
         self, planned: Sequence[PlannedWorkload], end_s: float, first_lag: int
     ) -> tuple[WholeScale, list[StageMetrics]]:
-        work, lags, stages = self._work, self._place.lags()[first_lag:], []
+        work, stages = self._work, []
+        lags = [lag_s for _, lag_s in self._place.lags()[first_lag:]]
         submissions = self._of(planned)
         stamps, pods = read_stamps(self._stamps), self._plan.pods()
         reached = reached_stages(submissions, stamps, pods)
@@ -252,10 +258,3 @@ class _Scale:
             self._driver.note("stage", **msgspec.to_builtins(stage))
         self._driver.note("measured", **msgspec.to_builtins(self._measured))
         self._driver.note("whole", **msgspec.to_builtins(whole))
-
-    async def _clean(self) -> None:
-        self._submitted.close()
-        self._deleted.close()
-        begun_s = time.monotonic()
-        problem = await self._place.clean()
-        self._driver.note("clean", left=bool(problem), seconds=time.monotonic() - begun_s, problem=problem)

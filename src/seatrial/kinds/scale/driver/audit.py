@@ -14,10 +14,7 @@ import msgspec
 from seatrial.job import Unreadable, decode
 from seatrial.kinds.scale.driver.stages import Reached, share_of
 from seatrial.kinds.scale.followed import SCHEDULED
-from seatrial.kinds.scale.work import AuditMetrics, Stamp, Submission
-
-_COMPLETE = "ResponseComplete"
-AUDIT = "audit"
+from seatrial.kinds.scale.work import AuditMetrics, Submission
 
 
 class _Ref(msgspec.Struct, frozen=True, rename="camel"):
@@ -43,7 +40,7 @@ class _Line(msgspec.Struct, frozen=True, rename="camel"):
 class Audited(msgspec.Struct, frozen=True):
     """`offset_s`: the log's clock minus our monotonic one, known to within `within_s`."""
 
-    stamps: list[Stamp]
+    bound: dict[int, list[float]]  # when each pod of a workload was, by our clock
     offset_s: float
     within_s: float
     requests: int
@@ -75,18 +72,12 @@ def read_audit(path: Path, prefix: str, submissions: Mapping[int, Submission]) -
             f"the clock of {path} cannot be brought to ours: it was set meanwhile, or is of several servers"
         )
     offset_s = (low_s + high_s) / 2
-    stamps = [
-        Stamp(of, name, SCHEDULED, at_s - offset_s, kind=AUDIT)
-        for name, at_s in bound.items()
-        if (of := _number(name, prefix)) is not None
-    ]
-    return Audited(stamps, offset_s, (high_s - low_s) / 2, requests)
-
-
-def _number(pod: str, prefix: str) -> int | None:
-    """The number of the workload whose name a pod's begins with."""
-    number = pod.removeprefix(f"{prefix}-").partition("-")[0]
-    return int(number) if number.isdecimal() else None
+    of: dict[int, list[float]] = {}
+    for name, at_s in bound.items():
+        number = name.removeprefix(f"{prefix}-").partition("-")[0]  # a pod's name begins with that of its workload
+        if number.isdecimal():
+            of.setdefault(int(number), []).append(at_s - offset_s)
+    return Audited(of, offset_s, (high_s - low_s) / 2, requests)
 
 
 def _lines(path: Path, prefix: str) -> Iterator[_Line]:
@@ -99,7 +90,7 @@ def _lines(path: Path, prefix: str) -> Iterator[_Line]:
                     if wanted in line:
                         with contextlib.suppress(Unreadable):  # the last one may not be whole
                             found = decode(line, _Line)
-                            if found.stage == _COMPLETE and found.response_status.code // 100 == 2:
+                            if found.stage == "ResponseComplete" and found.response_status.code // 100 == 2:
                                 yield found
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
@@ -121,15 +112,16 @@ def use_audit(
         audited = read_audit(path, prefix, submissions)
     except ValueError as error:
         return reached, AuditMetrics(problem=str(error))
-    of: dict[int, list[float]] = {}
-    for stamp in audited.stamps:
-        of.setdefault(stamp.workload, []).append(stamp.at_s)
-    whole = {number: sorted(times) for number, times in of.items() if len(times) >= pods.get(number, 1)}
-    exact = {number: times[pods.get(number, 1) - 1] for number, times in whole.items()}
+    needed = {number: pods.get(number, 1) for number in audited.bound}
+    exact = {
+        number: sorted(times)[needed[number] - 1]
+        for number, times in audited.bound.items()
+        if len(times) >= needed[number]
+    }
     watched = reached.times[SCHEDULED]
     both = [number for number in exact if number in watched and number in submissions]
-    by_watch = sorted(watched[number][1] - submissions[number].intended_s for number in both)
-    by_log = sorted(exact[number] - submissions[number].intended_s for number in both)
+    by_watch = [watched[number][1] - submissions[number].intended_s for number in both]
+    by_log = [exact[number] - submissions[number].intended_s for number in both]
     metrics = AuditMetrics(
         audited.requests,
         audited.within_s,

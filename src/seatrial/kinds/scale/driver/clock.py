@@ -8,12 +8,11 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 
 from seatrial.http.http1 import RequestAttempt
-from seatrial.kinds.driver import in_background
 from seatrial.kinds.scale.work import ClockMetrics, Stamp, StampAgreement, Submission
 from seatrial.kubernetes import Kubernetes, KubernetesError
 from seatrial.kubernetes.objects import ApiRequest
@@ -60,36 +59,24 @@ class ServerClock:
         return ClockMetrics(middle_s - ours_s, half_s, self.samples, self.jumps, list(agreements))
 
 
-@contextlib.asynccontextmanager
-async def measured_clock(client: Kubernetes) -> AsyncIterator[ServerClock]:
-    """Measured while the block is open."""
-    clock = ServerClock()
-    async with in_background(_measure(client, clock)):
-        yield clock
-
-
-async def _measure(client: Kubernetes, clock: ServerClock) -> None:
+async def measure_clock(client: Kubernetes, clock: ServerClock) -> None:
+    """Until it is cancelled."""
     narrow_s = math.inf
     while True:
         for at_s in clock.probes(time.monotonic()):
             await asyncio.sleep(max(at_s - time.monotonic(), 0.0))
-            await _ask(client, clock)
+            attempts: list[RequestAttempt] = []
+            with contextlib.suppress(KubernetesError, ValueError, TypeError):
+                asked = ApiRequest("get", bare_path="/version")
+                answer = await client.connection.request(asked, retry=False, attempts=attempts)
+                server_s = parsedate_to_datetime(answer.date).timestamp()
+                sent_s, received_s = attempts[-1].sent_s, attempts[-1].answered_s
+                if sent_s is not None and received_s is not None:
+                    clock.take(sent_s, received_s, server_s)
         width_s = clock.high_s - clock.low_s
         if width_s > narrow_s * 0.8:
             await asyncio.sleep(_AGAIN_S)
         narrow_s = width_s
-
-
-async def _ask(client: Kubernetes, clock: ServerClock) -> None:
-    attempts: list[RequestAttempt] = []
-    with contextlib.suppress(KubernetesError, ValueError, TypeError):
-        answer = await client.connection.request(
-            ApiRequest("get", bare_path="/version"), retry=False, attempts=attempts
-        )
-        server_s = parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
-        sent_s, received_s = attempts[-1].sent_s, attempts[-1].answered_s
-        if sent_s is not None and received_s is not None:
-            clock.take(sent_s, received_s, server_s)
 
 
 def agreements(
@@ -99,8 +86,12 @@ def agreements(
     was seen. One that cannot be has another clock than the API server, or the API server another than it had."""
     counted: dict[str, list[float]] = {}
     for stamp in stamps if clock.known else ():
-        server_s, one = _seconds(stamp.server), submissions.get(stamp.workload)
-        if server_s is None or one is None or one.sent_s is None:
+        one = submissions.get(stamp.workload)
+        if one is None or one.sent_s is None or not stamp.server:
+            continue
+        try:
+            server_s = datetime.fromisoformat(stamp.server).timestamp()
+        except (ValueError, OverflowError, OSError):
             continue
         early_s = one.sent_s + clock.low_s - (server_s + 1)  # before it was even sent
         late_s = server_s - (stamp.at_s + clock.high_s)  # after it was seen
@@ -109,10 +100,3 @@ def agreements(
         StampAgreement(stage, len(found), sum(abs(one) > SLACK_S for one in found), max(found, key=abs))
         for stage, found in counted.items()
     ]
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        return datetime.fromisoformat(text).timestamp() if text else None
-    except (ValueError, OverflowError, OSError):
-        return None

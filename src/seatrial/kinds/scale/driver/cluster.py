@@ -13,17 +13,10 @@ from typing import Any
 import msgspec
 
 from seatrial.http.http1 import RequestAttempt
-from seatrial.kinds.driver import Driver, DriverError
-from seatrial.kinds.scale.driver.clock import ServerClock, agreements, measured_clock
+from seatrial.kinds.driver import Driver, DriverError, in_background
+from seatrial.kinds.scale.driver.clock import ServerClock, agreements, measure_clock
 from seatrial.kinds.scale.driver.following import Following, followed_on, pods_labelled, watching
-from seatrial.kinds.scale.driver.health import (
-    ServerHealth,
-    gaps,
-    health_points,
-    loop_lag_s,
-    measured_health,
-    read_lines,
-)
+from seatrial.kinds.scale.driver.health import ServerHealth, gaps, health_points, loop_lag_s, read_lines
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan
 from seatrial.kinds.scale.driver.preflight import Asked, asked_of, limits_of
 from seatrial.kinds.scale.driver.stages import read_stamps
@@ -86,8 +79,18 @@ class ClusterPlace:
         self._following, self._clock, self._health = Following((), ()), ServerClock(), ServerHealth()
 
     async def check(self) -> None:
+        """Raises DriverError where a right is missing: what could not be followed or removed is not made."""
         await self.prepare()
-        await self._look_for_limits()
+        asked: dict[str, Asked] = {}
+        for namespace in self._mine.namespaces:
+            planned = [one for one in self._plan.all.values() if (one.namespace or self._home) == namespace]
+            if planned:
+                asked[namespace] = asked_of(planned, self._resources)
+        limits, missing = await limits_of(self._client, asked, self._work.arrivals.peak, self._work.at_once)
+        if missing:
+            what = f"{len(missing)} rights are missing: {'; '.join(map(str, missing))}"
+            raise DriverError(f"{what}; docs/scale.md has the Role that grants them")
+        self._driver.note("preflight", **msgspec.to_builtins(ClusterLimits(limits)))
 
     async def prepare(self) -> None:
         """Templates that the server refuses are told before the first one is sent: one of each, in each namespace.
@@ -96,25 +99,17 @@ class ClusterPlace:
             self._resources[of.name] = await self._client.resource_of(of.manifest)
         for one in self._plan.samples():
             self._manifests[one.of.name, one.namespace] = msgspec.json.encode(self._own(one.of, one.namespace))
-            await self._try(one)
+            try:
+                # An earlier life of this driver may have made it.
+                with self._mine.errors(), contextlib.suppress(AlreadyExists):
+                    await self._create(one, dry_run=True)
+            except TargetError as error:
+                what = self._resources[one.of.name].kind
+                raise DriverError(f"the server refuses such a {what} ({one.of.name}): {error}") from error
         arrivals = self._work.arrivals
         at_once = min(arrivals.burst or math.ceil((arrivals.peak or 0.0) * AHEAD_S), self._work.at_once)
         opening = (self._client.version() for _ in range(at_once))
         await asyncio.gather(*opening, return_exceptions=True)  # who may not ask for it has a connection all the same
-
-    async def _look_for_limits(self) -> None:
-        """Raises DriverError where a right is missing: what could not be followed or removed is not made."""
-        asked: dict[str, Asked] = {}
-        for namespace in self._mine.namespaces:
-            planned = [one for one in self._plan.all.values() if (one.namespace or self._home) == namespace]
-            if planned:
-                asked[namespace] = asked_of(planned, self._resources)
-        limits, missing = await limits_of(self._client, asked, self._work.arrivals.peak, self._work.at_once)
-        if missing:
-            listed = "; ".join(map(str, missing))
-            what = f"{len(missing)} rights are missing: {listed}"
-            raise DriverError(f"{what}; docs/scale.md has the Role that grants them")
-        self._driver.note("preflight", **msgspec.to_builtins(ClusterLimits(limits)))
 
     def _own(self, of: WorkloadClass, namespace: str) -> Manifest:
         """With a label on the workload and on its pods that says which one it is."""
@@ -124,15 +119,6 @@ class ClusterPlace:
         for metadata in (made["metadata"], *pod_metadata(made.get("spec"))):
             metadata["labels"] |= {WORKLOAD_LABEL: NUMBER, PHASE_LABEL: PHASE}
         return made
-
-    async def _try(self, one: PlannedWorkload) -> None:
-        try:
-            # An earlier life of this driver may have made it.
-            with self._mine.errors(), contextlib.suppress(AlreadyExists):
-                await self._create(one, dry_run=True)
-        except TargetError as error:
-            what = self._resources[one.of.name].kind
-            raise DriverError(f"the server refuses such a {what} ({one.of.name}): {error}") from error
 
     async def _create(self, one: PlannedWorkload, **how: Any) -> None:
         resource, name = self._resources[one.of.name], self._name(one)
@@ -159,34 +145,27 @@ class ClusterPlace:
     async def watching(self) -> AsyncIterator[None]:
         self._canary = Canary(self._mine, self._work.prefix)
         namespaces = self._mine.namespaces
-        following = await followed_on(
-            self._client,
-            self._resources.values(),
-            pods_labelled(one.manifest for one in self._plan.classes),
-            self._work.follow,
-            namespaces,
+        labelled = pods_labelled(one.manifest for one in self._plan.classes)
+        self._following = await followed_on(
+            self._client, self._resources.values(), labelled, self._work.follow, namespaces
         )
         stamps = self._driver.files / STAMPS
         last_s = max((stamp.at_s for stamp in read_stamps(stamps)), default=None)
         kubeconfig = str(self._mine.kubeconfig) if self._mine.kubeconfig else None
         work = WatchWork(
             kubeconfig, self._mine.context, namespaces, self._mine.selector, str(stamps), self._work.prefix,
-            following.watched, last_s,
+            self._following.watched, last_s,
         )  # fmt: skip
-        self._following = following
         async with (
             Kubernetes(self._client.access, at_once=PROBES_AT_ONCE) as probe,
-            measured_clock(probe) as self._clock,
-            measured_health(probe) as self._health,
+            in_background(measure_clock(probe, self._clock)),
+            self._health.measured(probe),
             watching(work, self._driver.files / "watch.json"),
-            self._canary,
+            self._canary.changing(),
         ):
             yield
 
-    def lags(self) -> list[float]:
-        return [lag_s for _, lag_s in self._timed_lags()]
-
-    def _timed_lags(self) -> list[tuple[float, float]]:
+    def lags(self) -> list[tuple[float, float]]:
         return self._canary.lags(self._driver.files / STAMPS) if self._canary else []
 
     def measured(self, submissions: Mapping[int, Submission], stamps: list[Stamp], end_s: float) -> MeasuredScale:
@@ -200,7 +179,7 @@ class ClusterPlace:
             loop_p99_s=loop_lag_s(lines),
             clock=self._clock.metrics(agreements(self._clock, stamps, submissions)),
             metrics=self._health.problem,
-            health=health_points(submissions, self._timed_lags(), lines, self._health.samples, end_s),
+            health=health_points(submissions, self.lags(), lines, self._health.samples, end_s),
         )
 
     # ---- the end

@@ -8,13 +8,11 @@ import re
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from seatrial.job import Unreadable, decode
 from seatrial.kinds.driver import in_background
-from seatrial.kinds.scale.driver.stages import share_of
+from seatrial.kinds.scale.driver.stages import STAMP_START, decoded, share_of, whole_lines
 from seatrial.kinds.scale.work import HealthPoint, Submission
 from seatrial.kubernetes import Kubernetes, KubernetesError
 from seatrial.kubernetes.objects import ApiRequest
@@ -28,7 +26,6 @@ _WANTED = (
     b"apiserver_flowcontrol_rejected_requests_total", b"scheduler_pending_pods", *_SIZES,
 )  # fmt: skip
 VERBS = ("POST", "GET", "LIST", "PATCH", "PUT", "DELETE")
-TOO_MANY = "429"
 
 
 class CounterSample(msgspec.Struct, frozen=True):
@@ -47,38 +44,34 @@ class ServerHealth:
         self.samples: list[CounterSample] = []
         self.problem = ""  # why there are none
 
+    @contextlib.asynccontextmanager
+    async def measured(self, client: Kubernetes) -> AsyncIterator[None]:
+        """Sampled while the block is open, until the server refuses, and once at its end."""
+        try:
+            async with in_background(self._measure(client)):
+                yield
+        finally:
+            if not self.problem:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._sample(client), _EVERY_S)
 
-@contextlib.asynccontextmanager
-async def measured_health(client: Kubernetes) -> AsyncIterator[ServerHealth]:
-    """Sampled while the block is open, until the server refuses, and once at its end."""
-    health = ServerHealth()
-    try:
-        async with in_background(_measure(client, health)):
-            yield health
-    finally:
-        if not health.problem:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(_sample(client, health), _EVERY_S)
+    async def _measure(self, client: Kubernetes) -> None:
+        again = True
+        while again:
+            again = await self._sample(client)
+            await asyncio.sleep(_EVERY_S)
 
-
-async def _measure(client: Kubernetes, health: ServerHealth) -> None:
-    again = True
-    while again:
-        again = await _sample(client, health)
-        await asyncio.sleep(_EVERY_S)
-
-
-async def _sample(client: Kubernetes, health: ServerHealth) -> bool:
-    """Whether there is a point in asking again."""
-    try:
-        asked = ApiRequest("get", bare_path="/metrics")
-        answer = await client.connection.request(asked, retry=False, accept="text/plain")
-        sample = await asyncio.to_thread(read_sample, answer.body, time.monotonic())  # it is megabytes of text
-        health.samples.append(sample)
-    except KubernetesError as error:
-        health.problem = health.problem or str(error)
-        return not error.lasting
-    return True
+    async def _sample(self, client: Kubernetes) -> bool:
+        """Whether there is a point in asking again."""
+        try:
+            asked = ApiRequest("get", bare_path="/metrics")
+            answer = await client.connection.request(asked, retry=False, accept="text/plain")
+            sample = await asyncio.to_thread(read_sample, answer.body, time.monotonic())  # it is megabytes of text
+            self.samples.append(sample)
+        except KubernetesError as error:
+            self.problem = self.problem or str(error)
+            return not error.lasting
+        return True
 
 
 def read_sample(text: bytes, at_s: float) -> CounterSample:
@@ -97,7 +90,7 @@ def read_sample(text: bytes, at_s: float) -> CounterSample:
                 end = _number(labels.get("le", "+Inf").encode())
                 buckets[end] = buckets.get(end, 0.0) + value
         elif name == b"apiserver_request_total":
-            too_many += value if labels.get("code") == TOO_MANY else 0.0
+            too_many += value if labels.get("code") == "429" else 0.0
         elif name == b"apiserver_flowcontrol_rejected_requests_total":
             rejected += value
         elif name == b"apiserver_current_inflight_requests":
@@ -117,20 +110,6 @@ def _number(text: bytes) -> float:
         return float(text)
     except ValueError:
         return math.nan
-
-
-def at_time(samples: Sequence[CounterSample], from_s: float, to_s: float) -> dict[str, Any]:
-    """What a point of health says of a stretch: of the last sample in it, since the one before."""
-    at = max((place for place, one in enumerate(samples) if from_s <= one.at_s < to_s), default=None)
-    if at is None:
-        return {}
-    now, before = samples[at], samples[at - 1] if at else None
-    found: dict[str, Any] = {"in_flight": now.in_flight, "etcd_bytes": now.etcd_bytes, "queue": now.queue}
-    if before is not None and before.rejected <= now.rejected:  # else it was restarted meanwhile
-        found["rejected"] = now.rejected - before.rejected
-        latency = {verb: _p99(now.latency[verb], before.latency.get(verb, {})) for verb in now.latency}
-        found["latency_s"] = {verb: value for verb, value in latency.items() if value is not None}
-    return found
 
 
 def _p99(now: dict[float, float], before: dict[float, float]) -> float | None:
@@ -159,17 +138,11 @@ class StampsLine(msgspec.Struct, frozen=True):
 
 
 def read_lines(path: Path) -> list[StampsLine]:
-    found = []
-    with contextlib.suppress(FileNotFoundError):
-        for line in path.read_bytes().split(b"\n")[:-1]:
-            if not line.startswith(b'{"workload"'):
-                with contextlib.suppress(Unreadable):
-                    found.append(decode(line, StampsLine))
-    return found
+    return list(decoded((line for line in whole_lines(path) if not line.startswith(STAMP_START)), StampsLine))
 
 
 def loop_lag_s(lines: Iterable[StampsLine]) -> float:
-    return share_of(sorted(line.loop_s for line in lines if line.loop_s is not None), 0.99)
+    return share_of([line.loop_s for line in lines if line.loop_s is not None], 0.99)
 
 
 def gaps(lines: Iterable[StampsLine]) -> tuple[int, float]:
@@ -189,45 +162,37 @@ def health_points(
     start_s = min((one.intended_s for one in submissions.values()), default=end_s)
     width_s = max(LEAST_S, (end_s - start_s) / _MOST_POINTS)
     count = max(1, int((end_s - start_s) / width_s) + 1)
+    points = [HealthPoint(round(place * width_s, 3)) for place in range(count)]
+    took: list[list[float]] = [[] for _ in points]
 
     def place(at_s: float) -> int:
         return min(max(int((at_s - start_s) / width_s), 0), count - 1)
 
-    offered, acknowledged, refused = [0] * count, [0] * count, [0] * count
-    took: list[list[float]] = [[] for _ in range(count)]
     for one in submissions.values():
-        offered[place(one.intended_s)] += 1
+        points[place(one.intended_s)].offered += 1
+        points[place(one.acknowledged_s or one.intended_s)].refused += len(one.refusals)
         if one.acknowledged_s is not None:
-            acknowledged[place(one.acknowledged_s)] += 1
+            points[place(one.acknowledged_s)].acknowledged += 1
             if one.sent_s is not None:
                 took[place(one.acknowledged_s)].append(one.acknowledged_s - one.sent_s)
-        refused[place(one.acknowledged_s or one.intended_s)] += len(one.refusals)
-    lag: dict[int, float] = {}
-    loop: dict[int, float] = {}  # a stretch in which it was not measured has none
-    blind = [False] * count
+    for point, times in zip(points, took, strict=True):
+        point.create_p99_s = share_of(times, 0.99) if times else None
     for at_s, late_s in lags:
-        lag[place(at_s)] = max(lag.get(place(at_s), 0.0), late_s)
+        point = points[place(at_s)]
+        point.lag_s = max(point.lag_s or 0.0, late_s)
     for line in lines:
+        point = points[place(line.at_s)]
         if line.loop_s is not None:
-            loop[place(line.at_s)] = max(loop.get(place(line.at_s), 0.0), line.loop_s)
+            point.loop_s = max(point.loop_s or 0.0, line.loop_s)
         if line.gap_s is not None:
-            for at in range(place(line.gap_s), place(line.at_s) + 1):
-                blind[at] = True
-    return [
-        HealthPoint(
-            round(at * width_s, 3),
-            offered[at],
-            acknowledged[at],
-            refused[at],
-            share_of(sorted(took[at]), 0.99) if took[at] else None,
-            lag.get(at),
-            loop.get(at),
-            blind[at],
-            **at_time(
-                samples,
-                start_s + at * width_s if at else -math.inf,
-                start_s + (at + 1) * width_s if at < count - 1 else math.inf,
-            ),
-        )
-        for at in range(count)
-    ]
+            for point in points[place(line.gap_s) : place(line.at_s) + 1]:
+                point.blind = True
+    for before, now in zip([None, *samples], samples, strict=False):  # of a stretch the last sample counts
+        point = points[place(now.at_s)]
+        point.in_flight, point.etcd_bytes, point.queue = now.in_flight, now.etcd_bytes, now.queue
+        point.rejected, point.latency_s = None, {}
+        if before is not None and before.rejected <= now.rejected:  # else it was restarted meanwhile
+            point.rejected = now.rejected - before.rejected
+            latency = {verb: _p99(now.latency[verb], before.latency.get(verb, {})) for verb in now.latency}
+            point.latency_s = {verb: value for verb, value in latency.items() if value is not None}
+    return points

@@ -16,8 +16,16 @@ from msgspec.structs import replace
 from seatrial.job import Unreadable, decode
 from seatrial.kinds.scale.driver.health import StampsLine
 from seatrial.kinds.scale.driver.plan import SubmissionPlan
-from seatrial.kinds.scale.driver.stages import Reached, rate_of, reached_stages, read_stamps, stage_metrics, whole_of
-from seatrial.kinds.scale.driver.submit import read_whole_lines
+from seatrial.kinds.scale.driver.stages import (
+    Reached,
+    decoded,
+    rate_of,
+    reached_stages,
+    read_stamps,
+    stage_metrics,
+    whole_lines,
+    whole_of,
+)
 from seatrial.kinds.scale.work import (
     DELETED_FILE,
     STAMPS,
@@ -52,8 +60,10 @@ def read_shard(files: Path, work: ScaleWork) -> Shard:
     """`files` is the folder that a driver wrote its files into. Raises Unreadable."""
     plan = SubmissionPlan(work)
     measured = {one.number for one in (*plan.measured, *plan.churned)}
-    submissions = {one.number: one for one in read_whole_lines(files / SUBMITTED, Submission) if one.number in measured}
-    deletions = list(read_whole_lines(files / DELETED_FILE, Deletion))
+    submissions = {
+        one.number: one for one in decoded(whole_lines(files / SUBMITTED), Submission) if one.number in measured
+    }
+    deletions = list(decoded(whole_lines(files / DELETED_FILE), Deletion))
     stamps = read_stamps(files / STAMPS)
     times = [one.acknowledged_s or one.sent_s or one.intended_s for one in submissions.values()]
     end_s = max([*times, *(one.at_s for one in stamps), _last_s(files / STAMPS)], default=0.0)

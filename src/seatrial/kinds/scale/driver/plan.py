@@ -59,9 +59,9 @@ class SubmissionPlan:
         """Those of the trial, else that of the template."""
         return self._work.namespaces or ((of.manifest.get("metadata") or {}).get("namespace", ""),)
 
-    def replacements(self) -> list[tuple[PlannedWorkload, PlannedWorkload]]:
-        """What churn deletes, the oldest first, and what it makes in its place."""
-        return list(zip([*self.measured, *self.churned], self.churned, strict=False))
+    def replaced(self) -> list[PlannedWorkload]:
+        """What churn deletes, the oldest first, one for each that it makes."""
+        return [*self.measured, *self.churned][: len(self.churned)]
 
     def pods(self) -> dict[int, int]:
         return {number: one.of.pods for number, one in self.all.items()}
@@ -103,8 +103,8 @@ class WorkloadTarget(Protocol):
 
     async def delete(self, one: PlannedWorkload) -> None: ...
 
-    def lags(self) -> list[float]:
-        """How late stages were seen, in seconds: measured again and again while it watched."""
+    def lags(self) -> list[tuple[float, float]]:
+        """When, and how late stages were seen then, in seconds: measured again and again while it watched."""
         ...
 
     def measured(self, submissions: Mapping[int, Submission], stamps: list[Stamp], end_s: float) -> MeasuredScale:

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from seatrial.http.http1 import RequestAttempt
-from seatrial.kinds.driver import Driver, DriverError
+from seatrial.kinds.driver import Driver, DriverError, in_background
 from seatrial.kinds.scale.driver.health import health_points
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan
 from seatrial.kinds.scale.followed import DELETED, FINISHED, POD_CREATED, READY, SCHEDULED, STARTED, UNSCHEDULABLE
@@ -44,11 +44,6 @@ def restart(driver: Driver) -> None:
         (driver.files / name).unlink(missing_ok=True)
 
 
-class _Waiting(msgspec.Struct):
-    one: PlannedWorkload
-    refused: bool = False  # it was looked at, and did not fit
-
-
 class ProcessPlace:
     """Implements `WorkloadTarget`. Who stamps shares a loop with who sends: how late that loop is, is its lag."""
 
@@ -56,10 +51,10 @@ class ProcessPlace:
         self._driver, self._plan = driver, plan
         self._mark = f"{_MARK}={work.prefix}".encode()
         self._environment = {**os.environ, _MARK: work.prefix}
-        self._places = self._free = work.places or cpus
-        self._queue: dict[int, _Waiting] = {}
+        self._free = work.places or cpus
+        self._queue: dict[int, PlannedWorkload] = {}
+        self._refused: set[int] = set()  # of the queue, those that did not fit when they were looked at
         self._running: dict[int, dict[int, int]] = {}  # pids with the places of each, by workload
-        self._phases: dict[int, str] = {}
         self._killed: set[int] = set()  # by us: such a process was deleted, and did not fail
         self._wake = asyncio.Event()
         self._lags: list[tuple[float, float]] = []  # when, and how late
@@ -75,19 +70,11 @@ class ProcessPlace:
     async def watching(self) -> AsyncIterator[None]:
         await self.clean()  # of a driver that was killed
         self._fd = os.open(self._driver.files / STAMPS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        tasks = [asyncio.create_task(self._place_them()), asyncio.create_task(self._measure_lag())]
-        try:
+        async with in_background(self._place_them()), in_background(self._measure_lag()):
             yield
-            for task in tasks:
-                if task.done():
-                    task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
-    def lags(self) -> list[float]:
-        return [lag_s for _, lag_s in self._lags]
+    def lags(self) -> list[tuple[float, float]]:
+        return self._lags
 
     def measured(self, submissions: Mapping[int, Submission], stamps: list[Stamp], end_s: float) -> MeasuredScale:
         return MeasuredScale(["processes"], health=health_points(submissions, self._lags, [], [], end_s))
@@ -104,8 +91,7 @@ class ProcessPlace:
     async def create(self, one: PlannedWorkload, attempts: list[RequestAttempt]) -> None:
         now_s = time.monotonic()
         attempts.append(RequestAttempt(now_s, now_s, now_s, now_s, 201))
-        self._queue[one.number] = _Waiting(one)
-        self._phases[one.number] = one.phase
+        self._queue[one.number] = one
         for pod in range(one.of.pods):
             self._stamp(one.number, pod, POD_CREATED)
         self._wake.set()
@@ -122,15 +108,14 @@ class ProcessPlace:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            for number, waiting in list(self._queue.items()):
+            for number, one in list(self._queue.items()):
                 if number not in self._queue:  # deleted while another was started
                     continue
-                needed = waiting.one.of.pods * _places(waiting.one.of)
-                if needed <= self._free and not waiting.one.of.select:
+                if one.of.pods * _places(one.of) <= self._free and not one.of.select:
                     del self._queue[number]
-                    await self._start(waiting.one)
-                elif not waiting.refused:
-                    waiting.refused = True
+                    await self._start(one)
+                elif number not in self._refused:
+                    self._refused.add(number)
                     self._stamp(number, 0, UNSCHEDULABLE)
 
     async def _start(self, one: PlannedWorkload) -> None:
@@ -139,24 +124,20 @@ class ProcessPlace:
         for pod in range(one.of.pods):
             self._stamp(one.number, pod, SCHEDULED)
         for pod in range(one.of.pods):
-            pid = self._spawn(one.of.command)
-            if pid is None:  # there is no such program: it has begun and failed, as a pod does
-                self._stamp(one.number, pod, STARTED)
-                self._stamp(one.number, pod, FINISHED, failed=True)
-                self._free += each
-                continue
-            self._running.setdefault(one.number, {})[pid] = each
-            self._stamp(one.number, pod, STARTED)
-            self._stamp(one.number, pod, READY)
-            self._follow(one, pod, pid)
+            self._spawn(one, pod, each)
             await asyncio.sleep(0)  # who sends comes between
 
-    def _spawn(self, command: tuple[str, ...]) -> int | None:
-        with contextlib.suppress(OSError):
-            return os.posix_spawnp(command[0], command, self._environment)
-        return None
-
-    def _follow(self, one: PlannedWorkload, pod: int, pid: int) -> None:
+    def _spawn(self, one: PlannedWorkload, pod: int, places: int) -> None:
+        try:
+            pid = os.posix_spawnp(one.of.command[0], one.of.command, self._environment)
+        except OSError:  # there is no such program: it has begun and failed, as a pod does
+            self._stamp(one.number, pod, STARTED)
+            self._stamp(one.number, pod, FINISHED, failed=True)
+            self._free += places
+            return
+        self._running.setdefault(one.number, {})[pid] = places
+        self._stamp(one.number, pod, STARTED)
+        self._stamp(one.number, pod, READY)
         fd, loop = os.pidfd_open(pid), asyncio.get_running_loop()
 
         def ended() -> None:
@@ -184,11 +165,11 @@ class ProcessPlace:
 
     async def clean(self, phase: str = "") -> str:
         until_s = time.monotonic() + _GONE_S
-        numbers = {number for number, of in self._phases.items() if phase in ("", of)}
-        for number in numbers:
-            self._queue.pop(number, None)
+        numbers = {number for number, one in self._plan.all.items() if phase in ("", one.phase)}
+        for number in numbers & self._queue.keys():
+            del self._queue[number]
         while time.monotonic() < until_s:
-            left = [pid for number in numbers for pid in self._running.get(number, ())]
+            left = [pid for number, pids in self._running.items() if number in numbers for pid in pids]
             left += [] if phase else _marked(self._mark)
             if not left:
                 return ""

@@ -7,26 +7,17 @@ counts as longer than that; one that reached it while the watch was blind counts
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
 from seatrial.job import Unreadable, decode
-from seatrial.kinds.scale.followed import (
-    CLAIM_BOUND,
-    CREATED,
-    DECIDED,
-    EVICTED,
-    FIRST_POD_CREATED,
-    OF_PODS,
-    POD_CREATED,
-    SCHEDULED,
-    STAGES,
-    UNSCHEDULABLE,
-)
+from seatrial.kinds.scale import followed
+from seatrial.kinds.scale.followed import CREATED, DECIDED, EVICTED, SCHEDULED, STAGES, UNSCHEDULABLE
 from seatrial.kinds.scale.work import Deletion, StageMetrics, StageQuantile, Stamp, Submission, WholeScale
 from seatrial.stats.censored import quantiles
 
@@ -35,6 +26,9 @@ _SHARES = (0.5, 0.9, 0.95, 0.99)
 STAMP_START = b'{"workload"'
 MOST_PROBLEMS = 5
 _POINTS = 200  # of a distribution, for a report
+_latest = itemgetter(1)  # of the two ends of a time
+
+_T = TypeVar("_T")
 
 
 class Arrived:
@@ -51,7 +45,7 @@ class Arrived:
             file.seek(self._read_bytes)
             whole = file.read().rpartition(b"\n")[0]
             self._read_bytes += len(whole) + 1 if whole else 0
-            for stamp in _decoded(whole.split(b"\n")):
+            for stamp in decoded(_of_stamps(whole.split(b"\n")), Stamp):
                 if stamp.stage == self._stage:
                     pods = self._of.setdefault(stamp.workload, set())
                     pods.add(stamp.pod)
@@ -63,21 +57,29 @@ class Arrived:
 def read_stamps(path: Path) -> list[Stamp]:
     """All of a file of stamps; a line that is not whole is left out. Raises Unreadable for stages that this version
     does not know: what they say of a workload is not to be guessed."""
-    try:
-        stamps = list(_decoded(path.read_bytes().split(b"\n")[:-1]))
-    except FileNotFoundError:
-        return []
+    stamps = list(decoded(_of_stamps(whole_lines(path)), Stamp))
     if unknown := {stamp.stage for stamp in stamps} - {*STAGES}:
         what = f"{sorted(unknown)[0][:40]!r} is no stage that this version knows"
         raise Unreadable(f"{path}: {what}: it is damaged, or of a newer Seatrial, which reads it")
     return stamps
 
 
-def _decoded(lines: Iterable[bytes]) -> Iterator[Stamp]:
+def _of_stamps(lines: Iterable[bytes]) -> Iterator[bytes]:
+    return (line for line in lines if line.startswith(STAMP_START))  # the canary's lines are of another form
+
+
+def whole_lines(path: Path) -> list[bytes]:
+    """Without a last line that has no end: it was not whole when its writer was killed."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_bytes().split(b"\n")[:-1]
+    return []
+
+
+def decoded(lines: Iterable[bytes], form: type[_T]) -> Iterator[_T]:
+    """What can be read of them."""
     for line in lines:
-        if line.startswith(STAMP_START):  # the canary's lines are of another form
-            with contextlib.suppress(Unreadable):
-                yield decode(line, Stamp)
+        with contextlib.suppress(Unreadable):
+            yield decode(line, form)
 
 
 class Reached(msgspec.Struct, frozen=True):
@@ -112,8 +114,8 @@ def reached_stages(submissions: Mapping[int, Submission], stamps: Iterable[Stamp
             times[stage][workload] = next(iter(of.values()))
         elif len(of) >= needed:
             times[stage][workload] = sorted(of.values(), key=_latest)[needed - 1]
-        if stage == POD_CREATED:
-            times[FIRST_POD_CREATED][workload] = min(of.values(), key=_latest)
+        if stage == followed.POD_CREATED:
+            times[followed.FIRST_POD_CREATED][workload] = min(of.values(), key=_latest)
     for number, one in submissions.items():
         if one.acknowledged_s is not None:
             times[CREATED][number] = (one.acknowledged_s, one.acknowledged_s)
@@ -122,9 +124,9 @@ def reached_stages(submissions: Mapping[int, Submission], stamps: Iterable[Stamp
 
 def _needed(stage: str, seen: int, pods: int) -> int:
     """How many objects must have reached a stage, so that their workload has."""
-    if stage in OF_PODS or stage == DECIDED:
+    if stage in followed.OF_PODS or stage == DECIDED:
         return pods
-    return seen if stage == CLAIM_BOUND else 1
+    return seen if stage == followed.CLAIM_BOUND else 1
 
 
 def _decided(
@@ -136,10 +138,6 @@ def _decided(
         for pod, seen in by_pod.get((workload, stage), {}).items():
             first[pod] = min(first.get(pod, seen), seen, key=_latest)
     return first
-
-
-def _latest(seen: tuple[float, float]) -> float:
-    return seen[1]
 
 
 def stage_metrics(

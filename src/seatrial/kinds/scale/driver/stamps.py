@@ -5,7 +5,7 @@ for it; what nobody ever claims is foreign, and the oldest of it is forgotten.""
 
 import os
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -35,43 +35,40 @@ def form_of(followed: Followed, annotated: bool = False) -> type[Object]:
     wanted = [followed.about] if followed.about else []
     for rule in (*followed.rules, *followed.own):
         wanted += [path for path in (rule.path, rule.stamp, *rule.by) if path]
-    tree: dict[str, Any] = {}
-    for path in wanted:
-        names = segments(path)
-        if names[0][0] == "metadata":
-            annotated = annotated or names[1][0] == "annotations"
+    paths = []
+    for path in map(segments, wanted):
+        if path[0][0] == "metadata":
+            annotated = annotated or path[1][0] == "annotations"
         else:
-            _grow(tree, names)
+            paths.append(path)
     meta: type[Meta] = AnnotatedMeta if annotated else OwnedMeta
-    fields = [(name, *_field(name, inner)) for name, inner in tree.items()]
     made = msgspec.defstruct(
         f"Followed{followed.kind}",
-        [("metadata", meta, msgspec.field(default_factory=meta)), *fields],
+        [("metadata", meta, msgspec.field(default_factory=meta)), *_fields(paths)],
         bases=(Object,), frozen=True, gc=False,
     )  # fmt: skip
     return cast(type[Object], made)
 
 
-def _grow(tree: dict[str, Any], names: tuple[tuple[str, str], ...]) -> None:
-    for name, key in names:
-        inner = tree.setdefault(name, {})
+def _fields(paths: Iterable[tuple[tuple[str, str], ...]]) -> list[tuple[str, Any, None]]:
+    """Name, type and default of each part that these paths begin with."""
+    inner: dict[str, list[tuple[tuple[str, str], ...]]] = {}
+    listed = set()  # parts that are lists, of which elements are told apart by their type
+    for (name, key), *rest in paths:
+        found = inner.setdefault(name, [])
         if key:
-            inner[LISTED] = {}
-            inner.setdefault("type", {})
-        tree = inner
-
-
-LISTED = "[]"  # the part is a list, of which elements are told apart by their type
-
-
-def _field(name: str, inner: dict[str, Any]) -> tuple[Any, Any]:
-    """Type and default of a part."""
-    if not inner:
-        return Any, None
-    listed = LISTED in inner
-    fields = [(child, *_field(child, rest)) for child, rest in inner.items() if child != LISTED]
-    part: Any = msgspec.defstruct(f"Part_{name}", fields, frozen=True, gc=False)
-    return (tuple[part, ...] | None if listed else part | None), None
+            listed.add(name)
+            found.append((("type", ""),))
+        if rest:
+            found.append(tuple(rest))
+    fields: list[tuple[str, Any, None]] = []
+    for name, rests in inner.items():
+        part: Any = Any
+        if rests:
+            part = msgspec.defstruct(f"Part_{name}", _fields(rests), frozen=True, gc=False)
+            part = (tuple[part, ...] if name in listed else part) | None
+        fields.append((name, part, None))
+    return fields
 
 
 def value_at(thing: Any, path: str) -> str:
@@ -86,18 +83,6 @@ def value_at(thing: Any, path: str) -> str:
 
 
 PYTHON_NAMES = {"creationTimestamp": "creation_timestamp", "deletionTimestamp": "deletion_timestamp"}
-
-
-def shows(rule: ReachedWhen, found: Object) -> bool:
-    """Whether this state of an object shows that the rule's stage was reached."""
-    if not rule.path:
-        return True
-    have = value_at(found, rule.path)
-    return bool(have) and (not rule.values or have in rule.values)
-
-
-def caused_by(rule: ReachedWhen, found: Object) -> str:
-    return next(filter(None, (value_at(found, path) for path in rule.by)), "")
 
 
 MOST_ORPHANS = 20_000
@@ -230,12 +215,16 @@ class StampFeed:
         bits = self._stamps.known.get(uid, 0) & _ALL
         for rule in rules:
             # Who evicted a pod may be said by an event after its condition said that it was: both are kept.
-            new = not bits & _BITS[rule.stage] or (rule.by and self._followed.about)
-            if new and shows(rule, found):
-                server = value_at(found, rule.stamp) if rule.stamp else ""
-                by, kind = caused_by(rule, found), self._followed.kind
-                self._stamps.write(Stamp(number, uid, rule.stage, at_s, since_s, rule.failed, server, by, kind))
-                bits |= _BITS[rule.stage]
+            if bits & _BITS[rule.stage] and not (rule.by and self._followed.about):
+                continue
+            have = value_at(found, rule.path) if rule.path else ""
+            if rule.path and (not have or (rule.values and have not in rule.values)):
+                continue
+            server = value_at(found, rule.stamp) if rule.stamp else ""
+            by = next(filter(None, (value_at(found, path) for path in rule.by)), "")
+            kind = self._followed.kind
+            self._stamps.write(Stamp(number, uid, rule.stage, at_s, since_s, rule.failed, server, by, kind))
+            bits |= _BITS[rule.stage]
         self._stamps.register(uid, number, bits)
 
     def _gone(self, uid: str, at_s: float, since_s: float | None) -> None:

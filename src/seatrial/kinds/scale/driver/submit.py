@@ -4,17 +4,18 @@ What is acknowledged is written down at once, so that a driver that was killed m
 made and not written down is found by its name."""
 
 import asyncio
+import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import msgspec
 
 from seatrial.http.http1 import RequestAttempt
-from seatrial.job import Unreadable, decode
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, WorkloadTarget
+from seatrial.kinds.scale.driver.stages import decoded, whole_lines
 from seatrial.kinds.scale.work import Deletion, Submission, Tried
 from seatrial.kubernetes import KubernetesError
 
@@ -30,7 +31,7 @@ class SubmissionRecords(Generic[_T]):
     """A file with a line for each workload, and what earlier lives of the driver wrote there."""
 
     def __init__(self, path: Path, kind: type[_T]) -> None:
-        self.all: dict[int, _T] = {one.number: one for one in read_whole_lines(path, kind)}
+        self.all: dict[int, _T] = {one.number: one for one in decoded(whole_lines(path), kind)}
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def add(self, record: _T) -> None:
@@ -39,18 +40,6 @@ class SubmissionRecords(Generic[_T]):
 
     def close(self) -> None:
         os.close(self._fd)
-
-
-def read_whole_lines(path: Path, kind: type[_T]) -> Iterator[_T]:
-    try:
-        lines = path.read_bytes().split(b"\n")[:-1]  # a last line without its end was not whole when we were killed
-    except FileNotFoundError:
-        return
-    for line in lines:
-        try:
-            yield decode(line, kind)
-        except Unreadable:
-            continue
 
 
 class Submitter:
@@ -65,14 +54,23 @@ class Submitter:
     ) -> None:
         self._place, self._submitted, self._deleted, self._stopping = place, submitted, deleted, stopping
 
-    async def open_loop(self, planned: Sequence[PlannedWorkload], offsets: Sequence[float], start_s: float) -> None:
-        pairs = zip(planned, offsets, strict=True)
-        missing = [(one, at_s) for one, at_s in pairs if one.number not in self._submitted.all]
+    async def open_loop(
+        self,
+        planned: Sequence[PlannedWorkload],
+        offsets: Sequence[float],
+        start_s: float,
+        replaced: Sequence[PlannedWorkload] = (),
+    ) -> None:
+        """Each at its time; of those that are `replaced`, one is deleted as each is made."""
+        every = itertools.zip_longest(planned, offsets, replaced)
+        missing = [(one, at_s, old) for one, at_s, old in every if one.number not in self._submitted.all]
         begun_s = start_s - (missing[0][1] if missing else 0.0)  # after a kill nobody waits once more for what is there
         async with asyncio.TaskGroup() as group:
-            for one, offset in missing:
+            for one, offset, old in missing:
                 if not await self._until(begun_s + offset):
                     return
+                if old:
+                    group.create_task(self._delete(old, begun_s + offset))
                 group.create_task(self._submit(one, begun_s + offset))
                 if one.number % TOGETHER == 0:
                     await asyncio.sleep(0)  # so that those of a burst are sent while the others are made
@@ -105,19 +103,6 @@ class Submitter:
                 for one in missing[first : first + at_once]:
                     group.create_task(self._submit(one, time.monotonic()))
 
-    async def churn(
-        self, pairs: Sequence[tuple[PlannedWorkload, PlannedWorkload]], rate: float, start_s: float
-    ) -> None:
-        """Deletes the first of each pair and makes the second, at its time."""
-        missing = [(old, new) for old, new in pairs if new.number not in self._submitted.all]
-        async with asyncio.TaskGroup() as group:
-            for at, (old, new) in enumerate(missing):
-                at_s = start_s + at / rate
-                if not await self._until(at_s):
-                    return
-                group.create_task(self._delete(old, at_s))
-                group.create_task(self._submit(new, at_s))
-
     def _missing(self, planned: Sequence[PlannedWorkload]) -> list[PlannedWorkload]:
         return [one for one in planned if one.number not in self._submitted.all]
 
@@ -128,6 +113,7 @@ class Submitter:
             await self._place.create(one, attempts)
         except KubernetesError as error:
             problem = str(error)[:_MOST] or "it was refused without a word"
+        tries = tuple(Tried(tried.sent_s, tried.answered_s, tried.status, tried.wait_s) for tried in attempts)
         self._submitted.add(
             Submission(
                 number=one.number,
@@ -141,9 +127,7 @@ class Submitter:
                 namespace=one.namespace,
                 phase=one.phase,
                 waited_s=sum(tried.wait_s for tried in attempts),
-                tries=tuple(Tried(one.sent_s, one.answered_s, one.status, one.wait_s) for one in attempts)
-                if len(attempts) > 1
-                else (),
+                tries=tries if len(tries) > 1 else (),
             )
         )
 

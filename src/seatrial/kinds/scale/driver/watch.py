@@ -11,11 +11,13 @@ import os
 import sys
 import threading
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
 
 from seatrial.job import decode
+from seatrial.kinds.driver import in_background
 from seatrial.kinds.scale.driver.health import read_lines
 from seatrial.kinds.scale.driver.stamps import StampFeed, Stamps, form_of
 from seatrial.kinds.scale.followed import Followed
@@ -115,9 +117,9 @@ class Canary:
     def __init__(self, mine: OwnedObjects, prefix: str) -> None:
         self._client, self._mine, self._name = mine.client, mine, f"{prefix}-{CANARY}"
         self._acknowledged: dict[str, float] = {}
-        self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> "Canary":
+    @contextlib.asynccontextmanager
+    async def changing(self) -> AsyncIterator[None]:
         # Held back by a gate that nobody opens: it is never scheduled.
         containers = [{"name": "none", "image": "none"}]
         spec = {"schedulingGates": [{"name": "seatrial/canary"}], "containers": containers}
@@ -126,16 +128,12 @@ class Canary:
         manifest["metadata"]["labels"][WORKLOAD_LABEL] = CANARY
         with contextlib.suppress(AlreadyExists):  # of an earlier life of this driver
             await self._client.create(manifest, resource=PODS, name=self._name)
-        self._task = asyncio.create_task(self._change_it())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-        with contextlib.suppress(KubernetesError):
-            await self._client.delete(PODS, self._name, grace_s=0)
+        try:
+            async with in_background(self._change_it()):
+                yield
+        finally:
+            with contextlib.suppress(KubernetesError):
+                await self._client.delete(PODS, self._name, grace_s=0)
 
     async def _change_it(self) -> None:
         for number in itertools.count():
