@@ -11,7 +11,7 @@ import msgspec
 from fuzz import mutate
 from fuzz.fuzzing import Kind
 from fuzz.seeds import BASELINE, KUBECONFIG, ROOT, SUITE, TORCHPRIME, Seeds
-from seatrial import plugins
+from seatrial import SeatrialError, plugins
 from seatrial.agent.masking.mask import Mask
 from seatrial.agent.notebook import document
 from seatrial.baseline import read_for_trials
@@ -25,7 +25,7 @@ from seatrial.kinds.training.curve import CurveError, read_curve
 from seatrial.kubernetes import KubernetesError, load_access
 from seatrial.kubernetes.credentials import Credentials
 from seatrial.kubernetes.objects import UNDECODABLE
-from seatrial.migrate.runai.files import SAMPLED_FILE, SUBMISSION_FILE, SUBMITTED_FILE, BegunSubmission, RunaiError
+from seatrial.migrate.runai.files import SAMPLED_FILE, SUBMISSION_FILE, SUBMITTED_FILE, BegunSubmission
 from seatrial.migrate.runai.sample import NamespaceSnapshot, sampled
 from seatrial.migrate.runai.submit import Waves, labelled
 from seatrial.migrate.runai.times import MILESTONES, csv_text, metrics_of, read_folder
@@ -95,7 +95,9 @@ def _of_runai(reading: Callable[[str, Callable[[Path], object]], Callable[[bytes
         return csv_text(rows), [metrics_of(rows, one.name) for one in MILESTONES]
 
     for name, data in both.items():
-        yield Kind(f"runai-{name.removesuffix('.json')}", [data], mutate.json_text, reading(name, shown), (RunaiError,))
+        yield Kind(
+            f"runai-{name.removesuffix('.json')}", [data], mutate.json_text, reading(name, shown), (SeatrialError,)
+        )
     templates = [(theirs / f"{name}.yaml").read_bytes() for name in ("training", "distributed", "interactive")]
     claim = (theirs / "pvc.yaml").read_text()
 

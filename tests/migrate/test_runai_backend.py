@@ -3,8 +3,8 @@
 import pytest
 
 from record.postgres_server import PostgresServer, postgres
-from seatrial.migrate.runai.files import RunaiError
-from seatrial.migrate.runai.objects import backend_times
+from seatrial import SeatrialError
+from seatrial.migrate.runai.sample import backend_times
 from world import World
 
 __all__ = ["postgres"]
@@ -40,7 +40,9 @@ def test_a_database_that_is_something_else_is_told_and_nothing_is_written(
     world: World, postgres: PostgresServer
 ) -> None:
     for url in ("postgresql://me:se/cret@host/d", "postgresql://me:secret@host/d", "host=h port=x", "postgresql://%"):
-        with pytest.raises(RunaiError, match="form of its URL is postgresql://USER@HOST:PORT/DATABASE, and the pass"):
+        with pytest.raises(
+            SeatrialError, match="form of its URL is postgresql://USER@HOST:PORT/DATABASE, and the pass"
+        ):
             backend_times(url, "team", "training", None)
     nothing = postgres.database()
     (world.folder / "logs").mkdir()

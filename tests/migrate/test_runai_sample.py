@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from seatrial.migrate.runai.files import SampledWorkload
-from seatrial.migrate.runai.objects import Happened, names_within
-from seatrial.migrate.runai.sample import NamespaceSnapshot, evictor_of, sampled
+from seatrial.migrate.runai.sample import Happened, NamespaceSnapshot, evictor_of, names_within, sampled
 
 AT = "2026-05-04T10:00:{:02d}Z"
 

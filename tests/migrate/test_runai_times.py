@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from seatrial import SeatrialError
 from seatrial.job import Unreadable
-from seatrial.migrate.runai.files import RunaiError, SampledWorkload, SubmittedWorkload
+from seatrial.migrate.runai.files import SampledWorkload, SubmittedWorkload
 from seatrial.migrate.runai.plot import caption
 from seatrial.migrate.runai.times import (
     DONE,
@@ -130,7 +131,7 @@ def test_a_workload_that_the_server_refused_is_a_row_without_times() -> None:
 def test_a_file_that_is_something_else_is_told_with_its_place(tmp_path: Path, data: bytes, message: str) -> None:
     (tmp_path / "submitted.json").write_bytes(data)
     (tmp_path / "sampled.json").write_bytes(b"[]")
-    with pytest.raises(RunaiError, match=message):
+    with pytest.raises(SeatrialError, match=message):
         read_folder(tmp_path)
 
 

@@ -1,15 +1,14 @@
 """Options that these commands share, and the cluster that they mean."""
 
 import asyncio
-import functools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from seatrial.cli.common import fail
-from seatrial.migrate.runai.files import DEFAULT_FOLDER, DEFAULT_PROJECT, NAMESPACE_PREFIX, WORKLOAD_TYPES
+from seatrial.migrate.runai.files import DEFAULT_FOLDER, DEFAULT_PROJECT, WORKLOAD_TYPES
 
 if TYPE_CHECKING:
     from seatrial.kubernetes import Kubernetes
@@ -24,24 +23,18 @@ TYPE = click.option(
     "-t", "--workload-type", "workload_type", type=click.Choice(WORKLOAD_TYPES), default=WORKLOAD_TYPES[0],
     show_default=True, help="Which workloads.",
 )  # fmt: skip
-_ACCESS = [
-    click.option("--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="As of kubectl."),
-    click.option("--context", help="Of the kubeconfig.  [default: its current one]"),
-]
 NAMESPACE = click.option("--namespace", help="Of the workloads.  [default: runai-PROJECT]")
 
 
 def access(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that say which cluster."""
-    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(_ACCESS), command)
+    context = click.option("--context", help="Of the kubeconfig.  [default: its current one]")
+    file = click.Path(path_type=Path, dir_okay=False)
+    return click.option("--kubeconfig", type=file, help="As of kubectl.")(context(command))
 
 
 def project_option(*names: str) -> Callable[..., Any]:
     return click.option(*names, "project", default=DEFAULT_PROJECT, show_default=True, help="Project of the workloads.")
-
-
-def namespace_of(project: str, namespace: str | None) -> str:
-    return namespace or f"{NAMESPACE_PREFIX}{project}"
 
 
 def on_cluster(
@@ -64,8 +57,4 @@ def on_cluster(
     try:
         return asyncio.run(run())
     except KubernetesError as error:
-        _explain(str(error))
-
-
-def _explain(problem: str) -> NoReturn:
-    fail(f"the cluster cannot be used: {problem}; `seatrial doctor --target kubernetes` examines it", 3)
+        fail(f"the cluster cannot be used: {error}; `seatrial doctor --target kubernetes` examines it", 3)

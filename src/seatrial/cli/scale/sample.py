@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from seatrial import SeatrialError
 from seatrial.cli.common import fail
-from seatrial.cli.scale.access import FOLDER, NAMESPACE, TYPE, access, namespace_of, on_cluster, project_option
+from seatrial.cli.scale.access import FOLDER, NAMESPACE, TYPE, access, on_cluster, project_option
+from seatrial.migrate.runai.files import NAMESPACE_PREFIX
 
 if TYPE_CHECKING:
     from seatrial.migrate.runai.times import Joined, Row
@@ -33,17 +35,16 @@ def sample(
     """Read how far each workload is, and write sampled.json: at any time, from any machine, again and again."""
     import msgspec
 
-    from seatrial.migrate.runai.files import SAMPLED_FILE, RunaiError
-    from seatrial.migrate.runai.objects import backend_times
-    from seatrial.migrate.runai.sample import sampled, take_snapshot
+    from seatrial.migrate.runai.files import SAMPLED_FILE
+    from seatrial.migrate.runai.sample import backend_times, sampled, take_snapshot
     from seatrial.record import write_whole
 
     if not folder.is_dir():
         fail(f"there is no folder {folder}: name that of `seatrial scale submit`, or make one for the sample alone")
-    place = namespace_of(project, namespace)
+    place = namespace or f"{NAMESPACE_PREFIX}{project}"
     try:
         known = backend_times(backend, project, workload_type, backend_cluster) if backend else {}
-    except RunaiError as error:
+    except SeatrialError as error:
         fail(f"the database of the control plane cannot be used: {error}; without --backend its times are left out", 3)
     seen = on_cluster(kubeconfig, context, place, 8, lambda client: take_snapshot(client, workload_type, events, known))
     found = sampled(seen)
@@ -78,15 +79,12 @@ def plot(folder: Path, plot_type: str, skip_errors: bool, head: int | None, tail
 
     Every workload that was submitted is shown: also one that never got a pod, or that the server refused.
     """
-    from seatrial.migrate.runai.files import TIMES_FILE, RunaiError
+    from seatrial.migrate.runai.files import TIMES_FILE
     from seatrial.migrate.runai.plot import draw
     from seatrial.migrate.runai.times import ERROR, csv_text, read_folder
     from seatrial.record import write_whole
 
-    try:
-        joined = read_folder(folder)
-    except RunaiError as error:
-        fail(str(error))
+    joined = read_folder(folder)
     write_whole(folder / TIMES_FILE, csv_text(joined.rows).encode())
     errors = [row.name for row in joined.rows if row.state == ERROR]
     rows = [row for row in joined.rows if row.state != ERROR] if skip_errors else list(joined.rows)

@@ -1,16 +1,17 @@
 """`seatrial scale submit`: as submitter.py."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from seatrial import SeatrialError
 from seatrial.cli.common import fail
 from seatrial.cli.scale.access import FOLDER, NAMESPACE, TYPE, access, on_cluster, project_option
 
 if TYPE_CHECKING:
-    from seatrial.kubernetes import Kubernetes
-    from seatrial.migrate.runai.files import BegunSubmission, SubmittedWorkload
+    from seatrial.kubernetes import Kubernetes, Manifest
+    from seatrial.migrate.runai.files import SubmittedWorkload
     from seatrial.migrate.runai.submit import Waves
 
 _SHOWN = 5  # reasons of refusals
@@ -49,7 +50,6 @@ def submit(
     """
     import uuid
 
-    from seatrial.migrate.runai.files import RunaiError
     from seatrial.migrate.runai.submit import Waves
     from seatrial.targets.kubernetes.owned import workload_labels
 
@@ -62,7 +62,7 @@ def submit(
         done, stopped = on_cluster(
             kubeconfig, context, place, parallel, lambda client: _submitted(client, waves, folder, context or "")
         )
-    except RunaiError as error:
+    except SeatrialError as error:
         fail(f"{error}; nothing was submitted: change {templates / workload_type}.yaml, or the namespace", 3)
     refused = [one for one in done if one.error]
     click.echo(f"{len(done) - len(refused):,} of {count:,} workloads submitted to {place}, {len(refused):,} refused")
@@ -74,7 +74,7 @@ def submit(
         raise SystemExit(130 if stopped else 1)
 
 
-def _manifest(path: Path, claim: Path | None, values: dict[str, str]) -> dict[str, Any]:
+def _manifest(path: Path, claim: Path | None, values: dict[str, str]) -> "Manifest":
     from seatrial.kinds.scale.workload import rendered
     from seatrial.suite import SuiteError
 
@@ -91,10 +91,8 @@ def _template(path: Path) -> str:
     except UnicodeDecodeError:
         fail(f"{path} is no text")
     except OSError as error:
-        fail(
-            f"{path} cannot be read: {error.strerror}; run this beside the folder of Run:ai's templates, "
-            "or name it: --templates DIR"
-        )
+        what = "run this beside the folder of Run:ai's templates, or name it: --templates DIR"
+        fail(f"{path} cannot be read: {error.strerror}; {what}")
 
 
 async def _submitted(
@@ -102,6 +100,7 @@ async def _submitted(
 ) -> "tuple[list[SubmittedWorkload], bool]":
     """Ctrl-C ends it after the group that is being sent, with all of them written."""
     import asyncio
+    import functools
     import signal
 
     import msgspec
@@ -124,11 +123,8 @@ async def _submitted(
         begun = (waves.run, waves.namespace, manifest["apiVersion"], manifest["kind"], waves.count, context)
         write(SUBMISSION_FILE, BegunSubmission(1, *begun))
 
-    def progress(text: str) -> None:
-        click.echo(text, err=True)
-
-    done = await submit_workloads(client, waves, begin, lambda all_: write(SUBMITTED_FILE, all_), stopping, progress)
-    return done, stopping.is_set()
+    keep, progress = functools.partial(write, SUBMITTED_FILE), functools.partial(click.echo, err=True)
+    return await submit_workloads(client, waves, begin, keep, stopping, progress), stopping.is_set()
 
 
 def _put_aside(path: Path) -> None:
@@ -155,6 +151,8 @@ def clean(folder: Path, kubeconfig: Path | None, context: str | None) -> None:
     from seatrial.job import Unreadable
     from seatrial.job.reading import read_json
     from seatrial.migrate.runai.files import SUBMISSION_FILE, BegunSubmission
+    from seatrial.migrate.runai.submit import remove_workloads
+    from seatrial.targets.kubernetes.owned import workload_labels
 
     path = folder / SUBMISSION_FILE
     try:
@@ -162,15 +160,11 @@ def clean(folder: Path, kubeconfig: Path | None, context: str | None) -> None:
     except (OSError, Unreadable) as error:
         why = error.strerror if isinstance(error, OSError) else error
         fail(f"{path} cannot be read: {why}; `seatrial scale submit` writes it")
-    gone = on_cluster(kubeconfig, context or begun.context or None, begun.namespace, 8, lambda one: _clean(one, begun))
-    if not gone:
+
+    async def remove(client: "Kubernetes") -> bool:
+        resource = await client.discovery.of_kind(begun.api_version, begun.kind)
+        return await remove_workloads(client, resource, workload_labels(begun.run))
+
+    if not on_cluster(kubeconfig, context or begun.context or None, begun.namespace, 8, remove):
         fail(f"some workloads of {begun.namespace} are still there: try again, or look for their finalizers", 3)
     click.echo(f"nothing of {begun.run} is left in {begun.namespace}")
-
-
-async def _clean(client: "Kubernetes", begun: "BegunSubmission") -> bool:
-    from seatrial.migrate.runai.submit import remove_workloads
-    from seatrial.targets.kubernetes.owned import workload_labels
-
-    resource = await client.discovery.of_kind(begun.api_version, begun.kind)
-    return await remove_workloads(client, resource, workload_labels(begun.run))

@@ -1,6 +1,8 @@
 """The files of Run:ai's scale test tool, under the names that their fields have there; what is beside those is ours and
 has a default, so that files of either tool are read."""
 
+from datetime import UTC, datetime
+
 import msgspec
 
 SUBMITTED_FILE, SAMPLED_FILE, TIMES_FILE = "submitted.json", "sampled.json", "times.csv"
@@ -10,8 +12,13 @@ NAMESPACE_PREFIX = "runai-"
 DEFAULT_PROJECT, DEFAULT_FOLDER = "project-0", "logs"
 
 
-class RunaiError(Exception):
-    """A command cannot do its work; the message says why, and what to do. It never has a password."""
+def epoch_seconds(text: str | None) -> float | None:
+    """Since the epoch; None for what is no time. Without a zone it is UTC, as all files have it."""
+    try:
+        at = datetime.fromisoformat(text or "")
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 class SubmittedWorkload(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

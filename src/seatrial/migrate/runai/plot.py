@@ -30,8 +30,8 @@ def shown_milestones(rows: Sequence[Row], plot: str) -> list[Milestone]:
 def draw(rows: Sequence[Row], plot: str, path: Path) -> None:
     """Raises ModuleNotFoundError without matplotlib. `rows` must not be empty."""
     milestones = shown_milestones(rows, plot)
-    metric = _general(rows, milestones) if plot == GENERAL else _detailed(rows, milestones)
-    metric.savefig(path, dpi=_DPI, format="png", metadata={"Software": "seatrial"})
+    figure = _general(rows, milestones) if plot == GENERAL else _detailed(rows, milestones)
+    figure.savefig(path, dpi=_DPI, format="png", metadata={"Software": "seatrial"})
 
 
 def _figure(width: float, height: float) -> Figure:
@@ -45,8 +45,8 @@ def _figure(width: float, height: float) -> Figure:
 
 
 def _general(rows: Sequence[Row], milestones: Sequence[Milestone]) -> Figure:
-    metric = _figure(15, 3 * len(milestones) + 0.5)
-    axes = metric.subplots(len(milestones), 1, squeeze=False)
+    figure = _figure(15, 3 * len(milestones) + 0.5)
+    axes = figure.subplots(len(milestones), 1, squeeze=False)
     for place, milestone in enumerate(milestones):
         axis = axes[place][0]
         _series(axis, list(enumerate(rows)), milestone.name)
@@ -55,15 +55,15 @@ def _general(rows: Sequence[Row], milestones: Sequence[Milestone]) -> Figure:
         axis.set_title(
             f"{milestone.name} Time from {milestone.reference} ({caption(metrics_of(rows, milestone.name))})"
         )
-    return metric
+    return figure
 
 
 def _detailed(rows: Sequence[Row], milestones: Sequence[Milestone]) -> Figure:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-    metric = _figure(30, 2.2 * len(milestones) + 0.8)
-    metric.suptitle(f"Total number of jobs run: {len(rows)}")
-    axes = metric.subplots(len(milestones), 2, squeeze=False)
+    figure = _figure(30, 2.2 * len(milestones) + 0.8)
+    figure.suptitle(f"Total number of jobs run: {len(rows)}")
+    axes = figure.subplots(len(milestones), 2, squeeze=False)
     at = [(datetime.fromtimestamp(row.submitted_s, UTC), row) for row in rows]
     for place, milestone in enumerate(milestones):
         left, right = axes[place]
@@ -78,7 +78,7 @@ def _detailed(rows: Sequence[Row], milestones: Sequence[Milestone]) -> Figure:
         _histogram(right, rows, milestone.name)
     axes[-1][0].set_xlabel("submitted (UTC)")
     axes[-1][1].set_xlabel("seconds")
-    return metric
+    return figure
 
 
 def _series(axis: Axes, rows: Sequence[tuple[Any, Row]], name: str) -> None:
@@ -103,7 +103,7 @@ def _series(axis: Axes, rows: Sequence[tuple[Any, Row]], name: str) -> None:
 
 
 def _span(times: list[datetime]) -> tuple[datetime, datetime]:
-    """The same for all series of a metric, with a little room at both ends."""
+    """The same for all series of a figure, with a little room at both ends."""
     room = max((times[-1] - times[0]) * 0.02, timedelta(seconds=0.5))
     return times[0] - room, times[-1] + room
 

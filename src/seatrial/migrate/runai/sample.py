@@ -1,30 +1,116 @@
 """Reads from the cluster how far each workload has come, as Run:ai's `sampler.py` does: at any time, from any machine,
 again and again. A workload that has not come far is in the result with what it has, never left out."""
 
+import contextlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
-from seatrial.kubernetes import EVENTS, PODS, Forbidden, Kubernetes, Object, Resource, UnknownKind
-from seatrial.migrate.runai.files import NAMESPACE_PREFIX, SampledWorkload
-from seatrial.migrate.runai.objects import (
-    JOB_KINDS,
-    POD_GROUP_KINDS,
-    POD_GROUP_LABELS,
-    POD_LABELS,
-    WORKLOAD_API,
-    WORKLOAD_KINDS,
-    Condition,
-    Happened,
-    WorkloadObject,
-    WorkloadPod,
-    epoch_seconds,
-    names_within,
-    owner_by,
-)
+from seatrial import SeatrialError
+from seatrial.kubernetes import EVENTS, PODS, Forbidden, Kubernetes, Meta, Object, ObjectPart, UnknownKind
+from seatrial.migrate.runai.files import NAMESPACE_PREFIX, SampledWorkload, epoch_seconds
+
+WORKLOAD_API = "run.ai/v2alpha1"
+# Of each type: the kind of its workloads, and the API version and kind of their jobs.
+KINDS = {
+    "training": ("TrainingWorkload", "run.ai/v1", "RunaiJob"),
+    "interactive": ("InteractiveWorkload", "run.ai/v1", "RunaiJob"),
+    "distributed": ("DistributedWorkload", "kubeflow.org/v1", "PyTorchJob"),
+}
+POD_GROUP_APIS = ("scheduling.run.ai/v2alpha2", "scheduling.run.ai/v1")  # the newer first
+POD_LABELS = ("release", "job-name", "training.kubeflow.org/job-name")
+POD_GROUP_LABELS = ("release", "workloadName")
+
+_EVENT_NAME = re.compile(r"\.([0-9a-f]{14,16})$")
+_NAME_AGREES_S = 2.0  # the name of an event is of the instant that its first time is of
+
+
+class Value(ObjectPart, frozen=True):
+    value: Any = None
+
+
+class WorkloadSpec(ObjectPart, frozen=True):
+    name: Value | None = None
+
+
+class WorkloadObject(Object, frozen=True):
+    spec: WorkloadSpec | None = None
+
+    @property
+    def job_name(self) -> str:
+        """The name of its job; that of the object itself may have a date after it."""
+        named = self.spec.name.value if self.spec and self.spec.name else None
+        return named if isinstance(named, str) and named else self.metadata.name
+
+
+class Condition(ObjectPart, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    last_transition_time: str | None = None
+
+
+class _PodStatus(ObjectPart, frozen=True):
+    conditions: tuple[Condition, ...] | None = None
+
+
+class WorkloadPod(Object, frozen=True):
+    status: _PodStatus | None = None
+
+    @property
+    def decision(self) -> Condition | None:
+        """That it was placed, or that the scheduler said why not."""
+        for one in (self.status.conditions or ()) if self.status else ():
+            if one.type == "PodScheduled" and (one.status == "True" or one.reason):
+                return one
+        return None
+
+
+class EventMeta(Meta, frozen=True):
+    annotations: dict[str, str] | None = None
+
+
+class Involved(ObjectPart, frozen=True):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class Happened(Object, frozen=True):
+    """An event."""
+
+    metadata: EventMeta = EventMeta()
+    reason: str = ""
+    message: str | None = None
+    first_timestamp: str | None = None
+    event_time: str | None = None
+    involved_object: Involved = msgspec.field(default_factory=Involved)
+
+    @property
+    def at(self) -> str | None:
+        """As exactly as it is known: its own time has microseconds, its name nanoseconds, its first time seconds."""
+        if self.event_time:
+            return self.event_time
+        first_s = epoch_seconds(self.first_timestamp)
+        named = _EVENT_NAME.search(self.metadata.name)
+        if named and first_s is not None:
+            at_s = int(named[1], 16) / 1e9
+            if first_s - _NAME_AGREES_S <= at_s <= first_s + _NAME_AGREES_S:
+                return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="microseconds")
+        return self.first_timestamp
+
+
+def names_within(name: str) -> Iterator[str]:
+    """All names that this one may be made of: `pvc-new-0-j-1a2b3c` has `j-1a2b3c` in it. The longest first."""
+    parts = name.split("-")
+    for length in range(len(parts), 0, -1):
+        for start in range(len(parts) - length + 1):
+            yield "-".join(parts[start : start + length])
+
 
 # The group that evicted another, as schedulers older than their annotations told it.
 _EVICTOR = re.compile(r"(?:preempted|reclaimed) by (?:higher priority )?(?:job|workload) [^/\s]+/(\S+?)\.?(?:\s|$)")
@@ -49,9 +135,13 @@ async def take_snapshot(
 ) -> NamespaceSnapshot:
     """Raises KubernetesError for what no sample can be without."""
     remarks = []
-    workloads = await client.discovery.of_kind(WORKLOAD_API, WORKLOAD_KINDS[workload_type])
-    jobs = await client.discovery.of_kind(*JOB_KINDS[workload_type])
-    groups = await _pod_groups(client)
+    workload_kind, job_api, job_kind = KINDS[workload_type]
+    workloads = await client.discovery.of_kind(WORKLOAD_API, workload_kind)
+    jobs = await client.discovery.of_kind(job_api, job_kind)
+    groups = None
+    for api_version in POD_GROUP_APIS:
+        with contextlib.suppress(UnknownKind):
+            groups = groups or await client.discovery.of_kind(api_version, "PodGroup")
     if groups is None:
         remarks.append("the cluster has no pod groups of scheduling.run.ai: their times stay empty")
     at_s = await client.now_s()
@@ -73,28 +163,19 @@ async def take_snapshot(
     )
 
 
-async def _pod_groups(client: Kubernetes) -> Resource | None:
-    for api_version, kind in POD_GROUP_KINDS:
-        try:
-            return await client.discovery.of_kind(api_version, kind)
-        except UnknownKind:
-            continue
-    return None
-
-
 def sampled(seen: NamespaceSnapshot) -> list[SampledWorkload]:
     """Each workload of the namespace once, in the order in which they were made. Pure."""
     pods, groups = defaultdict[str, list[WorkloadPod]](list), dict[str, Object]()
     for pod in seen.pods:
-        pods[owner_by(pod.metadata.labels, POD_LABELS)].append(pod)
+        pods[_named_by(pod, POD_LABELS)].append(pod)
     for group in seen.groups:
-        groups.setdefault(owner_by(group.metadata.labels, POD_GROUP_LABELS), group)
-    jobs = {job.metadata.name: job for job in seen.jobs}
+        groups.setdefault(_named_by(group, POD_GROUP_LABELS), group)
+    created = {job.metadata.name: job.metadata.creation_timestamp for job in seen.jobs}
     happened = _Happenings(seen.events, {group.metadata.name: name for name, group in groups.items()})
     made = []
     for workload in sorted(seen.workloads, key=lambda one: (one.metadata.creation_timestamp or "", one.job_name)):
         name = workload.job_name
-        created = sorted(one.metadata.creation_timestamp or "" for one in pods[name])
+        pods_created = sorted(one.metadata.creation_timestamp or "" for one in pods[name])
         decided, decision = happened.decision(pods[name])
         made.append(
             SampledWorkload(
@@ -102,10 +183,10 @@ def sampled(seen: NamespaceSnapshot) -> list[SampledWorkload]:
                 job_namespace=workload.metadata.namespace,
                 project_name=workload.metadata.namespace.removeprefix(NAMESPACE_PREFIX),
                 workload_created_timestamp=workload.metadata.creation_timestamp,
-                job_created_timestamp=_created(jobs.get(name)),
-                first_pod_created_timestamp=created[0] if created else None,
-                last_pod_created_timestamp=created[-1] if created else None,
-                pod_group_created_timestamp=_created(groups.get(name)),
+                job_created_timestamp=created.get(name),
+                first_pod_created_timestamp=pods_created[0] if pods_created else None,
+                last_pod_created_timestamp=pods_created[-1] if pods_created else None,
+                pod_group_created_timestamp=groups[name].metadata.creation_timestamp if name in groups else None,
                 pod_scheduling_decision_timestamp=decided,
                 first_eviction_timestamp=happened.evictions.get(name),
                 first_pvc_bind_request_timestamp=happened.requested.get(name),
@@ -118,8 +199,9 @@ def sampled(seen: NamespaceSnapshot) -> list[SampledWorkload]:
     return made
 
 
-def _created(one: Object | None) -> str | None:
-    return one.metadata.creation_timestamp if one else None
+def _named_by(one: Object, labels: tuple[str, ...]) -> str:
+    """The workload that one of these labels names; empty for a foreign object."""
+    return next((one.metadata.labels[key] for key in labels if one.metadata.labels.get(key)), "")
 
 
 class _Happenings:
@@ -171,8 +253,39 @@ def _earliest(found: dict[str, str], name: str, at: str) -> None:
 
 def evictor_of(event: Happened) -> str:
     """The pod group that another was evicted for: by the annotation of newer schedulers, else by what is said."""
-    named = (event.metadata.annotations or {}).get("evictor-pod-group-name")
-    if named:
-        return named
     found = _EVICTOR.search(event.message or "")
-    return found[1] if found else ""
+    return (event.metadata.annotations or {}).get("evictor-pod-group-name") or (found[1] if found else "")
+
+
+_ASKED = """
+    SELECT name, min(time_created) FROM jobs
+    WHERE project = %(project)s AND exists_in_cluster = 'true' AND (kind = 'RunaiJob') = %(runai_job)s
+      AND (%(cluster)s::text IS NULL OR cluster_uuid::text = %(cluster)s) GROUP BY name
+"""
+_CONNECT_S = 10
+_URL = re.compile(r"postgres(ql)?://([^:@/]*@)?[^@]*")  # of one with a password, a part may be taken for a host
+_FORM = "the form of its URL is postgresql://USER@HOST:PORT/DATABASE"
+
+
+def backend_times(url: str, project: str, workload_type: str, cluster: str | None) -> dict[str, str]:
+    """When the control plane of Run:ai knew of each job, from its database: by the name of the job, in milliseconds.
+    `cluster` is the uuid of one of several. Raises SeatrialError."""
+    try:
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict
+    except ImportError:
+        raise SeatrialError("the driver psycopg is not installed: pip install 'seatrial[postgres]'") from None
+    try:
+        parameters = conninfo_to_dict(url, connect_timeout=_CONNECT_S, application_name="seatrial")
+    except psycopg.Error:  # its text quotes what it could not read, which may be a password
+        parameters = {}
+    if not parameters or not _URL.fullmatch(url):
+        raise SeatrialError(f"{_FORM}, and the password that of PGPASSWORD or ~/.pgpass")
+    asked = {"project": project, "runai_job": workload_type != "distributed", "cluster": cluster}
+    try:
+        with psycopg.connect(**parameters) as connection:  # type: ignore[arg-type]
+            rows = connection.execute(_ASKED, asked).fetchall()
+            times = {str(name): datetime.fromtimestamp(float(made_ms) / 1000, UTC) for name, made_ms in rows}
+            return {name: at.isoformat(timespec="milliseconds") for name, at in times.items()}
+    except (psycopg.Error, TypeError, ValueError, OverflowError) as error:
+        raise SeatrialError(" ".join(str(error).split())) from None

@@ -7,6 +7,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -14,9 +15,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from seatrial import SeatrialError
 from seatrial.kinds.scale.work import NAME
 from seatrial.kubernetes import AlreadyExists, ApiError, Kubernetes, KubernetesError, Manifest, Resource, pod_metadata
-from seatrial.migrate.runai.files import RunaiError, SubmittedWorkload
+from seatrial.migrate.runai.files import SubmittedWorkload
 
 SAVE_SHARE = 0.1  # of the time may go into writing what was submitted
 LOOK_S, CLEAN_S = 0.5, 600.0
@@ -44,19 +46,37 @@ async def submit_workloads(
     stopping: asyncio.Event,
     progress: Callable[[str], None],
 ) -> list[SubmittedWorkload]:
-    """Raises RunaiError before `begin`, and before anything is made."""
+    """Raises SeatrialError before `begin`, and before anything is made."""
     resource = await client.resource_of(waves.manifest)
-    manifest = labelled(waves)
+    manifest, names, done = labelled(waves), _names(), list[SubmittedWorkload]()
+
+    async def create(name: str, dry_run: bool = False) -> None:
+        body = manifest.replace(NAME.encode(), name.encode())
+        await client.create(body, resource=resource, name=name, dry_run=dry_run)
+
+    async def submit_one() -> SubmittedWorkload:
+        problem = "no name of five was free"
+        for name in itertools.islice(names, _TRIES):
+            made = SubmittedWorkload(name, waves.project, waves.namespace, datetime.now(UTC).isoformat())
+            try:
+                await create(name)
+                return msgspec.structs.replace(made, acknowledged_timestamp=datetime.now(UTC).isoformat())
+            except AlreadyExists:
+                continue  # of an earlier run
+            except KubernetesError as error:
+                problem = str(error)
+                break
+        return msgspec.structs.replace(made, error=problem)
+
     try:
-        await _create(client, resource, manifest, _name(), dry_run=True)
+        await create(next(names), dry_run=True)
     except ApiError as error:
-        raise RunaiError(f"the server refuses such a {resource.kind}: {error}") from error
+        raise SeatrialError(f"the server refuses such a {resource.kind}: {error}") from error
     begin()
-    given, done = _names(), list[SubmittedWorkload]()
     saved_s = took_s = 0.0
     while len(done) < waves.count and not stopping.is_set():
         together = min(waves.parallel, waves.count - len(done))
-        done += await asyncio.gather(*(_one(client, resource, manifest, waves, given) for _ in range(together)))
+        done += await asyncio.gather(*(submit_one() for _ in range(together)))
         begun_s = time.monotonic()
         if begun_s - saved_s > took_s / SAVE_SHARE:
             keep(done)
@@ -89,39 +109,12 @@ def labelled(waves: Waves) -> bytes:
     return msgspec.json.encode(made)
 
 
-def _name() -> str:
-    """As their tool names them; volume claims are joined by it."""
-    return f"j-{uuid.uuid4().hex[:6]}"
-
-
 def _names() -> Iterator[str]:
-    """Each once: six digits alone would repeat within a few thousand."""
+    """As their tool names them; volume claims are joined by it. Each once: six digits alone would repeat within a few
+    thousand."""
     given = set()
     while True:
-        name = _name()
+        name = f"j-{uuid.uuid4().hex[:6]}"
         if name not in given:
             given.add(name)
             yield name
-
-
-async def _one(
-    client: Kubernetes, resource: Resource, manifest: bytes, waves: Waves, given: Iterator[str]
-) -> SubmittedWorkload:
-    problem = "no name of five was free"
-    for _ in range(_TRIES):
-        name, sent = next(given), datetime.now(UTC)
-        made = SubmittedWorkload(name, waves.project, waves.namespace, sent.isoformat())
-        try:
-            await _create(client, resource, manifest, name)
-        except AlreadyExists:
-            continue  # of an earlier run
-        except KubernetesError as error:
-            problem = str(error)
-            break
-        return msgspec.structs.replace(made, acknowledged_timestamp=datetime.now(UTC).isoformat())
-    return msgspec.structs.replace(made, error=problem)
-
-
-async def _create(client: Kubernetes, resource: Resource, manifest: bytes, name: str, dry_run: bool = False) -> None:
-    body = manifest.replace(NAME.encode(), name.encode())
-    await client.create(body, resource=resource, name=name, dry_run=dry_run)

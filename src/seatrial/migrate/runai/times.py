@@ -16,9 +16,10 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from seatrial import SeatrialError
 from seatrial.job import Unreadable
 from seatrial.job.reading import read_json
-from seatrial.migrate.runai.files import SAMPLED_FILE, SUBMITTED_FILE, RunaiError, SampledWorkload, SubmittedWorkload
+from seatrial.migrate.runai.files import SAMPLED_FILE, SUBMITTED_FILE, SampledWorkload, SubmittedWorkload, epoch_seconds
 from seatrial.stats.censored import quantiles
 
 _SHARES = (0.5, 0.9, 0.99)
@@ -44,27 +45,32 @@ class Milestone(msgspec.Struct, frozen=True):
     name: str
     reference: str
     field: str  # of a sampled workload
+    header: str = ""  # of the column with its time
     sometimes: bool = False
 
 
+# Where their tool has two headers of one name, the first is named otherwise.
 _REST = (
-    Milestone("Workload Creation", SUBMISSION, "workload_created_timestamp"),
-    Milestone("Job Creation", "Workload Creation", "job_created_timestamp"),
-    Milestone("First Pod Creation", "Job Creation", "first_pod_created_timestamp"),
-    Milestone("Last Pod Creation", "Job Creation", "last_pod_created_timestamp"),
-    Milestone("Pod Group Creation", "First Pod Creation", "pod_group_created_timestamp"),
-    Milestone("Pod Scheduling Decision", "Pod Group Creation", "pod_scheduling_decision_timestamp"),
-    Milestone("First Eviction", "Pod Group Creation", "first_eviction_timestamp", sometimes=True),
-    Milestone("First PVC Bind Request", "Pod Group Creation", "first_pvc_bind_request_timestamp", sometimes=True),
-    Milestone("First PVC Bind", "First PVC Bind Request", "first_pvc_bind_timestamp", sometimes=True),
-    Milestone("Backend Job Creation", "Pod Group Creation", "backend_job_created_timestamp", sometimes=True),
-)
+    Milestone("Workload Creation", SUBMISSION, "workload_created_timestamp", "Workload Created"),
+    Milestone("Job Creation", "Workload Creation", "job_created_timestamp", "Job Created"),
+    Milestone("First Pod Creation", "Job Creation", "first_pod_created_timestamp", "First Pod Created"),
+    Milestone("Last Pod Creation", "Job Creation", "last_pod_created_timestamp", "Last Pod Created"),
+    Milestone("Pod Group Creation", "First Pod Creation", "pod_group_created_timestamp", "Pod Group Created"),
+    Milestone("Pod Scheduling Decision", "Pod Group Creation", "pod_scheduling_decision_timestamp",
+              "Pod Scheduling Decided"),
+    Milestone("First Eviction", "Pod Group Creation", "first_eviction_timestamp", "First Evicted", sometimes=True),
+    Milestone("First PVC Bind Request", "Pod Group Creation", "first_pvc_bind_request_timestamp",
+              "First PVC Bind Requested", sometimes=True),
+    Milestone("First PVC Bind", "First PVC Bind Request", "first_pvc_bind_timestamp", "First PVC Bound",
+              sometimes=True),
+    Milestone("Backend Job Creation", "Pod Group Creation", "backend_job_created_timestamp", "Backend Job Created",
+              sometimes=True),
+)  # fmt: skip
 TOTALS = (
     Milestone("Total Pod Scheduling Decision", SUBMISSION, "pod_scheduling_decision_timestamp"),
     Milestone("Total Backend Job Creation", SUBMISSION, "backend_job_created_timestamp", sometimes=True),
 )
 MILESTONES = (*_REST, *TOTALS)  # in the order of their table
-_FIELDS = {one.name: one.field for one in _REST}
 # Of files of their tool: what it wrote where it knew no time.
 _FILLED = {
     "first_eviction_timestamp": "pod_scheduling_decision_timestamp",
@@ -101,66 +107,45 @@ class Joined(msgspec.Struct, frozen=True):
     strangers: list[str]  # sampled, but submitted by nobody known
 
 
-def parse_moment(text: str) -> TimeRange:
-    """Raises Unreadable. Without a zone it is UTC, as both files have it."""
-    try:
-        at = datetime.fromisoformat(text.strip())
-        at_s = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        at_s = math.nan
-    if not 0 <= at_s < _MOST_S:
-        raise Unreadable(f"{text[:60]!r} is no time such as 2024-09-08T13:40:34Z")
+def parse_moment(text: str, workload: str) -> TimeRange:
+    """Raises Unreadable, with the workload whose time it is."""
+    at_s = epoch_seconds(text.strip())
+    if at_s is None or not 0 <= at_s < _MOST_S:
+        raise Unreadable(f"workload {workload[:80]!r}: {text[:60]!r} is no time such as 2024-09-08T13:40:34Z")
     return TimeRange(at_s, at_s if "." in text or "," in text else at_s + 1.0)
 
 
 def join_samples(submitted: Sequence[SubmittedWorkload], sampled: Sequence[SampledWorkload]) -> Joined:
     """Raises Unreadable, with the workload whose time it is."""
-    looked_s = _last_look(submitted, sampled)
+    # When the cluster was last looked at; of files that do not say so, the last of all their times.
+    fields = {one.field for one in MILESTONES}
+    times = [(one.sampled_timestamp, one.job_name) for one in sampled if one.sampled_timestamp] or [
+        *((one.submit_timestamp, one.job_name) for one in submitted),
+        *((text, one.job_name) for one in sampled for field in fields if (text := getattr(one, field))),
+    ]
+    looked_s = max((parse_moment(*time).latest_s for time in times), default=0.0)
     found = {(one.job_name, one.project_name): one for one in sampled}
     rows = [_row(one, found.pop((one.job_name, one.project_name), None), looked_s) for one in submitted]
     return Joined(sorted(rows, key=lambda row: (row.submitted_s, row.name)), [name for name, _ in found])
 
 
-def _last_look(submitted: Sequence[SubmittedWorkload], sampled: Sequence[SampledWorkload]) -> float:
-    """When the cluster was last looked at; of files that do not say so, the last of all their times."""
-    said = [_moment(one.job_name, one.sampled_timestamp) for one in sampled if one.sampled_timestamp]
-    fields = {one.field for one in MILESTONES}
-    every = said or [
-        *(_moment(one.job_name, one.submit_timestamp) for one in submitted),
-        *(_moment(one.job_name, text) for one in sampled for field in fields if (text := getattr(one, field))),
-    ]
-    return max((one.latest_s for one in every), default=0.0)
-
-
-def _moment(name: str, text: str) -> TimeRange:
-    try:
-        return parse_moment(text)
-    except Unreadable as error:
-        raise Unreadable(f"workload {name[:80]!r}: {error}") from None
-
-
 def _row(submitted: SubmittedWorkload, sampled: SampledWorkload | None, looked_s: float) -> Row:
-    sent = _moment(submitted.job_name, submitted.submit_timestamp)
-    known = _without_filled(sampled) if sampled else SampledWorkload(submitted.job_name, "", "")
+    sent = parse_moment(submitted.submit_timestamp, submitted.job_name)
+    if sampled and sampled.sampled_timestamp is None:
+        # Their tool writes another event's time where it knows none; ours says when it looked, and writes nothing.
+        filled = [field for field, other in _FILLED.items() if getattr(sampled, field) == getattr(sampled, other)]
+        sampled = replace(sampled, **dict.fromkeys(filled))
     moments: dict[str, TimeRange | None] = {SUBMISSION: sent}
-    for name, field in _FIELDS.items():
-        text = getattr(known, field)
-        moments[name] = _moment(submitted.job_name, text) if text else None
+    for one in _REST:
+        text = getattr(sampled, one.field, None)
+        moments[one.name] = parse_moment(text, submitted.job_name) if text else None
     deltas = {}
     for one in () if submitted.error else MILESTONES:
         at = moments[one.name.removeprefix("Total ")]
         since = moments[one.reference]
         if (at is None and not one.sometimes) or (at is not None and since is not None):
             deltas[one.name] = _delta(since, at, looked_s)
-    return Row(submitted, sampled and known, sent.earliest_s, deltas, _state(submitted, sampled, moments, deltas))
-
-
-def _without_filled(sampled: SampledWorkload) -> SampledWorkload:
-    """Their tool writes another event's time where it knows none; ours says when it looked, and writes nothing."""
-    if sampled.sampled_timestamp is not None:
-        return sampled
-    empty = {field: None for field, other in _FILLED.items() if getattr(sampled, field) == getattr(sampled, other)}
-    return replace(sampled, **empty)
+    return Row(submitted, sampled, sent.earliest_s, deltas, _state(submitted, sampled, moments, deltas))
 
 
 def _delta(since: TimeRange | None, at: TimeRange | None, looked_s: float) -> Delta:
@@ -219,21 +204,8 @@ def metrics_of(rows: Sequence[Row], milestone: str) -> MilestoneMetrics:
     )
 
 
-# Beside each field the header that it has; where their tool had two of one name, the first is named otherwise.
-INFO = (
-    ("Workload Created", "workload_created_timestamp"),
-    ("Job Created", "job_created_timestamp"),
-    ("First Pod Created", "first_pod_created_timestamp"),
-    ("Last Pod Created", "last_pod_created_timestamp"),
-    ("Pod Group Created", "pod_group_created_timestamp"),
-    ("Pod Scheduling Decided", "pod_scheduling_decision_timestamp"),
-    ("First Evicted", "first_eviction_timestamp"),
-    ("First PVC Bind Requested", "first_pvc_bind_request_timestamp"),
-    ("First PVC Bound", "first_pvc_bind_timestamp"),
-    ("Backend Job Created", "backend_job_created_timestamp"),
-)
 HEADERS = (
-    "Job Name", "Namespace", "projectName", *(header for header, _ in INFO), "Workload Submitted",
+    "Job Name", "Namespace", "projectName", *(one.header for one in _REST), "Workload Submitted",
     *(one.name for one in MILESTONES), "State",
 )  # fmt: skip
 
@@ -241,51 +213,46 @@ _T = TypeVar("_T")
 
 
 def read_folder(folder: Path) -> Joined:
-    """The two files that `times.csv` is made from. Raises RunaiError, which tells the place of what is wrong."""
+    """The two files that `times.csv` is made from. Raises SeatrialError, which tells the place of what is wrong."""
     submitted = _read(folder / SUBMITTED_FILE, SubmittedWorkload, "seatrial scale submit writes it")
     sampled = _read(folder / SAMPLED_FILE, SampledWorkload, "seatrial scale sample writes it")
     try:
         return join_samples(submitted, sampled)
     except Unreadable as error:
-        raise RunaiError(f"{folder}: {error}") from None
+        raise SeatrialError(f"{folder}: {error}") from None
 
 
 def _read(path: Path, form: type[_T], hint: str) -> list[_T]:
     try:
         return read_json(path, list[form])  # type: ignore[valid-type]
     except FileNotFoundError:
-        raise RunaiError(f"there is no {path}: {hint}") from None
+        raise SeatrialError(f"there is no {path}: {hint}") from None
     except OSError as error:
-        raise RunaiError(f"{path} cannot be read: {error.strerror}") from None
+        raise SeatrialError(f"{path} cannot be read: {error.strerror}") from None
     except Unreadable as error:
-        raise RunaiError(f"{path} is not what it should be ({hint}): {error}") from None
+        raise SeatrialError(f"{path} is not what it should be ({hint}): {error}") from None
 
 
 def csv_text(rows: Sequence[Row]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEADERS)
-    writer.writerows(_cells(row) for row in rows)
+    for row in rows:
+        one = row.submitted
+        times = [*(getattr(row.sampled, milestone.field, None) for milestone in _REST), one.submit_timestamp]
+        deltas = [row.deltas.get(milestone.name) for milestone in MILESTONES]
+        writer.writerow([
+            one.job_name, one.job_namespace, one.project_name,
+            *(_time(text, row.name) if text else "" for text in times),
+            *("" if delta is None or delta.value is None else seconds_text(delta.value) for delta in deltas),
+            row.state,
+        ])  # fmt: skip
     return text.getvalue()
 
 
-def _cells(row: Row) -> list[str]:
-    one = row.submitted
-    times = [getattr(row.sampled, field) if row.sampled else None for _, field in INFO]
-    deltas = [row.deltas.get(milestone.name) for milestone in MILESTONES]
-    return [
-        one.job_name, one.job_namespace, one.project_name,
-        *(_time(text) for text in (*times, one.submit_timestamp)),
-        *("" if delta is None or delta.value is None else seconds_text(delta.value) for delta in deltas),
-        row.state,
-    ]  # fmt: skip
-
-
-def _time(text: str | None) -> str:
+def _time(text: str, workload: str) -> str:
     """In UTC, as spreadsheets read it; milliseconds where they are known."""
-    if not text:
-        return ""
-    moment = parse_moment(text)
+    moment = parse_moment(text, workload)
     at = datetime.fromtimestamp(moment.earliest_s, UTC).replace(tzinfo=None)
     return at.isoformat(" ", "milliseconds" if moment.exact else "seconds")
 
