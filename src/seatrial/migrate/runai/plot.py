@@ -24,7 +24,7 @@ BINS = 10
 def shown_milestones(rows: Sequence[Row], plot: str) -> list[Milestone]:
     """The milestones of a plot: of those that happen to some workloads only, the ones that did."""
     chosen = TOTALS if plot == GENERAL else [one for one in MILESTONES if one not in TOTALS]
-    return [one for one in chosen if not one.sometimes or any(one.name in row.deltas for row in rows)]
+    return [one for one in chosen if not one.filled or any(one.name in row.deltas for row in rows)]
 
 
 def draw(rows: Sequence[Row], plot: str, path: Path) -> None:

@@ -40,15 +40,16 @@ class TimeRange(msgspec.Struct, frozen=True):
 
 
 class Milestone(msgspec.Struct, frozen=True):
-    """An event, the one that it is measured from, and whether it happens to some workloads only."""
+    """An event, and the one that it is measured from."""
 
     name: str
     reference: str
     field: str  # of a sampled workload
     header: str = ""  # of the column with its time
-    sometimes: bool = False
+    filled: str = ""  # the field that their tool wrote there instead; only events of some workloads have one
 
 
+_DECIDED = "pod_scheduling_decision_timestamp"
 # Where their tool has two headers of one name, the first is named otherwise.
 _REST = (
     Milestone("Workload Creation", SUBMISSION, "workload_created_timestamp", "Workload Created"),
@@ -56,28 +57,19 @@ _REST = (
     Milestone("First Pod Creation", "Job Creation", "first_pod_created_timestamp", "First Pod Created"),
     Milestone("Last Pod Creation", "Job Creation", "last_pod_created_timestamp", "Last Pod Created"),
     Milestone("Pod Group Creation", "First Pod Creation", "pod_group_created_timestamp", "Pod Group Created"),
-    Milestone("Pod Scheduling Decision", "Pod Group Creation", "pod_scheduling_decision_timestamp",
-              "Pod Scheduling Decided"),
-    Milestone("First Eviction", "Pod Group Creation", "first_eviction_timestamp", "First Evicted", sometimes=True),
+    Milestone("Pod Scheduling Decision", "Pod Group Creation", _DECIDED, "Pod Scheduling Decided"),
+    Milestone("First Eviction", "Pod Group Creation", "first_eviction_timestamp", "First Evicted", _DECIDED),
     Milestone("First PVC Bind Request", "Pod Group Creation", "first_pvc_bind_request_timestamp",
-              "First PVC Bind Requested", sometimes=True),
-    Milestone("First PVC Bind", "First PVC Bind Request", "first_pvc_bind_timestamp", "First PVC Bound",
-              sometimes=True),
+              "First PVC Bind Requested", _DECIDED),
+    Milestone("First PVC Bind", "First PVC Bind Request", "first_pvc_bind_timestamp", "First PVC Bound", _DECIDED),
     Milestone("Backend Job Creation", "Pod Group Creation", "backend_job_created_timestamp", "Backend Job Created",
-              sometimes=True),
+              "workload_created_timestamp"),
 )  # fmt: skip
 TOTALS = (
-    Milestone("Total Pod Scheduling Decision", SUBMISSION, "pod_scheduling_decision_timestamp"),
-    Milestone("Total Backend Job Creation", SUBMISSION, "backend_job_created_timestamp", sometimes=True),
+    Milestone("Total Pod Scheduling Decision", SUBMISSION, _DECIDED),
+    replace(_REST[-1], name="Total Backend Job Creation", reference=SUBMISSION),
 )
 MILESTONES = (*_REST, *TOTALS)  # in the order of their table
-# Of files of their tool: what it wrote where it knew no time.
-_FILLED = {
-    "first_eviction_timestamp": "pod_scheduling_decision_timestamp",
-    "first_pvc_bind_request_timestamp": "pod_scheduling_decision_timestamp",
-    "first_pvc_bind_timestamp": "pod_scheduling_decision_timestamp",
-    "backend_job_created_timestamp": "workload_created_timestamp",
-}
 
 
 class Delta(msgspec.Struct, frozen=True):
@@ -133,7 +125,8 @@ def _row(submitted: SubmittedWorkload, sampled: SampledWorkload | None, looked_s
     sent = parse_moment(submitted.submit_timestamp, submitted.job_name)
     if sampled and sampled.sampled_timestamp is None:
         # Their tool writes another event's time where it knows none; ours says when it looked, and writes nothing.
-        filled = [field for field, other in _FILLED.items() if getattr(sampled, field) == getattr(sampled, other)]
+        some = [one for one in _REST if one.filled]
+        filled = [one.field for one in some if getattr(sampled, one.field) == getattr(sampled, one.filled)]
         sampled = replace(sampled, **dict.fromkeys(filled))
     moments: dict[str, TimeRange | None] = {SUBMISSION: sent}
     for one in _REST:
@@ -143,7 +136,7 @@ def _row(submitted: SubmittedWorkload, sampled: SampledWorkload | None, looked_s
     for one in () if submitted.error else MILESTONES:
         at = moments[one.name.removeprefix("Total ")]
         since = moments[one.reference]
-        if (at is None and not one.sometimes) or (at is not None and since is not None):
+        if (at is None and not one.filled) or (at is not None and since is not None):
             deltas[one.name] = _delta(since, at, looked_s)
     return Row(submitted, sampled, sent.earliest_s, deltas, _state(submitted, sampled, moments, deltas))
 

@@ -1,8 +1,7 @@
 """tgis-tester's config.yaml: its models, with its defaults, and the reading of a file."""
 
 import contextlib
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -81,36 +80,30 @@ def read_tester_config(path: Path) -> TesterFile:
     """Raises SuiteError with every problem of the file, those of the rules for configurations included."""
     source = read_source(path)
     problems = list(source.problems)
+
+    def blame(path: KeyPath, message: str, key: bool = False) -> None:
+        problems.append(Problem(message, source.find(path, key)[0], dotted(path)))
+
     config: TesterConfig | None = None
     try:
         config = TesterConfig.model_validate(source.data)
     except ValidationError as error:
         for loc, key, message in explain(error, TesterConfig, lambda loc: source.find(loc)[1]):
-            problems.append(_problem(source, loc, message, key))
-    for where, one in _model_configs(source.data):
-        problems += [_problem(source, (*where, field), why) for field, why in config_problems(one)]
+            blame(loc, message, key)
+    for test, spec in _items(source.data, "tests"):
+        for number, one in _items(spec, "configs"):
+            with contextlib.suppress(ValidationError):  # those that can be read, whatever is wrong with the others
+                for field, why in config_problems(ServerConfig.model_validate(one)):
+                    blame(("tests", test, "configs", number, field), why)
     if problems or config is None:
         raise SuiteError(problems)
     ignored = tuple(_unknown(source, TesterConfig, source.data, ()))
     return TesterFile(path, path.absolute().parent.parent, config, source, ignored)
 
 
-def _model_configs(data: Any) -> Iterator[tuple[KeyPath, ServerConfig]]:
-    """Those that can be read, whatever is wrong with the others."""
-    for test, spec in _items(data, "tests"):
-        for number, one in _items(spec, "configs"):
-            with contextlib.suppress(ValidationError):
-                yield ("tests", test, "configs", number), ServerConfig.model_validate(one)
-
-
 def _items(data: Any, name: str) -> Iterable[tuple[int, Any]]:
     found = data.get(name) if isinstance(data, dict) else None
     return enumerate(found if isinstance(found, list) else ())
-
-
-def _problem(source: Source, path: KeyPath, message: str, key: bool = False) -> Problem:
-    mark, _ = source.find(path, key)
-    return Problem(message, mark, dotted(path))
 
 
 def _unknown(source: Source, model: type[BaseModel], data: Any, path: KeyPath) -> list[str]:
@@ -122,14 +115,10 @@ def _unknown(source: Source, model: type[BaseModel], data: Any, path: KeyPath) -
             mark, _ = source.find((*path, name), key=True)
             found.append(f"{mark.file}:{mark.line}:{mark.column}: `{name}` means nothing here, nor to tgis-tester")
             continue
-        inner = _inner_model(field.annotation)
-        if inner is None:
-            continue
-        items: list[tuple[KeyPath, Any]] = [((*path, name), value)]
-        if isinstance(value, list):
-            items = [((*path, name, index), item) for index, item in enumerate(value)]
-        for place, item in items:
-            found += _unknown(source, inner, item, place)
+        if inner := _inner_model(field.annotation):
+            items = {(index,): item for index, item in enumerate(value)} if isinstance(value, list) else {(): value}
+            for place, item in items.items():
+                found += _unknown(source, inner, item, (*path, name, *place))
     return found
 
 
@@ -138,13 +127,3 @@ def _inner_model(annotation: Any) -> type[BaseModel] | None:
         return annotation
     found = (_inner_model(inner) for inner in getattr(annotation, "__args__", ()))
     return next((one for one in found if one is not None), None)
-
-
-def minutes(seconds: int) -> str:
-    """As a suite writes a time."""
-    return f"{seconds // 60}m" if seconds and seconds % 60 == 0 else f"{seconds}s"
-
-
-def gigabytes(number: int) -> str:
-    """Theirs are decimal; a suite's are binary."""
-    return f"{math.floor(number * 1000**3 / 1024**2)}Mi"

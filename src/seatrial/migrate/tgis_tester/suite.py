@@ -1,20 +1,13 @@
 """A suite from tgis-tester's config.yaml: a serving trial for each configuration of each model, with the same cases."""
 
+import math
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 from seatrial.kinds.serving.config_rules import ResourceSpec, ServerConfig
 from seatrial.migrate import Imported, literal, suite_name, unique_name
-from seatrial.migrate.tgis_tester.config import TesterFile, gigabytes, minutes
-from seatrial.migrate.tgis_tester.variables import (
-    CERTIFICATES,
-    common_variables,
-    config_variables,
-    display_name,
-    precision,
-)
+from seatrial.migrate.tgis_tester.config import TesterFile, Worker
 from seatrial.suite.yaml.document import Indent, scalar
 from seatrial.suite.yaml.document import block_text as block
 from seatrial.suite.yaml.problem import printable
@@ -22,6 +15,18 @@ from seatrial.suite.yaml.problem import printable
 CLUSTER, SERVER = "cluster", "server"
 LAUNCHER, VLLM = "exec text-generation-launcher", "exec python -m vllm_tgis_adapter"
 EMBEDDINGS = "http://127.0.0.1:8090"
+CERTIFICATES = "/mnt/certs"
+# The same for every server.
+COMMON = {
+    "NCCL_ASYNC_ERROR_HANDLING": "1",
+    "SAFETENSORS_FAST_GPU": "1",
+    "PYTHONUNBUFFERED": "1",
+    "NUMBA_CACHE_DIR": "/tmp",
+    "VLLM_CONFIG_ROOT": "/tmp/",
+    "TLS_CERT_PATH": f"{CERTIFICATES}/tls.crt",
+    "TLS_KEY_PATH": f"{CERTIFICATES}/tls.key",
+}
+_SHORT = {"float16": "f16", "float32": "f32", "bfloat16": "bf16"}
 # Where the images write: their root file system is read-only.
 _SCRATCH = {"home-tgis": "/home/tgis", "home-vllm": "/home/vllm", "tmp": "/tmp"}
 _A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
@@ -53,74 +58,69 @@ def suite_from_tester(file: TesterFile, beside: Path, command: str | None = None
 class _Suite:
     def __init__(self, file: TesterFile, beside: Path, command: str | None) -> None:
         self.beside = beside
-        self.targets: dict[str, dict[str, Any]] = {}
-        self.machines: dict[str, dict[str, Any]] = {}
-        self.trials: dict[str, dict[str, Any]] = {}
+        self.targets: dict[str, dict[str, object]] = {}
+        self.machines: dict[str, dict[str, object]] = {}
+        self.trials: dict[str, dict[str, object]] = {}
         self.lines: dict[str, int] = {}
         self._file, self._config = file, file.config
         self._vllm = "vllm" in file.config.worker.image_uri
+        self._embeds = file.config.runner.evaluation_strategy == "embeddings_similarity"
         self._command = command or (VLLM if self._vllm else LAUNCHER)
         self._shapes: dict[tuple[ResourceSpec, bool], str] = {}
         self._requests: dict[tuple[int, int], str] = {}
+        self._gpu_models: dict[str, dict[str, dict[str, str]]] = {}  # by target
         plain = ServerConfig()
-        self.variables = common_variables(file.config.worker) | config_variables("", plain)
+        self.variables = _common_variables(file.config.worker) | _config_variables("", plain)
         del self.variables["MODEL_NAME"]
         self.common = self._common(plain)
         for test, spec in enumerate(file.config.tests):
             for number, config in enumerate(spec.configs):
                 short = spec.model.rstrip("/").rpartition("/")[2]
-                title = re.sub(r"[()]", "", display_name(config)).replace("|", "-")
+                title = re.sub(r"[()]", "", _display_name(config)).replace("|", "-")
                 name = unique_name(f"{short}.{title}", self.trials, "model")
                 self.trials[name] = self._trial(spec.model, config, spec.cases)
                 mark, _ = file.source.find(("tests", test, "configs", number))
                 self.lines[name] = mark.line
 
-    def _common(self, config: ServerConfig) -> dict[str, Any]:
+    def _common(self, config: ServerConfig) -> dict[str, object]:
         """What trials have in common, where their configuration has the default for it."""
         worker, runner = self._config.worker, self._config.runner
+        command = self._command
+        ready = {"within": _duration(worker.ready_timeout_secs)}
+        if self._vllm:
+            keys = f"--ssl-keyfile {CERTIFICATES}/tls.key --ssl-certfile {CERTIFICATES}/tls.crt"
+            command += f" {keys} --gpu-memory-utilization {config.gpu_memory_utilization:g}"
+        else:
+            ready = {"http": f":{config.port}/health", **ready}
+        embeddings = {"url": EMBEDDINGS, "model": "sentence-transformers/all-MiniLM-L6-v2"}
+        compare = {"rule": runner.evaluation_strategy, "precision": _SHORT[config.dtype_str]}
         return {
             "kind": "serving",
             "runtime": SERVER,
-            "server": self._server(config),
+            "server": {
+                "command": literal(command),
+                "protocol": "tgis",
+                "port": config.grpc_port,
+                "ready": ready,
+                "tls": {"ca": literal(self._relative(runner.ca_cert_path))} if runner.ca_cert_path else {},
+            },
             **({"stream": True} if runner.generate_stream else {}),
-            "compare": {"rule": runner.evaluation_strategy, "precision": precision(config), **self._embeddings()},
+            "compare": compare | ({"embeddings": embeddings} if self._embeds else {}),
             "concurrency": max(1, config.max_concurrent_requests),
-            "timeout": {"queue": minutes(worker.scheduled_timeout_secs)},
+            "timeout": {"queue": _duration(worker.scheduled_timeout_secs)},
         }
 
-    def _embeddings(self) -> dict[str, Any]:
-        if self._config.runner.evaluation_strategy != "embeddings_similarity":
-            return {}
-        return {"embeddings": {"url": EMBEDDINGS, "model": "sentence-transformers/all-MiniLM-L6-v2"}}
-
-    def _server(self, config: ServerConfig) -> dict[str, Any]:
-        ready = {"within": minutes(self._config.worker.ready_timeout_secs)}
-        ca = self._config.runner.ca_cert_path
-        return {
-            "command": literal(self._server_command(config)),
-            "protocol": "tgis",
-            "port": config.grpc_port,
-            "ready": ready if self._vllm else {"http": f":{config.port}/health", **ready},
-            "tls": {"ca": literal(self._relative(ca))} if ca else {},
-        }
-
-    def _trial(self, model: str, config: ServerConfig, cases: tuple[str, ...]) -> dict[str, Any]:
+    def _trial(self, model: str, config: ServerConfig, cases: tuple[str, ...]) -> dict[str, object]:
         """What is another than in common, and what each has of its own."""
-        trial: dict[str, Any] = {"machine": self._machine(config), "model": literal(model)}
+        trial: dict[str, object] = {"machine": self._machine(config), "model": literal(model)}
         trial["cases"] = [literal(self._relative(path)) for path in cases]
         trial |= {name: value for name, value in self._common(config).items() if value != self.common[name]}
         trial |= {"shards": config.num_shard} if config.num_shard > 1 else {}
         if config.flash_attention:
             trial["skip"] = [{"has": "prefix", "why": "flash attention takes no prompt prefixes"}]
-        variables = config_variables(model, config)
+        variables = _config_variables(model, config)
         trial["env"] = {name: literal(value) for name, value in variables.items() if value != self.variables.get(name)}
         return trial
-
-    def _server_command(self, config: ServerConfig) -> str:
-        if not self._vllm:
-            return self._command
-        keys = f"--ssl-keyfile {CERTIFICATES}/tls.key --ssl-certfile {CERTIFICATES}/tls.crt"
-        return f"{self._command} {keys} --gpu-memory-utilization {config.gpu_memory_utilization:g}"
 
     def _relative(self, path: str) -> str:
         """Their relative paths begin two levels above the config."""
@@ -131,12 +131,12 @@ class _Suite:
         a100 = config.flash_attention or self._vllm
         if (resources, a100) in self._shapes:
             return self._shapes[resources, a100]
-        shape: dict[str, Any] = {"target": self._target(resources)}
+        shape: dict[str, object] = {"target": self._target(resources)}
         if resources.gpus:
             shape["gpu"] = {"count": resources.gpus}
         elif resources.mig is not None:
             shape["gpu"] = {"count": resources.mig[1], "model": resources.mig[0]}
-        shape |= {"cpu": resources.limit_cpu, "memory": gigabytes(resources.limit_memory_gb)}
+        shape |= {"cpu": resources.limit_cpu, "memory": _binary(resources.limit_memory_gb)}
         shape |= {"select": _A100} if a100 and not resources.cpu_only else {}
         size = f"gpu{resources.gpus}" if resources.gpus else resources.mig[0] if resources.mig else "cpu"
         name = unique_name(f"{size}{'-a100' if a100 else ''}", self.machines, "machine")
@@ -148,16 +148,16 @@ class _Suite:
         """One for each amount that is asked for: a machine has what is allowed."""
         asked = (resources.request_cpu, resources.request_memory_gb)
         if asked not in self._requests:
-            name = unique_name(CLUSTER, self.targets, CLUSTER)
-            self._requests[asked] = name
-            self.targets[name] = self._cluster(*asked)
+            self._requests[asked] = unique_name(CLUSTER, self.targets, CLUSTER)
+            self.targets[self._requests[asked]] = self._cluster(*asked)
         name = self._requests[asked]
         if resources.mig is not None:
             model = resources.mig[0]
-            self.targets[name].setdefault("gpu_models", {})[model] = {"resource": f"nvidia.com/{model}"}
+            self._gpu_models.setdefault(name, {})[model] = {"resource": f"nvidia.com/{model}"}
+            self.targets[name]["gpu_models"] = self._gpu_models[name]
         return name
 
-    def _cluster(self, cpu: int, memory_gb: int) -> dict[str, Any]:
+    def _cluster(self, cpu: int, memory_gb: int) -> dict[str, object]:
         cluster, worker = self._config.cluster, self._config.worker
         volumes = [{"claim": one.name, "at": one.mount_path, "read_only": one.read_only} for one in worker.pvcs]
         volumes.append({"secret": worker.tls_secret, "at": CERTIFICATES})
@@ -195,9 +195,85 @@ class _Suite:
                 f"at most {worker.max_parallel_workers} servers at once over all targets: `seatrial run --parallel "
                 f"{worker.max_parallel_workers}`; a target knows only its own"
             )
-        if self._embeddings():
+        if self._embeds:
             lines.append(f"what embeds texts: tgis-tester does itself; here an endpoint at {EMBEDDINGS}, or another")
         lines.append(f"that results go to the bucket {config.runner.object_store_bucket}: copy the run folder there")
         if config.runner.validate_models:
             lines.append("`validate_models`: whether the cache has a model shows when its server starts")
         return lines
+
+
+def _common_variables(worker: Worker) -> dict[str, str]:
+    return {
+        **COMMON,
+        "TRANSFORMERS_CACHE": worker.transformers_cache_path,
+        "HF_HUB_CACHE": worker.transformers_cache_path,
+        "PREFIX_STORE_PATH": worker.prefix_store_path,
+        "ADAPTER_CACHE": worker.adapter_cache,
+    }
+
+
+def _config_variables(model: str, config: ServerConfig) -> dict[str, str]:
+    """Of one configuration, those that have something to say. `max_waiting_tokens`, `master_addr` and `master_port`
+    too, which tgis-tester reads and never passes on."""
+    onnx = config.deployment_framework == "hf_optimum_ort"
+    variables = {
+        "MODEL_NAME": model,
+        "DEPLOYMENT_FRAMEWORK": config.deployment_framework,
+        "DTYPE_STR": config.dtype_str,
+        "NUM_SHARD": config.num_shard,
+        "MAX_CONCURRENT_REQUESTS": config.max_concurrent_requests,
+        "MAX_SEQUENCE_LENGTH": config.max_sequence_length,
+        "MAX_BATCH_SIZE": config.max_batch_size,
+        "MAX_NEW_TOKENS": config.max_new_tokens,
+        "MAX_WAITING_TOKENS": config.max_waiting_tokens,
+        "FLASH_ATTENTION": config.flash_attention,
+        "PT2_COMPILE": config.pt2_compile,
+        "PORT": config.port,
+        "GRPC_PORT": config.grpc_port,
+        "MASTER_ADDR": config.master_addr,
+        "MASTER_PORT": config.master_port,
+        "CUDA_PROCESS_MEMORY_FRACTION": f"{config.cuda_process_memory_fraction:g}",
+        "REVISION": config.revision,
+        "MAX_BATCH_WEIGHT": config.max_batch_weight,
+        "MAX_PREFILL_WEIGHT": config.max_prefill_weight,
+        "QUANTIZE": config.quantize,
+        "LOAD_FORMAT": config.load_format,
+        "MODEL_LOADER_EXTRA_CONFIG": config.model_loader_extra_config,
+        "ENABLE_LORA": config.enable_lora or None,
+        "ESTIMATE_MEMORY": "off" if config.estimate_memory is False else None,
+        "OUTPUT_SPECIAL_TOKENS": config.output_special_tokens or None,
+        "CUDA_VISIBLE_DEVICES": "-1" if config.resources.cpu_only else None,
+        "CUDA_PAD_TO_MULT_OF_8": "false" if onnx else None,
+        "MERGE_ONNX_GRAPHS": config.merge_onnx_graphs if onnx else None,
+    }
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in variables.items()
+        if value is not None
+    }
+
+
+def _display_name(config: ServerConfig) -> str:
+    """As tgis-tester's tables call it."""
+    parts = [
+        config.deployment_framework,
+        _SHORT[config.dtype_str],
+        "merge" if config.merge_onnx_graphs else "",
+        f"sharded({config.num_shard})" if config.num_shard > 1 else "",
+        "cpu" if config.resources.cpu_only else "",
+        "pt2c" if config.pt2_compile else "",
+        "flash" if config.flash_attention else "",
+        config.quantize or "",
+    ]
+    return "|".join(part for part in parts if part)
+
+
+def _duration(seconds: int) -> str:
+    """As a suite writes a time."""
+    return f"{seconds // 60}m" if seconds and seconds % 60 == 0 else f"{seconds}s"
+
+
+def _binary(number: int) -> str:
+    """Theirs are decimal; a suite's are binary."""
+    return f"{math.floor(number * 1000**3 / 1024**2)}Mi"
