@@ -104,26 +104,25 @@ class ArrivalsModel(Model):
 
 def read_trace(path: Path) -> list[float]:
     """When things begin, in seconds from the first: the first field of each line; a first line of words is a head."""
+
+    def problem(message: str, line: int = 1) -> SuiteError:
+        return SuiteError([Problem(message, SourceMark(str(path), line, 1))])
+
     times: list[float] = []
     try:
         lines = read_regular(path, follow=True).decode("utf-8").splitlines()
     except (OSError, Unreadable, UnicodeDecodeError) as error:
-        raise SuiteError([Problem(f"the trace cannot be read: {error}", _mark(path, 1))]) from error
+        raise problem(f"the trace cannot be read: {error}") from error
     for number, line in enumerate(lines, 1):
         field = line.partition(",")[0].strip()
         try:
             times.append(float(field))
         except ValueError:
             if field and number > 1:
-                problem = f"{field!r} is no time; each line begins with seconds"
-                raise SuiteError([Problem(problem, _mark(path, number))]) from None
+                raise problem(f"{field!r} is no time; each line begins with seconds", number) from None
     if not times:
-        raise SuiteError([Problem("the trace has no times", _mark(path, 1))])
+        raise problem("the trace has no times")
     return [at_s - min(times) for at_s in sorted(times)]
-
-
-def _mark(path: Path, line: int) -> SourceMark:
-    return SourceMark(str(path), line, 1)
 
 
 _MOST = 5_000_000

@@ -15,12 +15,11 @@ from kubernetes.api_stub import Request, Stub, Wire, serving
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.driver import Driver, DriverError, Given
 from seatrial.kinds.scale.driver.cluster import ClusterPlace
-from seatrial.kinds.scale.driver.following import watching
 from seatrial.kinds.scale.driver.health import gaps, read_lines
 from seatrial.kinds.scale.driver.plan import SubmissionPlan
 from seatrial.kinds.scale.driver.stages import read_stamps
 from seatrial.kinds.scale.driver.submit import SubmissionRecords, Submitter
-from seatrial.kinds.scale.driver.watch import Watched, WatchWork
+from seatrial.kinds.scale.driver.watch import Watched, WatchWork, watching
 from seatrial.kinds.scale.followed import PODS_LABELLED
 from seatrial.kinds.scale.work import WORKLOAD_LABEL, Deletion, ScaleWork, Submission, WorkloadClass
 from seatrial.kubernetes import PODS

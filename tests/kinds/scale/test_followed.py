@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 import pytest
 
-from seatrial.kinds.scale.driver.following import followed_on, pods_labelled
 from seatrial.kinds.scale.driver.stages import read_stamps
 from seatrial.kinds.scale.driver.stamps import StampFeed, Stamps, form_of, value_at
+from seatrial.kinds.scale.driver.watch import followed_on, pods_labelled
 from seatrial.kinds.scale.followed import (
     BETWEEN,
     PODS_LABELLED,

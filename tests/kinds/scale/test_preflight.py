@@ -8,14 +8,13 @@ from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.scale.driver.plan import SubmissionPlan
 from seatrial.kinds.scale.driver.preflight import (
     Asked,
-    Webhook,
     asked_for,
     asked_of,
     client_limits,
     fairness_limits,
-    matching_webhooks,
     node_limits,
     quota_limits,
+    webhook_limits,
 )
 from seatrial.kinds.scale.work import ScaleWork, WorkloadClass
 from seatrial.kubernetes import JOBS, PODS
@@ -82,16 +81,17 @@ def test_webhooks_that_are_asked_for_each_workload_are_told_with_their_time() ->
         rule = {"apiGroups": groups, "resources": resources, "operations": [operation]}
         return {"name": name, "rules": [rule, rule], **more}
 
-    config = {
-        "webhooks": [
-            hook("pods", [""], ["pods"], timeoutSeconds=2),
-            hook("all", ["*"], ["*/*"], failurePolicy="Ignore"),
-            hook("other", ["apps"], ["deployments"]),
-            hook("ends", ["batch"], ["jobs"], "DELETE"),
-        ]
-    }
-    assert matching_webhooks(config, {JOBS, PODS}) == [Webhook("pods", 2, True), Webhook("all", 10, False)]
-    assert matching_webhooks({}, {JOBS}) == []
+    hooks = [
+        hook("pods", [""], ["pods"], timeoutSeconds=2),
+        hook("all", ["*"], ["*/*"], failurePolicy="Ignore"),
+        hook("other", ["apps"], ["deployments"]),
+        hook("ends", ["batch"], ["jobs"], "DELETE"),
+    ]
+    assert webhook_limits(hooks, {JOBS, PODS}) == [
+        "pods is asked for each of them, has 2 s, what it does not answer by then is refused",
+        "all is asked for each of them, has 10 s, and is passed over then",
+    ]
+    assert webhook_limits([], {JOBS}) == []
 
 
 def test_the_seats_of_a_priority_level_and_the_clients_own_limits_are_told() -> None:

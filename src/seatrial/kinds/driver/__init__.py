@@ -55,7 +55,14 @@ class Driver:
         self.unknown: list[str] = []
         self._fd = notes_fd
         for note in given.notes:
-            self._recall(note)
+            thing = note.get("thing")
+            if not isinstance(thing, str):
+                continue
+            if note.get("note") == BEGUN and thing not in self.unknown:  # a driver may have done an unknown one again
+                self.unknown.append(thing)
+            elif note.get("note") == FINISHED:
+                self.unknown.remove(thing)
+                self.finished[thing] = note
 
     @classmethod
     def read(cls, path: Path) -> "Driver":
@@ -78,16 +85,6 @@ class Driver:
             return convert(self.work, form)
         except Unreadable as error:
             raise DriverError(f"this Seatrial does not know such work: {error}") from error
-
-    def _recall(self, note: dict[str, Any]) -> None:
-        thing = note.get("thing")
-        if not isinstance(thing, str):
-            return
-        if note.get("note") == BEGUN and thing not in self.unknown:  # a driver may have done an unknown one again
-            self.unknown.append(thing)
-        elif note.get("note") == FINISHED:
-            self.unknown.remove(thing)
-            self.finished[thing] = note
 
     # ---- what is done
 

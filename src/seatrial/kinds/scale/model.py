@@ -10,8 +10,7 @@ from seatrial.job.metric import FixedBound
 from seatrial.kinds import bounds
 from seatrial.kinds.arrivals import Arrivals, ArrivalsModel, Rate
 from seatrial.kinds.job import DriverPlace
-from seatrial.kinds.scale import followed
-from seatrial.kinds.scale.followed import STAGES, Followed, ReachedWhen
+from seatrial.kinds.scale.followed import STAGES, Followed, ReachedWhen, segments
 from seatrial.suite import Duration, Model, Runtime, Text, TrialModel
 
 # What users write of one workload.
@@ -152,7 +151,7 @@ class StageRule(Model):
         if self.stage not in STAGES:
             raise ValueError(f"{self.stage!r} is no stage; there are {', '.join(STAGES)}")
         for path in filter(None, (self.path, self.stamp, *self.by)):
-            followed.segments(path)  # raises ValueError
+            segments(path)  # raises ValueError
         return self
 
 
@@ -241,9 +240,8 @@ class ScaleTrial(TrialModel):
         for one in namespaces:
             if "${" not in one and not _NAMESPACE.fullmatch(one):
                 raise ValueError(f"{one!r} is no name of a namespace: small letters, digits and -, at most 63")
-        twice = [one for one in namespaces if namespaces.count(one) > 1]
-        if twice:
-            raise ValueError(f"namespace {twice[0]!r} is named twice")
+            if namespaces.count(one) > 1:
+                raise ValueError(f"namespace {one!r} is named twice")
         return namespaces
 
     @model_validator(mode="after")
@@ -255,11 +253,9 @@ class ScaleTrial(TrialModel):
         if (self.workload is None) == (not self.workloads):
             raise ValueError("a scale trial has exactly one of `workload` and `workloads`, several by name")
         measured = self.measured.values()
-        if self.until in followed.OF_PODS and self.until != followed.FINISHED and any(one.bare for one in measured):
+        if self.until in ("scheduled", "started", "ready") and any(one.bare for one in measured):
             raise ValueError(f"a Workload of Kueue alone has no pods, and is never {self.until}: `until: admitted`")
-        if self.until in (followed.QUOTA_RESERVED, followed.ADMITTED) and any(
-            one.kind and not one.queue for one in measured
-        ):
+        if self.until in ("quota_reserved", "admitted") and any(one.kind and not one.queue for one in measured):
             raise ValueError(f"what waits in no `queue` of Kueue is never {self.until}")
         if self.churn is not None and self.until == "finished":
             raise ValueError("churn deletes what is there, and `until: finished` waits until nothing is")
@@ -271,11 +267,7 @@ class ScaleTrial(TrialModel):
             )
         if self.find and not self.bounds and self.slo is None:
             raise ValueError("a search for the limit needs `bounds` that break, or an `slo`")
-        return self
-
-    @model_validator(mode="after")
-    def _bounds(self) -> Self:
-        self.scale_bounds()
+        self.scale_bounds()  # raises ValueError
         return self
 
     def scale_bounds(self) -> tuple[FixedBound, ...]:

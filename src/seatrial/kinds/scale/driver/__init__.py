@@ -2,18 +2,18 @@
 their life, and says what it saw of all of them."""
 
 import asyncio
-import contextlib
 import hashlib
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import msgspec
 
 from seatrial.kinds.arrivals import Arrivals, offsets
 from seatrial.kinds.bounds import Try, search_rate
-from seatrial.kinds.driver import Driver, DriverError, wait_for
+from seatrial.kinds.driver import Driver, DriverError, in_background, wait_for
 from seatrial.kinds.scale.driver.audit import use_audit
 from seatrial.kinds.scale.driver.cluster import cluster_place
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan, WorkloadTarget
@@ -169,18 +169,13 @@ class _Scale:
         if done.holds or done.tries:
             self._report(*(done.holds or done.tries[-1].result))
 
-    @contextlib.asynccontextmanager
-    async def _telling(self, what: str, planned: Sequence[PlannedWorkload]) -> AsyncIterator[None]:
+    def _telling(self, what: str, planned: Sequence[PlannedWorkload]) -> AbstractAsyncContextManager[None]:
         async def tell() -> None:
             while True:
                 self._driver.progress(f"{len(self._of(planned)):,} of {len(planned):,} {what} submitted")
                 await asyncio.sleep(TELL_S)
 
-        telling = asyncio.create_task(tell())
-        try:
-            yield
-        finally:
-            telling.cancel()
+        return in_background(tell())
 
     def _of(self, planned: Sequence[PlannedWorkload]) -> dict[int, Submission]:
         every = self._submitted.all

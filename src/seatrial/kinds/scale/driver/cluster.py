@@ -15,12 +15,11 @@ import msgspec
 from seatrial.http.http1 import RequestAttempt
 from seatrial.kinds.driver import Driver, DriverError, in_background
 from seatrial.kinds.scale.driver.clock import ServerClock, agreements, measure_clock
-from seatrial.kinds.scale.driver.following import Following, followed_on, pods_labelled, watching
 from seatrial.kinds.scale.driver.health import ServerHealth, gaps, health_points, loop_lag_s, read_lines
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan
 from seatrial.kinds.scale.driver.preflight import Asked, asked_of, limits_of
 from seatrial.kinds.scale.driver.stages import read_stamps
-from seatrial.kinds.scale.driver.watch import Canary, WatchWork
+from seatrial.kinds.scale.driver.watch import Canary, Following, WatchWork, followed_on, pods_labelled, watching
 from seatrial.kinds.scale.work import (
     NAME,
     NUMBER,

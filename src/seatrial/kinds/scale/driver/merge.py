@@ -6,15 +6,13 @@
    driver had made them all.
 3. Offered and sent rates of drivers that ran at the same time add up."""
 
-import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
-from seatrial.job import Unreadable, decode
-from seatrial.kinds.scale.driver.health import StampsLine
+from seatrial.kinds.scale.driver.health import read_lines
 from seatrial.kinds.scale.driver.plan import SubmissionPlan
 from seatrial.kinds.scale.driver.stages import (
     Reached,
@@ -37,8 +35,6 @@ from seatrial.kinds.scale.work import (
     Submission,
     WholeScale,
 )
-
-_END_BYTES = 65_536
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -66,19 +62,11 @@ def read_shard(files: Path, work: ScaleWork) -> Shard:
     deletions = list(decoded(whole_lines(files / DELETED_FILE), Deletion))
     stamps = read_stamps(files / STAMPS)
     times = [one.acknowledged_s or one.sent_s or one.intended_s for one in submissions.values()]
-    end_s = max([*times, *(one.at_s for one in stamps), _last_s(files / STAMPS)], default=0.0)
+    # Also of what is no stage: how late the watch is was measured until it ended.
+    times += [one.at_s for one in read_lines(files / STAMPS)]
+    end_s = max([*times, *(one.at_s for one in stamps)], default=0.0)
     gone = {one.number: one.intended_s for one in deletions if not one.problem}
     return Shard(work, submissions, stamps, gone, end_s)
-
-
-def _last_s(stamps: Path) -> float:
-    """The last time in the file, also of what is no stage: how late the watch is was measured until it ended."""
-    with contextlib.suppress(FileNotFoundError), open(stamps, "rb") as file:
-        file.seek(max(0, stamps.stat().st_size - _END_BYTES))
-        for line in reversed(file.read().split(b"\n")[:-1]):
-            with contextlib.suppress(Unreadable):
-                return decode(line, StampsLine).at_s
-    return 0.0
 
 
 def merge_shards(shards: Iterable[Shard]) -> Merged:
@@ -105,7 +93,7 @@ def merge_shards(shards: Iterable[Shard]) -> Merged:
     deleted = [Deletion(number, at_s) for number, at_s in gone.items()]
     # How late the watches were is not in these files: each driver judged its own.
     judged = {"lag_p50_s": 0.0, "lag_p99_s": 0.0, "lags": 0, "again": False, "stopped": False}
-    rated = {"rate": _sum(rates), "offered_rate": _sum(offered)}
+    rated = {"rate": sum(filter(None, rates)) or None, "offered_rate": sum(filter(None, offered)) or None}
     whole = whole_of(planned, submissions, reached, untils.pop(), deleted, **judged, **rated)
     return Merged(replace(whole, failed=whole.failed + planned - len(submissions)), stages)
 
@@ -127,8 +115,3 @@ def _moved(one: Submission, end_s: float) -> Submission:
         sent_s=None if one.sent_s is None else one.sent_s - end_s,
         acknowledged_s=None if one.acknowledged_s is None else one.acknowledged_s - end_s,
     )
-
-
-def _sum(rates: Sequence[float | None]) -> float | None:
-    known = [rate for rate in rates if rate is not None]
-    return sum(known) if known else None

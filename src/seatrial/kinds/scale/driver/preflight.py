@@ -50,12 +50,6 @@ class Asked(msgspec.Struct, frozen=True):
     requests: Mapping[str, float]  # cpu, memory, in base units
 
 
-class Webhook(msgspec.Struct, frozen=True):
-    name: str
-    timeout_s: int
-    fails: bool  # what it does not answer is refused
-
-
 async def limits_of(
     client: Kubernetes, asked: Mapping[str, Asked], rate: float | None, at_once: int
 ) -> tuple[list[Limit], list[Right]]:
@@ -102,21 +96,20 @@ class _Whole(Tree, frozen=True, gc=False):
 
 
 async def _quotas(client: Kubernetes, asked: Mapping[str, Asked]) -> list[str]:
-    found = []
-    for namespace, one in asked.items():
-        for quota in await _all(client, RESOURCE_QUOTAS, namespace=namespace):
-            status = quota["status"] or {}
-            found += quota_limits(f"quota {quota['metadata']['name']} of {namespace}", status, one)
-    return found
+    return [
+        text
+        for namespace, one in asked.items()
+        for quota in await _all(client, RESOURCE_QUOTAS, namespace=namespace)
+        for text in quota_limits(f"quota {quota['metadata']['name']} of {namespace}", quota["status"] or {}, one)
+    ]
 
 
 def quota_limits(name: str, status: Mapping[str, Any], asked: Asked) -> list[str]:
     """What of it is less than is asked for. Pure."""
-    wanted: dict[str, float] = {"pods": asked.pods, "count/pods": asked.pods, f"requests.{GPU}": asked.gpus}
-    wanted |= asked.requests
+    wanted = {"pods": asked.pods, "count/pods": asked.pods, f"requests.{GPU}": asked.gpus, **asked.requests}
     wanted |= {f"requests.{resource}": amount for resource, amount in asked.requests.items()}
     for resource, count in asked.workloads.items():
-        wanted[f"count/{resource.title}"] = wanted.get(f"count/{resource.title}", 0.0) + count
+        wanted[f"count/{resource.title}"] = wanted.get(f"count/{resource.title}", 0) + count
     hard, used = status.get("hard") or {}, status.get("used") or {}
     told = []
     for key in sorted(hard.keys() & wanted.keys()):
@@ -150,7 +143,12 @@ async def _nodes(client: Kubernetes, asked: Mapping[str, Asked]) -> list[str]:
 
 def node_limits(nodes: Sequence[Mapping[str, Any]], pods: int, gpus: float) -> list[str]:
     """What nodes that take pods offer, whatever runs on them already. Pure."""
-    ready = [one for one in nodes if not (one.get("spec") or {}).get("unschedulable") and _ready(one)]
+
+    def is_ready(node: Mapping[str, Any]) -> bool:
+        conditions = (node["status"] or {}).get("conditions") or []
+        return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+    ready = [one for one in nodes if not (one["spec"] or {}).get("unschedulable") and is_ready(one)]
 
     def offered(resource: str) -> float:
         return sum(_number(str(((one["status"] or {}).get("allocatable") or {}).get(resource, "0"))) for one in ready)
@@ -165,36 +163,30 @@ def node_limits(nodes: Sequence[Mapping[str, Any]], pods: int, gpus: float) -> l
     return told
 
 
-def _ready(node: Mapping[str, Any]) -> bool:
-    conditions = (node.get("status") or {}).get("conditions") or []
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
-
-
 async def _webhooks(client: Kubernetes, kinds: set[Resource]) -> list[str]:
-    told = []
-    for resource in WEBHOOKS:
-        for config in await _all(client, resource):
-            for one in matching_webhooks(config, kinds | {PODS}):
-                then = "what it does not answer by then is refused" if one.fails else "and is passed over then"
-                told.append(f"{one.name} is asked for each of them, has {one.timeout_s} s, {then}")
-    return told
+    configs = [config for resource in WEBHOOKS for config in await _all(client, resource)]
+    return [text for config in configs for text in webhook_limits(config["webhooks"] or [], kinds | {PODS})]
 
 
-def matching_webhooks(config: Mapping[str, Any], kinds: set[Resource]) -> list[Webhook]:
+def webhook_limits(webhooks: Sequence[Mapping[str, Any]], kinds: set[Resource]) -> list[str]:
     """Those that are asked when such an object is made. Pure."""
-    found = []
-    for hook in config.get("webhooks") or []:
-        for rule in hook.get("rules") or []:
-            operations, groups, resources = (
-                {*(rule.get(field) or [])} for field in ("operations", "apiGroups", "resources")
-            )
-            if operations & {"*", "CREATE"} and any(
-                groups & {"*", kind.group} and resources & {"*", "*/*", kind.plural} for kind in kinds
-            ):
-                fails = hook.get("failurePolicy", "Fail") == "Fail"
-                found.append(Webhook(str(hook.get("name", "")), int(hook.get("timeoutSeconds") or 10), fails))
-                break
-    return found
+
+    def matches(rule: Mapping[str, Any]) -> bool:
+        operations, groups, resources = (
+            {*(rule.get(field) or [])} for field in ("operations", "apiGroups", "resources")
+        )
+        return bool(operations & {"*", "CREATE"}) and any(
+            groups & {"*", kind.group} and resources & {"*", "*/*", kind.plural} for kind in kinds
+        )
+
+    told = []
+    for hook in webhooks:
+        if any(matches(rule) for rule in hook.get("rules") or []):
+            fails = hook.get("failurePolicy", "Fail") == "Fail"
+            then = "what it does not answer by then is refused" if fails else "and is passed over then"
+            name, timeout_s = hook.get("name", ""), int(hook.get("timeoutSeconds") or 10)
+            told.append(f"{name} is asked for each of them, has {timeout_s} s, {then}")
+    return told
 
 
 # ---- the way there
