@@ -3,6 +3,7 @@ are known, and nothing is left. `SEATRIAL_TEST_ALL=1` tries all points, with 1,0
 test_faults_cluster.py that does."""
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -51,14 +52,12 @@ def assert_each_once(world: World) -> None:
     assert world.left() == []
 
 
-@pytest.mark.parametrize("victim", ["seatrial", "driver"])
-def test_seatrial_that_is_killed_at_any_point_alone_or_with_its_driver_disturbs_nothing(
-    here: World, victim: str
-) -> None:
+def test_seatrial_that_is_killed_at_any_point_alone_or_with_its_driver_disturbs_nothing(here: World) -> None:
     log = here.folder / "points"
     here.seatrial("run", "suite.yaml", check=0, SEATRIAL_FAILPOINT_LOG=str(log))
     names = [line.split(" ", 1)[1] for line in log.read_text().splitlines()]
-    for point in range(1, len(names) + 1) if EVERY else [names.index(name) + 1 for name in POINTS]:
+    points = range(1, len(names) + 1) if EVERY else [names.index(name) + 1 for name in POINTS]
+    for point, victim in itertools.product(points, ("seatrial", "driver")):
         killed = here.seatrial("run", "suite.yaml", SEATRIAL_FAILPOINT=str(point))
         assert killed.returncode == -signal.SIGKILL, f"{point} {names[point - 1]}: {killed.stdout}{killed.stderr}"
         other = victim == "driver" and kill_driver(here)

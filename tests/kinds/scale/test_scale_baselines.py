@@ -28,7 +28,7 @@ def work(world: World, seconds: float) -> None:
 
 def test_runs_give_bounds_and_a_slower_run_is_slower(world: World) -> None:
     world.suite(SUITE.replace("work.sh", str(world.folder / "work.sh")))
-    work(world, 1)
+    work(world, 0.25)
     for _ in range(5):
         world.seatrial("run", "suite.yaml", check=0)
     chosen = ("--metric", "finished.p50", "--reason", "first bounds", "--force")
@@ -36,7 +36,7 @@ def test_runs_give_bounds_and_a_slower_run_is_slower(world: World) -> None:
     bounds = (world.folder / "bounds.yaml").read_text()
     shown = world.seatrial("history", "t", "--metric", "finished.p50", check=0).stdout
     assert "finished.p50" in shown
-    work(world, 12)
+    work(world, 5)
     world.seatrial("run", "suite.yaml", check=1)
     (cell,) = world.results().cells
     assert cell.verdict is Verdict.SLOWER, bounds

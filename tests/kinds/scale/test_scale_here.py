@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from kinds.scale.scale_world import driver_process, wait_for
-from seatrial.job import IN_SHORT, Finding, Peer, Verdict
+from seatrial.job import IN_SHORT, CellResult, Finding, Peer, Verdict
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.driver import Driver, Given
 from seatrial.kinds.scale.driver import drive, processes
@@ -33,73 +33,84 @@ TRIAL = {
 }
 
 
-def suite(world: World, **fields: Any) -> None:
-    trial = {name: value for name, value in {**TRIAL, **fields}.items() if value is not None}
-    world.suite(json.dumps({"name": "here", "trials": {"t": trial}}))
+ENDLESS = {"kind": "pod", "gpus": 1, "command": ["sleep", "infinity"]}
 
 
-def findings(world: World) -> dict[str, Finding]:
-    return {one.check: one for one in world.results().cells[0].findings}
+def run(world: World, check: int | None, **trials: dict[str, Any]) -> str:
+    """Trials side by side in one run; what it printed."""
+    every = {
+        name: {field: value for field, value in {**TRIAL, **fields}.items() if value is not None}
+        for name, fields in trials.items()
+    }
+    world.suite(json.dumps({"name": "here", "trials": every}))
+    return world.seatrial("run", "suite.yaml", check=check).stdout if check is not None else ""
 
 
-def lines(world: World, name: str) -> list[dict[str, Any]]:
-    (file,) = world.run().path.glob(f"cells/*/1/driver/files/{name}")
+def cell(world: World, trial: str) -> CellResult:
+    (found,) = [one for one in world.results().cells if one.id == trial]
+    return found
+
+
+def findings(world: World, trial: str) -> dict[str, Finding]:
+    return {one.check: one for one in cell(world, trial).findings}
+
+
+def lines(world: World, trial: str, name: str) -> list[dict[str, Any]]:
+    (file,) = world.run().path.glob(f"cells/{cell(world, trial).hash}/1/driver/files/{name}")
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def test_processes_go_through_the_stages_of_workloads_and_are_judged(world: World) -> None:
+def test_processes_go_through_the_stages_of_workloads_and_are_judged_and_a_limit_is_searched(world: World) -> None:
+    """What holds or breaks is how many find a place, which does not depend on how fast this machine is."""
     mix = {"single": {"kind": "job", "gpus": 1, "weight": 4}, "gang": {"kind": "job", "pods": 3, "gpus": 1}}
-    suite(world, workload=None, workloads=mix, fill={"count": 3}, bounds={"gang.finished.p99": "10m"})
-    ran = world.seatrial("run", "suite.yaml", check=0)
-    assert f"metrics t {findings(world)[IN_SHORT].message}" in " ".join(ran.stdout.split())
-    made = lines(world, "submitted.jsonl")
+    ran = run(
+        world, 0,
+        t={"workload": None, "workloads": mix, "fill": {"count": 3}, "bounds": {"gang.finished.p99": "10m"}},
+        holds={"count": 8, "find": "limit", "most": "40/s", "arrivals": {"rate": "20/s"}, "until": "scheduled",
+               "settle": "1s", "local": {"places": 8}, "workload": ENDLESS},
+    )  # fmt: skip
+    found = findings(world, "t")
+    assert f"metrics t {found[IN_SHORT].message}" in " ".join(ran.split())
+    made = lines(world, "t", "submitted.jsonl")
     assert sorted(one["number"] for one in made) == list(range(23))
     gangs = sum(one["of"] == "gang" and one.get("phase", "measured") == "measured" for one in made)
-    assert f"{gangs} of {gangs} workloads" in findings(world)["bound gang.finished.p99"].message
-    pods = {one["pod"] for one in lines(world, "stamps.jsonl") if one["stage"] == "finished"}
+    assert f"{gangs} of {gangs} workloads" in found["bound gang.finished.p99"].message
+    pods = {one["pod"] for one in lines(world, "t", "stamps.jsonl") if one["stage"] == "finished"}
     assert len(pods) == sum(3 if one["of"] == "gang" else 1 for one in made)
-    assert findings(world)["clean-up"].verdict is Verdict.PASSED
-    charts = [one.title for one in world.results().cells[0].charts]
-    assert "From when it was to be sent to each stage" in charts
+    assert found["clean-up"].verdict is Verdict.PASSED
+    assert "From when it was to be sent to each stage" in [one.title for one in cell(world, "t").charts]
+
+    limit = findings(world, "holds")["limit"]
+    assert limit.message == "40/s keeps the bounds, and was the most to try"
+    assert [one["rate"] for one in limit.data["stages"]] == [20.0, 40.0]
+    assert cell(world, "holds").metrics["limit"]["value"] == 40.0
+    assert sorted(one["number"] for one in lines(world, "holds", "submitted.jsonl")) == list(range(16))
     assert world.left() == []
 
 
-def test_what_finds_no_place_is_unschedulable_and_unfinished(world: World) -> None:
-    endless = {"kind": "pod", "gpus": 1, "command": ["sleep", "infinity"]}
-    suite(world, workload=endless, count=6, until="started", settle="1s", bounds={"unschedulable.p50": "10m"})
-    world.seatrial("run", "suite.yaml", check=1)
-    found = findings(world)
+def test_processes_that_find_no_place_or_fail_and_workloads_that_are_none_are_told(world: World) -> None:
+    (world.folder / "t.yaml").write_text("apiVersion: v1\nkind: Pod\n")
+    run(
+        world, 1,
+        unschedulable={"workload": ENDLESS, "count": 6, "until": "started", "settle": "1s",
+                       "bounds": {"unschedulable.p50": "10m"}},
+        none_holds={"workload": ENDLESS, "count": 8, "find": "limit", "arrivals": {"rate": "320/s"},
+                    "until": "scheduled", "settle": "100ms"},
+        no_program={"workload": {"kind": "pod", "command": ["no-such-program-here"]}},
+        fails={"workload": {"kind": "pod", "command": ["false"]}},
+        template={"workload": {"template": "t.yaml"}},
+    )  # fmt: skip
+    found = findings(world, "unschedulable")
     assert found["bound unfinished"].verdict is Verdict.FAILED
     assert "2 of 6" in found["bound unfinished"].message
-    stamps = lines(world, "stamps.jsonl")
+    stamps = lines(world, "unschedulable", "stamps.jsonl")
     assert {one["workload"] for one in stamps if one["stage"] == "unschedulable"} == {4, 5}
-    assert world.left() == []
-
-
-def test_the_limit_is_searched_between_a_rate_that_holds_and_one_that_does_not(world: World) -> None:
-    """What holds or breaks is how many find a place, which does not depend on how fast this machine is."""
-    suite(
-        world, count=8, find="limit", most="40/s", arrivals={"rate": "20/s"}, until="scheduled", settle="1s",
-        local={"places": 8}, workload={"kind": "pod", "command": ["sleep", "infinity"]},
-    )  # fmt: skip
-    world.seatrial("run", "suite.yaml", check=0)
-    found = findings(world)["limit"]
-    assert found.message == "40/s keeps the bounds, and was the most to try"
-    assert [one["rate"] for one in found.data["stages"]] == [20.0, 40.0]
-    assert world.results().cells[0].metrics["limit"]["value"] == 40.0
-    assert sorted(one["number"] for one in lines(world, "submitted.jsonl")) == list(range(16))
-    suite(
-        world,
-        count=8,
-        find="limit",
-        arrivals={"rate": "32/s"},
-        until="scheduled",
-        settle="100ms",
-        local={"places": 4},
-        workload={"kind": "pod", "command": ["sleep", "infinity"]},
-    )
-    world.seatrial("run", "suite.yaml", check=1)
-    assert "no rate from 2/s to 32/s keeps the bounds: unfinished is 4" in findings(world)["limit"].message
+    limit = findings(world, "none_holds")["limit"].message
+    assert "no rate from 20/s to 320/s keeps the bounds: unfinished is 4" in limit
+    assert "20 of 20" in findings(world, "no_program")["bound failed"].message
+    assert "20 of 20" in findings(world, "fails")["bound failed"].message
+    assert "take `kind: pod` or `kind: job`" in findings(world, "template")["driver"].message
+    assert {one.verdict for one in world.results().cells} == {Verdict.FAILED}, "each of them alone"
     assert world.left() == []
 
 
@@ -125,35 +136,17 @@ async def test_a_rate_at_which_the_lag_was_not_measured_is_not_judged(
     assert [one["broken"] for one in found["tries"]] == [[]]
 
 
-@pytest.mark.parametrize(
-    ("workload", "check", "message"),
-    [
-        ({"kind": "pod", "command": ["no-such-program-here"]}, "bound failed", "20 of 20"),
-        ({"kind": "pod", "command": ["false"]}, "bound failed", "20 of 20"),
-        ({"template": "t.yaml"}, "driver", "take `kind: pod` or `kind: job`"),
-    ],
-)
-def test_processes_that_fail_and_workloads_that_are_none_are_told(
-    world: World, workload: dict[str, Any], check: str, message: str
-) -> None:
-    (world.folder / "t.yaml").write_text("apiVersion: v1\nkind: Pod\n")
-    suite(world, workload=workload)
-    world.seatrial("run", "suite.yaml", check=1)
-    assert message in findings(world)[check].message
-    assert world.left() == []
-
-
 def test_a_driver_that_is_killed_ends_its_processes_begins_anew_and_says_so(world: World) -> None:
     go = world.folder / "go"  # no end before the kill
     waits = ["sh", "-c", f"until test -e {go}; do sleep 0.05; done"]
-    suite(world, count=40, arrivals={"rate": 20}, workload={"kind": "pod", "command": waits})
+    run(world, None, t={"count": 40, "arrivals": {"rate": 40}, "workload": {"kind": "pod", "command": waits}})
     process = world.start("run", "suite.yaml")
     wait_for(lambda: _so_far(world) > 5)
     os.kill(driver_process(world), signal.SIGKILL)
     go.touch()
     process.communicate(timeout=600)
-    assert [one["number"] for one in lines(world, "submitted.jsonl")] == list(range(40)), "once each"
-    found = findings(world)
+    assert [one["number"] for one in lines(world, "t", "submitted.jsonl")] == list(range(40)), "once each"
+    found = findings(world, "t")
     assert found["measurement"].verdict is Verdict.INVALID
     assert found["bound unfinished"].verdict is Verdict.PASSED
     assert world.left() == []
