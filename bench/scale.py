@@ -39,8 +39,8 @@ async def submissions(
     from seatrial.kinds.scale.driver.cluster import ClusterPlace
     from seatrial.kinds.scale.driver.plan import SubmissionPlan
     from seatrial.kinds.scale.driver.stages import lateness, rate_of, share_of
-    from seatrial.kinds.scale.driver.submit import SubmissionRecords, Submitter
-    from seatrial.kinds.scale.work import STAMPS, Deletion, ScaleWork, Submission, WorkloadClass
+    from seatrial.kinds.scale.driver.submit import Submitter
+    from seatrial.kinds.scale.work import STAMPS, ScaleWork, WorkloadClass
     from seatrial.kubernetes import Kubernetes
     from seatrial.targets.kubernetes import kind
     from seatrial.targets.kubernetes.owned import ClusterObjects
@@ -51,7 +51,7 @@ async def submissions(
     manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": spec}
     name = f"bench-{uuid.uuid4().hex[:6]}"  # those of an earlier call may still be there
     work = ScaleWork(name, "00000000", 1, name, (WorkloadClass("job", manifest),), count, arrivals)
-    submitted, plan = SubmissionRecords(folder / "submitted.jsonl", Submission), SubmissionPlan(work)
+    plan = SubmissionPlan(work)
     async with Kubernetes(access, at_once=256) as client, contextlib.AsyncExitStack() as opened:
         mine = ClusterObjects(client, kind.options(), work.run, work.cell, work.attempt)
         if burst:  # a real server wants a real owner
@@ -62,13 +62,14 @@ async def submissions(
             await opened.enter_async_context(place.watching())
         watchers = _watchers() if follow else []
         before = cpu_s() + sum(map(_cpu_s, watchers))
-        submitter = Submitter(place, submitted, SubmissionRecords(folder / "deleted.jsonl", Deletion), asyncio.Event())
+        submitter = Submitter(place, folder, asyncio.Event())
         await submitter.open_loop(plan.measured, offsets(arrivals, count), time.monotonic() + 0.2)
         if follow:
             await _all_seen(folder / STAMPS, count)
         used = cpu_s() + sum(map(_cpu_s, watchers)) - before
-    late = lateness(submitted.all.values())
-    done = [one.acknowledged_s for one in submitted.all.values() if one.acknowledged_s is not None]
+    submitted = submitter.submitted.all.values()
+    late = lateness(submitted)
+    done = [one.acknowledged_s for one in submitted if one.acknowledged_s is not None]
     return rate_of(done) or 0.0, share_of(late, 0.5), share_of(late, 0.99), used / count
 
 

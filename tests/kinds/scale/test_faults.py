@@ -21,7 +21,7 @@ from seatrial.kinds.scale.driver.stages import read_stamps
 from seatrial.kinds.scale.driver.submit import SubmissionRecords, Submitter
 from seatrial.kinds.scale.driver.watch import Watched, WatchWork, watching
 from seatrial.kinds.scale.followed import PODS_LABELLED
-from seatrial.kinds.scale.work import WORKLOAD_LABEL, Deletion, ScaleWork, Submission, WorkloadClass
+from seatrial.kinds.scale.work import WORKLOAD_LABEL, ScaleWork, Submission, WorkloadClass
 from seatrial.kubernetes import PODS
 from seatrial.targets.kubernetes import kind
 from seatrial.targets.kubernetes.owned import ClusterObjects
@@ -39,12 +39,12 @@ async def place(
     stub: Stub, folder: Path
 ) -> AsyncIterator[tuple[ClusterPlace, SubmissionPlan, Submitter, SubmissionRecords[Submission]]]:
     work = ScaleWork("r", "69b56f04", 1, "p", (WorkloadClass("pod", POD),), COUNT, Arrivals("burst", burst=COUNT))
-    plan, submitted = SubmissionPlan(work), SubmissionRecords(folder / "submitted", Submission)
+    plan = SubmissionPlan(work)
     async with stub.client() as client:
         mine = ClusterObjects(client, kind.options(), work.run, work.cell, work.attempt)
         made = ClusterPlace(Driver(Given({}, str(folder)), 1), work, plan, mine)
-        sender = Submitter(made, submitted, SubmissionRecords(folder / "deleted", Deletion), asyncio.Event())
-        yield made, plan, sender, submitted
+        sender = Submitter(made, folder, asyncio.Event())
+        yield made, plan, sender, sender.submitted
 
 
 def refusing(statuses: dict[str, list[int]], made: Counter[str], retry_after: str = "") -> "Stub":

@@ -14,7 +14,7 @@ from seatrial.job import convert
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan
 from seatrial.kinds.scale.driver.submit import SubmissionRecords, Submitter
-from seatrial.kinds.scale.work import Churn, Deletion, ExtraWorkloads, Find, ScaleWork, Submission, WorkloadClass
+from seatrial.kinds.scale.work import Churn, ExtraWorkloads, Find, ScaleWork, Submission, WorkloadClass
 from seatrial.kubernetes import KubernetesError
 from seatrial.plan import expand
 from seatrial.suite import load
@@ -113,9 +113,8 @@ class Counting:
 def submitter(
     place: Counting, folder: Path, stopping: asyncio.Event | None = None
 ) -> tuple[Submitter, SubmissionRecords[Submission]]:
-    submitted = SubmissionRecords(folder / "submitted", Submission)
-    deleted = SubmissionRecords(folder / "deleted", Deletion)
-    return Submitter(place, submitted, deleted, stopping or asyncio.Event()), submitted  # type: ignore[arg-type]
+    made = Submitter(place, folder, stopping or asyncio.Event())  # type: ignore[arg-type]
+    return made, made.submitted
 
 
 async def test_waves_send_the_remainder_too(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
     """What should have been measured and was not is a finding of its own."""
 
     def noted(name: str, form: type[_T]) -> list[_T]:
-        return [convert(note, form) for note in step.notes if note.get("note") == name]
+        return [convert(note, form) for note in _notes(step, name)]
 
     bad = ended_badly(step, "driver", ended)
     findings = [bad] if bad else []
@@ -56,7 +56,8 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
     try:
         wholes, stages = noted("whole", WholeScale), {one.name: one for one in noted("stage", StageMetrics)}
         limit = next(iter(noted("limit", FoundLimit)), None)
-        measured, preflights = noted("measured", work.MeasuredScale), noted("preflight", work.ClusterLimits)
+        measured = noted("measured", work.MeasuredScale)
+        preflights = [convert(note.get("limits", []), list[work.Limit]) for note in _notes(step, "preflight")]
     except Unreadable as error:
         findings.append(Finding(step.name, "records", Verdict.INFRA, "infra", f"they cannot be read: {error}"))
         return Judgement(findings)
@@ -82,13 +83,17 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
     lag = f"watch lag p99 {value_text(whole.lag_p99_s, 's')}"
     findings += [passed(step, IN_SHORT, f"{short}; {lag}"), _clean(step)]
     charts = [*_limit_charts(limit), *_charts(whole, stages)]
-    limits = preflights[-1].limits if preflights else []
+    limits = preflights[-1] if preflights else []
     if preflights:
         findings += check_limits(step, limits)
     if measured:
         findings += check_measured(step, measured[0])
         charts += measured_charts(measured[0], limits)
     return Judgement(findings, _metrics(whole, stages, limit), charts)
+
+
+def _notes(step: ObservedStep, name: str) -> list[Any]:
+    return [note for note in step.notes if note.get("note") == name]
 
 
 def _in_short(whole: WholeScale, stages: dict[str, StageMetrics], bounds: tuple[FixedBound, ...]) -> str:
@@ -171,7 +176,7 @@ def _judged(step: ObservedStep, check: str, bound: FixedBound, value: float, tex
 
 
 def _clean(step: ObservedStep) -> Finding:
-    note = next((note for note in step.notes if note.get("note") == "clean"), None)
+    note = next(iter(_notes(step, "clean")), None)
     if note is None or note.get("left"):
         why = "it did not get to it" if note is None else str(note.get("problem") or "some are still there")
         message = f"its workloads are not all removed: {why}; `seatrial reap` tries again"

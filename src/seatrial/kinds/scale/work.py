@@ -8,13 +8,10 @@ from seatrial.job.metric import FixedBound, value_text
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.scale.followed import STARTED, Followed
 
-NAME, NUMBER = "SEATRIAL-WORKLOAD-NAME", "SEATRIAL-WORKLOAD-NUMBER"  # in a manifest, for those of each workload
-PHASE = "SEATRIAL-WORKLOAD-PHASE"
-WORKLOAD_LABEL, PHASE_LABEL = "seatrial/workload", "seatrial/phase"
+NAME = "SEATRIAL-WORKLOAD-NAME"  # in a manifest, for that of each workload
+WORKLOAD_LABEL = "seatrial/workload"
 CANARY = "canary"
-SUBMITTED, DELETED_FILE, STAMPS = "submitted.jsonl", "deleted.jsonl", "stamps.jsonl"  # files of the attempt
-
-BACKGROUND, FILL, MEASURED, CHURN = "background", "fill", "measured", "churn"  # what workloads are made for
+FILES = SUBMITTED, DELETED_FILE, STAMPS = "submitted.jsonl", "deleted.jsonl", "stamps.jsonl"  # of the attempt
 
 
 class WorkloadClass(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -96,7 +93,7 @@ class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
     problem: str = ""  # why it does not exist
     of: str = ""  # its class
     namespace: str = ""
-    phase: str = MEASURED
+    phase: str = "measured"  # what it is made for: background, fill, measured, churn, round-NUMBER of a search
     waited_s: float = 0.0  # before it was tried again, as the server asked
     tries: tuple[Tried, ...] = ()  # each, where there were several
 
@@ -297,12 +294,6 @@ class Limit(msgspec.Struct, frozen=True):
     what: str
     text: str
     known: bool = True
-
-
-class ClusterLimits(msgspec.Struct, frozen=True):
-    """What was found before the first workload was made."""
-
-    limits: list[Limit] = []
 
 
 class MeasuredScale(msgspec.Struct, frozen=True):

@@ -27,13 +27,10 @@ from seatrial.kinds.scale.driver.stages import (
     stage_metrics,
     whole_of,
 )
-from seatrial.kinds.scale.driver.submit import SubmissionRecords, Submitter
+from seatrial.kinds.scale.driver.submit import Submitter
 from seatrial.kinds.scale.followed import CREATED, SCHEDULED, STAGES
 from seatrial.kinds.scale.work import (
-    DELETED_FILE,
     STAMPS,
-    SUBMITTED,
-    Deletion,
     ExtraWorkloads,
     Find,
     FoundLimit,
@@ -76,13 +73,11 @@ async def drive(driver: Driver) -> None:
 class _Scale:
     def __init__(self, driver: Driver, work: ScaleWork, plan: SubmissionPlan, place: WorkloadTarget) -> None:
         self._driver, self._work, self._plan, self._place = driver, work, plan, place
-        self._submitted = SubmissionRecords(driver.files / SUBMITTED, Submission)
-        self._deleted = SubmissionRecords(driver.files / DELETED_FILE, Deletion)
         self._stamps = driver.files / STAMPS
-        self._submitter = Submitter(place, self._submitted, self._deleted, driver.stopping)
+        self._submitter = Submitter(place, driver.files, driver.stopping)
         self._arrived = Arrived(self._stamps, work.until, plan.pods())
         self._measured = MeasuredScale()
-        self._again = bool(self._submitted.all) or "start" in driver.finished or "start" in driver.unknown
+        self._again = bool(self._submitter.submitted.all) or "start" in driver.finished or "start" in driver.unknown
 
     async def run(self) -> None:
         try:
@@ -103,8 +98,7 @@ class _Scale:
             if not self._again:
                 self._driver.finish("start")
         finally:
-            self._submitted.close()
-            self._deleted.close()
+            self._submitter.close()
             begun_s = time.monotonic()
             problem = await self._place.clean()
             self._driver.note("clean", left=bool(problem), seconds=time.monotonic() - begun_s, problem=problem)
@@ -178,7 +172,7 @@ class _Scale:
         return in_background(tell())
 
     def _of(self, planned: Sequence[PlannedWorkload]) -> dict[int, Submission]:
-        every = self._submitted.all
+        every = self._submitter.submitted.all
         return {one.number: every[one.number] for one in planned if one.number in every}
 
     # ---- how far it has come
@@ -196,7 +190,7 @@ class _Scale:
     async def _wait(self, planned: Sequence[PlannedWorkload], stage: str, within_s: float) -> set[int]:
         until_s = time.monotonic() + within_s
         made = {number for number, one in self._of(planned).items() if one.acknowledged_s is not None}
-        made -= set(self._deleted.all)
+        made -= set(self._submitter.deleted.all)
         while True:
             there = made if stage == CREATED else made & self._arrived.look()
             if made <= there or time.monotonic() >= until_s or self._driver.stopping.is_set():
@@ -220,7 +214,7 @@ class _Scale:
             exact = {} if audit.problem else {SCHEDULED: ("audit", audit.within_s)}
         measured = self._place.measured(submissions, stamps, end_s)
         self._measured = msgspec.structs.replace(measured, evicted_by=reached.evicted_by, audit=audit)
-        gone = {one.number: one.intended_s for one in self._deleted.all.values() if not one.problem}
+        gone = {one.number: one.intended_s for one in self._submitter.deleted.all.values() if not one.problem}
         lag_s = share_of(lags, 0.99)
         classes = [one.name for one in work.classes] if len(work.classes) > 1 else []
         for of in ("", *classes):
@@ -236,7 +230,7 @@ class _Scale:
             submissions,
             reached,
             work.until,
-            self._deleted.all.values(),
+            self._submitter.deleted.all.values(),
             rate=rate_of(one.sent_s for one in made if one.sent_s is not None),
             offered_rate=rate_of(one.intended_s for one in submissions.values()),
             lag_p50_s=share_of(lags, 0.5),

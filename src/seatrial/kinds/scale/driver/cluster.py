@@ -20,32 +20,12 @@ from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan
 from seatrial.kinds.scale.driver.preflight import Asked, asked_of, limits_of
 from seatrial.kinds.scale.driver.stages import read_stamps
 from seatrial.kinds.scale.driver.watch import Canary, Following, WatchWork, followed_on, pods_labelled, watching
-from seatrial.kinds.scale.work import (
-    NAME,
-    NUMBER,
-    PHASE,
-    PHASE_LABEL,
-    STAMPS,
-    WORKLOAD_LABEL,
-    ClusterLimits,
-    MeasuredScale,
-    ScaleWork,
-    Stamp,
-    Submission,
-    WorkloadClass,
-)
-from seatrial.kubernetes import (
-    PODS,
-    AlreadyExists,
-    Chosen,
-    Kubernetes,
-    KubernetesError,
-    Manifest,
-    Resource,
-    pod_metadata,
-)
+from seatrial.kinds.scale.work import NAME, STAMPS, WORKLOAD_LABEL, MeasuredScale, ScaleWork, Stamp, Submission
+from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes, KubernetesError, Manifest, Resource, pod_metadata
 from seatrial.targets import HasApi, OwnedObjects, TargetError
 
+NUMBER, PHASE = "SEATRIAL-WORKLOAD-NUMBER", "SEATRIAL-WORKLOAD-PHASE"  # in a manifest, for those of each workload
+PHASE_LABEL = "seatrial/phase"
 _POLL_S = 0.25
 PROBES_AT_ONCE = 4  # requests that measure the server, beside those that load it
 _GONE_S = 600.0  # for the deletion of all workloads
@@ -89,7 +69,7 @@ class ClusterPlace:
         if missing:
             what = f"{len(missing)} rights are missing: {'; '.join(map(str, missing))}"
             raise DriverError(f"{what}; docs/scale.md has the Role that grants them")
-        self._driver.note("preflight", **msgspec.to_builtins(ClusterLimits(limits)))
+        self._driver.note("preflight", limits=msgspec.to_builtins(limits))
 
     async def prepare(self) -> None:
         """Templates that the server refuses are told before the first one is sent: one of each, in each namespace.
@@ -97,7 +77,7 @@ class ClusterPlace:
         for of in self._plan.classes:
             self._resources[of.name] = await self._client.resource_of(of.manifest)
         for one in self._plan.samples():
-            self._manifests[one.of.name, one.namespace] = msgspec.json.encode(self._own(one.of, one.namespace))
+            self._manifests[one.of.name, one.namespace] = msgspec.json.encode(self._own(one))
             try:
                 # An earlier life of this driver may have made it.
                 with self._mine.errors(), contextlib.suppress(AlreadyExists):
@@ -110,10 +90,10 @@ class ClusterPlace:
         opening = (self._client.version() for _ in range(at_once))
         await asyncio.gather(*opening, return_exceptions=True)  # who may not ask for it has a connection all the same
 
-    def _own(self, of: WorkloadClass, namespace: str) -> Manifest:
+    def _own(self, one: PlannedWorkload) -> Manifest:
         """With a label on the workload and on its pods that says which one it is."""
-        metadata = {**(of.manifest.get("metadata") or {}), "namespace": namespace or self._home}
-        made = self._mine.own({**of.manifest, "metadata": metadata}, self._resources[of.name])
+        metadata = {**(one.of.manifest.get("metadata") or {}), "namespace": one.namespace or self._home}
+        made = self._mine.own({**one.of.manifest, "metadata": metadata}, self._resources[one.of.name])
         made["metadata"]["name"] = NAME
         for metadata in (made["metadata"], *pod_metadata(made.get("spec"))):
             metadata["labels"] |= {WORKLOAD_LABEL: NUMBER, PHASE_LABEL: PHASE}
@@ -190,10 +170,10 @@ class ClusterPlace:
         waiting = {(one, namespace) for one in {*self._resources.values(), PODS} for namespace in self._mine.namespaces}
         while time.monotonic() < until_s:
             for resource, namespace in list(waiting):
-                selected: Chosen = {"labels": chosen, "namespace": namespace}
+                delete = resource in self._resources.values()  # else pods, which go with their workloads
+                look = self._client.delete_some if delete else self._client.has_any
                 try:
-                    delete = resource in self._resources.values()  # else pods, which go with their workloads
-                    if not await (self._client.delete_some if delete else self._client.has_any)(resource, **selected):
+                    if not await look(resource, labels=chosen, namespace=namespace):
                         waiting.discard((resource, namespace))
                 except KubernetesError as error:
                     problem = str(error)

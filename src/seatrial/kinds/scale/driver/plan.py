@@ -6,18 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
 from seatrial.http.http1 import RequestAttempt
-from seatrial.kinds.scale.work import (
-    BACKGROUND,
-    CHURN,
-    FILL,
-    MEASURED,
-    ExtraWorkloads,
-    MeasuredScale,
-    ScaleWork,
-    Stamp,
-    Submission,
-    WorkloadClass,
-)
+from seatrial.kinds.scale.work import ExtraWorkloads, MeasuredScale, ScaleWork, Stamp, Submission, WorkloadClass
 
 
 class PlannedWorkload(NamedTuple):
@@ -34,11 +23,11 @@ class SubmissionPlan:
         self._work = work
         self._next = 0
         self.all: dict[int, PlannedWorkload] = {}
-        self.background = self._beside(BACKGROUND, work.background)
-        self.fill = self._beside(FILL, work.fill)
-        self.measured = self._make(MEASURED, 0 if work.find else work.count, work.classes)
+        self.background = self._beside("background", work.background)
+        self.fill = self._beside("fill", work.fill)
+        self.measured = self._make("measured", 0 if work.find else work.count, work.classes)
         churn = work.churn
-        self.churned = self._make(CHURN, round(churn.rate * churn.seconds), work.classes) if churn else []
+        self.churned = self._make("churn", round(churn.rate * churn.seconds), work.classes) if churn else []
 
     @property
     def classes(self) -> list[WorkloadClass]:
@@ -52,7 +41,7 @@ class SubmissionPlan:
     def samples(self) -> list[PlannedWorkload]:
         """One of each class for each of its namespaces."""
         return [
-            PlannedWorkload(0, MEASURED, of, namespace) for of in self.classes for namespace in self._namespaces(of)
+            PlannedWorkload(0, "measured", of, namespace) for of in self.classes for namespace in self._namespaces(of)
         ]
 
     def _namespaces(self, of: WorkloadClass) -> tuple[str, ...]:

@@ -22,16 +22,7 @@ from seatrial.kinds.driver import Driver, DriverError, in_background
 from seatrial.kinds.scale.driver.health import health_points
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan
 from seatrial.kinds.scale.followed import DELETED, FINISHED, POD_CREATED, READY, SCHEDULED, STARTED, UNSCHEDULABLE
-from seatrial.kinds.scale.work import (
-    DELETED_FILE,
-    STAMPS,
-    SUBMITTED,
-    MeasuredScale,
-    ScaleWork,
-    Stamp,
-    Submission,
-    WorkloadClass,
-)
+from seatrial.kinds.scale.work import FILES, STAMPS, MeasuredScale, ScaleWork, Stamp, Submission, WorkloadClass
 
 _MARK = "SEATRIAL_SCALE"
 LAG_EVERY_S = 0.05
@@ -40,7 +31,7 @@ _GONE_S = 60.0
 
 def restart(driver: Driver) -> None:
     """Processes end with the driver that was killed, and so nothing of what it saw counts."""
-    for name in (SUBMITTED, DELETED_FILE, STAMPS):
+    for name in FILES:
         (driver.files / name).unlink(missing_ok=True)
 
 

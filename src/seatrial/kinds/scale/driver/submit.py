@@ -16,7 +16,7 @@ import msgspec
 from seatrial.http.http1 import RequestAttempt
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, WorkloadTarget
 from seatrial.kinds.scale.driver.stages import decoded, whole_lines
-from seatrial.kinds.scale.work import Deletion, Submission, Tried
+from seatrial.kinds.scale.work import DELETED_FILE, SUBMITTED, Deletion, Submission, Tried
 from seatrial.kubernetes import KubernetesError
 
 SPIN_S = 0.001  # sooner than that, a timer would be late
@@ -45,14 +45,14 @@ class SubmissionRecords(Generic[_T]):
 class Submitter:
     """`stopping` ends each of its loops: what was not sent by then is not sent."""
 
-    def __init__(
-        self,
-        place: WorkloadTarget,
-        submitted: SubmissionRecords[Submission],
-        deleted: SubmissionRecords[Deletion],
-        stopping: asyncio.Event,
-    ) -> None:
-        self._place, self._submitted, self._deleted, self._stopping = place, submitted, deleted, stopping
+    def __init__(self, place: WorkloadTarget, files: Path, stopping: asyncio.Event) -> None:
+        self._place, self._stopping = place, stopping
+        self.submitted = SubmissionRecords(files / SUBMITTED, Submission)
+        self.deleted = SubmissionRecords(files / DELETED_FILE, Deletion)
+
+    def close(self) -> None:
+        self.submitted.close()
+        self.deleted.close()
 
     async def open_loop(
         self,
@@ -63,7 +63,7 @@ class Submitter:
     ) -> None:
         """Each at its time; of those that are `replaced`, one is deleted as each is made."""
         every = itertools.zip_longest(planned, offsets, replaced)
-        missing = [(one, at_s, old) for one, at_s, old in every if one.number not in self._submitted.all]
+        missing = [(one, at_s, old) for one, at_s, old in every if one.number not in self.submitted.all]
         begun_s = start_s - (missing[0][1] if missing else 0.0)  # after a kill nobody waits once more for what is there
         async with asyncio.TaskGroup() as group:
             for one, offset, old in missing:
@@ -85,8 +85,8 @@ class Submitter:
                 while len(going) >= in_flight:
                     if not await self._until(time.monotonic() + _LOOK_S):
                         return
-                    answered = {number for number in going if number in self._submitted.all}
-                    failed = {number for number in answered if self._submitted.all[number].problem}
+                    answered = {number for number in going if number in self.submitted.all}
+                    failed = {number for number in answered if self.submitted.all[number].problem}
                     going -= failed | (answered & done() if done else answered)
                 if self._stopping.is_set():
                     return
@@ -104,7 +104,7 @@ class Submitter:
                     group.create_task(self._submit(one, time.monotonic()))
 
     def _missing(self, planned: Sequence[PlannedWorkload]) -> list[PlannedWorkload]:
-        return [one for one in planned if one.number not in self._submitted.all]
+        return [one for one in planned if one.number not in self.submitted.all]
 
     async def _submit(self, one: PlannedWorkload, intended_s: float) -> None:
         attempts: list[RequestAttempt] = []
@@ -114,7 +114,7 @@ class Submitter:
         except KubernetesError as error:
             problem = str(error)[:_MOST] or "it was refused without a word"
         tries = tuple(Tried(tried.sent_s, tried.answered_s, tried.status, tried.wait_s) for tried in attempts)
-        self._submitted.add(
+        self.submitted.add(
             Submission(
                 number=one.number,
                 intended_s=intended_s,
@@ -134,9 +134,9 @@ class Submitter:
     async def _delete(self, one: PlannedWorkload, intended_s: float) -> None:
         try:
             await self._place.delete(one)
-            self._deleted.add(Deletion(one.number, intended_s, time.monotonic()))
+            self.deleted.add(Deletion(one.number, intended_s, time.monotonic()))
         except KubernetesError as error:
-            self._deleted.add(Deletion(one.number, intended_s, problem=str(error)[:_MOST]))
+            self.deleted.add(Deletion(one.number, intended_s, problem=str(error)[:_MOST]))
 
     async def _until(self, at_s: float) -> bool:
         """Whether it is time; not when the driver is told to end before."""
