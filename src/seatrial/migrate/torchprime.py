@@ -74,19 +74,17 @@ def _trial(name: str, entry: BaselineEntry, command: str | None) -> list[str]:
 
 def _unknown(baselines: Baselines, command: str | None) -> tuple[str, ...]:
     entries = [metrics[STEP_TIME] for metrics in baselines.entries.values()]
-    comments = []
-    if command is None:
-        comments.append(
-            "how a job is started: `command` of every trial ends with 64 until you write it (or give --command)"
-        )
-    comments.append("where a job runs: every trial runs on this machine until it has a `machine`")
-    comments.append("where a job writes its files: `profile` and `outputs` are looked for below the work folder")
+    start = "how a job is started: `command` of every trial ends with 64 until you write it (or give --command)"
+    comments = [
+        *([start] if command is None else []),
+        "where a job runs: every trial runs on this machine until it has a `machine`",
+        "where a job writes its files: `profile` and `outputs` are looked for below the work folder",
+    ]
     half = [entry.benchmark for entry in entries if (entry.target_loss is None) != (entry.loss_tolerance is None)]
     if half:
         comments.append(f"half of a loss check, so none was made: {', '.join(half)}")
     invented = [entry.benchmark for entry in entries if entry.invented]
     if invented:
-        comments.append(
-            f"bounds that a comment calls invented: {', '.join(invented)}; `seatrial baseline update` after some runs"
-        )
+        some = ", ".join(invented)
+        comments.append(f"bounds that a comment calls invented: {some}; `seatrial baseline update` after some runs")
     return tuple(comments)

@@ -9,7 +9,6 @@ from seatrial.api import find
 from seatrial.cli.common import RUN, RUNS, cells_of, fail, print_json
 
 if TYPE_CHECKING:
-    from seatrial.job.metric import FixedBound
     from seatrial.job.plan import PlannedCell
     from seatrial.kinds.scale.driver.merge import Merged
     from seatrial.kinds.scale.work import ScaleWork
@@ -23,12 +22,9 @@ _PART = "driver"
 @RUNS
 @click.option("--select", metavar="EXPR", help="Cells by id glob, axis=value or /hash; default: all of the run.")
 @click.option(
-    "--bound",
-    "bounds",
-    multiple=True,
-    metavar="FIGURE=VALUE",
+    "--bound", "bounds", multiple=True, metavar="FIGURE=VALUE",
     help="Such as scheduled.p99=30s; repeat for more. Without others, failed=0 and unfinished=0.",
-)
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_json: bool) -> None:
     """Merge the stamps of the scale trials of RUN that ran side by side, and judge the whole.
@@ -37,16 +33,21 @@ def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_
     """
     from seatrial.job import Unreadable
     from seatrial.kinds.scale.driver.merge import merge_shards, read_shard
+    from seatrial.kinds.scale.model import NONE, parse_scale_bound
     from seatrial.kinds.scale.work import broken_scale_bounds
 
-    wanted = _bounds(bounds)
+    try:
+        given = {**NONE, **dict(one.partition("=")[::2] for one in bounds)}
+        wanted = tuple(parse_scale_bound(name, value) for name, value in given.items())
+    except ValueError as error:
+        fail(f"--bound: {error}")
     folder = find(runs, run)
     cells = cells_of(folder, select)
-    works = {cell.hash: work for cell in cells if (work := _work(folder, cell)) is not None}
+    works = _works(folder, cells)
     if not works:
         fail(f"{folder.run} has no scale trial that wrote what could be merged")
     try:
-        merged = merge_shards(read_shard(_files(folder, cell), work) for cell, work in works.items())
+        merged = merge_shards(read_shard(files, work) for files, work in works.items())
     except (Unreadable, ValueError) as error:
         fail(f"these trials cannot be merged: {error}; choose some with --select")
     doubts = _doubts(folder, cells)
@@ -61,41 +62,30 @@ def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_
         raise SystemExit(1)
 
 
-def _bounds(given: tuple[str, ...]) -> "tuple[FixedBound, ...]":
-    from seatrial.kinds.scale.model import NONE, parse_scale_bound
-
-    try:
-        wanted = {**NONE, **dict(one.partition("=")[::2] for one in given)}
-        return tuple(parse_scale_bound(name, value) for name, value in wanted.items())
-    except ValueError as error:
-        fail(f"--bound: {error}")
-
-
-def _files(folder: "RunFolder", cell: str) -> Path:
-    """What the driver of the last attempt of a cell wrote."""
-    attempts = [int(path.name) for path in (folder.path / "cells" / cell).glob("*") if path.name.isdigit()]
-    return folder.attempt(cell, max(attempts, default=1), _PART) / "files"
-
-
-def _work(folder: "RunFolder", cell: "PlannedCell") -> "ScaleWork | None":
-    """What its driver was to do; None when it has none, or one of another kind."""
+def _works(folder: "RunFolder", cells: "list[PlannedCell]") -> "dict[Path, ScaleWork]":
+    """What the driver of the last attempt of each cell was to do, by the folder of the files that it wrote. Cells
+    without a driver, or with one of another kind, are left out."""
     from seatrial.job import Unreadable, convert
     from seatrial.kinds.scale.work import ScaleWork
     from seatrial.record import DamagedFile
 
-    place = _files(folder, cell.hash).parent
-    if not (place / "job.json").exists():
-        return None
-    try:
-        (step,) = folder.read_part(cell.hash, int(place.parent.name), _PART).job.steps
-        if step.args.get("kind") != "scale":
-            return None
-        work = convert(step.args.get("work"), ScaleWork)
-    except (DamagedFile, Unreadable, ValueError) as error:
-        fail(f"{cell.id}: what it was to do cannot be read: {error}", 3)
-    if work.find is not None:
-        fail(f"{cell.id} searches a limit: there is no one rate to merge it at; leave it out with --select")
-    return work
+    found = {}
+    for cell in cells:
+        attempts = [int(path.name) for path in (folder.path / "cells" / cell.hash).glob("*") if path.name.isdigit()]
+        place = folder.attempt(cell.hash, max(attempts, default=1), _PART)
+        if not (place / "job.json").exists():
+            continue
+        try:
+            (step,) = folder.read_part(cell.hash, max(attempts), _PART).job.steps
+            if step.args.get("kind") != "scale":
+                continue
+            work = convert(step.args.get("work"), ScaleWork)
+        except (DamagedFile, Unreadable, ValueError) as error:
+            fail(f"{cell.id}: what it was to do cannot be read: {error}", 3)
+        if work.find is not None:
+            fail(f"{cell.id} searches a limit: there is no one rate to merge it at; leave it out with --select")
+        found[place / "files"] = work
+    return found
 
 
 def _doubts(folder: "RunFolder", cells: "list[PlannedCell]") -> list[str]:

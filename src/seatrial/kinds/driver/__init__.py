@@ -132,31 +132,25 @@ class Driver:
         process's own: it lives and dies with the driver, whatever becomes of the engine. What the route adds to every
         answer is recorded."""
         from seatrial.targets import TargetError
+        from seatrial.targets.route import opened_inside
 
         if self.peer is None:
             raise DriverError(f"there is no {PEER}: this driver comes after no other part")
+        peer = self.peer
         try:
-            async with self._opened(self.peer, port) as address:
+            async with contextlib.AsyncExitStack() as opened:
+                if port in peer.addresses:  # beside it: no right on the target and no way through it are needed
+                    address = await opened_inside(peer.addresses[port], f"straight, on target {peer.target}")
+                else:
+                    target = self.target()
+                    await target.open()
+                    opened.push_async_callback(target.close)
+                    address = await opened.enter_async_context(target.endpoint(peer.handle, port))
                 overhead = {"overhead_s": address.overhead_s, "overhead_p99_s": address.overhead_p99_s}
                 self.note("endpoint", port=port, route=address.route, **overhead)
                 yield address
         except TargetError as error:
-            raise DriverError(f"port {port} of the {self.peer.part} cannot be reached: {error}") from error
-
-    @contextlib.asynccontextmanager
-    async def _opened(self, peer: Peer, port: str) -> AsyncIterator["Endpoint"]:
-        if port in peer.addresses:  # beside it: no right on the target and no way through it are needed
-            from seatrial.targets.route import opened_inside
-
-            yield await opened_inside(peer.addresses[port], f"straight, on target {peer.target}")
-            return
-        target = self.target()
-        await target.open()
-        try:
-            async with target.endpoint(peer.handle, port) as address:
-                yield address
-        finally:
-            await target.close()
+            raise DriverError(f"port {port} of the {peer.part} cannot be reached: {error}") from error
 
 
 async def wait_for(stopping: asyncio.Event, seconds: float) -> bool:

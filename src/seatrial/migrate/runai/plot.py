@@ -34,45 +34,41 @@ def draw(rows: Sequence[Row], plot: str, path: Path) -> None:
     figure.savefig(path, dpi=_DPI, format="png", metadata={"Software": "seatrial"})
 
 
-def _figure(width: float, height: float) -> Figure:
-    """Without pyplot: it opens no window and keeps nothing."""
+def _figure(width: float, height: float, rows: int, columns: int) -> tuple[Figure, Any]:
+    """With its axes. Without pyplot: it opens no window and keeps nothing."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
-    return figure
+    return figure, figure.subplots(rows, columns, squeeze=False)
 
 
 def _general(rows: Sequence[Row], milestones: Sequence[Milestone]) -> Figure:
-    figure = _figure(15, 3 * len(milestones) + 0.5)
-    axes = figure.subplots(len(milestones), 1, squeeze=False)
-    for place, milestone in enumerate(milestones):
-        axis = axes[place][0]
+    figure, axes = _figure(15, 3 * len(milestones) + 0.5, len(milestones), 1)
+    for (axis,), milestone in zip(axes, milestones, strict=True):
         _series(axis, list(enumerate(rows)), milestone.name)
         axis.set_xlabel("Number of jobs")
         axis.set_ylabel("Time (seconds)")
-        axis.set_title(
-            f"{milestone.name} Time from {milestone.reference} ({caption(metrics_of(rows, milestone.name))})"
-        )
+        metrics = caption(metrics_of(rows, milestone.name))
+        axis.set_title(f"{milestone.name} Time from {milestone.reference} ({metrics})")
     return figure
 
 
 def _detailed(rows: Sequence[Row], milestones: Sequence[Milestone]) -> Figure:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-    figure = _figure(30, 2.2 * len(milestones) + 0.8)
+    figure, axes = _figure(30, 2.2 * len(milestones) + 0.8, len(milestones), 2)
     figure.suptitle(f"Total number of jobs run: {len(rows)}")
-    axes = figure.subplots(len(milestones), 2, squeeze=False)
-    at = [(datetime.fromtimestamp(row.submitted_s, UTC), row) for row in rows]
-    for place, milestone in enumerate(milestones):
-        left, right = axes[place]
-        _series(left, at, milestone.name)
+    times = [datetime.fromtimestamp(row.submitted_s, UTC) for row in rows]
+    room = max((times[-1] - times[0]) * 0.02, timedelta(seconds=0.5))  # at both ends
+    for (left, right), milestone in zip(axes, milestones, strict=True):
+        _series(left, list(zip(times, rows, strict=True)), milestone.name)
         locator = AutoDateLocator()  # type: ignore[no-untyped-call]
         left.xaxis.set_major_locator(locator)
         left.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
         left.set_ylabel("seconds")
-        left.set_xlim(*_span([x for x, _ in at]))
+        left.set_xlim(times[0] - room, times[-1] + room)
         title = f"Time between {milestone.reference} and {milestone.name}"
         left.set_title(f"{title} ({caption(metrics_of(rows, milestone.name))})", fontsize=10)
         _histogram(right, rows, milestone.name)

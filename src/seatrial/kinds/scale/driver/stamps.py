@@ -5,9 +5,10 @@ for it; what nobody ever claims is foreign, and the oldest of it is forgotten.""
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -91,14 +92,6 @@ _SHIFT = len(STAGES)
 _ALL = (1 << _SHIFT) - 1
 
 
-class _Seen(NamedTuple):
-    """An event, with since when its watch was blind before it."""
-
-    feed: "StampFeed"
-    event: "WatchEvent[Any]"
-    since_s: float | None
-
-
 class Stamps:
     """The file, and to which workload each known object belongs."""
 
@@ -108,7 +101,7 @@ class Stamps:
         self._prefix = f"{prefix}-"
         self._own = dict(label.split("=", 1) for label in selector.split(","))
         self.known: dict[str, int] = {}  # uid -> the workload's number, and a bit for each stage that was written
-        self._orphans: OrderedDict[str, list[_Seen]] = OrderedDict()  # by the uid of an owner
+        self._orphans: OrderedDict[str, list[Callable[[], None]]] = OrderedDict()  # by the uid of an owner
 
     def write(self, line: object) -> None:
         os.write(self._fd, msgspec.json.encode(line) + b"\n")
@@ -124,12 +117,9 @@ class Stamps:
         number = labels.get(WORKLOAD_LABEL, "")
         return number if number and self._own.items() <= labels.items() else ""
 
-    def owner_of(self, uids: list[str]) -> int | None:
-        return next((self.known[uid] >> _SHIFT for uid in uids if uid in self.known), None)
-
-    def wait_for(self, uids: list[str], seen: _Seen) -> None:
+    def wait_for(self, uids: list[str], record: Callable[[], None]) -> None:
         for uid in uids:
-            self._orphans.setdefault(uid, []).append(seen)
+            self._orphans.setdefault(uid, []).append(record)
         while len(self._orphans) > MOST_ORPHANS:
             self._orphans.popitem(last=False)
 
@@ -137,8 +127,8 @@ class Stamps:
         new = uid not in self.known
         self.known[uid] = number << _SHIFT | bits
         if new and uid in self._orphans:
-            for feed, event, since_s in self._orphans.pop(uid):
-                feed.record(event, since_s)
+            for record in self._orphans.pop(uid):
+                record()
 
 
 class StampFeed:
@@ -178,7 +168,7 @@ class StampFeed:
         uid = value_at(found, self._followed.about) if self._followed.about else found.metadata.uid
         if number is None:
             if owners:
-                self._stamps.wait_for(owners, _Seen(self, event, since_s))
+                self._stamps.wait_for(owners, partial(self.record, event, since_s))
             return
         itself = self._root and self._stamps.number_in(found.metadata.name) == number
         rules = self._followed.own if itself else self._followed.rules
@@ -200,9 +190,9 @@ class StampFeed:
             owners = [value_at(found, self._followed.about)]
         else:
             owners = [owner.uid for owner in found.metadata.owner_references]
-        of_owner = self._stamps.owner_of(owners)
-        if of_owner is not None:
-            return of_owner, owners
+        for uid in owners:
+            if uid in self._stamps.known:
+                return self._stamps.known[uid] >> _SHIFT, owners
         for label in self._followed.labels:
             named = self._stamps.number_in(labels.get(label, ""))
             if named is not None:
