@@ -7,7 +7,7 @@ time of its metrics file is within the bounds, and, where the file has a target,
 import re
 import shlex
 
-from seatrial.baseline.models import STEP_TIME, THEIRS, BaselineEntry, Baselines
+from seatrial.baseline.models import STEP_TIME, BaselineEntry, Baselines
 from seatrial.job import BoundState
 from seatrial.migrate import Imported, literal, suite_name, unique_name
 from seatrial.suite.yaml.document import scalar
@@ -35,8 +35,6 @@ trials:
 def suite_from_torchprime(baselines: Baselines, name: str, baseline: str, command: str | None = None) -> Imported:
     """The suite as text. `baseline` is the file as the suite will name it; `{benchmark}` and `{name}` of `command` are
     put in."""
-    if baselines.form != THEIRS:
-        raise ValueError("not a file of torchprime's")
     head = _HEAD.format(
         file=printable(baseline),
         name=scalar(suite_name(name, "torchprime")),

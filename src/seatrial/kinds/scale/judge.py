@@ -82,7 +82,7 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
         findings.append(_promise(step, whole))
     lag = f"watch lag p99 {value_text(whole.lag_p99_s, 's')}"
     findings += [passed(step, IN_SHORT, f"{short}; {lag}"), _clean(step)]
-    charts = [*_limit_charts(limit), *_charts(whole, stages)]
+    charts = _charts(whole, stages, limit)
     limits = preflights[-1] if preflights else []
     if preflights:
         findings += check_limits(step, limits)
@@ -106,14 +106,6 @@ def _in_short(whole: WholeScale, stages: dict[str, StageMetrics], bounds: tuple[
         some = "" if stage.reached == whole.submitted else f" (n {stage.reached:,})"
         told.append(f"{stage.name} {', '.join(quantiles)}{some}")
     return "; ".join(told)
-
-
-def _limit_charts(found: FoundLimit | None) -> list[AnyChart]:
-    if found is None:
-        return []
-    rows: list[list[Any]] = [[one.rate, one.sent, "; ".join(one.broken) or "holds", one.doubt] for one in found.tries]
-    units = {"rate": "1/s", "sent": "1/s"}
-    return [Table("Rates that were tried", ["rate", "sent", "bounds", "not judged"], rows, units)]
 
 
 def _churn(step: ObservedStep, whole: WholeScale) -> Finding:
@@ -201,19 +193,25 @@ def _metrics(
     return made
 
 
-def _charts(whole: WholeScale, stages: dict[str, StageMetrics]) -> list[AnyChart]:
+def _charts(whole: WholeScale, stages: dict[str, StageMetrics], limit: FoundLimit | None) -> list[AnyChart]:
     """Quantiles of each stage with what is not known of it, the way to them over time, and whether to trust them."""
+    found: list[AnyChart] = []
+    rows: list[list[Any]]
+    if limit is not None:
+        rows = [[one.rate, one.sent, "; ".join(one.broken) or "holds", one.doubt] for one in limit.tries]
+        units = {"rate": "1/s", "sent": "1/s"}
+        found.append(Table("Rates that were tried", ["rate", "sent", "bounds", "not judged"], rows, units))
     if not stages:
-        return []
+        return found
     names = [one.name for one in next(iter(stages.values())).quantiles]
     counts = ["count", "reached", "unfinished", "censored", "failed", "source", "resolution_s"]
-    rows: list[list[Any]] = [
+    rows = [
         [one.name, *(quantile.value for quantile in one.quantiles), *(getattr(one, name) for name in counts)]
         for one in stages.values()
     ]
     columns = ["stage", *names, *counts[:-1], "resolution"]
     units = dict.fromkeys([*names, "resolution"], "s")
-    found: list[AnyChart] = [Distribution("From when it was to be sent to each stage", columns, rows, units)]
+    found.append(Distribution("From when it was to be sent to each stage", columns, rows, units))
     for stage in stages.values():
         title = f"Share of workloads by time to {stage.name.replace('_', ' ')}"
         found.append(Series(title, ["seconds", "share"], list(map(list, stage.curve)), {"seconds": "s"}))

@@ -112,19 +112,14 @@ def limited_by(measured: MeasuredScale) -> str:
         return ""
     refused, rejected = sum(one.refused for one in points), sum(one.rejected or 0 for one in points)
     behind = sum(one.offered - one.acknowledged for one in points)
-    told = []
-    if refused or rejected:
-        told.append(f"the API server refused requests ({refused} of ours, {rejected} in all)")
     creates = [one.create_p99_s for one in points if one.create_p99_s] or [0.0]
-    first, slow = creates[0], max(creates)
-    if slow > 10 * first and slow > 0.1:
-        told.append(f"creates became slow: p99 {value_text(first, 's')} at first, {value_text(slow, 's')} at worst")
-    own = max(one.loop_s or 0.0 for one in points)
-    if own > 0.1:
-        told.append(f"this machine: the watching process itself was late by up to {value_text(own, 's')}")
-    queue = max(one.queue or 0 for one in points)
-    if queue > 10:
-        told.append(f"the scheduler: up to {queue} pods waited for it")
-    if behind > 0:
-        told.append(f"{behind} workloads were never acknowledged")
-    return "; ".join(told)
+    first_s, worst_s = value_text(creates[0], "s"), value_text(max(creates), "s")
+    own_s, queue = max(one.loop_s or 0.0 for one in points), max(one.queue or 0 for one in points)
+    limits = (
+        (refused or rejected, f"the API server refused requests ({refused} of ours, {rejected} in all)"),
+        (max(creates) > max(10 * creates[0], 0.1), f"creates became slow: p99 {first_s} at first, {worst_s} at worst"),
+        (own_s > 0.1, f"this machine: the watching process itself was late by up to {value_text(own_s, 's')}"),
+        (queue > 10, f"the scheduler: up to {queue} pods waited for it"),
+        (behind > 0, f"{behind} workloads were never acknowledged"),
+    )
+    return "; ".join(text for is_limit, text in limits if is_limit)

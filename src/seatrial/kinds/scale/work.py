@@ -206,18 +206,14 @@ def allowed_late_s(bounds: tuple[FixedBound, ...]) -> float:
 def doubts_of(whole: WholeScale, bounds: tuple[FixedBound, ...]) -> list[str]:
     """Why what was measured may be the one who measured, and not the cluster."""
     allowed_s = allowed_late_s(bounds)
-    found = []
-    if whole.again:
-        found.append("the driver was killed and began again, so the arrivals were not those that were asked for")
-    if whole.stopped:
-        found.append("it was stopped before it was done")
-    if whole.late_p99_s > allowed_s:
-        found.append(f"the driver itself was late: p99 {value_text(whole.late_p99_s, 's')}")
-    if whole.lag_p99_s > allowed_s:
-        found.append(f"its watch was late: p99 {value_text(whole.lag_p99_s, 's')}")
-    if not whole.lags:
-        found.append("how late its watch was could not be measured")
-    return found
+    doubts = (
+        (whole.again, "the driver was killed and began again, so the arrivals were not those that were asked for"),
+        (whole.stopped, "it was stopped before it was done"),
+        (whole.late_p99_s > allowed_s, f"the driver itself was late: p99 {value_text(whole.late_p99_s, 's')}"),
+        (whole.lag_p99_s > allowed_s, f"its watch was late: p99 {value_text(whole.lag_p99_s, 's')}"),
+        (not whole.lags, "how late its watch was could not be measured"),
+    )
+    return [text for is_doubtful, text in doubts if is_doubtful]
 
 
 def broken_scale_bounds(bounds: tuple[FixedBound, ...], whole: WholeScale, stages: list[StageMetrics]) -> list[str]:

@@ -1,8 +1,6 @@
 """A suite from tgis-tester's config.yaml: a serving trial for each configuration of each model, with the same cases."""
 
-import math
 import os
-import re
 from pathlib import Path
 
 from seatrial.kinds.serving.config_rules import ResourceSpec, ServerConfig
@@ -76,8 +74,7 @@ class _Suite:
         for test, spec in enumerate(file.config.tests):
             for number, config in enumerate(spec.configs):
                 short = spec.model.rstrip("/").rpartition("/")[2]
-                title = re.sub(r"[()]", "", _display_name(config)).replace("|", "-")
-                name = unique_name(f"{short}.{title}", self.trials, "model")
+                name = unique_name(f"{short}.{_display_name(config)}", self.trials, "model")
                 self.trials[name] = self._trial(spec.model, config, spec.cases)
                 mark, _ = file.source.find(("tests", test, "configs", number))
                 self.lines[name] = mark.line
@@ -136,7 +133,8 @@ class _Suite:
             shape["gpu"] = {"count": resources.gpus}
         elif resources.mig is not None:
             shape["gpu"] = {"count": resources.mig[1], "model": resources.mig[0]}
-        shape |= {"cpu": resources.limit_cpu, "memory": _binary(resources.limit_memory_gb)}
+        # Their gigabytes are decimal; a suite's are binary.
+        shape |= {"cpu": resources.limit_cpu, "memory": f"{resources.limit_memory_gb * 1000**3 // 1024**2}Mi"}
         shape |= {"select": _A100} if a100 and not resources.cpu_only else {}
         size = f"gpu{resources.gpus}" if resources.gpus else resources.mig[0] if resources.mig else "cpu"
         name = unique_name(f"{size}{'-a100' if a100 else ''}", self.machines, "machine")
@@ -255,25 +253,20 @@ def _config_variables(model: str, config: ServerConfig) -> dict[str, str]:
 
 
 def _display_name(config: ServerConfig) -> str:
-    """As tgis-tester's tables call it."""
+    """As tgis-tester's tables call it, but for the brackets and bars between its parts."""
     parts = [
         config.deployment_framework,
         _SHORT[config.dtype_str],
         "merge" if config.merge_onnx_graphs else "",
-        f"sharded({config.num_shard})" if config.num_shard > 1 else "",
+        f"sharded{config.num_shard}" if config.num_shard > 1 else "",
         "cpu" if config.resources.cpu_only else "",
         "pt2c" if config.pt2_compile else "",
         "flash" if config.flash_attention else "",
         config.quantize or "",
     ]
-    return "|".join(part for part in parts if part)
+    return "-".join(part for part in parts if part)
 
 
 def _duration(seconds: int) -> str:
     """As a suite writes a time."""
     return f"{seconds // 60}m" if seconds and seconds % 60 == 0 else f"{seconds}s"
-
-
-def _binary(number: int) -> str:
-    """Theirs are decimal; a suite's are binary."""
-    return f"{math.floor(number * 1000**3 / 1024**2)}Mi"

@@ -14,19 +14,11 @@ import msgspec
 from seatrial.kinds.arrivals import Arrivals, offsets
 from seatrial.kinds.bounds import Try, search_rate
 from seatrial.kinds.driver import Driver, DriverError, in_background, wait_for
+from seatrial.kinds.scale.driver import stages
 from seatrial.kinds.scale.driver.audit import use_audit
 from seatrial.kinds.scale.driver.cluster import cluster_place
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan, WorkloadTarget
 from seatrial.kinds.scale.driver.processes import ProcessPlace, restart
-from seatrial.kinds.scale.driver.stages import (
-    Arrived,
-    rate_of,
-    reached_stages,
-    read_stamps,
-    share_of,
-    stage_metrics,
-    whole_of,
-)
 from seatrial.kinds.scale.driver.submit import Submitter
 from seatrial.kinds.scale.followed import CREATED, SCHEDULED, STAGES
 from seatrial.kinds.scale.work import (
@@ -75,7 +67,7 @@ class _Scale:
         self._driver, self._work, self._plan, self._place = driver, work, plan, place
         self._stamps = driver.files / STAMPS
         self._submitter = Submitter(place, driver.files, driver.stopping)
-        self._arrived = Arrived(self._stamps, work.until, plan.pods())
+        self._arrived = stages.Arrived(self._stamps, work.until, plan.pods())
         self._measured = MeasuredScale()
         self._again = bool(self._submitter.submitted.all) or "start" in driver.finished or "start" in driver.unknown
 
@@ -142,24 +134,24 @@ class _Scale:
     async def _find_limit(self, find: Find) -> None:
         """Each rate with workloads of its own, which are gone before the next one comes."""
         work, place = self._work, self._place
-        tried: list[TriedRate] = []
+        tries: list[TriedRate] = []
 
         async def attempt(rate: float) -> Try[tuple[WholeScale, list[StageMetrics]]]:
-            planned, lags = self._plan.round(len(tried)), len(place.lags())
-            self._arrived = Arrived(self._stamps, work.until, self._plan.pods())
+            planned, lags = self._plan.round(len(tries)), len(place.lags())
+            self._arrived = stages.Arrived(self._stamps, work.until, self._plan.pods())
             times = self._send_times(msgspec.structs.replace(work.arrivals, rate=rate))
             async with self._telling(f"workloads at {rate:.4g}/s", planned):
                 await self._submitter.open_loop(planned, times, time.monotonic() + _LEAD_S)
-            whole, stages = self._metrics(planned, await self._settle(planned, lags), lags)
+            whole, found = self._metrics(planned, await self._settle(planned, lags), lags)
             if problem := await place.clean(planned[0].phase):
                 raise DriverError(f"the workloads at {rate:.4g}/s are not all removed: {problem}")
             doubt = "; ".join(doubts_of(whole, find.bounds))
-            found = Try(rate, broken_scale_bounds(find.bounds, whole, stages), doubt, (whole, stages))
-            tried.append(TriedRate(rate, whole.rate, found.broken, doubt))
-            return found
+            tried = Try(rate, broken_scale_bounds(find.bounds, whole, found), doubt, (whole, found))
+            tries.append(TriedRate(rate, whole.rate, tried.broken, doubt))
+            return tried
 
         done = await search_rate(work.arrivals.rate, find.most_rate, attempt, self._driver.stopping.is_set)
-        self._driver.note("limit", **msgspec.to_builtins(FoundLimit(tried, done.low, done.high, done.doubt)))
+        self._driver.note("limit", **msgspec.to_builtins(FoundLimit(tries, done.low, done.high, done.doubt)))
         if done.holds or done.tries:
             self._report(*(done.holds or done.tries[-1].result))
 
@@ -203,11 +195,11 @@ class _Scale:
     def _metrics(
         self, planned: Sequence[PlannedWorkload], end_s: float, first_lag: int
     ) -> tuple[WholeScale, list[StageMetrics]]:
-        work, stages = self._work, []
+        work, found = self._work, list[StageMetrics]()
         lags = [lag_s for _, lag_s in self._place.lags()[first_lag:]]
         submissions = self._of(planned)
-        stamps, pods = read_stamps(self._stamps), self._plan.pods()
-        reached = reached_stages(submissions, stamps, pods)
+        stamps, pods = stages.read_stamps(self._stamps), self._plan.pods()
+        reached = stages.reached_stages(submissions, stamps, pods)
         audit, exact = None, {}
         if work.audit_log:
             reached, audit = use_audit(Path(work.audit_log), work.prefix, submissions, reached, pods)
@@ -215,35 +207,34 @@ class _Scale:
         measured = self._place.measured(submissions, stamps, end_s)
         self._measured = msgspec.structs.replace(measured, evicted_by=reached.evicted_by, audit=audit)
         gone = {one.number: one.intended_s for one in self._submitter.deleted.all.values() if not one.problem}
-        lag_s = share_of(lags, 0.99)
+        lag_s = stages.share_of(lags, 0.99)
         classes = [one.name for one in work.classes] if len(work.classes) > 1 else []
         for of in ("", *classes):
             some = {number: one for number, one in submissions.items() if of in ("", one.of)}
             for stage in STAGES:
                 if some and (reached.times[stage].keys() & some.keys() or stage == work.until):
                     source, resolution_s = exact.get(stage, ("watch", lag_s))
-                    metrics = stage_metrics(stage, some, reached, end_s, resolution_s, gone, of, source)
-                    stages.append(metrics)
+                    found.append(stages.stage_metrics(stage, some, reached, end_s, resolution_s, gone, of, source))
         made = [one for one in submissions.values() if one.sent_s is not None]
-        whole = whole_of(
+        whole = stages.whole_of(
             len(planned),
             submissions,
             reached,
             work.until,
             self._submitter.deleted.all.values(),
-            rate=rate_of(one.sent_s for one in made if one.sent_s is not None),
-            offered_rate=rate_of(one.intended_s for one in submissions.values()),
-            lag_p50_s=share_of(lags, 0.5),
+            rate=stages.rate_of(one.sent_s for one in made if one.sent_s is not None),
+            offered_rate=stages.rate_of(one.intended_s for one in submissions.values()),
+            lag_p50_s=stages.share_of(lags, 0.5),
             lag_p99_s=lag_s,
             lags=len(lags),
             again=self._again,
             stopped=self._driver.stopping.is_set(),
             mix=dict(sorted(Counter(one.of for one in made).items())),
         )
-        return whole, stages
+        return whole, found
 
-    def _report(self, whole: WholeScale, stages: Sequence[StageMetrics]) -> None:
-        for stage in stages:
+    def _report(self, whole: WholeScale, found: Sequence[StageMetrics]) -> None:
+        for stage in found:
             self._driver.note("stage", **msgspec.to_builtins(stage))
         self._driver.note("measured", **msgspec.to_builtins(self._measured))
         self._driver.note("whole", **msgspec.to_builtins(whole))

@@ -12,18 +12,9 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from seatrial.kinds.scale.driver import stages
 from seatrial.kinds.scale.driver.health import read_lines
 from seatrial.kinds.scale.driver.plan import SubmissionPlan
-from seatrial.kinds.scale.driver.stages import (
-    Reached,
-    decoded,
-    rate_of,
-    reached_stages,
-    read_stamps,
-    stage_metrics,
-    whole_lines,
-    whole_of,
-)
 from seatrial.kinds.scale.work import (
     DELETED_FILE,
     STAMPS,
@@ -57,10 +48,12 @@ def read_shard(files: Path, work: ScaleWork) -> Shard:
     plan = SubmissionPlan(work)
     measured = {one.number for one in (*plan.measured, *plan.churned)}
     submissions = {
-        one.number: one for one in decoded(whole_lines(files / SUBMITTED), Submission) if one.number in measured
+        one.number: one
+        for one in stages.decoded(stages.whole_lines(files / SUBMITTED), Submission)
+        if one.number in measured
     }
-    deletions = list(decoded(whole_lines(files / DELETED_FILE), Deletion))
-    stamps = read_stamps(files / STAMPS)
+    deletions = list(stages.decoded(stages.whole_lines(files / DELETED_FILE), Deletion))
+    stamps = stages.read_stamps(files / STAMPS)
     times = [one.acknowledged_s or one.sent_s or one.intended_s for one in submissions.values()]
     # Also of what is no stage: how late the watch is was measured until it ended.
     times += [one.at_s for one in read_lines(files / STAMPS)]
@@ -74,7 +67,7 @@ def merge_shards(shards: Iterable[Shard]) -> Merged:
     bring their workloads to different stages."""
     submissions: dict[int, Submission] = {}
     gone: dict[int, float] = {}
-    reached = Reached({}, set())
+    reached = stages.Reached({}, set())
     rates, offered, numbers, planned, untils = [], [], 0, 0, set()
     for shard in shards:
         plan, own, end_s = SubmissionPlan(shard.work), shard.submissions, shard.end_s
@@ -82,23 +75,24 @@ def merge_shards(shards: Iterable[Shard]) -> Merged:
         numbers += len(numbered)
         submissions |= {numbered[number]: _moved(one, end_s) for number, one in own.items()}
         gone |= {numbered[number]: at_s - end_s for number, at_s in shard.gone.items()}
-        _add(reached, reached_stages(own, shard.stamps, plan.pods()), numbered, end_s)
-        rates.append(rate_of(one.sent_s for one in own.values() if one.sent_s is not None))
-        offered.append(rate_of(one.intended_s for one in own.values()))
+        _add(reached, stages.reached_stages(own, shard.stamps, plan.pods()), numbered, end_s)
+        rates.append(stages.rate_of(one.sent_s for one in own.values() if one.sent_s is not None))
+        offered.append(stages.rate_of(one.intended_s for one in own.values()))
         planned += len(plan.measured) + len(plan.churned)
         untils.add(shard.work.until)
     if len(untils) != 1:
         raise ValueError(f"they were to come to different stages: {', '.join(sorted(untils)) or 'there are none'}")
-    stages = [stage_metrics(stage, submissions, reached, 0.0, 0.0, gone) for stage, of in reached.times.items() if of]
+    known = [stage for stage, times in reached.times.items() if times]
+    metrics = [stages.stage_metrics(stage, submissions, reached, 0.0, 0.0, gone) for stage in known]
     deleted = [Deletion(number, at_s) for number, at_s in gone.items()]
     # How late the watches were is not in these files: each driver judged its own.
     judged = {"lag_p50_s": 0.0, "lag_p99_s": 0.0, "lags": 0, "again": False, "stopped": False}
     rated = {"rate": sum(filter(None, rates)) or None, "offered_rate": sum(filter(None, offered)) or None}
-    whole = whole_of(planned, submissions, reached, untils.pop(), deleted, **judged, **rated)
-    return Merged(replace(whole, failed=whole.failed + planned - len(submissions)), stages)
+    whole = stages.whole_of(planned, submissions, reached, untils.pop(), deleted, **judged, **rated)
+    return Merged(replace(whole, failed=whole.failed + planned - len(submissions)), metrics)
 
 
-def _add(whole: Reached, one: Reached, numbered: Mapping[int, int], end_s: float) -> None:
+def _add(whole: stages.Reached, one: stages.Reached, numbered: Mapping[int, int], end_s: float) -> None:
     """What was reached by one driver's workloads, to that of all. Changes `whole`."""
     for stage, times in one.times.items():
         of = whole.times.setdefault(stage, {})

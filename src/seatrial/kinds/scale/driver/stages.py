@@ -169,9 +169,7 @@ def stage_metrics(
         unfinished=len(durations) - done - failed,
         failed=failed,
         censored=blind,
-        quantiles=[
-            StageQuantile(one.share, one.value, one.lower, one.upper) for one in quantiles(durations, ended, _SHARES)
-        ],
+        quantiles=[StageQuantile(*msgspec.structs.astuple(one)) for one in quantiles(durations, ended, _SHARES)],
         curve=_curve(durations, ended),
         source="acknowledged" if stage == CREATED else source,
         resolution_s=0.0 if stage == CREATED else lag_s,

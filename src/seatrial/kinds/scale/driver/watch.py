@@ -200,10 +200,9 @@ async def watching(work: WatchWork, path: Path) -> AsyncIterator[None]:
             raise DriverError(f"the watch of the workloads ended before they did: {why}")
     finally:
         process.stdin.close()
-        if process.returncode is None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_END_S):
-                    await process.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_S):
+                await process.wait()
         if process.returncode is None:
             process.kill()
             await process.wait()
