@@ -69,7 +69,7 @@ async def measure_clock(client: Kubernetes, clock: ServerClock) -> None:
             with contextlib.suppress(KubernetesError, ValueError, TypeError):
                 asked = ApiRequest("get", bare_path="/version")
                 answer = await client.connection.request(asked, retry=False, attempts=attempts)
-                server_s = parsedate_to_datetime(answer.date).timestamp()
+                server_s = parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
                 sent_s, received_s = attempts[-1].sent_s, attempts[-1].answered_s
                 if sent_s is not None and received_s is not None:
                     clock.take(sent_s, received_s, server_s)
