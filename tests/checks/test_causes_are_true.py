@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from seatrial.report.view.sentences import causes_sentence
 
 from seatrial.checks import find_causes, headline
 from seatrial.job import (
@@ -23,7 +24,7 @@ from seatrial.job import (
     worst,
 )
 from seatrial.report.markdown import render_markdown
-from seatrial.report.view.run import RunView, causes_sentence
+from seatrial.report.view.run import RunView
 
 
 def bad(step: str, message: str, verdict: Verdict = Verdict.FAILED) -> Finding:

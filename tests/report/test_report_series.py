@@ -12,6 +12,14 @@ import pytest
 import sample
 from hypothesis import given
 from hypothesis import strategies as st
+from seatrial.report.view.sentences import (
+    bound_text,
+    change_group_text,
+    left_out_text,
+    period_text,
+    precision_text,
+    series_bound_text,
+)
 
 from record.past import run, timed
 from seatrial.job import Bound, BoundState, Verdict
@@ -27,6 +35,7 @@ from seatrial.report.view.series import (
     RunSeries,
     SeriesView,
     alarm_precision,
+    bounds_outside,
     group_changes,
     read_series,
     run_series,
@@ -34,18 +43,7 @@ from seatrial.report.view.series import (
     with_changes,
     write_series,
 )
-from seatrial.report.view.words import (
-    bound_text,
-    change_group_text,
-    confidence_text,
-    date_text,
-    left_out_text,
-    metric_or_open,
-    percent_text,
-    period_text,
-    precision_text,
-    series_bound_text,
-)
+from seatrial.report.view.words import confidence_text, date_text, metric_or_open, percent_text
 
 
 def render_series(made: RunSeries) -> str:
@@ -331,7 +329,7 @@ def test_each_bound_has_its_own_row_and_label_however_far_away_a_run_is(ascii_on
     rows = {label.strip(): number for number, (label, drawing) in enumerate(chart.rows) if line in drawing}
     assert list(rows) == ["2.05", "1.95"]
     assert chart.rows[0][0].strip() == "9"
-    assert chart.outside == []
+    assert bounds_outside(made) == []
     for place, value in enumerate(values):
         (row,) = (number for number, (_, drawing) in enumerate(chart.rows) if drawing[2 * place] not in f" {line}")
         assert (row < rows["2.05"], row > rows["1.95"]) == (value > 2.05, value < 1.95)
@@ -343,7 +341,7 @@ def test_bounds_a_few_percent_away_are_drawn_though_the_runs_are_much_nearer_tog
     chart = terminal_chart(made, 80, False)
     assert sum("┄" in drawing for _, drawing in chart.rows) == 2
     assert spark(made).band is not None
-    assert series_bound_text(made, chart.outside).endswith("from the history)")
+    assert series_bound_text(made).endswith("from the history)")
 
 
 def test_a_bound_far_away_does_not_press_the_runs_flat_and_is_said_to_be_outside() -> None:

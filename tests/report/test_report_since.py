@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from seatrial.report.view.sentences import cause_news_text, cell_news_text, news_sentences
 
 from record.past import run, timed
 from report.test_report_causes import cell, results
@@ -18,7 +19,7 @@ from seatrial.report.terminal.history import history_lines
 from seatrial.report.terminal.lines import paint
 from seatrial.report.terminal.live import Board
 from seatrial.report.terminal.summary import LAST_LINES, summary_lines
-from seatrial.report.view.changes import cause_news_text, cell_news_text, news_sentences, past_of_run, with_news
+from seatrial.report.view.changes import past_of_run, with_news
 from seatrial.report.view.compare import compare_runs
 from seatrial.report.view.run import RunView
 from seatrial.report.view.series import run_series, view_series, write_series

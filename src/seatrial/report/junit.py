@@ -10,9 +10,9 @@ import xml.etree.ElementTree as ET
 from seatrial.job import Finding, Verdict, worst
 from seatrial.job.units import count
 from seatrial.report.view.cell import CellView
-from seatrial.report.view.changes import moment_text
 from seatrial.report.view.grid import NOT_WANTED
 from seatrial.report.view.run import RunView
+from seatrial.report.view.sentences import moment_text
 from seatrial.report.view.words import axes_text, clock_text, one_line, shorten, strip_controls
 
 _MOST_TEXT = 16_000  # characters of evidence in one test case

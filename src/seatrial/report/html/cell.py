@@ -3,96 +3,15 @@
 import contextlib
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
 
 from msgspec.structs import replace
 
 from seatrial.job import Finding, Verdict
-from seatrial.report.html.charts import Picture, ResourceChart, picture, resource_charts
-from seatrial.report.view.cell import CellDetails, CellView, NotebookView, nonnegative, url
+from seatrial.report.html.charts import picture, resource_charts
+from seatrial.report.view.cell import CellDetails, CellView, url
 from seatrial.report.view.words import duration_text, one_line, shorten, size_text
-
-# A notebook's cells and passes side by side, as the inspector of a cell shows them.
-
-
-MOST_NOTEBOOK_CELLS = 120
-BAR = 60  # width of the longest
-
-
-@dataclass(frozen=True)
-class NotebookRow:
-    number: int
-    source: str
-    passes: list[dict[str, Any] | None]
-
-
-@dataclass(frozen=True)
-class NotebookTable:
-    path: str
-    passes: list[tuple[str, str, str]]  # name, state, time
-    rows: list[NotebookRow]
-    left_out: int
-
-
-def notebook_table(notebook: NotebookView) -> NotebookTable:
-    """Rows are the notebook's cells, columns its passes: what changes from pass to pass stands side by side."""
-    numbers = notebook.numbers
-    if len(numbers) > MOST_NOTEBOOK_CELLS:
-        numbers = _most_relevant(notebook, numbers)
-    notes = [note for one in notebook.passes for note in one.cells.values()]
-    longest = max((nonnegative(note.get("seconds")) or 0.0 for note in notes), default=0.0) or 1.0
-    largest = max((nonnegative(note.get("peak_memory_bytes")) or 0.0 for note in notes), default=0.0) or 1.0
-    rows = []
-    for which in numbers:
-        found = [one.cells.get(which) for one in notebook.passes]
-        source = next((str(note.get("source") or "") for note in found if note), "")
-        rows.append(
-            NotebookRow(which, one_line(source)[:120], [note and _note(note, longest, largest) for note in found])
-        )
-    return NotebookTable(
-        notebook.path,
-        [(one.name, _state(one.state), duration_text(one.seconds)) for one in notebook.passes],
-        rows,
-        len(notebook.numbers) - len(numbers),
-    )
-
-
-def _most_relevant(notebook: NotebookView, numbers: Iterable[int]) -> list[int]:
-    """Of too many cells those that did not pass, then the slowest."""
-
-    def weight(which: int) -> tuple[bool, float]:
-        notes = [one.cells[which] for one in notebook.passes if which in one.cells]
-        return all(note.get("state") == "passed" for note in notes), -max(
-            nonnegative(n.get("seconds")) or 0.0 for n in notes
-        )
-
-    return sorted(sorted(numbers, key=weight)[:MOST_NOTEBOOK_CELLS])
-
-
-def _state(state: object) -> str:
-    return state if state in ("passed", "failed", "skipped") else "invalid"
-
-
-def _note(note: dict[str, Any], longest: float, largest: float) -> dict[str, Any]:
-    took, peak = nonnegative(note.get("seconds")), nonnegative(note.get("peak_memory_bytes"))
-    return {
-        "state": _state(note.get("state")),
-        "class": one_line(str(note.get("class") or "")),
-        "took": duration_text(took),
-        "took_bar": bar(took, longest),
-        "peak": size_text(peak),
-        "peak_bar": bar(peak, largest),
-        "gpu": size_text(nonnegative(note.get("gpu_peak_memory_bytes"))),
-        "error": one_line(str(note.get("error") or ""))[:300],
-    }
-
-
-def bar(value: float | None, most: float) -> float:
-    return round(min(1.0, max(0.02, value / most)) * BAR, 1) if value else 0.0
-
 
 _MOST_EVIDENCE = 8_000
 _MOST_FILES = 60
@@ -131,41 +50,29 @@ class StepRow:
     left: float
     width: float
 
+    @property
+    def quiet(self) -> bool:
+        """A check that passed, and has no time of its own."""
+        return self.verdict == Verdict.PASSED and not self.took and not self.width
 
-@dataclass(frozen=True)
+
 class CellInspector:
-    cell: CellView
-    details: CellDetails
-    evidence: list[Evidence]
-    steps: list[StepRow]
-    quiet: list[StepRow]  # checks that passed, and have no time of their own
-    notebooks: list[NotebookTable]
-    resources: list[ResourceChart]
-    pictures: list[Picture]
-    links: list[Link]
-    more_files: int
-    log_tail: str
+    """All of a cell. `served`: pages of logs of cells that are not good are made when they are asked for."""
 
-
-def inspect_cell(cell: CellView, served: bool = False) -> CellInspector:
-    """`served`: pages of logs of cells that are not good are made when they are asked for."""
-    served = served and cell.bad
-    details = cell.details()
-    links, more = _links(details, served)
-    steps = _steps(cell, details)
-    return CellInspector(
-        cell=cell,
-        details=details,
-        evidence=_evidences(cell, details, served),
-        steps=[row for row in steps if not _quiet(row)],
-        quiet=[row for row in steps if _quiet(row)],
-        notebooks=[notebook_table(notebook) for notebook in details.notebooks if notebook.passes],
-        resources=resource_charts(details.observed),
-        pictures=[picture(chart) for chart in cell.charts],
-        links=links,
-        more_files=more,
-        log_tail=shorten(details.log_tail(), _MOST_EVIDENCE) if cell.bad else "",
-    )
+    def __init__(self, cell: CellView, served: bool = False) -> None:
+        served = served and cell.bad
+        self.cell = cell
+        self.details = details = cell.details()
+        self.evidence = _evidences(cell, details, served)
+        steps = _steps(cell, details)
+        self.steps = [row for row in steps if not row.quiet]
+        self.quiet = [row for row in steps if row.quiet]
+        self.notebooks = [notebook for notebook in details.notebooks if notebook.passes]
+        self.resources = resource_charts(details.observed)
+        self.pictures = [picture(chart) for chart in cell.charts]
+        self.links = _links(details, served)
+        self.more_files = max(0, len(details.kept) - _MOST_FILES)
+        self.log_tail = shorten(details.log_tail(), _MOST_EVIDENCE) if cell.bad else ""
 
 
 def _evidences(cell: CellView, details: CellDetails, served: bool) -> list[Evidence]:
@@ -238,11 +145,7 @@ def _steps(cell: CellView, details: CellDetails) -> list[StepRow]:
     return rows
 
 
-def _quiet(row: StepRow) -> bool:
-    return row.verdict == Verdict.PASSED and not row.took and not row.width
-
-
-def _links(details: CellDetails, served: bool) -> tuple[list[Link], int]:
+def _links(details: CellDetails, served: bool) -> list[Link]:
     links = []
     for log in details.logs:
         name = log.removeprefix(f"{details.base}/")
@@ -253,7 +156,7 @@ def _links(details: CellDetails, served: bool) -> tuple[list[Link], int]:
     for name in details.kept[:_MOST_FILES]:
         shown = os.fsencode(name.removeprefix("files/")).decode("utf-8", "backslashreplace")
         links.append(Link(one_line(shown), url(f"{details.base}/{name}") if _inert(name, details) else ""))
-    return links, max(0, len(details.kept) - _MOST_FILES)
+    return links
 
 
 def _inert(name: str, details: CellDetails) -> bool:

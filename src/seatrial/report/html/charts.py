@@ -23,7 +23,7 @@ from seatrial.job import (
     value_text,
 )
 from seatrial.job.units import count
-from seatrial.report.view.cell import nonnegative
+from seatrial.report.view.notebook import nonnegative
 from seatrial.report.view.words import duration_text, one_line, size_text
 
 WIDTH, HEIGHT = 420, 90

@@ -6,22 +6,19 @@ from dataclasses import dataclass
 from seatrial.job.units import count
 from seatrial.record.history import Point
 from seatrial.report.view.cell import CellView
-from seatrial.report.view.series import LevelChange, RunSeries, Scale, SeriesView, bound_levels, bounds_outside
-from seatrial.report.view.words import (
+from seatrial.report.view.sentences import (
     change_group_text,
     change_text,
-    commit_text,
-    date_text,
     left_out_text,
-    metric_or_open,
     one_day,
-    percent_text,
     period_text,
     points_text,
     precision_text,
     series_bound_text,
     series_title,
 )
+from seatrial.report.view.series import LevelChange, RunSeries, Scale, SeriesView, bound_levels
+from seatrial.report.view.words import commit_text, date_text, metric_or_open, percent_text
 
 SPARK_WIDTH, SPARK_HEIGHT = 270, 20
 GAUGE_WIDTH = 100
@@ -136,7 +133,7 @@ def metric_facts(view: SeriesView) -> list[str]:
     conditions = f", conditions /{view.fingerprint}" if view.fingerprint else ""
     facts = [
         f"{points_text(view.points)}, {period}, {_range(view)}{conditions}",
-        series_bound_text(view, bounds_outside(view, Scale(view))),
+        series_bound_text(view),
         f"not used for the bound: {left_out_text(view)}" if view.left_out else "",
         *(change_text(change, view.unit, one_day([view])) for change in view.changes[-_MOST_CHANGES:]),
         f"A regression is open since run {view.regression}." if view.regression else "",
@@ -180,7 +177,7 @@ def _line(number: int, view: SeriesView, axes: list[str], cell: CellView | None)
         gauge=gauge,
         spark=_spark(view),
         since=_since(change, one_day([view])) if change and (worse or state != "passed") else "",
-        bound=series_bound_text(view, bounds_outside(view, Scale(view))),
+        bound=series_bound_text(view),
         title=f"{view.name}: {points_text(view.points)}, {_range(view)}",
     )
 

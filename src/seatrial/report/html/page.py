@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from seatrial.report.html.cell import CellInspector, inspect_cell
+from seatrial.report.html.cell import CellInspector
 from seatrial.report.html.grid import Thumbnail, TrialGrid, thumbnail, thumbnail_of, trial_grids, trial_lists
 from seatrial.report.html.metrics import MetricLine, MetricPanel, metric_facts, metric_panel
 from seatrial.report.html.templates import asset, content_policy, macro, render
@@ -121,7 +121,7 @@ class RunPage:
         raise UnknownFragment(key)
 
     def inspect(self, cell: CellView) -> CellInspector:
-        return inspect_cell(cell, served=bool(self.fetched_from))
+        return CellInspector(cell, served=bool(self.fetched_from))
 
     def _grid_fragment(self, key: str) -> str:
         for grid in self.grids:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from seatrial.report.view.series import Scale, SeriesView, bound_levels, bounds_outside
+from seatrial.report.view.series import Scale, SeriesView, bound_levels
 from seatrial.report.view.words import metric_or_open
 
 _ROWS = 8
@@ -19,7 +19,6 @@ class TerminalChart:
     axis: str  # below: numbers of the changes
     events: str  # below that: alarms, and what people said
     legend: str  # of the signs in `events`
-    outside: list[str]  # bounds that are not in the picture: "lower", "upper"
 
 
 class _Ladder:
@@ -78,7 +77,7 @@ def terminal_chart(view: SeriesView, columns: int, ascii_only: bool) -> Terminal
     rows_made = [(label_of.get(row, "").rjust(label), "".join(drawn[row])) for row in range(_ROWS)]
     corner = "+" if ascii_only else "└"
     below = " " * label + corner + "".join(axis)
-    return TerminalChart(rows_made, below, "".join(events).rstrip(), _legend(events), bounds_outside(view, scale))
+    return TerminalChart(rows_made, below, "".join(events).rstrip(), _legend(events))
 
 
 def _sign(verdict: str, mark: str) -> str:

@@ -10,25 +10,27 @@ from seatrial.record.history import Alarm, CellRow, RunRow, TrialRow
 from seatrial.report.terminal.chart import TerminalChart, sparkline, terminal_chart
 from seatrial.report.terminal.lines import Line, glyph, more_lines
 from seatrial.report.view.live import RunLine
-from seatrial.report.view.series import SeriesView, alarm_precision, group_changes, unjudged_alarms
-from seatrial.report.view.words import (
-    SYMBOLS,
+from seatrial.report.view.sentences import (
     change_group_text,
     change_text,
-    commit_text,
-    date_text,
-    fit,
     left_out_text,
-    metric_or_open,
     one_day,
-    one_line,
-    pad,
-    percent_text,
     period_text,
     points_text,
     precision_text,
     series_bound_text,
     series_title,
+)
+from seatrial.report.view.series import SeriesView, alarm_precision, group_changes, unjudged_alarms
+from seatrial.report.view.words import (
+    SYMBOLS,
+    commit_text,
+    date_text,
+    fit,
+    metric_or_open,
+    one_line,
+    pad,
+    percent_text,
     shorten,
     width,
 )
@@ -92,12 +94,9 @@ def _one(view: SeriesView, columns: int, ascii_only: bool) -> list[Line]:
             (f"{points_text(points)}, {period_text(points[0].at_s, points[-1].at_s)}{hardware}", "dim"),
         ],
     ]
-    outside: list[str] = []
-    if len({point.run for point in points}) > 1:  # one run has no course
-        chart = terminal_chart(view, columns, ascii_only)
-        outside = chart.outside
-        lines += _drawing(chart, ascii_only)
-    if bound := series_bound_text(view, outside):
+    drawn = len({point.run for point in points}) > 1  # one run has no course
+    lines += _drawing(terminal_chart(view, columns, ascii_only), ascii_only) if drawn else []
+    if bound := series_bound_text(view, drawn):
         lines.append([(f"  {bound}", "")])
     if view.left_out:
         lines.append([(f"  not used for the bound: {left_out_text(view)}", "dim")])

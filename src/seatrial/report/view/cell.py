@@ -2,12 +2,11 @@
 
 import os
 import shlex
-import sys
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from seatrial.job import (
@@ -17,6 +16,7 @@ from seatrial.job import (
     Change,
     Finding,
     Metric,
+    Moment,
     Observation,
     ObservedStep,
     Unreadable,
@@ -25,34 +25,15 @@ from seatrial.job import (
     opened_regular,
     read_json,
 )
-from seatrial.report.view.changes import PastOutcome, cell_news_text, newly_bad, past_outcomes
+from seatrial.report.view.changes import NEWLY_BAD
+from seatrial.report.view.notebook import NotebookView, notebook_view
+from seatrial.report.view.sentences import cell_news_text, moment_text
 from seatrial.report.view.words import duration_text, one_line, size_text
 
 if TYPE_CHECKING:
     from seatrial.report.view.run import CauseView, RunView
 
 LOG_TAIL_BYTES = 6_000
-
-
-@dataclass(frozen=True)
-class NotebookPassView:
-    name: str
-    state: str  # passed, failed, skipped; "" when it did not get to its end
-    class_: str
-    message: str
-    seconds: float | None
-    cells: dict[int, dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class NotebookView:
-    step: str
-    path: str
-    passes: list[NotebookPassView]
-
-    @property
-    def numbers(self) -> list[int]:
-        return sorted({number for one in self.passes for number in one.cells})
 
 
 class CellView:
@@ -155,7 +136,8 @@ class CellView:
 
     @property
     def newly_bad(self) -> bool:
-        return newly_bad(self._result)
+        """It is not good, and was the last time, or is not in the same way."""
+        return self.news is not None and self.news.change in NEWLY_BAD
 
     @property
     def change(self) -> str:
@@ -163,12 +145,21 @@ class CellView:
         return self.news.change.value if self.news and self.news.change is not Change.SAME else ""
 
     @property
-    def past(self) -> list[PastOutcome]:
-        return past_outcomes(self._run.results, self._result)
+    def past(self) -> list[tuple[str, str]]:
+        """Its last runs, the oldest first, this one last: a verdict or `flaky`, and when that was. Empty where there
+        are no others."""
+        if self.news is None or not self.news.past:
+            return []
+        results = self._run.results
+        runs = results.past_runs
+        known = [(outcome, runs[place]) for place, outcome in self.news.past if 0 <= place < len(runs)]
+        now = Moment(results.run, results.started_s, results.commit)
+        known.append(("flaky" if self.flaky else self.verdict.value, now))
+        return [(outcome, f"{outcome}, {moment_text(when)}") for outcome, when in known]
 
     @cached_property
     def packages(self) -> dict[str, str]:
-        found: Any = next((finding.data["packages"] for finding in self.findings if "packages" in finding.data), {})
+        found: object = next((finding.data["packages"] for finding in self.findings if "packages" in finding.data), {})
         return {str(name): str(version) for name, version in sorted(found.items())} if isinstance(found, dict) else {}
 
     @cached_property
@@ -222,17 +213,12 @@ class CellDetails:
         return {step.name: step for one in self.observed.values() for step in one.steps}
 
     def step_seconds(self, step: str) -> float | None:
-        if step in self.steps:
-            return self.steps[step].seconds
-        for notebook in self.notebooks:
-            for one in notebook.passes:
-                if step == f"{notebook.step} {one.name}":
-                    return one.seconds
-        return None
+        passes = {f"{notebook.step} {one.name}": one.seconds for notebook in self.notebooks for one in notebook.passes}
+        return self.steps[step].seconds if step in self.steps else passes.get(step)
 
     @cached_property
     def notebooks(self) -> list[NotebookView]:
-        return [_notebook(step) for step in self.steps.values() if step.kind == "notebook"]
+        return [notebook_view(step) for step in self.steps.values() if step.kind == "notebook"]
 
     @cached_property
     def peak_memory_bytes(self) -> int | None:
@@ -297,38 +283,3 @@ def _tail(path: Path) -> str:
 def url(path: str) -> str:
     """Also where it is not UTF-8."""
     return quote(os.fsencode(path), safe="/.-_~")
-
-
-def _notebook(step: ObservedStep) -> NotebookView:
-    passes: dict[str, dict[str, Any]] = {}
-    for note in step.notes:
-        name = note.get("pass")
-        if not isinstance(name, str):
-            continue
-        found = passes.setdefault(name, {"cells": {}, "end": {}})
-        if note.get("note") == "cell" and isinstance(note.get("cell"), int):
-            found["cells"][note["cell"]] = note
-        elif note.get("note") == "passed-over":
-            found["end"] = note
-    return NotebookView(
-        step.name,
-        str(step.args.get("path") or step.name.removeprefix("notebook ")),
-        [
-            NotebookPassView(
-                name,
-                str(found["end"].get("state") or ""),
-                str(found["end"].get("class") or ""),
-                str(found["end"].get("message") or ""),
-                nonnegative(found["end"].get("seconds")),
-                found["cells"],
-            )
-            for name, found in passes.items()
-        ],
-    )
-
-
-def nonnegative(value: Any) -> float | None:
-    """A metric of a note, which is foreign: anything but a finite number that is not negative is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if 0 <= value <= sys.float_info.max else None

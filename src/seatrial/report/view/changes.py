@@ -1,20 +1,14 @@
-"""What is new in a run, in words: of the run, of a cell, of a cause. The same in every form of report."""
+"""What is new in a run: each cell and each cause against the last time, or against one given run. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
 
 import msgspec
 
 from seatrial.job import Cause, CauseNews, CellNews, CellResult, Change, Moment, RunResults, Verdict, causes_by_cell
-from seatrial.job.units import count
 from seatrial.record.history import PastResult, RunPast, benchmark_of, outcome_class
-from seatrial.report.view.words import commit_text, date_text, one_line
-
-# What is new in a run: each cell and each cause against the last time, or against one given run. Pure.
-
 
 HISTORY = "history"  # what news are relative to, where that is not a run
+NEWLY_BAD = (Change.NEW, Change.SLOWER, Change.FASTER, Change.OTHER_CAUSE)
 
 
 def with_news(results: RunResults, past: RunPast, against: str = HISTORY) -> RunResults:
@@ -103,155 +97,3 @@ def _cause_news(cause: Cause, past: RunPast, compared: set[str]) -> CauseNews | 
         return CauseNews(Change.NEW)
     first, last = known
     return CauseNews(Change.KNOWN if last.run in compared else Change.BACK, first, last)
-
-
-NAMED = 3  # cells of one change, in a sentence
-_LOOKED_AT = 2  # runs of a cell, from which on it is worth saying how many were bad
-# What is said first. What is as it was is counted, and named nowhere.
-_NEWLY_BAD = (Change.NEW, Change.SLOWER, Change.FASTER, Change.OTHER_CAUSE)
-_VERBS = {
-    Change.NEW: ("newly fails", "newly fail"),
-    Change.SLOWER: ("is slower now", "are slower now"),
-    Change.FASTER: ("is faster now", "are faster now"),
-    Change.OTHER_CAUSE: ("has a different cause now", "have a different cause now"),
-    Change.FIXED: ("is fixed", "are fixed"),
-}
-
-
-def since_text(results: RunResults) -> str:
-    """What news are relative to."""
-    return "since each cell ran last" if results.against == HISTORY else f"since run {one_line(results.against)}"
-
-
-def news_sentences(results: RunResults) -> list[str]:
-    """What changed, the worst first; one that says so where nothing did. Empty where nothing was compared, or there was
-    nothing to compare with."""
-    compared = [cell for cell in results.cells if cell.news and cell.news.change is not Change.FIRST]
-    if not results.against or not compared:
-        return []
-    by_change: dict[Change, list[CellResult]] = {}
-    for cell in results.cells:
-        if cell.news:
-            by_change.setdefault(cell.news.change, []).append(cell)
-    lines = [
-        f"{count(len(cells), 'cell')} {verbs[len(cells) > 1]}: {_named(cells)}"
-        for change, verbs in _VERBS.items()
-        if (cells := by_change.get(change))
-    ]
-    if first := by_change.get(Change.FIRST):
-        bad = [cell for cell in first if not cell.verdict.good]
-        outcome = f"{len(bad)} of them did not pass: {_named(bad)}" if bad else "all passed"
-        lines.append(f"{count(len(first), 'cell')} ran for the first time; {outcome}")
-    if known := by_change.get(Change.KNOWN):
-        lines.append(f"{count(len(known), 'cell is', 'cells are')} as bad as the last time")
-    if not any(change in by_change for change in (*_VERBS, Change.FIRST)):
-        lines.insert(0, "no verdict is another one")
-    return lines
-
-
-_SAID = {  # in this order
-    Change.NEW: "newly failing",
-    Change.SLOWER: "slower now",
-    Change.FASTER: "faster now",
-    Change.OTHER_CAUSE: "with a different cause",
-    Change.FIXED: "fixed",
-    Change.KNOWN: "as bad as before",
-    Change.FIRST: "for the first time",
-}
-_WORRYING = (Change.NEW, Change.SLOWER, Change.OTHER_CAUSE)
-
-
-def news_counts(results: RunResults) -> list[tuple[str, bool]]:
-    """How many cells changed in which way, and whether that is bad news; empty where there are no sentences."""
-    if not news_sentences(results):
-        return []
-    changes = results.changes
-    parts = [(f"{changes[one]} {said}", one in _WORRYING) for one, said in _SAID.items() if changes.get(one)]
-    return parts or [("no verdict is another one", False)]
-
-
-@dataclass(frozen=True)
-class PastOutcome:
-    """What a cell came to in one run."""
-
-    verdict: str  # or `flaky`
-    good: bool
-    text: str
-
-
-def past_outcomes(results: RunResults, cell: CellResult) -> list[PastOutcome]:
-    """Its last runs, the oldest first, this one last; empty where there are no others."""
-    if cell.news is None or not cell.news.past:
-        return []
-    known = [
-        (outcome, results.past_runs[place]) for place, outcome in cell.news.past if 0 <= place < len(results.past_runs)
-    ]
-    now = Moment(results.run, results.started_s, results.commit)
-    known.append(("flaky" if cell.flaky else cell.verdict.value, now))
-    good = ("passed", "xfail", "skipped", "flaky")
-    return [PastOutcome(outcome, outcome in good, f"{outcome}, {moment_text(when)}") for outcome, when in known]
-
-
-def newly_bad(cell: CellResult) -> bool:
-    """It is not good, and was the last time, or is not in the same way."""
-    return cell.news is not None and cell.news.change in _NEWLY_BAD
-
-
-def cell_news_text(cell: CellResult) -> str:
-    """`new: passed in the run before (…)`, `known since …; did not pass in 5 of its last 20 runs`; empty where there is
-    nothing to say."""
-    news = cell.news
-    if news is None:
-        return ""
-    return "; ".join(part for part in (_changed(news, cell.verdict.good), *_often(news)) if part)
-
-
-def cause_news_text(cause: Cause, short: bool = False) -> str:
-    """`short`: without the run."""
-    news = cause.news
-    if news is None:
-        return ""
-    match news.change:
-        case Change.NEW:
-            return "new"
-        case Change.BACK if news.last:
-            return f"back, last seen {moment_text(news.last, short)}"
-        case _ if news.since:
-            return f"known since {moment_text(news.since, short)}"
-    return news.change.value
-
-
-def moment_text(moment: Moment, short: bool = False) -> str:
-    """`12 Nov 2026 03:14 UTC, run nightly-…, commit 1a2b3c4d5e`."""
-    commit = f", commit {commit_text(moment.commit)}" if moment.commit else ""
-    run = "" if short else f", run {one_line(moment.run)}"
-    return f"{date_text(moment.at_s, timed=True)} UTC{run}{commit}"
-
-
-def _changed(news: CellNews, good: bool) -> str:
-    last = moment_text(news.last) if news.last else ""
-    since = moment_text(news.since) if news.since else ""
-    match news.change:
-        case Change.NEW | Change.SLOWER | Change.FASTER:
-            return f"{news.change.value}: {one_line(news.before)} {last}"
-        case Change.OTHER_CAUSE:
-            return f"{one_line(news.before)} with a different cause {last}"
-        case Change.KNOWN:
-            return f"known since {since}" if since else "known"
-        case Change.FIXED:
-            return f"fixed: was {one_line(news.before)} since {since}" if since else "fixed"
-        case Change.FIRST:
-            return "" if good else "its first run"
-    return ""
-
-
-def _often(news: CellNews) -> Iterable[str]:
-    if news.runs > _LOOKED_AT and news.bad:
-        yield f"did not pass in {news.bad} of its last {news.runs} runs"
-    if news.flaky:
-        yield f"flaky in {news.flaky} of its last {count(news.runs, 'run')}"
-
-
-def _named(cells: list[CellResult]) -> str:
-    more = len(cells) - NAMED
-    return ", ".join(one_line(cell.id) for cell in cells[:NAMED]) + (f" and {more:,} more" if more > 0 else "")

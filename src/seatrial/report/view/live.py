@@ -37,7 +37,6 @@ class LiveCell:
     attempt: int = 0
     failures: int = 0  # attempts that were not good
     line: int = -1  # at which it last changed
-    since_s: float = 0.0  # wall time of that
 
     @property
     def over(self) -> bool:
@@ -55,12 +54,8 @@ class LiveView:
 
     cells: dict[str, LiveCell]  # by hash
     line: int = -1  # the last that was read
-    started_s: float | None = None
-    last_s: float = 0.0  # wall time of the last line
     finished: str = ""  # its verdict
-    interrupted: bool = False
     notes: list[str] = field(default_factory=list)  # of the whole run
-    noted: int = -1  # line of the last of them
 
     @classmethod
     def of(cls, cells: Iterable[PlannedCell]) -> "LiveView":
@@ -69,34 +64,20 @@ class LiveView:
     def take(self, entry: Mapping[str, Any]) -> None:
         """A line of the journal. What a newer Seatrial writes there and is not known here changes nothing."""
         self.line += 1
-        wall_s = entry.get("wall_s")
-        self.last_s = float(wall_s) if isinstance(wall_s, int | float) else self.last_s
         cell = self.cells.get(str(entry.get("cell")))
-        if cell is None:
-            self._of_run(entry)
-        elif changed := _changed(cell, entry, self.line, self.last_s):
-            self.cells[cell.hash] = changed
-
-    def _of_run(self, entry: Mapping[str, Any]) -> None:
+        if cell is not None:
+            self.cells[cell.hash] = _changed(cell, entry, self.line)
+            return
         match entry["event"]:
-            case "run":
-                self.started_s = self.last_s
-                self.noted = self.line
             case "attached":
-                self.finished, self.interrupted = "", False
-                self._note("taken up again by another process")
+                self.finished = ""
+                self.notes.append("taken up again by another process")
             case "interrupted":
-                self.interrupted = True
-                self._note("interrupted: what runs is brought to its end")
+                self.notes.append("interrupted: what runs is brought to its end")
             case "left":
-                self._note(f"left behind: {one_line(str(entry.get('why')))[:MOST_WHY]}")
+                self.notes.append(f"left behind: {_why(entry)}")
             case "finished":
                 self.finished = str(entry.get("verdict"))
-                self.noted = self.line
-
-    def _note(self, text: str) -> None:
-        self.notes.append(text)
-        self.noted = self.line
 
     def changed_since(self, line: int) -> list[LiveCell]:
         """Cells that changed after this line."""
@@ -123,38 +104,28 @@ class LiveView:
         return sorted((cell for cell in self.cells.values() if cell.bad), key=lambda cell: (-cell.line, cell.hash))
 
 
-def _changed(cell: LiveCell, entry: Mapping[str, Any], line: int, at_s: float) -> LiveCell | None:
+def _changed(cell: LiveCell, entry: Mapping[str, Any], line: int) -> LiveCell:
     match entry["event"]:
         case "planned":
             again = cell.over and ("confirming" if cell.state in _OUT_OF_BOUNDS else "retrying")
-            return _with(
-                cell,
-                line,
-                at_s,
-                state=again or "queued",
-                attempt=attempt if isinstance(attempt := entry.get("attempt"), int) else 0,
-            )
+            attempt = entry.get("attempt")
+            number = attempt if isinstance(attempt, int) else 0
+            return replace(cell, line=line, state=again or "queued", attempt=number)
         case "started" | "ready" if not cell.over and cell.state != "running":
-            return _with(cell, line, at_s, state="running")
-        case "judged":
+            return replace(cell, line=line, state="running")
+        case "skipped":
+            return replace(cell, line=line, state="skipped", why=_why(entry))
+        case "judged" | "broken":  # what is broken has no verdict
             verdict = str(entry.get("verdict"))
             verdict = verdict if verdict in VERDICT_WORDS else "invalid"
-            return _judged(cell, line, at_s, verdict, str(entry.get("why") or ""))
-        case "broken":
-            return _judged(cell, line, at_s, "invalid", str(entry.get("why") or ""))
-        case "skipped":
-            return _with(cell, line, at_s, state="skipped", why=one_line(str(entry.get("why") or ""))[:MOST_WHY])
-    return None
+            if Verdict(verdict).good:
+                return replace(cell, line=line, state=verdict)
+            return replace(cell, line=line, state=verdict, why=_why(entry) or cell.why, failures=cell.failures + 1)
+    return cell
 
 
-def _judged(cell: LiveCell, line: int, at_s: float, verdict: str, why: str) -> LiveCell:
-    good = Verdict(verdict).good
-    text = one_line(why)[:MOST_WHY] or cell.why if not good else cell.why
-    return _with(cell, line, at_s, state=verdict, why=text, failures=cell.failures + (not good))
-
-
-def _with(cell: LiveCell, line: int, at_s: float, **changes: Any) -> LiveCell:
-    return replace(cell, line=line, since_s=at_s, **changes)
+def _why(entry: Mapping[str, Any]) -> str:
+    return one_line(str(entry.get("why") or ""))[:MOST_WHY]
 
 
 # What is known of the cells of a run while it goes on: which run and since when, what failed and why, how long it will
@@ -175,36 +146,31 @@ class Tally:
         self.running: dict[str, Running] = {}  # also those that wait for a place
         self.ended: dict[str, float | None] = {}  # the seconds that each had
         self.failed: dict[str, str] = {}  # why, by cell; the last at the end; also those that are tried again
-        self.again: set[str] = set()  # of them, those that have no verdict yet
         self._expected = dict(expected or {})
         self._most_at_once = 1
 
     def take(self, cell: str, state: str, progress: str, at_s: float) -> None:
         """A change of a cell. It counts anew when it runs: what came before is not its own."""
         self.state[cell] = state
-        if state in VERDICT_WORDS:
-            began = self.running.pop(cell, None)
-            if began is not None or cell not in self.ended:
-                self.ended[cell] = at_s - began.began_s if began else None
-            self.again.discard(cell)
-            self.failed.pop(cell, None)
-            if not Verdict(state).good:
-                self.failed[cell] = one_line(progress)
-        elif state in AGAIN:
-            self.running.pop(cell, None)
-            self.again.add(cell)
-            self.failed.pop(cell, None)
-            self.failed[cell] = one_line(progress)
-        else:
-            self._run(cell, state, one_line(progress), at_s)
+        progress = one_line(progress)
+        if state not in VERDICT_WORDS and state not in AGAIN:
+            before = self.running.get(cell)
+            if before is None or state == "starting" or (state == "running" and before.waits):
+                before = Running(at_s, "", waits=True)
+            self.running[cell] = Running(before.began_s, progress or before.doing or state, state != "running")
+            self._most_at_once = max(self._most_at_once, len(self.running))
+            return
+        began = self.running.pop(cell, None)
+        self.failed.pop(cell, None)
+        if state in AGAIN or not Verdict(state).good:
+            self.failed[cell] = progress
+        if state in VERDICT_WORDS and (began is not None or cell not in self.ended):
+            self.ended[cell] = at_s - began.began_s if began else None
 
-    def _run(self, cell: str, state: str, progress: str, at_s: float) -> None:
-        before = self.running.get(cell)
-        begins = before is None or state == "starting" or (state == "running" and before.waits)
-        began_s = at_s if begins or before is None else before.began_s
-        doing = progress or (before.doing if before is not None and not begins else "") or state
-        self.running[cell] = Running(began_s, doing, state != "running")
-        self._most_at_once = max(self._most_at_once, len(self.running))
+    @property
+    def again(self) -> list[str]:
+        """Cells that failed and are tried again."""
+        return [cell for cell in self.failed if self.state[cell] not in VERDICT_WORDS]
 
     def left_s(self, now_s: float) -> float | None:
         """How long the rest takes if cells take as long as before, as many at a time as were so far. A cell that was

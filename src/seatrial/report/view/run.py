@@ -20,11 +20,19 @@ from seatrial.job import (
 )
 from seatrial.job.units import count
 from seatrial.report.view.cell import CellView
-from seatrial.report.view.changes import cause_news_text, news_counts, news_sentences, since_text
 from seatrial.report.view.grid import NOT_WANTED, Matrix, matrices
+from seatrial.report.view.sentences import (
+    cause_news_text,
+    cause_place,
+    causes_sentence,
+    change_group_text,
+    news_counts,
+    news_sentences,
+    since_text,
+)
 from seatrial.report.view.series import RunSeries, read_series
 from seatrial.report.view.tables import JudgedTable, judged_tables
-from seatrial.report.view.words import change_group_text, date_text, one_line
+from seatrial.report.view.words import date_text, one_line
 
 MOST_MOVES = 3  # sentences of what moved together
 _NO_FOLDER = Path(os.devnull)  # nothing is below it
@@ -261,34 +269,3 @@ def first_rows(matrix: Matrix[CellView], most: int) -> list[int]:
 
 def worst_first(cells: Iterable[CellView]) -> list[CellView]:
     return sorted(cells, key=lambda cell: (not cell.bad, _RANKS[cell.verdict], not cell.flaky))
-
-
-def causes_sentence(results: RunResults) -> str:
-    """`42 of 299 cells need attention; 4 causes explain 39 of them`; empty where all is well."""
-    bad = sum(not cell.verdict.good for cell in results.cells)
-    if not bad:
-        return ""
-    shared = [cause for cause in results.causes if len(cause.cells) > 1]
-    head = f"{bad} of {count(len(results.cells), 'cell')} need{'s' if bad == 1 else ''} attention"
-    if not shared:
-        return head
-    explained = {hash_ for cause in shared for hash_ in cause.cells}  # a cell may have several causes
-    verb = "explains" if len(shared) == 1 else "explain"
-    return f"{head}; {count(len(shared), 'cause')} {verb} {len(explained)} of them"
-
-
-def cause_place(cause: Cause, results: RunResults) -> str:
-    """Where a cause is, as exactly as it is known: `machine=x3: all 10 there, none elsewhere`; of a few cells
-    `both cells of machine=x3`, which does not claim that the machine is the reason."""
-    if len(cause.cells) == 1:
-        known = (cell.id for cell in results.cells if cell.hash == cause.cells[0])
-        return one_line(next(known, cause.cells[0]))
-    place = ", ".join(f"{one_line(axis)}={one_line(value)}" for axis, value in (cause.place or cause.shared).items())
-    if not place:
-        all_of = len(cause.cells) == sum(bool(cell.attempts) for cell in results.cells)
-        return "every cell" if all_of else "no clear pattern"
-    if not cause.place:
-        return f"{'both' if len(cause.cells) == 2 else f'all {len(cause.cells)}'} cells of {place}"
-    there = f"all {cause.of} there" if cause.there == cause.of else f"{cause.there} of {cause.of} there"
-    elsewhere = len(cause.cells) - cause.there
-    return f"{place}: {there}, {elsewhere or 'none'} elsewhere"

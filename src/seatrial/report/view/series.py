@@ -300,8 +300,9 @@ def bound_levels(view: SeriesView) -> dict[str, float]:
     return {side: level for side, level in levels.items() if level is not None and math.isfinite(level)}
 
 
-def bounds_outside(view: SeriesView, scale: Scale) -> list[str]:
+def bounds_outside(view: SeriesView) -> list[str]:
     """Which of the bounds, "upper" or "lower", lie outside what is drawn."""
+    scale = Scale(view)
     return [side for side, level in bound_levels(view).items() if not scale.shows(level)]
 
 

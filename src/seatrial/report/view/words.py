@@ -9,10 +9,7 @@ from typing import Final
 
 import msgspec
 
-from seatrial.job import Bound, BoundState, StageTime, pair_text, value_text
-from seatrial.job.units import count
-from seatrial.record.history import Point
-from seatrial.report.view.series import ChangeGroup, LevelChange, Precision, SeriesView
+from seatrial.job import StageTime, value_text
 
 # Escape sequences (colours, cursor, window titles), then whatever else a terminal or an XML reader would act upon or
 # choke on, and the marks that turn the direction of writing round.
@@ -50,8 +47,8 @@ def duration_text(value: float | None) -> str:
         return value_text(value, "s")
     if 0 < value < 0.0995:
         return f"{value * 1000:.0f} ms"
-    if value < 9.995:
-        return f"{value:.1f} s" if value >= 0.995 else f"{value:.2f} s" if value > 0 else "0 s"
+    if value < 0.995:
+        return f"{value:.2f} s" if value > 0 else "0 s"
     if value < 59.95:
         return f"{value:.1f} s"
     whole = round(value)
@@ -118,7 +115,7 @@ def stages_text(stages: Sequence[StageTime]) -> str:
     for before, after in pairwise(stages):
         sure = before.uncertainty_s + after.uncertainty_s
         within = f" ± {duration_text(sure)}" if sure else ""
-        took = duration_text(max(0.0, after.wall_s - before.wall_s)) or "0 s"
+        took = duration_text(max(0.0, after.wall_s - before.wall_s))
         parts.append(f"{before.stage.value} → {after.stage.value} {took}{within}")
     return ", ".join(parts)
 
@@ -176,32 +173,15 @@ AGREEMENTS: Final = {
     "not asked": "for the reason given",
 }
 
-_TO_ASCII = {ord(symbol.glyph): symbol.ascii for symbol in SYMBOLS.values()} | {
-    ord(char): plain
-    for char, plain in {
-        "…": "...",
-        "·": "-",
-        "│": "|",
-        "─": "-",
-        "×": "x",
-        "–": "-",
-        "↻": "r",
-        "→": "->",
-        "●": "*",
-    }.items()
-}
+_TO_ASCII = str.maketrans(
+    {symbol.glyph: symbol.ascii for symbol in SYMBOLS.values()}
+    | {"…": "...", "·": "-", "│": "|", "─": "-", "×": "x", "–": "-", "↻": "r", "→": "->", "●": "*"}
+)
 
 
 def to_ascii(text: str) -> str:
     """The same for an output that has no such characters; what is foreign to it becomes a question mark."""
     return text.translate(_TO_ASCII).encode("ascii", "replace").decode("ascii")
-
-
-# How series read: metrics with their units, dates, bounds, changes and alarms as text.
-
-
-_MOST_NAMES = 4
-_MOST_RUNS = 3
 
 
 def metric_or_open(value: float | None, unit: str = "") -> str:
@@ -221,30 +201,6 @@ def date_text(at_s: float | None, timed: bool = False) -> str:
     return f"{date.tm_mday} {time.strftime('%b %Y %H:%M' if timed else '%b %Y', date)}"
 
 
-def period_text(first_s: float, last_s: float) -> str:
-    """From when to when: days; on a single day its times."""
-    if date_text(first_s) != date_text(last_s):
-        return f"{date_text(first_s)} to {date_text(last_s)}"
-    if date_text(first_s, True) == date_text(last_s, True):
-        return f"{date_text(first_s, True)} UTC"
-    return f"{date_text(first_s, True)} to {date_text(last_s, True).rpartition(' ')[2]} UTC"
-
-
-def one_day(views: Iterable[SeriesView]) -> bool:
-    """All of their runs, which are in the order of time."""
-    ends = [point.at_s for view in views if view.points for point in (view.points[0], view.points[-1])]
-    return bool(ends) and date_text(min(ends)) == date_text(max(ends))
-
-
-def values_and_runs(values: int, runs: int) -> str:
-    """`8 runs`; where runs gave several values each, by repeats, both are given."""
-    return count(runs, "run") if values == runs else f"{count(values, 'value')} of {count(runs, 'run')}"
-
-
-def points_text(points: Sequence[Point]) -> str:
-    return values_and_runs(len(points), len({point.run for point in points}))
-
-
 def percent_text(share: float) -> str:
     if abs(share) >= 10:
         return f"{share + 1:,.4g} times" if share > 0 else f"{share:+.0%}"
@@ -262,102 +218,3 @@ def commit_text(commit: str) -> str:
     digits = word.removesuffix("+")
     known = len(digits) >= 20 and all(char in "0123456789abcdef" for char in digits)
     return f"{digits[:10]}{changed}" if known else word[:60]
-
-
-def bound_text(bound: Bound, timed: bool = False) -> str:
-    """`timed`: with the time of the day."""
-    since = f" since {date_text(bound.since_s, timed)}" if bound.since_s else ""
-    origin = f"{values_and_runs(bound.values or bound.runs, bound.runs)}{since}"
-    if bound.width_runs is not None:
-        width = f"of {count(bound.width_runs, 'earlier one')}" if bound.width_runs else "by hand"
-        origin = f"centered on {origin}, width {width}"
-    where = one_line(bound.source.rpartition("/")[2])  # a report is read elsewhere, too
-    if bound.state is BoundState.DISABLED:
-        return f"the bound from {where} is switched off: {one_line(bound.why)}"
-    if bound.state is not BoundState.USABLE:
-        return f"no bound yet from {where}: {one_line(bound.why) or bound.state.value} ({origin})"
-    alarms = (
-        f", one in {1 / bound.false_alarm:,.0f} good runs with normal noise would be out of it"
-        if bound.false_alarm
-        else ""
-    )
-    made = f"{origin}{alarms}; " if bound.runs else ""
-    span = pair_text(bound.lower, bound.upper, one_line(bound.unit), " to ", "open")
-    return f"bound {span} ({made}from {where})"
-
-
-def series_bound_text(view: SeriesView, outside: Sequence[str] = ()) -> str:
-    """The bound of a series, or why there is none; `outside`: which of them its picture does not show."""
-    if view.unbounded:
-        return f"no bound: {one_line(view.unbounded)}"
-    if view.bound is None:
-        return ""
-    text = bound_text(view.bound, one_day([view]))
-    if len(outside) == 2:
-        return f"{text}; both are outside the picture"
-    return f"{text}; the {outside[0]} one is outside the picture" if outside else text
-
-
-def change_text(moved: LevelChange, unit: str, timed: bool = False) -> str:
-    parts = [
-        date_text(moved.at_s, timed),
-        pair_text(moved.before, moved.after, one_line(unit)),
-        f"{percent_text(moved.size)}{f' {moved.way}' if moved.way else ''}",
-        confidence_text(moved.confidence),
-        f"run {one_line(moved.run)}",
-        f"commit {commit_text(moved.commit)}" if moved.commit else "",
-    ]
-    return ", ".join(part for part in parts if part)
-
-
-def change_group_text(group: ChangeGroup, timed: bool = False) -> str:
-    """One sentence: where, how many, and which way."""
-    where = f"At commit {commit_text(group.commit)}" if group.commit else f"At run {one_line(group.run)}"
-    number = count(len({name for name, _ in group.moved}), "series", "series")
-    parts = []
-    for way in ("worse", "better", ""):
-        moves = [(name, moved.size) for name, moved in group.moved if moved.way == way]
-        if moves:
-            sizes = sorted(abs(size) for _, size in moves)
-            ends = list(dict.fromkeys(percent_text(size).removeprefix("+") for size in (sizes[0], sizes[-1])))
-            span = " to ".join(ends)
-            parts.append(f"{len(moves)} {way or 'moved'} by {span} ({_names([name for name, _ in moves])})")
-    return f"{where} ({date_text(group.at_s, timed)}) {number} moved: {'; '.join(parts)}"
-
-
-def _names(names: list[str]) -> str:
-    shown = [one_line(name) for name in sorted(set(names))]
-    more = len(shown) - _MOST_NAMES
-    return ", ".join(shown[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
-def precision_text(found: Precision) -> str:
-    if not found.alarms:
-        return "no alarm was ever raised here"
-    text = count(found.alarms, "alarm")
-    accepted = f"{found.accepted} accepted" if found.accepted else ""
-    if found.share is None and not found.unjudged:
-        return f"{text}, {'all' if found.alarms > 1 else 'it was'} accepted as a new level"
-    if found.share is None:
-        none = f"{accepted}, the others not judged yet" if accepted else "none judged yet"
-        return f"{text}, {none}: `seatrial history mark RUN --regression` or `--false-alarm` records your judgement"
-    words = [f"{found.confirmed} confirmed", f"{found.false} false", accepted]
-    words.append(f"{found.unjudged} not judged" if found.unjudged else "")
-    text += f": {', '.join(word for word in words if word)}"
-    return f"{text}; precision {found.share * 100:.0f} % of those judged"
-
-
-def series_title(view: SeriesView) -> str:
-    better = f", {view.better} is better" if view.better else ""
-    unit = one_line(view.unit) or "no unit"
-    return f"{one_line(view.metric)} ({unit}{better})"
-
-
-def left_out_text(view: SeriesView) -> str:
-    """How many metrics of which runs, by reason."""
-    parts = []
-    for reason, metrics in view.left_out.items():
-        runs = [one_line(run) for run in dict.fromkeys(metrics)]
-        named = ", ".join(runs) if len(runs) <= _MOST_RUNS else f"{runs[0]} … {runs[-1]}"
-        parts.append(f"{len(metrics)} {reason} ({named})")
-    return "; ".join(parts)

@@ -7,27 +7,25 @@ from seatrial.job import RunResults
 from seatrial.record.history import IMPORTED, HistoryError, Point, Series
 from seatrial.record.results import ResultsError
 from seatrial.report.view.compare import RunPair
-from seatrial.report.view.series import (
-    POINTS_SHOWN,
-    Scale,
-    SeriesView,
-    bound_levels,
-    bounds_outside,
-    unjudged_alarms,
-    with_bound,
-    with_changes,
-)
-from seatrial.report.view.words import (
+from seatrial.report.view.sentences import (
     change_text,
     left_out_text,
-    metric_or_open,
     one_day,
-    percent_text,
     period_text,
     points_text,
     series_bound_text,
     series_title,
 )
+from seatrial.report.view.series import (
+    POINTS_SHOWN,
+    Scale,
+    SeriesView,
+    bound_levels,
+    unjudged_alarms,
+    with_bound,
+    with_changes,
+)
+from seatrial.report.view.words import metric_or_open, percent_text
 from seatrial.web.access import NotThere, run_folder
 from seatrial.web.catalogue import ProposedChange, Site
 from seatrial.web.files import Links, slug
@@ -119,7 +117,7 @@ def _view(series: Series) -> MetricView:
         _chart(view),
         series_title(view),
         f"{points_text(view.points)}, {period_text(view.points[0].at_s, view.points[-1].at_s)}",
-        series_bound_text(view, bounds_outside(view, Scale(view))),
+        series_bound_text(view),
         left_out_text(view) if view.left_out else "",
         [change_text(one, view.unit, timed) for one in view.changes[-_MOST_CHANGES:]],
         view.points[::-1][:_ROWS],
