@@ -1,7 +1,6 @@
 """What users write: suites, baselines, past runs, curves, notebooks, kubeconfigs."""
 
 import asyncio
-import contextlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,7 +29,7 @@ from seatrial.migrate.runai.sample import NamespaceSnapshot, sampled
 from seatrial.migrate.runai.submit import Waves, labelled
 from seatrial.migrate.runai.times import MILESTONES, csv_text, metrics_of, read_folder
 from seatrial.plan import PlanError, expand
-from seatrial.report.html.notebook import NotebookError, render_file
+from seatrial.report.html.notebook import render_file
 from seatrial.suite import SuiteError, load
 from seatrial.suite.yaml.source import read_source
 
@@ -150,8 +149,7 @@ def _cases(path: Path) -> object:
 
 
 def _notebook(path: Path) -> object:
-    with contextlib.suppress(NotebookError):  # a page that says so
-        render_file(path)
+    render_file(path)  # or a page that says why it cannot be shown
     notebook = document.read_notebook(str(path))
     document.execution(notebook)
     document.inject(notebook, {"epochs": 1, "name": "é"})

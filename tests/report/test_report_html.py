@@ -183,6 +183,6 @@ def test_a_report_that_cannot_be_written_hides_no_other(tmp_path: Path) -> None:
     (folder / "report.md" / "in the way").write_text("")
     with pytest.raises(ReportError, match="markdown could not be written") as caught:
         write_reports(folder, run)
-    assert set(caught.value.failed) == {"markdown"}
+    assert str(caught.value).count("could not be written") == 1
     assert (folder / "report.html").stat().st_size > 10_000
     assert (folder / "junit.xml").is_file()

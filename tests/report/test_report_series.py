@@ -12,14 +12,6 @@ import pytest
 import sample
 from hypothesis import given
 from hypothesis import strategies as st
-from seatrial.report.view.sentences import (
-    bound_text,
-    change_group_text,
-    left_out_text,
-    period_text,
-    precision_text,
-    series_bound_text,
-)
 
 from record.past import run, timed
 from seatrial.job import Bound, BoundState, Verdict
@@ -29,6 +21,14 @@ from seatrial.report.html.templates import macro
 from seatrial.report.terminal.chart import sparkline, terminal_chart
 from seatrial.report.terminal.history import MOST_DRAWN, alarms_lines, history_lines, ranked
 from seatrial.report.terminal.lines import paint
+from seatrial.report.view.sentences import (
+    bound_text,
+    change_group_text,
+    left_out_text,
+    period_text,
+    precision_text,
+    series_bound_text,
+)
 from seatrial.report.view.series import (
     MOST_OF_RUN,
     Precision,

@@ -18,9 +18,10 @@ from click.testing import CliRunner
 
 from report.test_report_causes import results
 from seatrial.cli.report import command as report
+from seatrial.report import ReportError
 from seatrial.report.view.changes import past_of_run, with_news
 from seatrial.report.view.run import RunView
-from seatrial.report.webhook import MOST_CAUSES, NotNotified, notify, payload
+from seatrial.report.webhook import MOST_CAUSES, notify, payload
 from world import World
 
 SECRET = "what both sides know"
@@ -106,7 +107,7 @@ def test_it_is_tried_again_within_bounds_and_no_redirect_is_followed(
         try:
             notify(receiver.url, RunView(results()), SECRET, AT_ONCE)
             said = ""
-        except NotNotified as error:
+        except ReportError as error:
             said = str(error)
     assert len(receiver.requests) == tries
     assert len({body for _, _, body in receiver.requests}) == 1
@@ -117,7 +118,7 @@ def test_where_nobody_listens_the_error_names_the_host_and_no_more() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # and does not listen: no other process can take its port
         url = f"http://user:pa55word@127.0.0.1:{closed.getsockname()[1]}/hooks/s3cr3t-path?token=t0ken"
-        with pytest.raises(NotNotified) as raised:
+        with pytest.raises(ReportError) as raised:
             notify(url, RunView(results()), SECRET, ())
     assert str(raised.value).startswith("http://127.0.0.1 was not notified: ")
     for secret in ("s3cr3t", "t0ken", "pa55word", SECRET):

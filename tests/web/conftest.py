@@ -139,7 +139,7 @@ Served = Callable[..., Any]
 async def serving(
     runs: Path, token: str = "", recenter: Callable[..., ProposedChange | None] | None = None
 ) -> AsyncIterator[Client]:
-    site = Site.of(runs, open_history(runs / "history.db"), **({"recenter": recenter} if recenter else {}))
+    site = Site(runs, open_history(runs / "history.db"), **({"recenter": recenter} if recenter else {}))
     dashboard = Dashboard(site, WebAccess.of("127.0.0.1", token))
     runner = web.AppRunner(dashboard.application(), access_log=None, shutdown_timeout=1.0)
     await runner.setup()

@@ -42,20 +42,20 @@ def command(
     seatrial serve --public DIR         the same pages as files, for any web server
     """
     from seatrial.cli.baseline.scope import RecenterPreview
-    from seatrial.web.access import BadToken, WebAccess, read_token
-    from seatrial.web.application import CannotListen, serve
+    from seatrial.web.access import CannotServe, WebAccess, read_token
+    from seatrial.web.application import serve
     from seatrial.web.catalogue import Site
     from seatrial.web.public import ENDING
 
     past, options = history_of(runs, history), _options(runs, history)
     if public is not None:
-        _write(Site.of(runs, past, RecenterPreview(runs, past), ENDING), public)  # no path of this machine in them
+        _write(Site(runs, past, RecenterPreview(runs, past), ENDING), public)  # no path of this machine in them
         return
-    site = Site.of(runs, past, RecenterPreview(runs, past, options), options=options)
+    site = Site(runs, past, RecenterPreview(runs, past, options), options=options)
     try:
         access = WebAccess.of(host, read_token(file=token_file), allow_host)
         asyncio.run(serve(site, access, port, lambda at: click.echo(f"serving {runs} at {at} (Ctrl-C ends it)")))
-    except (BadToken, CannotListen) as error:
+    except CannotServe as error:
         fail(str(error))
 
 

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +12,7 @@ if TYPE_CHECKING:
 
 
 class ReportError(Exception):
-    """Some reports could not be written; `failed` says which and why. All others are there."""
-
-    def __init__(self, failed: dict[str, Exception]) -> None:
-        super().__init__("; ".join(f"{name} could not be written: {error}" for name, error in failed.items()))
-        self.failed = failed
+    """A report, or a piece of one, could not be made, written or sent."""
 
 
 def write_reports(folder: Path, results: RunResults) -> dict[str, Path]:
@@ -28,6 +23,7 @@ def write_reports(folder: Path, results: RunResults) -> dict[str, Path]:
     comes last.
     """
     from seatrial.record import write_whole
+    from seatrial.report.html.notebook import render_file
     from seatrial.report.html.page import RunPage
     from seatrial.report.junit import render_junit
     from seatrial.report.markdown import render_markdown
@@ -35,29 +31,28 @@ def write_reports(folder: Path, results: RunResults) -> dict[str, Path]:
 
     run = RunView(results, folder)
     written: dict[str, Path] = {}
-    failed: dict[str, Exception] = {}
+    failed: list[str] = []
 
-    def write(name: str, path: Path, make: Callable[[], bytes]) -> None:
+    def write(name: str, path: Path, make: Callable[..., str | bytes], *args: object) -> None:
         try:
+            page = make(*args)
             # The folder of a notebook was the job's: whatever lies where we write must not lead elsewhere.
             path.with_name(f"{path.name}.part").unlink(missing_ok=True)
-            write_whole(path, make())
+            write_whole(path, page.encode("utf-8", "replace") if isinstance(page, str) else page)
         except Exception as error:  # noqa: BLE001 - one report that breaks, by a bug of ours, hides no other
-            failed[name] = error
+            failed.append(f"{name} could not be written: {error}")
         else:
             written[name] = path
 
     for notebook in executed_notebooks(folder):
-        page = notebook.with_suffix(".html")
-        write(f"notebook {notebook.relative_to(folder)}", page, partial(_notebook_page, notebook))
+        write(f"notebook {notebook.relative_to(folder)}", notebook.with_suffix(".html"), render_file, notebook)
     for log, cell in logs_of_bad_cells(run):
-        page = log.with_name("log.html")
-        write(f"log {log.relative_to(folder)}", page, partial(_log_page, log, cell, folder))
-    write("junit", folder / "junit.xml", lambda: render_junit(run))
-    write("markdown", folder / "report.md", lambda: render_markdown(run).encode("utf-8", "replace"))
-    write("html", folder / "report.html", lambda: RunPage(run).html().encode("utf-8", "replace"))
+        write(f"log {log.relative_to(folder)}", log.with_name("log.html"), _log_page, log, cell, folder)
+    write("junit", folder / "junit.xml", render_junit, run)
+    write("markdown", folder / "report.md", render_markdown, run)
+    write("html", folder / "report.html", lambda: RunPage(run).html())
     if failed:
-        raise ReportError(failed)
+        raise ReportError("; ".join(failed))
     return written
 
 
@@ -86,20 +81,10 @@ def logs_of_bad_cells(run: "RunView") -> Iterator[tuple[Path, str]]:
                 yield log, cell.id
 
 
-def _log_page(log: Path, cell: str, folder: Path) -> bytes:
+def _log_page(log: Path, cell: str, folder: Path) -> str:
     from seatrial.report.html.log_page import render_log
 
     below = log.relative_to(folder).parts[2:-1]  # attempt, and part where there are several
     back = "/".join([".."] * (len(below) + 2)) + "/report.html"
     with opened_regular(log) as found:
-        return render_log(found, cell, f"attempt {' '.join(below)}", back=back).encode("utf-8", "replace")
-
-
-def _notebook_page(path: Path) -> bytes:
-    from seatrial.report.html.notebook import NotebookError, render_broken, render_file
-
-    try:
-        page = render_file(path)
-    except NotebookError as error:
-        page = render_broken(error)
-    return page.encode("utf-8", "replace")
+        return render_log(found, cell, f"attempt {' '.join(below)}", back=back)

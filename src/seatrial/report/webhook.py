@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from seatrial import __version__
+from seatrial.report import ReportError
 from seatrial.report.view.run import RunView
 from seatrial.report.view.words import one_line
 
@@ -24,10 +25,6 @@ _MOST_TEXT = 300
 _TRY_S = 10.0  # for one try
 PAUSES_S = (1.0, 4.0, 10.0)  # between tries: there is one more of them
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
-
-
-class NotNotified(Exception):
-    """The webhook was not told. The address is named by its host alone: the rest of it may be a secret."""
 
 
 def payload(run: RunView, sent_s: float) -> dict[str, Any]:
@@ -70,7 +67,8 @@ def signature(body: bytes, secret: str) -> str:
 
 
 def notify(url: str, run: RunView, secret: str, pauses_s: Sequence[float] = PAUSES_S) -> None:
-    """Raises NotNotified. What the receiver answers beside its status is not read; redirects are not followed."""
+    """What the receiver answers beside its status is not read; redirects are not followed. Raises ReportError, which
+    names the address by its host alone: the rest of it may be a secret."""
     body = json.dumps(payload(run, time.time())).encode()
     headers = {
         "Content-Type": "application/json",
@@ -83,7 +81,7 @@ def notify(url: str, run: RunView, secret: str, pauses_s: Sequence[float] = PAUS
         if not why:
             return
         if not again or pause_s is None:
-            raise NotNotified(f"{shown_host(url)} was not notified: {why}")
+            raise ReportError(f"{shown_host(url)} was not notified: {why}")
         time.sleep(pause_s)
 
 

@@ -29,8 +29,8 @@ LEAST_TOKEN = 16  # characters
 MOST_TOKEN_BYTES = 4096  # of a file
 
 
-class BadToken(Exception):
-    """A token that is none, or where one is needed and there is none."""
+class CannotServe(Exception):
+    """The dashboard cannot be served as it was asked for, and what to do about it."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class WebAccess:
 
     @classmethod
     def of(cls, host: str, token: str = "", names: Iterable[str] = ()) -> "WebAccess":
-        """Raises BadToken where everybody on a network could read what is served."""
+        """Raises CannotServe where everybody on a network could read what is served."""
         if token and len(token) < LEAST_TOKEN:
-            raise BadToken(f"the token has {len(token)} characters, and needs at least {LEAST_TOKEN}")
+            raise CannotServe(f"the token has {len(token)} characters, and needs at least {LEAST_TOKEN}")
         if not token and not is_loopback(host):
-            raise BadToken(
+            raise CannotServe(
                 f"{host} can be reached from other machines, so a token is needed: set {TOKEN_VARIABLE}, or write one "
                 "to a file and name it with --token-file (`openssl rand -hex 32 > token`)"
             )
@@ -60,11 +60,8 @@ class WebAccess:
             return True
         if is_loopback(self.host):
             return False
-        return is_ip_address(name) or name in (
-            self.host.lower(),
-            socket.gethostname().lower(),
-            socket.getfqdn().lower(),
-        )
+        ours = (self.host.lower(), socket.gethostname().lower(), socket.getfqdn().lower())
+        return is_ip_address(name) or name in ours
 
     def lets_in(self, authorization: str | None) -> bool:
         if not self.token:
@@ -74,19 +71,18 @@ class WebAccess:
 
 
 def read_token(environment: Mapping[str, str] = os.environ, file: Path | None = None) -> str:
-    """The token of a file, else of the environment; empty where there is none. Raises BadToken."""
+    """The token of a file, else of the environment; empty where there is none. Raises CannotServe."""
     if file is None:
         return environment.get(TOKEN_VARIABLE, "").strip()
     try:
         with file.open("rb") as opened:
-            data = opened.read(MOST_TOKEN_BYTES)
-        token = data.decode().strip()
+            token = opened.read(MOST_TOKEN_BYTES).decode().strip()
     except OSError as error:
-        raise BadToken(f"{file} cannot be read: {error.strerror}") from error
+        raise CannotServe(f"{file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError:
-        raise BadToken(f"{file} is not text") from None
+        raise CannotServe(f"{file} is not text") from None
     if not token or len(token.split()) > 1:
-        raise BadToken(f"{file} holds no token: it should be one word, such as `openssl rand -hex 32` prints")
+        raise CannotServe(f"{file} holds no token: it should be one word, such as `openssl rand -hex 32` prints")
     return token
 
 
@@ -103,12 +99,7 @@ def host_name(header: str | None) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host.lower() == "localhost" or (is_ip_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def is_ip_address(host: str) -> bool:
@@ -186,13 +177,12 @@ def opened_below(folder: Path, path: str) -> Iterator[int]:
     if not path or len(parts) > 40 or "\0" in path or any(part in ("", ".", "..") for part in parts):
         raise NotThere("That is no path of a file of a run.")
     held: list[int] = []
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        held.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
+        held.append(os.open(folder, flags | os.O_DIRECTORY))
         for part in parts[:-1]:
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-            held.append(os.open(part, flags, dir_fd=held[-1]))
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        held.append(os.open(parts[-1], flags, dir_fd=held[-1]))
+            held.append(os.open(part, flags | os.O_DIRECTORY, dir_fd=held[-1]))
+        held.append(os.open(parts[-1], flags | os.O_NONBLOCK, dir_fd=held[-1]))
         if not stat.S_ISREG(os.fstat(held[-1]).st_mode):
             raise NotThere("That is not a regular file.")
         yield held[-1]

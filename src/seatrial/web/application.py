@@ -16,9 +16,9 @@ from aiohttp import web
 
 from seatrial.record.history import HistoryError
 from seatrial.web import files, pages
-from seatrial.web.access import NotThere, WebAccess, is_ip_address, run_folder
+from seatrial.web.access import CannotServe, NotThere, WebAccess, is_ip_address, run_folder
 from seatrial.web.catalogue import Site
-from seatrial.web.events import RunEvents, SiteEvents, SiteFeed
+from seatrial.web.events import SiteFeed, last_seen, run_events, site_events, stream
 from seatrial.web.follow import Followers
 from seatrial.web.render import Page, error_page, web_templates
 
@@ -79,30 +79,30 @@ class Dashboard:
         try:
             return await handler(request)
         except NotThere as error:
-            return _response(error_page(404, str(error)))
+            return _error(404, str(error))
         except HistoryError as error:
-            return _response(error_page(503, str(error)))
+            return _error(503, str(error))
         except web.HTTPException as error:
-            return _response(error_page(error.status, _REASONS.get(error.status, error.reason)))
+            return _error(error.status, _REASONS.get(error.status, error.reason))
         except ConnectionResetError:
             raise
         except Exception:  # noqa: BLE001  one page that cannot be made is not the end of the others
             traceback.print_exc(file=sys.stderr)
-            return _response(error_page(500, "Seatrial could not make this page; the terminal of the server says why."))
+            return _error(500, "Seatrial could not make this page; the terminal of the server says why.")
 
     def _refusal(self, request: web.Request) -> web.Response | None:
         if not self._access.knows_host(request.headers.get("Host")):
-            return _response(error_page(421, "This server is not called that; see --allow-host."))
+            return _error(421, "This server is not called that; see --allow-host.")
         if not self._access.lets_in(request.headers.get("Authorization")):
-            refused = _response(error_page(401, "A token is needed: the password is what the server was started with."))
+            refused = _error(401, "A token is needed: the password is what the server was started with.")
             refused.headers["WWW-Authenticate"] = 'Basic realm="seatrial", charset="UTF-8"'
             return refused
         if request.method not in ("GET", "HEAD"):
-            refused = _response(error_page(405, "The dashboard only shows: nothing here can be changed."))
+            refused = _error(405, "The dashboard only shows: nothing here can be changed.")
             refused.headers["Allow"] = "GET, HEAD"
             return refused
         if len(request.raw_path) > _MOST_PATH or "\0" in request.path:
-            return _response(error_page(404, _REASONS[404]))
+            return _error(404, _REASONS[404])
         return None
 
     def _page(self, make: Callable[..., Page]) -> Handler:
@@ -125,14 +125,15 @@ class Dashboard:
 
     async def _run_events(self, request: web.Request) -> web.StreamResponse:
         folder = await asyncio.to_thread(run_folder, self._site.runs, request.match_info["name"])
-        return await RunEvents(self.followers, self._streams, dict(_SAFE)).answer(request, folder)
+        events = run_events(self.followers, folder, last_seen(request))
+        return await stream(request, events, self._streams, _SAFE)
 
     async def _site_events(self, request: web.Request) -> web.StreamResponse:
-        return await SiteEvents(self._site_feed, self._streams, dict(_SAFE)).answer(request)
+        return await stream(request, site_events(self._site_feed), self._streams, _SAFE)
 
     async def _end_streams(self, _: web.Application) -> None:
-        for stream in list(self._streams):
-            stream.cancel()
+        for task in list(self._streams):
+            task.cancel()
 
     async def _close(self, _: web.Application) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -142,9 +143,12 @@ _PAGED = (pages.home, pages.suite, pages.cell)  # those that list runs, the newe
 _REASONS = {404: "There is no such page here.", 405: "The dashboard only shows: nothing here can be changed."}
 
 
+def _error(status: int, message: str) -> web.Response:
+    return _response(error_page(status, message))
+
+
 def _response(page: Page) -> web.Response:
-    policy = f"{page.policy}; frame-ancestors 'none'"
-    headers = {"Content-Security-Policy": policy}
+    headers = {"Content-Security-Policy": f"{page.policy}; frame-ancestors 'none'"}
     return web.Response(status=page.status, text=page.html, content_type="text/html", charset="utf-8", headers=headers)
 
 
@@ -156,12 +160,8 @@ _GARBAGE = 100_000  # new objects between two looks for what only refers to itse
 _MOST_LINE_BYTES = 8_190  # of a request, and of each of its headers
 
 
-class CannotListen(Exception):
-    """The address cannot be listened on, and what to do about it."""
-
-
 async def serve(site: Site, access: WebAccess, port: int, ready: Callable[[str], None]) -> None:
-    """Answer until SIGINT or SIGTERM. `ready` is called with the address when it answers. Raises CannotListen."""
+    """Answer until SIGINT or SIGTERM. `ready` is called with the address when it answers. Raises CannotServe."""
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)  # bad requests are theirs, not ours
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -181,8 +181,9 @@ async def serve(site: Site, access: WebAccess, port: int, ready: Callable[[str],
         try:
             await listening.start()
         except OSError as error:
-            raise CannotListen(_why(error, access.host, port)) from error
-        ready(_address(runner, access.host))
+            raise CannotServe(_why(error, access.host, port)) from error
+        shown = f"[{access.host}]" if is_ip_address(access.host) and ":" in access.host else access.host
+        ready(f"http://{shown}:{runner.addresses[0][1]}/")
         await stop.wait()
     finally:
         await runner.cleanup()
@@ -206,8 +207,3 @@ def _why(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EACCES:
         return f"port {port} may not be used by this user: choose one above 1023 with --port"
     return f"{host}:{port} cannot be listened on: {error.strerror or error}"
-
-
-def _address(runner: web.AppRunner, host: str) -> str:
-    port = runner.addresses[0][1]
-    return f"http://{f'[{host}]' if is_ip_address(host) and ':' in host else host}:{port}/"

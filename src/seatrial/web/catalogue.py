@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 
@@ -137,26 +138,14 @@ class ProposedChange:
 Recenter = Callable[[str, str, str], ProposedChange | None]
 
 
-def _no_change(suite_path: str, benchmark: str, metric: str) -> ProposedChange | None:
-    return None
-
-
 @dataclass(frozen=True)
 class Site:
     runs: Path
     history: History
-    catalogue: Catalogue
-    recenter: Recenter = field(default=_no_change)
+    recenter: Recenter = lambda suite_path, benchmark, metric: None
     ending: str = ""  # of pages that are files
     options: tuple[str, ...] = ()  # of commands that are to be about these runs
 
-    @classmethod
-    def of(
-        cls,
-        runs: Path,
-        history: History,
-        recenter: Recenter = _no_change,
-        ending: str = "",
-        options: tuple[str, ...] = (),
-    ) -> "Site":
-        return cls(runs, history, Catalogue(runs), recenter, ending, options)
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        return Catalogue(self.runs)

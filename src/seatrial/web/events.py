@@ -9,8 +9,7 @@
 import asyncio
 import sys
 import traceback
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 
 import msgspec
 from aiohttp import web
@@ -27,75 +26,64 @@ _PATIENCE_S = 60.0  # for a client that does not read
 SITE_EVERY_S = 1.0
 
 
-class _Stream(ABC):
-    def __init__(self, streams: "set[asyncio.Task[None]]", headers: Mapping[str, str]) -> None:
-        self._streams = streams
-        self._headers = headers
-
-    @abstractmethod
-    def _events(self, after: int) -> AsyncIterator[bytes]: ...
-
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
-        if len(self._streams) >= MOST_STREAMS:
-            page = error_page(503, "Too many pages are kept up to date at once; reload this one by hand.")
-            return web.Response(status=503, text=page.html, content_type="text/html", headers={"Retry-After": "60"})
-        response = web.StreamResponse(headers={**self._headers, "Content-Type": "text/event-stream; charset=utf-8"})
-        response.headers["Content-Security-Policy"] = "default-src 'none'; frame-ancestors 'none'"
-        await response.prepare(request)
-        if request.method == "HEAD":
-            return response
-        task = asyncio.ensure_future(self._send(request, response))
-        self._streams.add(task)
-        try:
-            await asyncio.wait([task])
-        finally:
-            task.cancel()
-            (ended,) = await asyncio.gather(task, return_exceptions=True)
-            self._streams.discard(task)
-        if isinstance(ended, Exception):  # its status is sent already: the client comes back by itself
-            traceback.print_exception(ended, file=sys.stderr)
+async def stream(
+    request: web.Request,
+    events: AsyncGenerator[bytes],
+    streams: "set[asyncio.Task[None]]",
+    headers: Mapping[str, str],
+) -> web.StreamResponse:
+    """Send these events for as long as the client is there. `streams` are all that are being sent."""
+    if len(streams) >= MOST_STREAMS:
+        page = error_page(503, "Too many pages are kept up to date at once; reload this one by hand.")
+        return web.Response(status=503, text=page.html, content_type="text/html", headers={"Retry-After": "60"})
+    response = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream; charset=utf-8"})
+    response.headers["Content-Security-Policy"] = "default-src 'none'; frame-ancestors 'none'"
+    await response.prepare(request)
+    if request.method == "HEAD":
         return response
+    task = asyncio.ensure_future(_send(request, response, events))
+    streams.add(task)
+    try:
+        await asyncio.wait([task])
+    finally:
+        task.cancel()
+        (ended,) = await asyncio.gather(task, return_exceptions=True)
+        streams.discard(task)
+    if isinstance(ended, Exception):  # its status is sent already: the client comes back by itself
+        traceback.print_exception(ended, file=sys.stderr)
+    return response
 
-    async def _send(self, request: web.Request, response: web.StreamResponse) -> None:
-        events = self._events(_after(request))
-        try:
-            async for event in events:
-                await asyncio.wait_for(response.write(event), _PATIENCE_S)
-        except (TimeoutError, ConnectionResetError):
-            if request.transport is not None:
-                request.transport.abort()
-        finally:
-            await events.aclose()  # type: ignore[attr-defined]
+
+async def _send(request: web.Request, response: web.StreamResponse, events: AsyncGenerator[bytes]) -> None:
+    try:
+        async for event in events:
+            await asyncio.wait_for(response.write(event), _PATIENCE_S)
+    except (TimeoutError, ConnectionResetError):
+        if request.transport is not None:
+            request.transport.abort()
+    finally:
+        await events.aclose()
 
 
-class RunEvents(_Stream):
-    def __init__(self, followers: Followers, streams: "set[asyncio.Task[None]]", headers: Mapping[str, str]) -> None:
-        super().__init__(streams, headers)
-        self._followers = followers
-        self._folder: RunFolder
-
-    async def answer(self, request: web.Request, folder: RunFolder) -> web.StreamResponse:
-        self._folder = folder
-        return await self._answer(request)
-
-    async def _events(self, after: int) -> AsyncIterator[bytes]:
-        async with self._followers.follow(self._folder) as feed:
-            generation, wrong = feed.now.generation, ""
-            while True:
-                now = feed.now
-                if now.generation != generation or after > now.line:
-                    yield event("reload", {}, now.line)
-                    return
-                if now.line > after or now.wrong != wrong:
-                    yield event("parts", feed.parts(after, pages.live_parts), now.line)
-                    after, wrong = now.line, now.wrong
-                if now.run.finished:
-                    yield event("reload", {}, now.line)
-                    return
-                try:
-                    await asyncio.wait_for(feed.wait(), ALIVE_S)
-                except TimeoutError:
-                    yield b": still here\n\n"
+async def run_events(followers: Followers, folder: RunFolder, after: int) -> AsyncGenerator[bytes]:
+    """What changed in a run since line `after` of its journal."""
+    async with followers.follow(folder) as feed:
+        generation, wrong = feed.now.generation, ""
+        while True:
+            now = feed.now
+            if now.generation != generation or after > now.line:
+                yield event("reload", {}, now.line)
+                return
+            if now.line > after or now.wrong != wrong:
+                yield event("parts", feed.parts(after, pages.live_parts), now.line)
+                after, wrong = now.line, now.wrong
+            if now.run.finished:
+                yield event("reload", {}, now.line)
+                return
+            try:
+                await asyncio.wait_for(feed.wait(), ALIVE_S)
+            except TimeoutError:
+                yield b": still here\n\n"
 
 
 class SiteFeed(Feed):
@@ -117,27 +105,18 @@ class SiteFeed(Feed):
         return True
 
 
-class SiteEvents(_Stream):
+async def site_events(feed: SiteFeed) -> AsyncGenerator[bytes]:
     """Each event holds all of it."""
-
-    def __init__(self, feed: SiteFeed, streams: "set[asyncio.Task[None]]", headers: Mapping[str, str]) -> None:
-        super().__init__(streams, headers)
-        self._feed = feed
-
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        return await self._answer(request)
-
-    async def _events(self, after: int) -> AsyncIterator[bytes]:
-        feed, shown = self._feed, -1
-        async with feed.followed():
-            while True:
-                if feed.number != shown:
-                    shown = feed.number
-                    yield event("parts", feed.parts, shown)
-                try:
-                    await asyncio.wait_for(feed.wait(), ALIVE_S)
-                except TimeoutError:
-                    yield b": still here\n\n"
+    shown = -1
+    async with feed.followed():
+        while True:
+            if feed.number != shown:
+                shown = feed.number
+                yield event("parts", feed.parts, shown)
+            try:
+                await asyncio.wait_for(feed.wait(), ALIVE_S)
+            except TimeoutError:
+                yield b": still here\n\n"
 
 
 def event(name: str, data: Mapping[str, str], number: int) -> bytes:
@@ -145,7 +124,7 @@ def event(name: str, data: Mapping[str, str], number: int) -> bytes:
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, name.encode(), msgspec.json.encode(data))
 
 
-def _after(request: web.Request) -> int:
+def last_seen(request: web.Request) -> int:
     """The line that a client has seen; -1 for none."""
     text = request.headers.get("Last-Event-ID") or request.query.get("after") or ""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1

@@ -17,12 +17,7 @@ from seatrial.web.access import NotThere, attempt_number, cell_hash, opened_belo
 
 CHUNK_BYTES = 1 << 18
 _SANDBOX = "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'none'"
-_TYPES = {
-    ".txt": "text/plain; charset=utf-8",
-    ".log": "text/plain; charset=utf-8",
-    ".json": "text/plain; charset=utf-8",
-    ".jsonl": "text/plain; charset=utf-8",
-    ".csv": "text/plain; charset=utf-8",
+_TYPES = dict.fromkeys((".txt", ".log", ".json", ".jsonl", ".csv"), "text/plain; charset=utf-8") | {
     ".png": "image/png",
     ".jpg": "image/jpeg",
     ".jpeg": "image/jpeg",

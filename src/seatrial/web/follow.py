@@ -109,15 +109,6 @@ class Feed(ABC):
                 self._changed.set()
                 self._changed = asyncio.Event()
 
-    def start(self) -> None:
-        self._reader = self._reader or asyncio.create_task(self._read())
-
-    async def stop(self) -> None:
-        reader, self._reader = self._reader, None  # at once: who comes while it ends has one of its own
-        if reader:
-            reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
-
     async def _read(self) -> None:
         while True:
             await asyncio.sleep(self.every_s)
@@ -129,12 +120,14 @@ class Feed(ABC):
         self.clients += 1
         try:
             await self.refresh()
-            self.start()
+            self._reader = self._reader or asyncio.create_task(self._read())
             yield
         finally:
             self.clients -= 1
-            if not self.clients:
-                await self.stop()
+            if not self.clients and self._reader:
+                reader, self._reader = self._reader, None  # at once: who comes while it ends has one of its own
+                reader.cancel()
+                await asyncio.gather(reader, return_exceptions=True)
 
 
 class RunFeed(Feed):

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seatrial.report.html.templates import asset, content_policy, report_templates
+from seatrial.report.html.templates import asset, content_policy, macro, report_templates
 from seatrial.web.files import Links
 
 if TYPE_CHECKING:
@@ -50,12 +50,7 @@ def page(template: str, links: Links, status: int = 200, **values: Any) -> Page:
 
 def part(template: str, name: str, *values: Any) -> str:
     """One macro of a template of ours: a piece of a page that is kept up to date."""
-    return str(getattr(_module(template), name)(*values))
-
-
-@cache
-def _module(template: str) -> Any:
-    return web_templates().get_template(template).module
+    return str(macro(template, name, web_templates)(*values))
 
 
 def error_page(status: int, message: str, links: Links | None = None) -> Page:

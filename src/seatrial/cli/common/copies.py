@@ -87,13 +87,14 @@ def checked_notify(url: str | None) -> str:
 
 def notified(url: str, results: "RunResults") -> bool:
     """Told, or it is said why not; what the run came to stays as it is."""
+    from seatrial.report import ReportError
     from seatrial.report.view.run import RunView
-    from seatrial.report.webhook import SECRET, NotNotified, notify
+    from seatrial.report.webhook import SECRET, notify
 
     try:
         if url:
             notify(url, RunView(results), os.environ.get(SECRET, ""))
-    except NotNotified as error:
+    except ReportError as error:
         click.echo(f"seatrial: {error}", err=True)
         return False
     return True

@@ -5,6 +5,7 @@ data, HTML outputs are shown in frames that can run no script and reach no netwo
 over a second of CPU before it starts.
 """
 
+import itertools
 import json
 import re
 from base64 import b64encode
@@ -49,58 +50,45 @@ _FRAME_STYLE = "body{font:14px system-ui,sans-serif;margin:8px}td,th{padding:2px
 INJECTED_TAG = "injected-parameters"  # of the cell that Seatrial, or papermill, puts in
 
 
-class NotebookError(Exception):
-    """What is at `path` is not a notebook that can be shown; `reason` says why."""
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path}: {reason}")
-        self.path = path
-        self.reason = reason
+Node = dict[str, Any]  # of a notebook: free-form JSON that a job wrote
 
 
 def render_file(path: Path) -> str:
-    """The page of the notebook at `path`. Raises NotebookError for what is not one."""
+    """The page of the notebook at `path`; for what cannot be shown, a page that says why."""
+    data = None
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise NotebookError(path, f"it is larger than {_MOST_BYTES // 1024 // 1024} MiB")
-        data = json.loads(path.read_bytes())
+            why = f"it is larger than {_MOST_BYTES // 1024 // 1024} MiB"
+        else:
+            data, why = json.loads(path.read_bytes()), "it has no list of cells"
     except OSError as error:
-        raise NotebookError(path, error.strerror or str(error)) from error
+        why = error.strerror or str(error)
     except (ValueError, RecursionError) as error:
-        raise NotebookError(path, f"it is not JSON: {error}") from error
-    if not isinstance(data, dict) or not isinstance(data.get("cells"), list):
-        raise NotebookError(path, "it has no list of cells")
-    return render_notebook(data, path.name)
+        why = f"it is not JSON: {error}"
+    if isinstance(data, dict) and isinstance(data.get("cells"), list):
+        return render_notebook(data, path.name)
+    return _page(path.name, f'<p class="note">This notebook cannot be shown: {escape(strip_controls(why))}</p>')
 
 
-def render_broken(error: NotebookError) -> str:
-    """The page that stands where a notebook's page would be."""
-    return _page(
-        error.path.name, f'<p class="note">This notebook cannot be shown: {escape(strip_controls(error.reason))}</p>'
-    )
-
-
-def render_notebook(notebook: dict[str, Any], title: str) -> str:
-    shown = []
-    place = 0
-    for cell in notebook["cells"]:
-        if isinstance(cell, dict):
-            place += INJECTED_TAG not in _tags(cell)  # as in the user's own file, and so as findings name it
-            shown.append(_cell(cell, place))
-    return _page(title, "\n".join(shown))
+def render_notebook(notebook: Node, title: str) -> str:
+    cells = [cell for cell in notebook["cells"] if isinstance(cell, dict)]
+    # Numbers are those of the user's own file, and so as findings name them.
+    places = itertools.accumulate(INJECTED_TAG not in _tags(cell) for cell in cells)
+    return _page(title, "\n".join(map(_cell, cells, places)))
 
 
 def _page(title: str, body: str) -> str:
-    return _PAGE.format(title=escape(strip_controls(title)), style=_style(), body=body)
+    style = (Path(__file__).parent / "notebook.css").read_text(encoding="utf-8")
+    return _PAGE.format(title=escape(strip_controls(title)), style=style, body=body)
 
 
-def _tags(cell: dict[str, Any]) -> list[str]:
+def _tags(cell: Node) -> list[str]:
     metadata = cell.get("metadata")
     tags = metadata.get("tags") if isinstance(metadata, dict) else None
     return [str(tag) for tag in tags] if isinstance(tags, list) else []
 
 
-def _cell(cell: dict[str, Any], place: int) -> str:
+def _cell(cell: Node, place: int) -> str:
     source = _text(cell.get("source"))
     match cell.get("cell_type"):
         case "markdown":
@@ -111,7 +99,7 @@ def _cell(cell: dict[str, Any], place: int) -> str:
             return f'<section class="cell"><pre>{escape(strip_controls(source))}</pre></section>'
 
 
-def _code(cell: dict[str, Any], source: str, place: int) -> str:
+def _code(cell: Node, source: str, place: int) -> str:
     number = cell.get("execution_count")
     shown = "".join(f'<span class="tag">{escape(strip_controls(tag))}</span>' for tag in _tags(cell))
     outputs = cell.get("outputs")
@@ -124,7 +112,7 @@ def _code(cell: dict[str, Any], source: str, place: int) -> str:
     )
 
 
-def _output(output: dict[str, Any]) -> str:
+def _output(output: Node) -> str:
     match output.get("output_type"):
         case "stream":
             name = "stderr" if output.get("name") == "stderr" else "stdout"
@@ -141,7 +129,7 @@ def _output(output: dict[str, Any]) -> str:
             return ""
 
 
-def _rich(data: dict[str, Any]) -> str:
+def _rich(data: Node) -> str:
     """The one form of several that says most and is safe to show."""
     for kind in _IMAGES:
         image = _text(data.get(kind)).strip()
@@ -152,22 +140,17 @@ def _rich(data: dict[str, Any]) -> str:
         encoded = b64encode(vector.encode("utf-8", "replace")).decode()
         return f'<p><img alt="output" src="data:image/svg+xml;base64,{encoded}"></p>'
     html = _text(data.get("text/html"))
-    if 0 < len(html) <= _MOST_TEXT * 10:
-        return _frame(html)
+    if 0 < len(html) <= _MOST_TEXT * 10:  # in a frame without rights; it cannot tell us its height
+        rows = html.count("<tr") + html.count("<br") + html.count("<p") + html.count("<li")
+        inside = escape(f'<meta charset="utf-8"><style>{_FRAME_STYLE}</style>{html}')
+        style = f"height:{min(max(60, 34 + 27 * rows), 480)}px"
+        return f'<iframe sandbox="" loading="lazy" title="HTML output" style="{style}" srcdoc="{inside}"></iframe>'
     if markdown := _text(data.get("text/markdown")):
         return _markdown(shorten(markdown, _MOST_TEXT), None)
     if plain := _text(data.get("text/plain")):
         return f'<pre class="plain">{coloured_html(shorten(plain, _MOST_TEXT))}</pre>'
     kinds = ", ".join(escape(strip_controls(str(kind))) for kind in data)
     return f"<p>Output that cannot be shown here: {kinds}</p>" if kinds else ""
-
-
-def _frame(html: str) -> str:
-    """Foreign HTML in a frame without rights. Its height is a guess by its rows, for it cannot tell us its own."""
-    rows = html.count("<tr") + html.count("<br") + html.count("<p") + html.count("<li")
-    height = min(max(60, 34 + 27 * rows), 480)
-    page = escape(f'<meta charset="utf-8"><style>{_FRAME_STYLE}</style>{html}')
-    return f'<iframe sandbox="" loading="lazy" title="HTML output" style="height:{height}px" srcdoc="{page}"></iframe>'
 
 
 def _markdown(source: str, attachments: Any) -> str:
@@ -178,11 +161,6 @@ def _markdown(source: str, attachments: Any) -> str:
                 source = source.replace(f"(attachment:{name})", f"(data:{kind};base64,{image})")
     made: str = _parser().render(strip_controls(source))
     return made
-
-
-@cache
-def _style() -> str:
-    return (Path(__file__).parent / "notebook.css").read_text(encoding="utf-8")
 
 
 @cache

@@ -6,11 +6,11 @@ make it harmless, and the page's own policy forbids every script and style but o
 
 import zlib
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
+from seatrial.report import ReportError
 from seatrial.report.html.cell import CellInspector
 from seatrial.report.html.grid import Thumbnail, TrialGrid, thumbnail, thumbnail_of, trial_grids, trial_lists
 from seatrial.report.html.metrics import MetricLine, MetricPanel, metric_facts, metric_panel
@@ -54,10 +54,6 @@ def deflate(text: str) -> str:
     return b64encode(zlib.compress(text.encode("utf-8", "replace"), 9)).decode()
 
 
-class UnknownFragment(Exception):
-    """A run has no piece of that key."""
-
-
 class RunPage:
     """Of one run. `fetched_from`: the address below which pieces are fetched; "" where they are in the page."""
 
@@ -68,19 +64,18 @@ class RunPage:
 
     def html(self) -> str:
         """The whole page."""
-        style, script = asset("page.css"), asset("page.js")
-        return render(
-            "run.html.j2",
-            **self.overview(),
-            style=style,
-            script=script,
-            policy=content_policy(style, script, bool(self.fetched_from)),
-            fetched_from=self.fetched_from,
-            blocks=[] if self.fetched_from else pack((key, self.fragment(key)) for key in self.keys()),
-        )
+        return render("run.html.j2", **self.values([] if self.fetched_from else self.pieces()))
 
-    def overview(self) -> dict[str, Any]:
-        """What the templates of the overview take, by name."""
+    def pieces(self) -> list[tuple[str, str]]:
+        """All that the page may ask for: key and markup."""
+        return [(key, self.fragment(key)) for key in self.keys()]
+
+    def values(self, pieces: Sequence[tuple[str, str]]) -> dict[str, object]:
+        """What the template takes, by name, for a page with these pieces in it; without any, it fetches them."""
+        style, script = asset("page.css"), asset("page.js")
+        fetched_from = "" if pieces else self.fetched_from
+        # What the inspector shows before anything was chosen: a cell of the first cause.
+        bad = [cell for cause in self.run.causes[:1] for cell in cause.cells] + self.run.failures
         return {
             "run": self.run,
             "causes": [(cause, thumbnail_of(cause, self.thumbnails)) for cause in self.run.causes],
@@ -88,7 +83,12 @@ class RunPage:
             "grids": [grid for grid in self.grids if grid.layout.columns],
             "lists": trial_lists(self.grids),
             "metrics": self.metrics,
-            "first": self._first(),
+            "first": self.inspect(bad[0]) if bad else None,
+            "style": style,
+            "script": script,
+            "policy": content_policy(style, script, bool(fetched_from)),
+            "fetched_from": fetched_from,
+            "blocks": pack(pieces),
         }
 
     def keys(self) -> Iterator[str]:
@@ -101,7 +101,7 @@ class RunPage:
             yield from (grid.key(layout) for layout in grid.layouts() if layout != grid.layout)
 
     def fragment(self, key: str) -> str:
-        """One piece. Raises UnknownFragment."""
+        """One piece. Raises ReportError where the run has none of that key."""
         kind, _, name = key.partition("/")
         if kind == "cell" and name in self.run.by_hash:
             shown = self.inspect(self.run.by_hash[name])
@@ -112,28 +112,18 @@ class RunPage:
         if key in self._metric_lines:
             line = self._metric_lines[key]
             return str(macro("metrics.html.j2", "metric_fragment")(key, line, metric_facts(line.view)))
-        if kind == "grid":
-            return self._grid_fragment(key)
+        for grid in self.grids if kind == "grid" else ():
+            for layout in grid.layouts():
+                if grid.key(layout) == key:
+                    return str(macro("grid.html.j2", "grid_fragment")(key, grid, layout))
         if key == "view/cells":
             return str(macro("views.html.j2", "cells_fragment")(key, worst_first(self.run.cells)))
         if key == "view/time":
             return str(macro("views.html.j2", "time_fragment")(key, run_lanes(self.run)))
-        raise UnknownFragment(key)
+        raise ReportError(f"the run has no piece {key!r}")
 
     def inspect(self, cell: CellView) -> CellInspector:
         return CellInspector(cell, served=bool(self.fetched_from))
-
-    def _grid_fragment(self, key: str) -> str:
-        for grid in self.grids:
-            for layout in grid.layouts():
-                if grid.key(layout) == key:
-                    return str(macro("grid.html.j2", "grid_fragment")(key, grid, layout))
-        raise UnknownFragment(key)
-
-    def _first(self) -> CellInspector | None:
-        """What the inspector shows before anything was chosen: a cell of the first cause."""
-        bad = [cell for cause in self.run.causes[:1] for cell in cause.cells] + self.run.failures
-        return self.inspect(bad[0]) if bad else None
 
     @cached_property
     def grids(self) -> list[TrialGrid]:

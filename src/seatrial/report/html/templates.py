@@ -61,15 +61,13 @@ def render(name: str, **values: Any) -> str:
     return made
 
 
-def macro(template: str, name: str) -> Callable[..., str]:
-    """One macro of a template, to be called for a piece of a page."""
-    made: Callable[..., str] = getattr(_module(template), name)
-    return made
-
-
 @cache
-def _module(template: str) -> Any:
-    return report_templates().get_template(template).module
+def macro(
+    template: str, name: str, templates: "Callable[[], jinja2.Environment]" = report_templates
+) -> Callable[..., str]:
+    """One macro of a template, to be called for a piece of a page."""
+    made: Callable[..., str] = getattr(templates().get_template(template).module, name)
+    return made
 
 
 @cache

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from seatrial.job import Verdict, worst_cell
-from seatrial.record.history import IMPORTED, HistoryError, PastCell, SuiteRow, SuiteRun
+from seatrial.record.history import IMPORTED, HistoryError, SuiteRow, SuiteRun
 from seatrial.report.view.live import RunLine
 from seatrial.report.view.words import clock_text
 from seatrial.web.access import NotThere
@@ -25,9 +25,9 @@ _NIGHT = re.compile(rf"{IMPORTED}-(\d{{4}}-\d\d-\d\d)")
 MOST_IMPORTED = 5_000  # rows that are looked through for a night
 
 
-def night_of(run: SuiteRun | PastCell) -> str:
-    """The name that it is shown by."""
-    return night_of_time(run.at_s)
+def night_of(at_s: float) -> str:
+    """The name that what was imported for that night is shown by."""
+    return f"{IMPORTED}-{clock_text(at_s, '%Y-%m-%d')}"
 
 
 def is_night(name: str) -> bool:
@@ -38,15 +38,11 @@ def nights(runs: Iterable[SuiteRun]) -> list[SuiteRun]:
     """One run a night, as bad as the worst of it."""
     found: dict[str, list[SuiteRun]] = {}
     for run in runs:
-        found.setdefault(night_of(run), []).append(run)
+        found.setdefault(night_of(run.at_s), []).append(run)
     return [
         msgspec.structs.replace(of[0], run=name, verdict=worst_cell([Verdict(one.verdict) for one in of]).value)
         for name, of in found.items()
     ]
-
-
-def night_of_time(at_s: float) -> str:
-    return f"{IMPORTED}-{clock_text(at_s, '%Y-%m-%d')}"
 
 
 _SHOWN = 40  # runs of a suite

@@ -29,7 +29,7 @@ from seatrial.report.view.words import metric_or_open, percent_text
 from seatrial.web.access import NotThere, run_folder
 from seatrial.web.catalogue import ProposedChange, Site
 from seatrial.web.files import Links, slug
-from seatrial.web.pages.home import night_of_time
+from seatrial.web.pages.home import night_of
 from seatrial.web.pages.run import kept_results
 from seatrial.web.render import Page, page
 
@@ -93,7 +93,7 @@ def metric_page(site: Site, benchmark: str, metric: str) -> Page:
         change=_recenter(site, first),
         value_text=metric_or_open,
         is_imported=lambda run: run.startswith(f"{IMPORTED}-"),
-        night=night_of_time,
+        night=night_of,
     )
 
 
@@ -192,7 +192,12 @@ def difference(site: Site, names: str) -> Page:
         raise NotThere("Two runs are compared as /d/RUN..RUN, the older one first.")
     first, second = _results(site, before), _results(site, after)
     pair = RunPair(first, second)
-    past, wrong = _past(site, pair.changed(_MOST_METRICS))
+    past: list[Series] = []
+    wrong = ""
+    try:  # the noise of metrics: without it single runs cannot be told apart, but all else can
+        past = site.history.filled(pair.changed(_MOST_METRICS), _POINTS)
+    except HistoryError as error:
+        wrong = f"Compared without the history: {error}"
     found = pair.compare(past)
     moved = [one for one in found.metrics if one.moved or one.maybe]
     return page(
@@ -219,11 +224,3 @@ def _results(site: Site, name: str) -> RunResults:
         raise NotThere(f"{name} cannot be compared: {error}") from error
     except OSError:
         raise NotThere(f"{name} has no results yet: it is not finished.") from None
-
-
-def _past(site: Site, changed: list[Series]) -> tuple[list[Series], str]:
-    """Where the noise of metrics is taken from; without it single runs cannot be told apart, but all else can."""
-    try:
-        return site.history.filled(changed, _POINTS), ""
-    except HistoryError as error:
-        return [], f"Compared without the history: {error}"

@@ -9,8 +9,9 @@ from seatrial.job import RunResults
 from seatrial.record import RunFolder, RunState, owner_of, run_overview
 from seatrial.record.history import IMPORTED, HistoryError, PastCell
 from seatrial.record.results import ResultsError, read_results
+from seatrial.report import ReportError
 from seatrial.report.html.log_page import render_log
-from seatrial.report.html.page import RunPage, UnknownFragment, pack
+from seatrial.report.html.page import RunPage
 from seatrial.report.html.templates import asset, content_policy
 from seatrial.report.view.grid import matrices
 from seatrial.report.view.live import STATES_WORST_FIRST
@@ -53,31 +54,17 @@ def report(site: Site, folder: RunFolder) -> Page:
     """Where it is a file, all its pieces are in it. Raises ResultsError and OSError."""
     made = _run_page(folder)
     links = Links(1, site.ending)
-    keys = iter(()) if links.live else made.keys()
-    pieces = [(key, made.fragment(key)) for key in keys]
-    style, script = asset("page.css"), asset("page.js")
-    policy = content_policy(style, script, fetches=links.live)
-    html = (
-        web_templates()
-        .get_template("served_run.html.j2")
-        .render(
-            **made.overview(),
-            style=style,
-            script=script,
-            policy=policy,
-            fetched_from=made.fetched_from if links.live else "",
-            blocks=pack(pieces),
-            links=links,
-        )
-    )
-    return Page(html, policy, packed="".join(piece for _, piece in pieces))
+    pieces = [] if links.live else made.pieces()
+    values = made.values(pieces)
+    html = web_templates().get_template("served_run.html.j2").render(**values, links=links)
+    return Page(html, str(values["policy"]), packed="".join(piece for _, piece in pieces))
 
 
 def piece(site: Site, name: str, key: str) -> Page:
     """What the page of a run asks for when somebody looks at a cell or a cause. Raises NotThere."""
     try:
         return Page(_run_page(run_folder(site.runs, name)).fragment(key), "default-src 'none'")
-    except UnknownFragment:
+    except ReportError:
         raise NotThere("This run has no such cell or cause.") from None
     except (ResultsError, OSError) as error:
         raise NotThere(f"The results cannot be read: {error}") from None
@@ -139,13 +126,13 @@ def _past(site: Site, name: str) -> Page:
     if found is None:
         raise NotThere(f"There is no run {name[:200]!r} here, and the history has none of that name.")
     if found.suite == IMPORTED:
-        return _night(site, night_of(found))
+        return _night(site, night_of(found.at_s))
     return _from_history(site, found.suite, name, found.verdict, found.at_s, cells, imported=False)
 
 
 def _night(site: Site, name: str) -> Page:
     """All that was imported of one night. Raises NotThere."""
-    rows = [one for one in site.history.suite_runs(IMPORTED, MOST_IMPORTED) if night_of(one) == name]
+    rows = [one for one in site.history.suite_runs(IMPORTED, MOST_IMPORTED) if night_of(one.at_s) == name]
     if not rows:
         raise NotThere(f"Nothing was imported of the night {name.removeprefix(IMPORTED + '-')!r}.")
     cells = [cell for row in rows[:MOST_PAST] for cell in site.history.run_cells(row.run, MOST_PAST)]

@@ -8,9 +8,9 @@ from functools import cache
 from markupsafe import Markup, escape
 
 from seatrial.job import Verdict
-from seatrial.record.history import PastCell, RunCell, Series, SuiteRun
+from seatrial.record.history import RunCell, SuiteRun
 from seatrial.record.history.data import IMPORTED
-from seatrial.report.html.metrics import MetricLine, metric_panel
+from seatrial.report.html.metrics import metric_panel
 from seatrial.report.view.series import RunSeries, with_bound, with_changes
 from seatrial.report.view.words import SYMBOLS, one_line
 from seatrial.web.access import NotThere
@@ -78,16 +78,15 @@ def strip_rows(site: Site, name: str, runs: list[SuiteRun]) -> tuple[list[CellSt
     """Of the cells of the last run first those with trouble; and the runs that were read."""
     column = {run.run: run.run for run in runs}
     if name == IMPORTED:
-        column = {run.run: night_of(run) for run in site.history.suite_runs(name, MOST_IMPORTED)}
+        column = {run.run: night_of(run.at_s) for run in site.history.suite_runs(name, MOST_IMPORTED)}
     cells: dict[str, dict[str, RunCell]] = {}
     for cell in site.history.cells_of_runs(list(column), _MOST_CELLS):
         cells.setdefault(cell.id, {}).setdefault(column[cell.run], cell)
     read = {run for of in cells.values() for run in of}
     shown = [run for run in runs if run.run in read]
     names = [run.run for run in shown]
-    made = [(_latest_trouble(of, names), id_, _row(id_, of, names)) for id_, of in cells.items()]
-    made.sort(key=lambda one: (-one[0], one[1]))
-    return [row for _, _, row in made], shown
+    order = sorted(cells, key=lambda id_: (-_latest_trouble(cells[id_], names), id_))
+    return [_row(id_, cells[id_], names) for id_ in order], shown
 
 
 def _row(id_: str, of: dict[str, RunCell], runs: list[str]) -> CellStrip:
@@ -138,6 +137,10 @@ def cell(site: Site, suite: str, name: str, before: str = "") -> Page:
     names = [one for one in site.history.names(newest.trial) if one.benchmark == newest.benchmark]
     run = site.history.run(newest.run)
     judged = [one for one in names if one.better]
+    views = [with_bound(with_changes(one)) for one in site.history.filled(judged[:_MOST_METRICS], _POINTS)]
+    rerun = ""
+    if run and run.suite_path and suite != IMPORTED:
+        rerun = f"seatrial run {shlex.quote(run.suite_path)} --select /{newest.hash}"
     return page(
         "cell.html.j2",
         Links(2, site.ending),
@@ -149,18 +152,9 @@ def cell(site: Site, suite: str, name: str, before: str = "") -> Page:
         older=len(found) > len(past),
         bad=sum(not Verdict(one.verdict).good for one in past),
         flaky=sum(one.flaky for one in past),
-        metrics=_lines(site, judged[:_MOST_METRICS]),
+        metrics=metric_panel(RunSeries("", views, [])).lines,
         more=len(names) - len(judged[:_MOST_METRICS]),
-        rerun=_rerun(run.suite_path if run else "", newest) if suite != IMPORTED else "",
+        rerun=rerun,
         there={one.run for one in past if (site.runs / one.run).is_dir()},  # whose folder is still there
         night_of=night_of,
     )
-
-
-def _lines(site: Site, names: list[Series]) -> list[MetricLine]:
-    views = [with_bound(with_changes(one)) for one in site.history.filled(names, _POINTS)]
-    return metric_panel(RunSeries("", views, [])).lines
-
-
-def _rerun(suite_path: str, newest: PastCell) -> str:
-    return f"seatrial run {shlex.quote(suite_path)} --select /{newest.hash}" if suite_path else ""
