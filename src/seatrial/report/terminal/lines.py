@@ -1,38 +1,30 @@
 """Lines of styled text for a terminal: made once, painted with colours, without, or in plain ASCII."""
 
 import os
-from collections.abc import Iterable
-from typing import TextIO
+from collections.abc import Callable, Iterable
+from typing import TextIO, TypeVar
 
 from seatrial.job.units import count
 from seatrial.report.view.grid import Matrix, Placed
 from seatrial.report.view.words import SYMBOLS, fit, one_line, pad, strip_controls, to_ascii, width
 
 Line = list[tuple[str, str]]  # (text, style); a style is words of _CODES
+_T = TypeVar("_T")
 
-_CODES = {
-    "bold": "1",
-    "dim": "2",
-    "red": "31",
-    "green": "32",
-    "yellow": "33",
-    "blue": "34",
-    "magenta": "35",
-    "cyan": "36",
-}
+_COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan")
+_CODES = {"bold": "1", "dim": "2"} | {name: str(code) for code, name in enumerate(_COLOURS, 31)}
 
 
 def paint(lines: Iterable[Line], colour: bool = False, ascii_only: bool = False) -> str:
-    return "".join(_paint_line(line, colour, ascii_only) + "\n" for line in lines)
-
-
-def _paint_line(line: Line, colour: bool, ascii_only: bool) -> str:
-    painted = []
-    for text, style in line:
-        shown = to_ascii(text) if ascii_only else text
-        codes = ";".join(_CODES[word] for word in style.split())
-        painted.append(f"\x1b[{codes}m{shown}\x1b[0m" if colour and codes and shown.strip() else shown)
-    return "".join(painted).rstrip(" ")
+    made = []
+    for line in lines:
+        painted = ""
+        for text, style in line:
+            shown = to_ascii(text) if ascii_only else text
+            codes = ";".join(_CODES[word] for word in style.split())
+            painted += f"\x1b[{codes}m{shown}\x1b[0m" if colour and codes and shown.strip() else shown
+        made.append(painted.rstrip(" ") + "\n")
+    return "".join(made)
 
 
 def wants_colour(stream: TextIO) -> bool:
@@ -63,6 +55,15 @@ def more_lines(number: int, one: str = "", many: str = "") -> list[Line]:
     return [[(f"  … and {text}", "dim")]] if number > 0 else []
 
 
+def section(
+    title: str, items: Iterable[_T], lines: Callable[[_T], Iterable[Line]], most: int, *left: str, style: str = "bold"
+) -> list[Line]:
+    """A title, the lines of so many items, how many are left out, and an empty line; nothing without items."""
+    found = list(items)
+    shown = [line for one in found[:most] for line in lines(one)]
+    return [[(title, style)], *shown, *more_lines(len(found) - most, *left), []] if found else []
+
+
 def matrix_lines(
     matrix: Matrix[Placed], cells: dict[str, tuple[str, str]], columns: int, rows: Iterable[int] | None = None
 ) -> list[Line]:
@@ -78,8 +79,7 @@ def matrix_lines(
     for start in range(0, len(matrix.columns), per_block):
         block = range(start, min(start + per_block, len(matrix.columns)))
         lines += _headings(matrix, block, label, each)
-        for row in shown:
-            lines.append(_row(matrix, row, block, cells, label, each, wide))
+        lines += [_row(matrix, row, block, cells, label, each, wide) for row in shown]
     return lines
 
 
@@ -88,20 +88,11 @@ def _column_width(matrix: Matrix[Placed], cells: dict[str, tuple[str, str]], roo
     title = max(width(column) for column in matrix.columns)
     texts = [_content(cells[cell.id], True) for cell in matrix.cells.values()]
     full = max([sum(width(text) for text, _ in line) for line in texts] + [1])
-    tries = [
-        max(full, min(title, 24)),
-        max(full, min(title, 10)),
-        min(title, 10),
-        min(title, 6),
-        min(title, 4),
-        min(title, 3),
-        2,
-        1,
-    ]
-    for each in tries:
+    titles = [min(title, most) for most in (24, 10, 6, 4, 3)]
+    for each in (max(full, titles[0]), max(full, titles[1]), *titles[1:], 2, 1):
         if (each + _gutter(each)) * len(matrix.columns) <= room:
             return each, each >= full
-    return max(min(title, 6), 2), False
+    return max(titles[2], 2), False
 
 
 def _gutter(each: int) -> int:
@@ -110,21 +101,19 @@ def _gutter(each: int) -> int:
 
 def _headings(matrix: Matrix[Placed], block: range, label: int, each: int) -> list[Line]:
     """Column titles, broken over lines rather than cut."""
-    titles = {column: _wrap(matrix.columns[column], each) for column in block}
-    depth = max(len(parts) for parts in titles.values())
+    titles = []
+    for text in matrix.columns[block.start : block.stop]:
+        parts = [text[start : start + each] for start in range(0, len(text), each)] or [""]
+        titles.append([fit(part, each) for part in parts[:6]])
+    depth = max(map(len, titles))
     lines: list[Line] = []
     for level in range(depth):
         line: Line = [(pad(fit(matrix.row_title, label) if level == depth - 1 else "", label), "dim")]
-        for column in block:
-            parts = [""] * (depth - len(titles[column])) + titles[column]
-            line += [(" " * _gutter(each), ""), (pad(parts[level], each), "bold")]
+        for parts in titles:
+            part = parts[level - depth] if depth - level <= len(parts) else ""
+            line += [(" " * _gutter(each), ""), (pad(part, each), "bold")]
         lines.append(line)
     return lines
-
-
-def _wrap(text: str, columns: int) -> list[str]:
-    parts = [text[start : start + columns] for start in range(0, len(text), columns)] or [""]
-    return [fit(part, columns) for part in parts[:6]]
 
 
 def _row(
@@ -149,10 +138,9 @@ def _row(
 
 def _content(state: tuple[str, str], wide: bool) -> Line:
     word, beside = state
-    first: Line = [glyph(word)]
-    if wide and beside:
-        first.append((f" {beside}", glyph(word)[1] if beside.startswith(word) else "dim"))
-    return first
+    mark, colour = glyph(word)
+    beside_it = [(f" {beside}", colour if beside.startswith(word) else "dim")] if wide and beside else []
+    return [(mark, colour), *beside_it]
 
 
 # Logs of several jobs on one output: whole lines, each with its cell before it.

@@ -1,14 +1,18 @@
 """What reports say of series, of what is new and of causes, in sentences. The same in every form of report."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from seatrial.job import Bound, BoundState, Cause, CellResult, Change, Moment, RunResults, pair_text
 from seatrial.job.units import count
 from seatrial.record.history import Point
 from seatrial.report.view.changes import HISTORY
+from seatrial.report.view.compare import Movement, RunComparison
 from seatrial.report.view.series import ChangeGroup, LevelChange, Precision, SeriesView, bounds_outside
 from seatrial.report.view.words import commit_text, confidence_text, date_text, one_line, percent_text
 
+_K = TypeVar("_K")
 _MOST_NAMES = 4
 _MOST_RUNS = 3
 
@@ -282,3 +286,46 @@ def cause_place(cause: Cause, results: RunResults) -> str:
     there = f"all {cause.of} there" if cause.there == cause.of else f"{cause.there} of {cause.of} there"
     elsewhere = len(cause.cells) - cause.there
     return f"{place}: {there}, {elsewhere or 'none'} elsewhere"
+
+
+# What is different between two runs.
+
+
+_VERDICTS = {
+    Change.NEW: "newly failing",
+    Change.SLOWER: "newly slower",
+    Change.FASTER: "newly faster",
+    Change.FIXED: "fixed",
+}
+
+
+def comparison_sentence(found: RunComparison) -> str:
+    """`2 of 9 metrics moved (1 worse, 1 better), first of all …; 1 verdict is another (1 newly failing).`"""
+    if not found.cells and not found.metrics:
+        return "The two runs have no cell in common."
+    moved = [one for one in found.metrics if one.moved]
+    if not found.metrics:
+        metrics = "No judged metric is in both runs" if not found.fingerprints else "No metric can be compared"
+    elif not moved:
+        maybe = sum(one.maybe for one in found.metrics)
+        metrics = f"None of {count(len(found.metrics), 'metric')} surely moved{f', {maybe} perhaps' if maybe else ''}"
+    else:
+        first = next((one for one in moved if one.way == "worse"), moved[0])
+        size = percent_text(first.size) if first.size is not None else levels_text(first)
+        ways = _counted({"worse": "worse", "better": "better"}, [one.way for one in moved])
+        metrics = f"{len(moved)} of {count(len(found.metrics), 'metric')} moved{ways}, first of all "
+        metrics += f"{one_line(first.metric)} of {one_line(first.benchmark)}: {size}"
+    if not found.verdicts:
+        return f"{metrics}; every verdict is the same."
+    verdicts = count(len(found.verdicts), "verdict is another", "verdicts are others")
+    return f"{metrics}; {verdicts}{_counted(_VERDICTS, [one.change for one in found.verdicts])}."
+
+
+def _counted(words: Mapping[_K, str], found: Iterable[_K]) -> str:
+    counts = Counter(found)
+    parts = [f"{counts[key]} {word}" for key, word in words.items() if counts[key]]
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def levels_text(one: Movement) -> str:
+    return pair_text(one.before, one.after, one_line(one.unit), none="open")
