@@ -4,17 +4,17 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TextIO
 
 from seatrial.job import Excluded, Finding, RunResults, Verdict
 from seatrial.job.units import count
 from seatrial.report.terminal.cell import cell_lines
-from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines, more_lines, paint, wants_colour
-from seatrial.report.view.cell import CellDetails, CellView
+from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines, more_lines, paint, section, wants_colour
+from seatrial.report.view.cell import CellView
 from seatrial.report.view.run import RunView, bad_rows, first_rows
-from seatrial.report.view.words import axes_text, duration_text, first_line, fit, one_line, width
+from seatrial.report.view.words import duration_text, excluded_text, first_line, fit, one_line, width
 
 _MOST_CELLS = 15  # failed cells shown in full; the others get a line each
 _MOST_LINES = 30  # such lines, xfails, flaky cells and excluded combinations: of each
@@ -44,15 +44,30 @@ def _print(made: Callable[[int], list[Line]], stream: TextIO | None = None) -> N
 
 def summary_lines(run: RunView, columns: int, verbose: bool = False) -> list[Line]:
     """`columns` wide, except for what is there to be copied: ids, paths and commands are never cut or broken."""
-    lines: list[Line] = [[], *_matrix(run, columns), *_metrics_in_short(run, columns)]
+
+    def metrics_in_short(item: tuple[str, str]) -> list[Line]:
+        cell, text = item
+        head: Line = [(f"  {one_line(cell)}", "")]
+        fits = width(cell) + 4 + width(text) <= columns
+        return [[*head, (f"  {text}", "dim")]] if fits else [head, *_wrapped(text, columns, "dim")]
+
+    def flaky(cell: CellView) -> list[Line]:
+        return [[(f"  {one_line(cell.id)}", "")], *_attempts(cell.attempt_lines, columns)]
+
+    lines: list[Line] = [[], *_matrix(run, columns)]
+    lines += section("metrics", run.told_in_short.items(), metrics_in_short, _MOST_LINES)
     for cell in run.failures if verbose else run.failures[:_MOST_CELLS]:
         lines += [*(cell_lines if verbose else _failure)(cell, columns), []]
     lines += [] if verbose else _more_failures(run, columns)
-    lines += _flaky(run, columns)
+    title = f"{glyph('flaky')[0]} flaky: passed on a retry"
+    lines += section(title, run.flaky, flaky, _MOST_LINES, style="bold yellow")
     lines += _xfails(run, columns)
     lines += _not_run(run, columns)
     lines += _moved(run, columns)
-    end = [*_news(run, columns), *_totals(run, columns)]
+    news = section(
+        f"what is new {run.since}", run.news, lambda text: [[(f"  {fit(text, columns - 2)}", "")]], len(run.news)
+    )
+    end = [*news, *_totals(run, columns)]
     return [*lines, *_causes(run, columns, LAST_LINES - len(end)), *end]
 
 
@@ -63,7 +78,12 @@ def _shown(folder: Path) -> str:
 
 
 def _matrix(run: RunView, columns: int) -> list[Line]:
-    states = {cell.id: _state(cell) for cell in run.cells}
+    states: dict[str, tuple[str, str]] = {}
+    for cell in run.cells:
+        beside = cell.verdict.value
+        if cell.verdict is Verdict.PASSED:
+            beside = f"{duration_text(cell.seconds)}{' ↻ flaky' if cell.flaky else ''}"
+        states[cell.id] = cell.verdict.value, beside
     lines: list[Line] = []
     for matrix in run.matrices:
         rows = first_rows(matrix, max(_MOST_ROWS, len(bad_rows(matrix))))
@@ -73,23 +93,6 @@ def _matrix(run: RunView, columns: int) -> list[Line]:
             lines.append([(f"… and {count(len(matrix.rows) - len(rows), 'more row')} without a failure", "dim")])
         lines.append([])
     return lines
-
-
-def _metrics_in_short(run: RunView, columns: int) -> list[Line]:
-    told = run.told_in_short
-    lines: list[Line] = []
-    for cell, text in list(told.items())[:_MOST_LINES]:
-        head: Line = [(f"  {one_line(cell)}", "")]
-        fits = width(cell) + 4 + width(text) <= columns
-        lines += [[*head, (f"  {text}", "dim")]] if fits else [head, *_wrapped(text, columns, "dim")]
-    return [[("metrics", "bold")], *lines, *more_lines(len(told) - _MOST_LINES), []] if told else []
-
-
-def _state(cell: CellView) -> tuple[str, str]:
-    took = duration_text(cell.seconds)
-    if cell.verdict is Verdict.PASSED:
-        return "passed", f"{took} ↻ flaky" if cell.flaky else took
-    return cell.verdict.value, cell.verdict.value
 
 
 def _failure(cell: CellView, columns: int) -> list[Line]:
@@ -102,9 +105,11 @@ def _failure(cell: CellView, columns: int) -> list[Line]:
     lines += more_lines(len(findings) - _MOST_FINDINGS, "finding that did not pass", "findings that did not pass")
     if not findings:
         lines += _wrapped(cell.why, columns)
-        lines += [line for place in cell.attempt_lines[-3:] for line in _wrapped(place, columns, "dim")]
-    if metrics := _metrics(cell, details):
-        lines.append([("  where  ", "dim"), (metrics, "dim")])
+        lines += _attempts(cell.attempt_lines[-3:], columns)
+    if cell.last:
+        parts = [str(cell.last.place), duration_text(cell.seconds), *details.used]
+        where = " · ".join(one_line(part) for part in parts if part)
+        lines += [[("  where  ", "dim"), (where, "dim")]] if where else []
     if news := cell.news_text:
         first, *more = _parts(news, columns - 9, 2)
         lines += [[("  since  ", "dim"), (first, "")], *([("         ", ""), (part, "")] for part in more)]
@@ -138,11 +143,8 @@ def _parts(text: str, columns: int, most: int) -> list[str]:
     return textwrap.wrap(text, max(columns, 20), max_lines=most, placeholder=" …")
 
 
-def _metrics(cell: CellView, details: CellDetails) -> str:
-    if not cell.last:
-        return ""
-    parts = [str(cell.last.place), duration_text(cell.seconds), *details.used]
-    return " · ".join(one_line(part) for part in parts if part)
+def _attempts(texts: Iterable[str], columns: int) -> list[Line]:
+    return [line for text in texts for line in _wrapped(text, columns, "dim")]
 
 
 def _more_failures(run: RunView, columns: int) -> list[Line]:
@@ -160,34 +162,24 @@ def _more_failures(run: RunView, columns: int) -> list[Line]:
     return [*lines, [("  again  ", "dim"), (run.rerun_failed, "cyan")], []]
 
 
-def _flaky(run: RunView, columns: int) -> list[Line]:
-    if not run.flaky:
-        return []
-    lines: list[Line] = [[(f"{glyph('flaky')[0]} flaky: passed on a retry", "bold yellow")]]
-    for cell in run.flaky[:_MOST_LINES]:
-        lines.append([(f"  {one_line(cell.id)}", "")])
-        lines += [line for place in cell.attempt_lines for line in _wrapped(place, columns, "dim")]
-    return [*lines, *more_lines(len(run.flaky) - _MOST_LINES), []]
-
-
 def _xfails(run: RunView, columns: int) -> list[Line]:
     """Each known failure once, with the cells that it was seen in."""
-    if not run.xfails:
-        return []
     mark, colour = glyph("xfail")
-    lines: list[Line] = [[(f"{mark} xfail: failed as declared", f"bold {colour}")]]
     groups: dict[tuple[str, str, str], list[str]] = {}
     for cell, finding in run.xfails:
         what = (cell.title(finding), finding.class_, one_line(finding.message or cell.reason))
         groups.setdefault(what, []).append(one_line(cell.id))
-    for (step, kind, message), cells in list(groups.items())[:_MOST_LINES]:
-        lines.append(
-            [(f"  {len(cells):>4} × ", "dim"), (fit(step, columns - 9 - len(kind) - 2), "bold"), (f"  {kind}", colour)]
-        )
-        lines += [[(f"     {text}", "") for text, _ in line] for line in _wrapped(message, columns - 5)]
+
+    def group(item: tuple[tuple[str, str, str], list[str]]) -> list[Line]:
+        (step, kind, message), cells = item
         named = "; ".join(cells[:2]) + (" …" if len(cells) > 2 else "")
-        lines.append([(f"         {fit(named, columns - 9)}", "dim")])
-    return [*lines, *more_lines(len(groups) - _MOST_LINES), []]
+        return [
+            [(f"  {len(cells):>4} × ", "dim"), (fit(step, columns - 9 - len(kind) - 2), "bold"), (f"  {kind}", colour)],
+            *([(f"     {text}", "") for text, _ in line] for line in _wrapped(message, columns - 5)),
+            [(f"         {fit(named, columns - 9)}", "dim")],
+        ]
+
+    return section(f"{mark} xfail: failed as declared", groups.items(), group, _MOST_LINES, style=f"bold {colour}")
 
 
 def _causes(run: RunView, columns: int, room: int) -> list[Line]:
@@ -204,11 +196,6 @@ def _causes(run: RunView, columns: int, room: int) -> list[Line]:
     return [*lines, *more_lines(len(run.causes) - len(shown), "cause"), []]
 
 
-def _news(run: RunView, columns: int) -> list[Line]:
-    lines: list[Line] = [[(f"  {fit(sentence, columns - 2)}", "")] for sentence in run.news]
-    return [[(f"what is new {run.since}", "bold")], *lines, []] if lines else []
-
-
 def _moved(run: RunView, columns: int) -> list[Line]:
     lines = [line for sentence in run.moved for line in _wrapped(sentence, columns)]
     lines += [line for text in run.regressions[:_MOST_LINES] for line in _wrapped(text, columns, "yellow")]
@@ -217,29 +204,24 @@ def _moved(run: RunView, columns: int) -> list[Line]:
 
 
 def _not_run(run: RunView, columns: int) -> list[Line]:
-    lines: list[Line] = []
-    if run.skips:
-        mark, colour = glyph("skipped")
-        lines.append([(f"{mark} skipped", f"bold {colour}")])
-        for reason, number in list(run.skips.items())[:_MOST_LINES]:
-            first, *more = _parts(reason, columns - 9, 3) or [""]
-            lines.append([(f"  {number:>4} × ", "dim"), (fit(first, columns - 9), "")])
-            lines += [[(f"         {fit(part, columns - 9)}", "")] for part in more]
-        lines += [*more_lines(len(run.skips) - _MOST_LINES, "reason"), []]
-    if run.excluded_by_reason:
-        lines.append([(f"{glyph('excluded')[0]} not run", "bold")])
-        for reason, excluded in list(run.excluded_by_reason.items())[:_MOST_LINES]:
-            named = "; ".join(_excluded_text(combination) for combination in excluded[:2]) + (
-                " …" if len(excluded) > 2 else ""
-            )
-            lines.append([(f"  {len(excluded):>4} × ", "dim"), (fit(reason, columns - 9), "")])
-            lines.append([(f"         {fit(one_line(named), columns - 9)}", "dim")])
-        lines += [*more_lines(len(run.excluded_by_reason) - _MOST_LINES, "reason"), []]
-    return lines
+    def skip(item: tuple[str, int]) -> list[Line]:
+        reason, number = item
+        first, *more = _parts(reason, columns - 9, 3) or [""]
+        lines: list[Line] = [[(f"  {number:>4} × ", "dim"), (fit(first, columns - 9), "")]]
+        return [*lines, *([(f"         {fit(part, columns - 9)}", "")] for part in more)]
 
+    def exclusion(item: tuple[str, list[Excluded]]) -> list[Line]:
+        reason, excluded = item
+        named = "; ".join(map(excluded_text, excluded[:2])) + (" …" if len(excluded) > 2 else "")
+        return [
+            [(f"  {len(excluded):>4} × ", "dim"), (fit(reason, columns - 9), "")],
+            [(f"         {fit(one_line(named), columns - 9)}", "dim")],
+        ]
 
-def _excluded_text(combination: Excluded) -> str:
-    return f"{combination.trial}[{axes_text(combination.axes.items())}]" if combination.axes else combination.trial
+    mark, colour = glyph("skipped")
+    skips = section(f"{mark} skipped", run.skips.items(), skip, _MOST_LINES, "reason", style=f"bold {colour}")
+    title = f"{glyph('excluded')[0]} not run"
+    return [*skips, *section(title, run.excluded_by_reason.items(), exclusion, _MOST_LINES, "reason")]
 
 
 def _totals(run: RunView, columns: int) -> list[Line]:

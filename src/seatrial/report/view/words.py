@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from seatrial.job import StageTime, value_text
+from seatrial.job import Excluded, StageTime, value_text
 
 # Escape sequences (colours, cursor, window titles), then whatever else a terminal or an XML reader would act upon or
 # choke on, and the marks that turn the direction of writing round.
@@ -107,6 +107,10 @@ def pad(text: str, columns: int) -> str:
 
 def axes_text(axes: Iterable[tuple[str, str]]) -> str:
     return ", ".join(f"{axis}={value}" for axis, value in axes)
+
+
+def excluded_text(combination: Excluded) -> str:
+    return f"{combination.trial}[{axes_text(combination.axes.items())}]" if combination.axes else combination.trial
 
 
 def stages_text(stages: Sequence[StageTime]) -> str:
