@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from record.past import run, timed
 from seatrial.job import Bound, BoundState, Verdict
 from seatrial.record.history import Alarm, Point, Series, open_history
-from seatrial.report.html.metrics import SPARK_WIDTH, Spark, metric_facts, metric_panel
+from seatrial.report.html.metrics import SPARK_WIDTH, MetricPanel, Spark, metric_facts
 from seatrial.report.html.templates import macro
 from seatrial.report.terminal.chart import sparkline, terminal_chart
 from seatrial.report.terminal.history import MOST_DRAWN, alarms_lines, history_lines, ranked
@@ -48,14 +48,14 @@ from seatrial.report.view.words import confidence_text, date_text, metric_or_ope
 
 def render_series(made: RunSeries) -> str:
     """The metrics of a page, and the piece of each."""
-    metrics = metric_panel(made)
+    metrics = MetricPanel(made)
     lines = metrics.lines
     pieces = [macro("metrics.html.j2", "metric_fragment")(line.key, line, metric_facts(line.view)) for line in lines]
     return "".join(str(piece) for piece in (macro("metrics.html.j2", "all_metrics")(metrics), *pieces))
 
 
 def spark(view: SeriesView) -> Spark:
-    return metric_panel(RunSeries("r", [view], [])).lines[0].spark
+    return MetricPanel(RunSeries("r", [view], [])).lines[0].spark
 
 
 def series(values: list[float], name: str = "llama", better: str = "lower", **of_points: dict[int, Any]) -> Series:

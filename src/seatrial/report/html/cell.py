@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from msgspec.structs import replace
-
 from seatrial.job import Finding, Verdict
 from seatrial.report.html.charts import picture, resource_charts
 from seatrial.report.view.cell import CellDetails, CellView, url
@@ -28,16 +26,22 @@ class Link:
     url: str
 
 
-@dataclass(frozen=True)
 class Evidence:
-    """What proves a finding, in lines; `hit` are those that say it."""
+    """What proves a finding: its lines, and which of them say it. `quoted` was shown before."""
 
-    title: str
-    verdict: str
-    class_: str
-    message: str
-    lines: list[tuple[str, bool]]
-    log: Link | None  # to the line that it quotes
+    def __init__(self, finding: Finding, title: str, log: Link | None, quoted: bool) -> None:
+        self.title, self.verdict, self.class_, self.log = title, finding.verdict.value, finding.class_, log
+        text = "" if quoted else shorten(finding.evidence, _MOST_EVIDENCE).strip("\n")
+        lines = text.split("\n")
+        first = lines[0].strip()
+        self.message = "" if first == finding.message.strip() else finding.message
+        # The first line sums up what follows: it is shown once, where it stands in what follows.
+        hits = [line.strip() == first for line in lines[1:]]
+        self.lines: list[tuple[str, bool]] = []
+        if any(hits):
+            self.lines = list(zip(lines[1:], hits, strict=True))
+        elif text:
+            self.lines = [(line, place == 0) for place, line in enumerate(lines)]
 
 
 @dataclass(frozen=True)
@@ -80,30 +84,11 @@ def _evidences(cell: CellView, details: CellDetails, served: bool) -> list[Evide
     made = []
     seen: set[str] = set()
     for finding in cell.bad_findings:
-        told = replace(finding, evidence="") if finding.evidence in seen else finding
+        quoted = finding.evidence in seen
+        log = None if quoted else _log_line(shorten(finding.evidence, _MOST_EVIDENCE), details, served)
         seen.add(finding.evidence)
-        made.append(_evidence(told, cell.title(finding), details, served))
+        made.append(Evidence(finding, cell.title(finding), log, quoted))
     return made
-
-
-def _evidence(finding: Finding, title: str, details: CellDetails, served: bool) -> Evidence:
-    """The first line sums up what follows: it is shown once, where it stands in what follows."""
-    text = shorten(finding.evidence, _MOST_EVIDENCE).strip("\n")
-    lines = text.split("\n")
-    first = lines[0].strip() if text else ""
-    rest = lines[1:]
-    hits = [line.strip() == first for line in rest]
-    shown = (
-        list(zip(rest, hits, strict=True)) if any(hits) else [(line, place == 0) for place, line in enumerate(lines)]
-    )
-    return Evidence(
-        title=title,
-        verdict=finding.verdict.value,
-        class_=finding.class_,
-        message="" if first == finding.message.strip() else finding.message,
-        lines=shown if text else [],
-        log=_log_line(text, details, served),
-    )
 
 
 def _log_line(text: str, details: CellDetails, served: bool) -> Link | None:

@@ -13,7 +13,7 @@ from functools import cached_property
 from seatrial.report import ReportError
 from seatrial.report.html.cell import CellInspector
 from seatrial.report.html.grid import Thumbnail, TrialGrid, thumbnail, thumbnail_of, trial_grids, trial_lists
-from seatrial.report.html.metrics import MetricLine, MetricPanel, metric_facts, metric_panel
+from seatrial.report.html.metrics import MetricLine, MetricPanel, metric_facts
 from seatrial.report.html.templates import asset, content_policy, macro, render
 from seatrial.report.html.timeline import run_lanes
 from seatrial.report.view.cell import CellView
@@ -137,7 +137,7 @@ class RunPage:
     @cached_property
     def metrics(self) -> MetricPanel | None:
         made = self.run.series
-        return metric_panel(made, self.run.cells) if made is not None and made.series else None
+        return MetricPanel(made, self.run.cells) if made is not None and made.series else None
 
     @cached_property
     def _metric_lines(self) -> dict[str, MetricLine]:

@@ -1,6 +1,7 @@
 """Time: when each attempt waited and ran, in a lane for each place."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from seatrial.job import AttemptResult, Stage
 from seatrial.report.view.cell import CellView
@@ -12,92 +13,73 @@ ROW = 7  # height of one attempt
 _MOST_ROWS = 40  # of one lane: beyond them attempts are drawn over each other
 
 
-@dataclass(frozen=True)
+class _Span(NamedTuple):
+    queued: float
+    started: float
+    finished: float
+    cell: CellView
+    attempt: AttemptResult
+
+
 class Bar:
-    hash: str
-    verdict: str
-    y: int
-    queued: float  # where it began to wait
-    left: float
-    width: float
-    retried: bool
-    title: str
+    """One attempt in the SVG's own units."""
+
+    def __init__(self, span: _Span, row: int, first: float, scale: float) -> None:
+        cell, attempt = span.cell, span.attempt
+        self.hash, self.verdict, self.y = cell.hash, attempt.verdict.value, row * ROW
+        self.queued = round((span.queued - first) * scale, 1)  # where it began to wait
+        self.left = round((span.started - first) * scale, 1)
+        self.width = round(max(1.0, (span.finished - span.started) * scale), 1)
+        self.retried = attempt.number < len(cell.attempts)
+        waited, ran = duration_text(span.started - span.queued), duration_text(span.finished - span.started)
+        self.title = f"{cell.id}, attempt {attempt.number}: {self.verdict}, waited {waited}, ran {ran}"
 
 
-@dataclass(frozen=True)
 class Lane:
-    place: str
-    attempts: int
-    bars: list[Bar]
-    height: int
-    busy: str  # seconds of all attempts together
+    def __init__(self, place: str, spans: list[_Span], first: float, scale: float) -> None:
+        self.place, self.attempts = place, len(spans)
+        self.busy = duration_text(sum(span.finished - span.started for span in spans))
+        free: list[float] = []  # when each row of the lane is free again
+        self.bars = []
+        for span in spans:
+            row = next((number for number, at in enumerate(free) if at <= span.queued), None)
+            if row is None:
+                row = len(free) if len(free) < _MOST_ROWS else min(range(len(free)), key=free.__getitem__)
+            free[row : row + 1] = [span.finished]
+            self.bars.append(Bar(span, row, first, scale))
+        self.height = len(free) * ROW
 
 
-@dataclass(frozen=True)
 class Lanes:
-    lanes: list[Lane]
-    began: str
-    took: str
-    ticks: list[str]
-
-
-Span = tuple[float, float, float, CellView, AttemptResult]  # queued, started, finished
+    def __init__(self, places: dict[str, list[_Span]]) -> None:
+        spans = [span for some in places.values() for span in some]
+        first, last = min(span.queued for span in spans), max(span.finished for span in spans)
+        scale = _WIDTH / max(last - first, 1e-9)
+        self.lanes = [
+            Lane(place, sorted(some, key=lambda span: span[:3]), first, scale) for place, some in places.items()
+        ]
+        self.began, self.took = clock_text(first, "%Y-%m-%d %H:%M:%S UTC"), duration_text(last - first)
+        self.ticks = [duration_text((last - first) * part / 4) for part in range(5)]
 
 
 def run_lanes(run: RunView) -> Lanes | None:
     """None where no attempt has its times."""
-    places: dict[str, list[Span]] = {}
-    for cell in run.cells:
+    places: dict[str, list[_Span]] = {}
+    for span in _spans(run.cells):
+        place = span.attempt.place
+        where = f"{place.target}/{place.machine}" if place.machine else place.target
+        places.setdefault(f"{where} {place.host}".strip(), []).append(span)
+    return Lanes(places) if places else None
+
+
+def _spans(cells: Iterable[CellView]) -> Iterable[_Span]:
+    for cell in cells:
         for attempt in cell.attempts:
-            span = _span(cell, attempt)
-            if span is not None:
-                place = attempt.place
-                where = f"{place.target}/{place.machine}" if place.machine else place.target
-                places.setdefault(f"{where} {place.host}".strip(), []).append(span)
-    spans = [span for some in places.values() for span in some]
-    if not spans:
-        return None
-    first, last = min(span[0] for span in spans), max(span[2] for span in spans)
-    scale = _WIDTH / max(last - first, 1e-9)
-    lanes = [_lane(place, sorted(some, key=lambda span: span[:3]), first, scale) for place, some in places.items()]
-    ticks = [duration_text((last - first) * part / 4) for part in range(5)]
-    return Lanes(lanes, clock_text(first, "%Y-%m-%d %H:%M:%S UTC"), duration_text(last - first), ticks)
-
-
-def _span(cell: CellView, attempt: AttemptResult) -> Span | None:
-    times = {one.stage: one.wall_s for one in attempt.stages}
-    if not times:
-        return None
-    begin = min(times.values())
-    started = times.get(Stage.STARTED)
-    end = times.get(Stage.FINISHED, max(times.values()))
-    if started is None:
-        return begin, end, end, cell, attempt
-    if attempt.seconds is not None:
-        end = max(end, started + attempt.seconds)
-    return begin, max(begin, started), max(end, started), cell, attempt
-
-
-def _lane(place: str, spans: list[Span], first: float, scale: float) -> Lane:
-    free: list[float] = []  # when each row of the lane is free again
-    bars = []
-    for queued, started, finished, cell, attempt in spans:
-        row = next((number for number, at in enumerate(free) if at <= queued), None)
-        if row is None:
-            row = len(free) if len(free) < _MOST_ROWS else min(range(len(free)), key=free.__getitem__)
-        free[row : row + 1] = [finished]
-        bars.append(
-            Bar(
-                cell.hash,
-                attempt.verdict.value,
-                row * ROW,
-                round((queued - first) * scale, 1),
-                round((started - first) * scale, 1),
-                round(max(1.0, (finished - started) * scale), 1),
-                attempt.number < len(cell.attempts),
-                f"{cell.id}, attempt {attempt.number}: {attempt.verdict.value}, waited "
-                f"{duration_text(started - queued)}, ran {duration_text(finished - started)}",
-            )
-        )
-    busy = duration_text(sum(finished - started for _, started, finished, _, _ in spans))
-    return Lane(place, len(spans), bars, len(free) * ROW, busy)
+            times = {one.stage: one.wall_s for one in attempt.stages}
+            if times:
+                begin = min(times.values())
+                end = times.get(Stage.FINISHED, max(times.values()))
+                started = times.get(Stage.STARTED, end)
+                if Stage.STARTED in times and attempt.seconds is not None:
+                    end = max(end, started + attempt.seconds)
+                yield _Span(begin, max(begin, started), max(end, started), cell, attempt)

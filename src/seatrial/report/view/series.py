@@ -1,7 +1,7 @@
 """Series of metrics for people: each with its bound, its changes of level and its alarms, and what moved together."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -273,12 +273,12 @@ class Scale:
 
     def __init__(self, view: SeriesView) -> None:
         values = [point.value for point in view.points]
-        levels = list(bound_levels(view).values())
+        self.bounds = bound_levels(view)
         low, high = min(values), max(values)
         # A bound far away must not press the runs flat: it is drawn when it lies near them.
         span = (high - low) or abs(high) * 0.02 or 1.0
         below, above = max(2 * span, _NEAR * abs(low)), max(2 * span, _NEAR * abs(high))
-        near = [level for level in levels if low - below <= level <= high + above]
+        near = [level for level in self.bounds.values() if low - below <= level <= high + above]
         self.low, self.high = min([low, *near]), max([high, *near])
         if self.low == self.high:
             self.low, self.high = self.low - span / 2, self.high + span / 2
@@ -289,6 +289,13 @@ class Scale:
 
     def shows(self, value: float) -> bool:
         return self.low <= value <= self.high
+
+    def band(self, y: Callable[[float], float]) -> tuple[float, float] | None:
+        """Top and height of the bounds, where `y` are heights from the top of a picture; None without bounds."""
+        if not self.bounds:
+            return None
+        top, bottom = y(self.bounds.get("upper", self.high)), y(self.bounds.get("lower", self.low))
+        return top, round(max(1.0, bottom - top), 1)
 
 
 def bound_levels(view: SeriesView) -> dict[str, float]:
@@ -303,7 +310,7 @@ def bound_levels(view: SeriesView) -> dict[str, float]:
 def bounds_outside(view: SeriesView) -> list[str]:
     """Which of the bounds, "upper" or "lower", lie outside what is drawn."""
     scale = Scale(view)
-    return [side for side, level in bound_levels(view).items() if not scale.shows(level)]
+    return [side for side, level in scale.bounds.items() if not scale.shows(level)]
 
 
 # What a run that must leave nothing open does not pass with: metrics that nothing judged, and regressions that are too

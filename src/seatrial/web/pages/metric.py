@@ -20,7 +20,6 @@ from seatrial.report.view.series import (
     POINTS_SHOWN,
     Scale,
     SeriesView,
-    bound_levels,
     unjudged_alarms,
     with_bound,
     with_changes,
@@ -138,16 +137,11 @@ def _chart(view: SeriesView) -> MetricChart:
         for index, point in enumerate(view.points)
         if _state(point)
     ]
-    levels = bound_levels(view)
-    band = None
-    if levels:
-        top, bottom = y(levels.get("upper", scale.high)), y(levels.get("lower", scale.low))
-        band = (top, round(max(1.0, bottom - top), 1))
     changes = [(placed[one.index][0], number) for number, one in enumerate(view.changes[-_MOST_CHANGES:], 1)]
     values = [point.value for point in view.points]
     return MetricChart(
         "".join(f"M{x:g} {height:g}h0" for x, height in placed),
-        band,
+        scale.band(y),
         changes,
         marked,
         metric_or_open(max(values), view.unit),

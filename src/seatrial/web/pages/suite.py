@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 from seatrial.job import Verdict
 from seatrial.record.history import RunCell, SuiteRun
 from seatrial.record.history.data import IMPORTED
-from seatrial.report.html.metrics import metric_panel
+from seatrial.report.html.metrics import MetricPanel
 from seatrial.report.view.series import RunSeries, with_bound, with_changes
 from seatrial.report.view.words import SYMBOLS, one_line
 from seatrial.web.access import NotThere
@@ -152,7 +152,7 @@ def cell(site: Site, suite: str, name: str, before: str = "") -> Page:
         older=len(found) > len(past),
         bad=sum(not Verdict(one.verdict).good for one in past),
         flaky=sum(one.flaky for one in past),
-        metrics=metric_panel(RunSeries("", views, [])).lines,
+        metrics=MetricPanel(RunSeries("", views, [])).lines,
         more=len(names) - len(judged[:_MOST_METRICS]),
         rerun=rerun,
         there={one.run for one in past if (site.runs / one.run).is_dir()},  # whose folder is still there
