@@ -30,15 +30,11 @@ class Spot:
     """One place of a grid: the worst of the cells there, or an excluded combination."""
 
     verdict: str
-    hash: str
     label: str  # what it is, in words
+    cell: CellView | None = None
     number: int = 1  # cells that are folded into it
-    flaky: bool = False
-    bad: bool = False
     time: str = ""
     metric: str = ""
-    change: str = ""  # what became of it since the last time
-    newly: bool = False  # it is bad, and was not then
 
 
 @dataclass(frozen=True)
@@ -166,7 +162,7 @@ def _spot(
 ) -> Spot | None:
     if place in groups:
         return cell_spot(worst_first(groups[place]))
-    return Spot("excluded", "", f"not run: {one_line(reasons[place])}") if place in reasons else None
+    return Spot("excluded", f"not run: {one_line(reasons[place])}") if place in reasons else None
 
 
 def cell_spot(cells: list[CellView]) -> Spot:
@@ -177,19 +173,9 @@ def cell_spot(cells: list[CellView]) -> Spot:
     label += f": {cell.headline}" if cell.headline else f" {took}" if cell.seconds else ""
     if len(cells) > 1:
         label = f"worst of {len(cells)}, {sum(one.bad for one in cells)} bad: {label}"
-    shown = cell.leading_metric
-    return Spot(
-        cell.verdict.value,
-        cell.hash,
-        label[:_MOST_LABEL].rstrip(),
-        len(cells),
-        cell.flaky,
-        cell.bad,
-        took,
-        value_text(shown.value, shown.unit) if shown else "",
-        cell.change,
-        cell.newly_bad,
-    )
+    metric = cell.leading_metric
+    shown = value_text(metric.value, metric.unit) if metric else ""
+    return Spot(cell.verdict.value, label[:_MOST_LABEL].rstrip(), cell, len(cells), took, shown)
 
 
 # Why: each cause with where it is, how that looks on the grid, and what is new about it.

@@ -29,18 +29,18 @@ class LogText:
     gaps: list[int]
 
 
-def _read_log(descriptor: int, most: int = _MOST_BYTES) -> LogText:
+def _read_log(descriptor: int) -> LogText:
     """Of a file that is open: a job could have replaced its path by a link or a pipe. Raises OSError."""
     with open(descriptor, "rb", closefd=False) as file:
         size = os.fstat(descriptor).st_size
-        if size <= most:
-            data = file.read(most)
+        if size <= _MOST_BYTES:
+            data = file.read(_MOST_BYTES)
             return _read(data, data.count(b"\n") + 1, 0)
-        head = file.read(most // 2).rpartition(b"\n")[0]
+        head = file.read(_MOST_BYTES // 2).rpartition(b"\n")[0]
         left_out = 0
         at = file.seek(len(head) + 1)
-        while at < size - most // 2:
-            part = file.read(min(1 << 20, size - most // 2 - at))
+        while at < size - _MOST_BYTES // 2:
+            part = file.read(min(1 << 20, size - _MOST_BYTES // 2 - at))
             left_out += part.count(b"\n")
             at += len(part)
         first, _, tail = file.read().partition(b"\n")
@@ -73,13 +73,16 @@ def _lines_of(pattern: re.Pattern[bytes], data: bytes) -> list[int]:
 def render_log(descriptor: int, title: str, subtitle: str = "", plain: str = "log.txt", back: str = "") -> str:
     """`plain` and `back` are addresses: of the log itself, and of the report. Raises OSError."""
     log = _read_log(descriptor)
+    number = len(log.errors)
+    more = " or more" if number == _MOST_MARKS else ""
+    marks = [f"{number:,}{more} that say{'s' if number == 1 else ''} something broke"] if number else []
     style, script = asset("page.css") + asset("log.css"), asset("log.js")
     return render(
         "log.html.j2",
         log=log,
         title=title,
         subtitle=subtitle,
-        about=", ".join(part for part in (count(log.lines + log.left_out, "line"), _marks(log)) if part),
+        about=", ".join([count(log.lines + log.left_out, "line"), *marks]),
         plain=plain,
         back=back,
         data=deflate(log.text),
@@ -87,9 +90,3 @@ def render_log(descriptor: int, title: str, subtitle: str = "", plain: str = "lo
         script=script,
         policy=content_policy(style, script),
     )
-
-
-def _marks(log: LogText) -> str:
-    marks = len(log.errors)
-    more = " or more" if marks == _MOST_MARKS else ""
-    return f"{marks:,}{more} that say{'s' if marks == 1 else ''} something broke" if marks else ""

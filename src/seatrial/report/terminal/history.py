@@ -7,20 +7,10 @@ from collections.abc import Iterable, Sequence
 from seatrial.job.units import count
 from seatrial.record import RunOverview, RunState
 from seatrial.record.history import Alarm, CellRow, RunRow, TrialRow
-from seatrial.report.terminal.chart import TerminalChart, sparkline, terminal_chart
-from seatrial.report.terminal.lines import Line, glyph, more_lines
+from seatrial.report.terminal.chart import sparkline, terminal_chart
+from seatrial.report.terminal.lines import Line, glyph, more_lines, section
+from seatrial.report.view import sentences
 from seatrial.report.view.live import RunLine
-from seatrial.report.view.sentences import (
-    change_group_text,
-    change_text,
-    left_out_text,
-    one_day,
-    period_text,
-    points_text,
-    precision_text,
-    series_bound_text,
-    series_title,
-)
 from seatrial.report.view.series import SeriesView, alarm_precision, group_changes, unjudged_alarms
 from seatrial.report.view.words import (
     SYMBOLS,
@@ -52,72 +42,57 @@ def history_lines(
         lines += [*_one(view, columns, ascii_only), []]
     if views[MOST_DRAWN:]:
         lines += [*_list(views[MOST_DRAWN:], columns, ascii_only), []]
-    groups = group_changes(views, least=2)
-    if groups:
-        lines.append([("what moved together", "bold")])
-        timed = one_day(views)
-        lines += [[(f"  {change_group_text(group, timed)}", "")] for group in groups[:_MOST_GROUPS]]
-        lines += [*more_lines(len(groups) - _MOST_GROUPS, "older one"), []]
+    timed = sentences.one_day(views)
+    groups = [sentences.change_group_text(group, timed) for group in group_changes(views, least=2)]
+    lines += section("what moved together", groups, lambda text: [[(f"  {text}", "")]], _MOST_GROUPS, "older one")
     if others:
         hidden = count(others, "unjudged metric is", "unjudged metrics are")
         lines.append([(f"{hidden} not shown; --all shows them, --metric NAME one of them", "dim")])
-    if not views:
-        return lines
-    lines.append([(precision_text(alarm_precision(alarms)), "")])
-    return lines
+    return [*lines, [(sentences.precision_text(alarm_precision(alarms)), "")]] if views else lines
 
 
 def ranked(views: Sequence[SeriesView]) -> list[SeriesView]:
-    """Those that are to be drawn first: all by name, or when they are too many the ones that need attention."""
-    return sorted(views, key=_interest) if len(views) > MOST_DRAWN else list(views)
+    """Those that are to be drawn first: all by name, or when they are too many the ones that need attention: alarms
+    that are not judged yet, then the latest change for the worse."""
 
+    def interest(view: SeriesView) -> tuple[bool, bool, float, str]:
+        last = view.changes[-1] if view.changes else None
+        worse = last is not None and last.way == "worse"
+        return not unjudged_alarms(view.points[-1:]), not worse, -(last.at_s if last else 0.0), view.name
 
-def _interest(view: SeriesView) -> tuple[bool, bool, float, str]:
-    """Alarms that are not judged yet, then the latest change for the worse."""
-    last = view.changes[-1] if view.changes else None
-    return (
-        not unjudged_alarms(view.points[-1:]),
-        not (last and last.way == "worse"),
-        -(last.at_s if last else 0.0),
-        view.name,
-    )
+    return sorted(views, key=interest) if len(views) > MOST_DRAWN else list(views)
 
 
 def _one(view: SeriesView, columns: int, ascii_only: bool) -> list[Line]:
     points = view.points
-    timed = one_day([view])
+    timed = sentences.one_day([view])
     hardware = f" · /{one_line(view.fingerprint)}" if view.fingerprint else ""
+    period = sentences.period_text(points[0].at_s, points[-1].at_s)
+    last = f"{metric_or_open(points[-1].value, view.unit)} last, "
     lines: list[Line] = [
-        [(one_line(view.benchmark), "bold"), (f"  {series_title(view)}", "")],
-        [
-            (f"{metric_or_open(points[-1].value, view.unit)} last, ", ""),
-            (f"{points_text(points)}, {period_text(points[0].at_s, points[-1].at_s)}{hardware}", "dim"),
-        ],
+        [(one_line(view.benchmark), "bold"), (f"  {sentences.series_title(view)}", "")],
+        [(last, ""), (f"{sentences.points_text(points)}, {period}{hardware}", "dim")],
     ]
     drawn = len({point.run for point in points}) > 1  # one run has no course
-    lines += _drawing(terminal_chart(view, columns, ascii_only), ascii_only) if drawn else []
-    if bound := series_bound_text(view, drawn):
+    if drawn:
+        chart, bar = terminal_chart(view, columns, ascii_only), "|" if ascii_only else "│"
+        lines += [[(f"{label}{bar}", "dim"), (drawing, "cyan")] for label, drawing in chart.rows]
+        lines.append([(chart.axis, "dim")])
+        if chart.events:
+            label = " " * (len(chart.rows[0][0]) + 1)
+            lines.append([(label, ""), (chart.events, "yellow"), (f"  ({chart.legend})", "dim")])
+    if bound := sentences.series_bound_text(view, drawn):
         lines.append([(f"  {bound}", "")])
     if view.left_out:
-        lines.append([(f"  not used for the bound: {left_out_text(view)}", "dim")])
+        lines.append([(f"  not used for the bound: {sentences.left_out_text(view)}", "dim")])
     first = max(0, len(view.changes) - _MOST_CHANGES)
     lines += more_lines(first, "older change")
     for number, moved in enumerate(view.changes[first:], first + 1):
         style = {"worse": "yellow", "better": "green"}.get(moved.way, "")
-        lines.append([(f"  {number}  ", "bold"), (change_text(moved, view.unit, timed), style)])
+        lines.append([(f"  {number}  ", "bold"), (sentences.change_text(moved, view.unit, timed), style)])
     if view.regression:
         lines.append([(f"  regression open since run {one_line(view.regression)}", "yellow")])
     return lines + _marks(view)
-
-
-def _drawing(chart: TerminalChart, ascii_only: bool) -> list[Line]:
-    bar = "|" if ascii_only else "│"
-    lines: list[Line] = [[(f"{label}{bar}", "dim"), (drawing, "cyan")] for label, drawing in chart.rows]
-    lines.append([(chart.axis, "dim")])
-    if chart.events:
-        label = len(chart.rows[0][0]) + 1
-        lines.append([(" " * label, ""), (chart.events, "yellow"), (f"  ({chart.legend})", "dim")])
-    return lines
 
 
 def _marks(view: SeriesView) -> list[Line]:
@@ -142,17 +117,14 @@ def _list(views: Sequence[SeriesView], columns: int, ascii_only: bool) -> list[L
     for view in views[:MOST_LISTED]:
         values = [point.value for point in view.points]
         last = view.changes[-1] if view.changes else None
-        text = (
-            f"{percent_text(last.size)} {last.way} {date_text(last.at_s)} {commit_text(last.commit)}"
-            if last
-            else "no change"
-        )
+        text = "no change"
+        if last:
+            text = f"{percent_text(last.size)} {last.way} {date_text(last.at_s)} {commit_text(last.commit)}"
         spark = sparkline(values, 16, ascii_only) if len({point.run for point in view.points}) > 1 else ""
         shown = pad(metric_or_open(values[-1], view.unit), 12)
-        lines.append(
-            [(f"  {pad(fit(one_line(view.name), name), name)}  ", ""), (f"{spark}  " if spark else "", "cyan")]
-        )
-        lines[-1] += [(f"{shown}  ", ""), (text, "dim")]
+        line: Line = [(f"  {pad(fit(one_line(view.name), name), name)}  ", "")]
+        line += [(f"{spark}  " if spark else "", "cyan"), (f"{shown}  ", ""), (text, "dim")]
+        lines.append(line)
     return lines + more_lines(len(views) - MOST_LISTED, "series", "series")
 
 
@@ -160,45 +132,38 @@ def trials_lines(trials: Sequence[TrialRow], runs: Sequence[RunRow], alarms: Ite
     """What a history has."""
     lines: list[Line] = []
     if runs:
-        since = period_text(runs[0].at_s, runs[-1].at_s)
+        since = sentences.period_text(runs[0].at_s, runs[-1].at_s)
         lines.append([(f"{count(len(runs), 'run')}, {since}, the last one {one_line(runs[-1].run)}", "")])
     width = max([len(one_line(trial.trial)) for trial in trials] + [5])
     for trial in trials:
-        had = (
-            f"{count(trial.benchmarks, 'benchmark')} with {count(trial.series, 'metric')}"
-            if trial.series
-            else "no metrics"
-        )
+        had = "no metrics"
+        if trial.series:
+            had = f"{count(trial.benchmarks, 'benchmark')} with {count(trial.series, 'metric')}"
         text = f"{count(trial.runs, 'run')}, {had}, last {date_text(trial.last_s)}"
         lines.append([(f"  {pad(one_line(trial.trial), width)}  ", "bold"), (text, "")])
-    lines.append([(precision_text(alarm_precision(alarms)), "")])
+    lines.append([(sentences.precision_text(alarm_precision(alarms)), "")])
     if trials:
-        lines.append(
-            [(f"`seatrial history {one_line(trials[0].trial)}` shows the cells and the metrics of a trial", "dim")]
-        )
+        command = f"`seatrial history {one_line(trials[0].trial)}`"
+        lines.append([(f"{command} shows the cells and the metrics of a trial", "dim")])
     return lines
 
 
 def alarms_lines(alarms: Sequence[Alarm]) -> list[Line]:
-    lines: list[Line] = [[(precision_text(alarm_precision(alarms)), "bold")]]
+    lines: list[Line] = [[(sentences.precision_text(alarm_precision(alarms)), "bold")]]
     lines += more_lines(len(alarms) - MOST_LISTED, "older alarm")
     timed = len({date_text(alarm.at_s) for alarm in alarms}) == 1
     for alarm in alarms[-MOST_LISTED:]:
         mark, colour = glyph(alarm.verdict)
         run = f"run {one_line(alarm.run)}{f', commit {commit_text(alarm.commit)}' if alarm.commit else ''}"
-        lines.append(
-            [(f"{mark} {alarm.verdict}  {date_text(alarm.at_s, timed)}  ", colour), (one_line(alarm.benchmark), "bold")]
-        )
-        lines.append([(f"    {run}: {_mark_text(alarm)}", "dim")])
+        said = "not judged"
+        if alarm.mark:
+            reason = one_line(shorten(alarm.mark_reason, MOST_REASON))
+            said = f"{alarm.mark} ({one_line(alarm.mark_by)}): {reason}"
+        head = (f"{mark} {alarm.verdict}  {date_text(alarm.at_s, timed)}  ", colour)
+        lines += [[head, (one_line(alarm.benchmark), "bold")], [(f"    {run}: {said}", "dim")]]
         if alarm.why:
             lines.append([(f"    {one_line(shorten(alarm.why, MOST_REASON))}", "dim")])
     return lines
-
-
-def _mark_text(alarm: Alarm) -> str:
-    if not alarm.mark:
-        return "not judged"
-    return f"{alarm.mark} ({one_line(alarm.mark_by)}): {one_line(shorten(alarm.mark_reason, MOST_REASON))}"
 
 
 # What each cell of a trial came to over its runs, for a terminal: a mark a run, how often it passed, how it failed.
@@ -215,9 +180,10 @@ def cell_history_lines(trial: str, rows: Sequence[CellRow], columns: int) -> lis
     cells: dict[str, dict[str, CellRow]] = {}
     for row in rows:
         cells.setdefault(row.id, {})[row.run] = row
-    found = (id_ for id_, of in cells.items() if any(map(_trouble, of.values())))
-    troubled = sorted(found, key=lambda id_: _latest_first(id_, cells[id_], runs))
-    quiet = [id_ for id_ in cells if id_ not in set(troubled)]
+    trouble = {id_: [run for run, row in of.items() if not row.good or row.flaky] for id_, of in cells.items()}
+    quiet = [id_ for id_ in cells if not trouble[id_]]
+    latest = {id_: max(map(runs.index, found)) for id_, found in trouble.items() if found}
+    troubled = sorted(latest, key=lambda id_: (-latest[id_], id_))
     heading = f"  {count(len(cells), 'cell')} over {count(len(runs), 'run')}, the newest at the right"
     lines: list[Line] = [[(one_line(trial), "bold"), (heading, "dim")]]
     shown = [*troubled, *(quiet if len(cells) <= _MOST_CELLS else [])][:_MOST_CELLS]
@@ -229,14 +195,6 @@ def cell_history_lines(trial: str, rows: Sequence[CellRow], columns: int) -> lis
     if quiet and len(cells) > _MOST_CELLS:
         lines.append([(f"  {count(len(quiet), 'cell')} passed in every run", "green")])
     return lines
-
-
-def _trouble(row: CellRow) -> bool:
-    return not row.good or row.flaky
-
-
-def _latest_first(id_: str, of: dict[str, CellRow], runs: list[str]) -> tuple[int, str]:
-    return -max(runs.index(row.run) for row in of.values() if _trouble(row)), id_
 
 
 def _cell(id_: str, of: dict[str, CellRow], runs: list[str], name: int, columns: int) -> Line:
@@ -283,22 +241,18 @@ def runs_lines(runs: Sequence[RunOverview], there: int) -> list[Line]:
 def _run(run: RunOverview, name: int) -> Line:
     shown = RunLine(run)
     mark, colour = glyph(shown.state)
-    return [
+    line: Line = [
         (pad(f"{mark} {shown.state}", 13), f"bold {colour}"),
         (f"{pad(one_line(run.run), name)}  ", ""),
         (f"{_local_time(run.started_s)}  {pad(shown.took, 12)}", "dim"),
-        *_cells(run, shown.counts),
     ]
-
-
-def _cells(run: RunOverview, counts: Iterable[tuple[str, int]]) -> Line:
     if run.state is RunState.DAMAGED:
-        return [(one_line(run.why), "")]
+        return [*line, (one_line(run.why), "")]
     if run.state is not RunState.FINISHED:
         who = f"process {run.owner.pid} on {one_line(run.owner.host)}" if run.owner else "attach finishes it"
-        return [(f"{run.done}/{run.cells} done, {who}", "")]
-    line: Line = [(count(run.cells, "cell"), "")]
-    for word, number in counts:
+        return [*line, (f"{run.done}/{run.cells} done, {who}", "")]
+    line.append((count(run.cells, "cell"), ""))
+    for word, number in shown.counts:
         mark, colour = glyph(word)
         line.append((f"  {mark} {number}", colour))
     return line

@@ -59,9 +59,13 @@ def judged_tables(cells: Sequence[CellView]) -> list[JudgedTable]:
 
 
 def _joined(trial: str, cells: list[CellView]) -> JudgedTable:
-    fields = [_fields(cell) for cell in cells]
-    names = dict.fromkeys(name for column in fields if column is not None for name in column)
-    rows = [JudgedRow(name, tuple(map(_field, fields, cells, [name] * len(cells)))) for name in names]
+    columns = [_fields(cell) for cell in cells]
+    names = dict.fromkeys(name for column in columns if column is not None for name in column)
+    unasked = [JudgedField(cell.verdict, _NOT_ASKED, one_line(cell.reason)) for cell in cells]
+    rows = [
+        JudgedRow(name, tuple(lack if of is None else of.get(name) for of, lack in zip(columns, unasked, strict=True)))
+        for name in names
+    ]
     rows.sort(key=lambda row: (not row.wrong, row.exact))
     shown = sorted(sorted(range(len(cells)), key=lambda place: not cells[place].bad)[:MOST_COLUMNS])
     labels = _labels(cells)
@@ -99,10 +103,6 @@ def _fields(cell: CellView) -> dict[str, JudgedField] | None:
         message = _text(row[place]) if 0 <= place < len(row) else ""
         found[name] = JudgedField(final, agreement.replace("_", " ") or final.value, message)
     return found
-
-
-def _field(column: dict[str, JudgedField] | None, cell: CellView, name: str) -> JudgedField | None:
-    return JudgedField(cell.verdict, _NOT_ASKED, one_line(cell.reason)) if column is None else column.get(name)
 
 
 def _labels(cells: Sequence[CellView]) -> list[str]:

@@ -1,29 +1,13 @@
 """One metric of a benchmark over its runs: bounds, changes of level, alarms, and what to do about them."""
 
 import shlex
-from dataclasses import dataclass
 
 from seatrial.job import RunResults
 from seatrial.record.history import IMPORTED, HistoryError, Point, Series
 from seatrial.record.results import ResultsError
+from seatrial.report.view import sentences
 from seatrial.report.view.compare import RunPair
-from seatrial.report.view.sentences import (
-    change_text,
-    left_out_text,
-    one_day,
-    period_text,
-    points_text,
-    series_bound_text,
-    series_title,
-)
-from seatrial.report.view.series import (
-    POINTS_SHOWN,
-    Scale,
-    SeriesView,
-    unjudged_alarms,
-    with_bound,
-    with_changes,
-)
+from seatrial.report.view.series import POINTS_SHOWN, Scale, SeriesView, unjudged_alarms, with_bound, with_changes
 from seatrial.report.view.words import metric_or_open, percent_text
 from seatrial.web.access import NotThere, run_folder
 from seatrial.web.catalogue import ProposedChange, Site
@@ -39,45 +23,50 @@ _MOST_MARKS = 3  # alarms for which the commands are written out
 MOST_SERIES = 6  # of other conditions
 
 
-@dataclass(frozen=True)
-class Dot:
-    """A point that is more than a dot: an alarm, a run that failed, one that somebody marked."""
-
-    x: float
-    y: float
-    state: str  # a verdict, or what somebody marked it as
-    title: str
-
-
-@dataclass(frozen=True)
 class MetricChart:
     """In the SVG's own units."""
 
-    dots: str  # a path
-    band: tuple[float, float] | None  # top and height of the bounds
-    changes: list[tuple[float, int]]
-    marked: list[Dot]
-    high: str
-    low: str
+    def __init__(self, view: SeriesView) -> None:
+        scale = Scale(view)
+        step = (WIDTH - 2 * PAD) / max(1, len(view.points) - 1)
+
+        def y(value: float) -> float:
+            return round(HEIGHT - PAD - scale(value) * (HEIGHT - 2 * PAD), 1)
+
+        placed = [(round(PAD + index * step, 1), y(point.value)) for index, point in enumerate(view.points)]
+        self.dots = "".join(f"M{x:g} {height:g}h0" for x, height in placed)
+        # What is more than a dot: an alarm, a run that failed, one that somebody marked.
+        self.marked = []
+        for (x, height), point in zip(placed, view.points, strict=True):
+            said = f"{point.verdict}, {point.mark}" if point.mark else point.verdict
+            title = f"{point.run}: {metric_or_open(point.value, view.unit)}, {said}"
+            state = "failed" if not point.good else point.verdict if point.alarm else "flaky" if point.mark else ""
+            self.marked += [(x, height, state, title)] if state else []
+        self.band = scale.band(y)
+        self.changes = [(placed[one.index][0], number) for number, one in enumerate(view.changes[-_MOST_CHANGES:], 1)]
+        values = [point.value for point in view.points]
+        self.high, self.low = metric_or_open(max(values), view.unit), metric_or_open(min(values), view.unit)
 
 
-@dataclass(frozen=True)
 class MetricView:
-    view: SeriesView
-    chart: MetricChart
-    title: str
-    text: str
-    bound: str
-    left_out: str
-    changes: list[str]
-    points: list[Point]  # the newest first
-    conditions: dict[str, str]
+    def __init__(self, series: Series) -> None:
+        self.view = view = with_bound(with_changes(series))
+        self.chart = MetricChart(view)
+        self.title = sentences.series_title(view)
+        period = sentences.period_text(view.points[0].at_s, view.points[-1].at_s)
+        self.text = f"{sentences.points_text(view.points)}, {period}"
+        self.bound = sentences.series_bound_text(view)
+        self.left_out = sentences.left_out_text(view)
+        timed = sentences.one_day([view])
+        self.changes = [sentences.change_text(one, view.unit, timed) for one in view.changes[-_MOST_CHANGES:]]
+        self.points = view.points[::-1][:_ROWS]  # the newest first
+        self.conditions = series.conditions
 
 
 def metric_page(site: Site, benchmark: str, metric: str) -> Page:
     found = _series(site, benchmark, metric)
     found.sort(key=lambda one: -one.points[-1].at_s)
-    views = [_view(one) for one in found[:MOST_SERIES]]
+    views = [MetricView(one) for one in found[:MOST_SERIES]]
     first = views[0].view
     alarms = {point.run: point for point in unjudged_alarms(first.points)}  # one of a run: a mark is of the run
     return page(
@@ -106,55 +95,6 @@ def _series(site: Site, benchmark: str, metric: str) -> list[Series]:
     if not found:
         raise NotThere(f"The history has no metric {metric[:200]!r} of a benchmark {benchmark[:200]!r}.")
     return found
-
-
-def _view(series: Series) -> MetricView:
-    view = with_bound(with_changes(series))
-    timed = one_day([view])
-    return MetricView(
-        view,
-        _chart(view),
-        series_title(view),
-        f"{points_text(view.points)}, {period_text(view.points[0].at_s, view.points[-1].at_s)}",
-        series_bound_text(view),
-        left_out_text(view) if view.left_out else "",
-        [change_text(one, view.unit, timed) for one in view.changes[-_MOST_CHANGES:]],
-        view.points[::-1][:_ROWS],
-        series.conditions,
-    )
-
-
-def _chart(view: SeriesView) -> MetricChart:
-    scale = Scale(view)
-    step = (WIDTH - 2 * PAD) / max(1, len(view.points) - 1)
-
-    def y(value: float) -> float:
-        return round(HEIGHT - PAD - scale(value) * (HEIGHT - 2 * PAD), 1)
-
-    placed = [(round(PAD + index * step, 1), y(point.value)) for index, point in enumerate(view.points)]
-    marked = [
-        Dot(*placed[index], _state(point), f"{point.run}: {metric_or_open(point.value, view.unit)}, {_said(point)}")
-        for index, point in enumerate(view.points)
-        if _state(point)
-    ]
-    changes = [(placed[one.index][0], number) for number, one in enumerate(view.changes[-_MOST_CHANGES:], 1)]
-    values = [point.value for point in view.points]
-    return MetricChart(
-        "".join(f"M{x:g} {height:g}h0" for x, height in placed),
-        scale.band(y),
-        changes,
-        marked,
-        metric_or_open(max(values), view.unit),
-        metric_or_open(min(values), view.unit),
-    )
-
-
-def _state(point: Point) -> str:
-    return "failed" if not point.good else point.verdict if point.alarm else "flaky" if point.mark else ""
-
-
-def _said(point: Point) -> str:
-    return f"{point.verdict}, {point.mark}" if point.mark else point.verdict
 
 
 def mark_commands(view: SeriesView, point: Point, options: tuple[str, ...]) -> tuple[Point, list[str]]:
