@@ -1,12 +1,13 @@
 """Two runs beside each other: which metrics moved, by how much and how sure, and what else is not as it was."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import fsum
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 
 from seatrial.job import (
+    Better,
     CellResult,
     Change,
     FieldDifference,
@@ -25,6 +26,7 @@ SURE_OF_MOVE = 0.99  # that a metric moved at all
 LEAST_MOVE = 0.01  # a smaller move is none
 
 Key = tuple[str, str, str, str]  # benchmark, fingerprint, metric, unit
+_Values = dict[Key, tuple[Metric, list[float]]]  # of each repeat
 _Tried = tuple[str, list[CellResult], list[CellResult]]  # a benchmark with its cells in both runs
 
 
@@ -119,7 +121,7 @@ class RunComparison(msgspec.Struct, frozen=True):
     causes: list[OtherCause] = []  # those of the second run first
 
 
-def comparison_json(found: RunComparison) -> dict[str, Any]:
+def comparison_json(found: RunComparison) -> dict[str, object]:
     """For programs: with what follows from the metrics of each movement."""
     metrics = [{**msgspec.to_builtins(one), "moved": one.moved, "way": one.way} for one in found.metrics]
     return {"version": 1, **msgspec.to_builtins(found), "figures": metrics}
@@ -153,7 +155,8 @@ class RunPair:
 
     def compare(self, past: Iterable[Series] = ()) -> RunComparison:
         before, after = self._before, self._after
-        of_before, of_after = _by_name(before), _by_name(after)
+        # By their id without `repeat`: one run may have repeats and the other none, or more of them.
+        of_before, of_after = (_grouped(run.cells, lambda cell: benchmark_of(cell.id)) for run in (before, after))
         both = [(name, of_before.pop(name), of_after.pop(name)) for name in list(of_before) if name in of_after]
         both += _renamed(of_before, of_after)
         tried = _tried(before, after)
@@ -175,30 +178,21 @@ class RunPair:
 
 def _causes(before: RunResults, after: RunResults) -> list[OtherCause]:
     was, now = ({cause.id: cause for cause in results.causes} for results in (before, after))
-    every = {**now, **{id_: cause for id_, cause in was.items() if id_ not in now}}
-    return [
-        OtherCause(
-            id_,
-            cause.verdict.value,
-            cause.text,
-            len(was[id_].cells) if id_ in was else 0,
-            len(now[id_].cells) if id_ in now else 0,
-        )
-        for id_, cause in every.items()
-    ]
+    made = []
+    for id_, cause in {**now, **was, **now}.items():
+        cells = [len(of[id_].cells) if id_ in of else 0 for of in (was, now)]
+        made.append(OtherCause(id_, cause.verdict.value, cause.text, *cells))
+    return made
 
 
-def _by_name(results: RunResults) -> dict[str, list[CellResult]]:
-    """Cells by their id without `repeat`: one run may have repeats and the other none, or more of them."""
+def _grouped(cells: Iterable[CellResult], key: Callable[[CellResult], str]) -> dict[str, list[CellResult]]:
     found: dict[str, list[CellResult]] = {}
-    for cell in results.cells:
-        found.setdefault(benchmark_of(cell.id), []).append(cell)
+    for cell in cells:
+        found.setdefault(key(cell), []).append(cell)
     return found
 
 
-def _renamed(
-    before: dict[str, list[CellResult]], after: dict[str, list[CellResult]]
-) -> list[tuple[str, list[CellResult], list[CellResult]]]:
+def _renamed(before: dict[str, list[CellResult]], after: dict[str, list[CellResult]]) -> list[_Tried]:
     """Takes those out of both that have another id but the same benchmark, so that their metrics are compared."""
     known: dict[str, str] = {}
     for name, cells in after.items():
@@ -214,9 +208,8 @@ def _other_verdict(name: str, before: list[CellResult], after: list[CellResult])
     such = [cell for cell in after if cell.verdict is now]
     some = f"{len(such)} of {len(after)} repeats" if len(such) < len(after) else ""
     why = such[0].why or next((f.message for f in such[0].findings if f.verdict is now), "")
-    return OtherVerdict(
-        name, was.value, now.value, ": ".join(part for part in (some, why) if part), change_of(was.value, now)
-    )
+    text = ": ".join(part for part in (some, why) if part)
+    return OtherVerdict(name, was.value, now.value, text, change_of(was.value, now))
 
 
 def _benchmark(cell: CellResult) -> str:
@@ -225,14 +218,8 @@ def _benchmark(cell: CellResult) -> str:
 
 def _tried(before: RunResults, after: RunResults) -> list[_Tried]:
     """The benchmarks that were run in both, with their cells."""
-    sides: list[dict[str, list[CellResult]]] = []
-    for results in (before, after):
-        found: dict[str, list[CellResult]] = {}
-        for cell in results.cells:
-            if cell.attempts:
-                found.setdefault(_benchmark(cell), []).append(cell)
-        sides.append(found)
-    return [(name, cells, sides[1][name]) for name, cells in sides[0].items() if name in sides[1]]
+    was, now = (_grouped((cell for cell in run.cells if cell.attempts), _benchmark) for run in (before, after))
+    return [(name, cells, now[name]) for name, cells in was.items() if name in now]
 
 
 def _other_conditions(tried: Iterable[_Tried]) -> list[OtherConditions]:
@@ -256,9 +243,9 @@ def _other_under_test(tried: Iterable[_Tried]) -> list[OtherUnderTest]:
     return [OtherUnderTest(list(found), names) for found, names in groups.items() if found]
 
 
-def _values(results: RunResults, unjudged: bool) -> dict[Key, tuple[Metric, list[float]]]:
+def _values(results: RunResults, unjudged: bool) -> _Values:
     """Every metric of cells that came to their end, with one value for each repeat."""
-    found: dict[Key, tuple[Metric, list[float]]] = {}
+    found: _Values = {}
     for cell in results.cells:
         unjudged_only = bool(cell.attempts) and cell.attempts[-1].unjudged
         if cell.verdict.value not in ("passed", "xfail", "slower", "faster") and not unjudged_only:
@@ -270,9 +257,7 @@ def _values(results: RunResults, unjudged: bool) -> dict[Key, tuple[Metric, list
     return found
 
 
-def _in_units_of(
-    before: Mapping[Key, tuple[Metric, list[float]]], after: Mapping[Key, tuple[Metric, list[float]]]
-) -> dict[Key, tuple[Metric, list[float]]]:
+def _in_units_of(before: _Values, after: _Values) -> _Values:
     """The metrics of `after`, each in the unit that it has in `before`, where it can be converted."""
     units: dict[tuple[str, ...], list[str]] = {}
     for key in before:
@@ -288,25 +273,18 @@ def _in_units_of(
 
 def _noises(before: RunResults, after: RunResults, past: Iterable[Series]) -> dict[Key, list[float]]:
     """Past values of one level of each series, without those of the two runs."""
+    from seatrial.stats.clean import clean_series
+
     found = {}
     for series in past:
         others = [point for point in series.points if point.run not in (before.run, after.run)]
-        found[series.benchmark, series.fingerprint, series.metric, series.unit] = _one_level(series, others)
+        used = clean_series(past_values(others), cast(Better, series.better or "lower")).used
+        key = (series.benchmark, series.fingerprint, series.metric, series.unit)
+        found[key] = [others[index].value for index in used]
     return found
 
 
-def _one_level(series: Series, points: list[Any]) -> list[float]:
-    from seatrial.stats.clean import clean_series
-
-    used = clean_series(past_values(points), cast(Any, series.better or "lower")).used
-    return [points[index].value for index in used]
-
-
-def _movements(
-    before: Mapping[Key, tuple[Metric, list[float]]],
-    after: Mapping[Key, tuple[Metric, list[float]]],
-    past: Mapping[Key, list[float]],
-) -> list[Movement]:
+def _movements(before: _Values, after: _Values, past: Mapping[Key, list[float]]) -> list[Movement]:
     from seatrial.stats.compare import compare, relative_noise
 
     made = []
@@ -317,26 +295,12 @@ def _movements(
         noise = relative_noise(levels) if len(levels) >= 2 else None
         runs = len(levels) if noise is not None else 0
         found = compare(before[key][1], after[key][1], noise, max(runs, 2))
-        made.append(
-            Movement(
-                *key,
-                after[key][0].better or "",
-                found.before,
-                found.after,
-                found.size,
-                found.low,
-                found.high,
-                found.sure,
-                found.n_before,
-                found.n_after,
-                noise,
-                runs,
-                found.why,
-            )
-        )
-    return sorted(made, key=_rank)
+        sizes = (found.before, found.after, found.size, found.low, found.high)
+        counts = (found.n_before, found.n_after)
+        made.append(Movement(*key, after[key][0].better or "", *sizes, found.sure, *counts, noise, runs, found.why))
 
+    def rank(one: Movement) -> tuple[bool, bool, float, float, str, str]:
+        size = abs(one.size) if one.size is not None else float("inf")
+        return not one.moved, not one.maybe, -round(one.sure, 3), -size, one.benchmark, one.metric
 
-def _rank(one: Movement) -> tuple[bool, bool, float, float, str, str]:
-    size = abs(one.size) if one.size is not None else float("inf")
-    return not one.moved, not one.maybe, -round(one.sure, 3), -size, one.benchmark, one.metric
+    return sorted(made, key=rank)

@@ -12,7 +12,6 @@ from seatrial.job import (
     Better,
     Bound,
     BoundState,
-    CellResult,
     Level,
     RunResults,
     Unreadable,
@@ -117,9 +116,11 @@ def view_series(series: Series, bounds: Iterable[Bound] | None = None) -> Series
 
 def with_changes(series: Series) -> SeriesView:
     """The series with its changes alone: quick, for those of which there are many."""
+    from seatrial.stats.changes import change_points
+
     points = [point for point in series.points if math.isfinite(point.value)]
     good = [index for index, point in enumerate(points) if point.good]
-    changes = _change_points([points[index].value for index in good])
+    changes = change_points([points[index].value for index in good])
     return SeriesView(
         series.benchmark,
         series.trial,
@@ -130,12 +131,6 @@ def with_changes(series: Series) -> SeriesView:
         points,
         [_level_change(change, good[change.index], points, series.better) for change in changes],
     )
-
-
-def _change_points(values: Sequence[float]) -> "list[ChangePoint]":
-    from seatrial.stats.changes import change_points
-
-    return change_points(values)
 
 
 def _level_change(change: "ChangePoint", index: int, points: list[Point], better: str) -> LevelChange:
@@ -325,17 +320,14 @@ def unbounded_metrics(results: RunResults) -> list[str]:
     found: dict[str, None] = {}
     for cell in results.cells:
         judged = {f.check: f for f in cell.findings if f.step == METRICS}
+        none = judged["bounds"].message if "bounds" in judged else ""
+        none = none or "its trial names no `baseline`, or that has no entry for it"
         for metric in flatten_metrics(cell.metrics):
             finding = judged.get(f"bounds {metric.name}")
             if metric.better and (finding is None or finding.verdict not in _JUDGED):
-                why = finding.message if finding else _why_none(cell)
+                why = finding.message if finding else none
                 found[f"{cell.benchmark or cell.id} {metric.name} has no bounds: {why}"] = None
     return list(found)
-
-
-def _why_none(cell: CellResult) -> str:
-    whole = next((f.message for f in cell.findings if f.step == METRICS and f.check == "bounds"), "")
-    return whole or "its trial names no `baseline`, or that has no entry for it"
 
 
 def open_regressions(series: Iterable[Series]) -> list[str]:
