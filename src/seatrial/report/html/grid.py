@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from seatrial.job import Excluded, value_text
+from seatrial.job import value_text
 from seatrial.report.view.cell import CellView
-from seatrial.report.view.grid import MOST_EXCLUDED_ROWS, axis_values, by_trial
+from seatrial.report.view.grid import MOST_EXCLUDED_ROWS, Trial, trials
 from seatrial.report.view.run import CauseView, RunView, worst_first
-from seatrial.report.view.words import axes_text, duration_text, one_line
+from seatrial.report.view.words import duration_text, one_line
 
 MOST_PANELS = 12
 MOST_PLACED = 60_000  # cells times layouts: larger grids come in one layout only
@@ -46,23 +46,10 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class TrialGrid:
+class TrialGrid(Trial[CellView]):
     """The cells of one trial, from which any layout of them is made."""
 
-    number: int
-    trial: str
-    cells: list[CellView]
-    excluded: list[Excluded]
-    values: dict[str, list[str]]  # of each axis, in order
-
-    @cached_property
-    def axes(self) -> list[str]:
-        """Those that vary."""
-        return [axis for axis, some in self.values.items() if len(some) > 1]
-
-    @cached_property
-    def fixed(self) -> str:
-        return axes_text((axis, some[0]) for axis, some in self.values.items() if len(some) == 1)
+    number: int = 0
 
     @cached_property
     def layout(self) -> Layout:
@@ -104,11 +91,17 @@ class TrialGrid:
             if place not in groups and (place[1] in known or len(known) < MOST_EXCLUDED_ROWS):
                 known.add(place[1])
                 reasons.setdefault(place, combination.why)
+
+        def spot(place: tuple[str, str, str]) -> Spot | None:
+            if place in groups:
+                return cell_spot(worst_first(groups[place]))
+            return Spot("excluded", f"not run: {one_line(reasons[place])}") if place in reasons else None
+
         rows = [value for value in self._named(layout.rows) if value in known]
         columns = self._named(layout.columns)
         made = []
         for panel in self._named(layout.panels):
-            spots = [[_spot(groups, reasons, (panel, row, column)) for column in columns] for row in rows]
+            spots = [[spot((panel, row, column)) for column in columns] for row in rows]
             inside = [cell for place, cells in groups.items() if place[0] == panel for cell in cells]
             made.append(Panel(panel, sum(cell.verdict.good for cell in inside), len(inside), spots))
         return rows, columns, made
@@ -131,38 +124,24 @@ class TrialList:
 
 
 def trial_lists(grids: Sequence[TrialGrid]) -> list[TrialList]:
-    single = [(grid.trial, cell_spot(grid.cells)) for grid in grids if not grid.layout.rows and grid.cells]
-    made = [TrialList("", "", list(single))]
+    single = [(grid.name, cell_spot(grid.cells)) for grid in grids if not grid.layout.rows and grid.cells]
+    made = [TrialList("", "", [*single])]
     for grid in grids:
         if grid.layout.rows and not grid.layout.columns:
             names, _, (panel,) = grid.panels(grid.layout)
-            about = ", ".join(part for part in (f"by {grid.layout.rows}", grid.fixed) if part)
-            made.append(
-                TrialList(grid.trial, about, [(n, spots[0]) for n, spots in zip(names, panel.rows, strict=True)])
-            )
+            about = ", ".join(part for part in (f"by {grid.layout.rows}", grid.fixed()) if part)
+            rows = [(name, spots[0]) for name, spots in zip(names, panel.rows, strict=True)]
+            made.append(TrialList(grid.name, about, rows))
     return [one for one in made if one.rows]
 
 
 def trial_grids(run: RunView) -> list[TrialGrid]:
-    made = []
-    for number, (trial, cells, excluded) in enumerate(by_trial(run.cells, run.excluded)):
-        values = axis_values(cells, excluded, run.axes.get(trial, {}))
-        made.append(TrialGrid(number, trial, cells, excluded, {axis: list(some) for axis, some in values.items()}))
-    return made
+    found = enumerate(trials(run.cells, run.excluded, run.axes))
+    return [TrialGrid(one.name, one.cells, one.excluded, one.labels, number) for number, one in found]
 
 
 def _place(axes: Mapping[str, str], layout: Layout) -> tuple[str, str, str]:
     return axes.get(layout.panels, ""), axes.get(layout.rows, ""), axes.get(layout.columns, "")
-
-
-def _spot(
-    groups: Mapping[tuple[str, str, str], list[CellView]],
-    reasons: Mapping[tuple[str, str, str], str],
-    place: tuple[str, str, str],
-) -> Spot | None:
-    if place in groups:
-        return cell_spot(worst_first(groups[place]))
-    return Spot("excluded", f"not run: {one_line(reasons[place])}") if place in reasons else None
 
 
 def cell_spot(cells: list[CellView]) -> Spot:

@@ -131,7 +131,7 @@ class RunPage:
 
     @cached_property
     def thumbnails(self) -> dict[str, Thumbnail]:
-        made = {grid.trial: thumbnail(grid) for grid in self.grids} if self.run.causes else {}
+        made = {grid.name: thumbnail(grid) for grid in self.grids} if self.run.causes else {}
         return {trial: one for trial, one in made.items() if one is not None}
 
     @cached_property

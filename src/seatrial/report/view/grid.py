@@ -1,26 +1,22 @@
 """Cells laid out as rows and columns: one matrix for each trial, with its excluded combinations in their places."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
 from seatrial.job import Excluded, table_axes
 from seatrial.report.view.words import axes_text
 
-NOT_WANTED = frozenset(
-    {"tag", "select"}
-)  # causes of excluded combinations that are so for this run only; they would hide the others
-MOST_EXCLUDED_ROWS = (
-    200  # rows that hold nothing but excluded combinations are left out of a matrix when there are more rows than this
-)
+# Causes of excluded combinations that are so for this run only; they would hide the others.
+NOT_WANTED = frozenset({"tag", "select"})
+# Rows that hold nothing but excluded combinations are left out of a matrix when there are more rows than this.
+MOST_EXCLUDED_ROWS = 200
 
 
 class _OnAxes(Protocol):
     @property
     def axes(self) -> dict[str, str]: ...
-
-
-_T = TypeVar("_T", bound=_OnAxes)
 
 
 class Placed(_OnAxes, Protocol):
@@ -50,75 +46,100 @@ class Matrix(Generic[_P_co]):
     excluded: Mapping[tuple[int, int], str]
 
 
-def trial_of(cell: Placed) -> str:
-    return cell.trial or cell.id.partition("[")[0]
-
-
 AxisLabels = Mapping[str, Mapping[str, Sequence[str]]]  # of each trial's axes, in the order of the suite
+
+
+@dataclass(frozen=True)
+class Trial(Generic[_P]):
+    """The cells of one trial with the excluded combinations that stand beside them."""
+
+    name: str
+    cells: list[_P]
+    excluded: list[Excluded]
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of its axes, in the order of the suite
+
+    @cached_property
+    def values(self) -> dict[str, list[str]]:
+        """Of each axis those that there are, in the order of `labels`, others in that in which they first come."""
+        found: dict[str, dict[str, None]] = {}
+        items: list[_OnAxes] = [*self.cells, *self.excluded]
+        for item in items:
+            for axis, value in item.axes.items():
+                found.setdefault(axis, {})[value] = None
+        return {
+            axis: list(dict.fromkeys([*(value for value in self.labels.get(axis, ()) if value in seen), *seen]))
+            for axis, seen in found.items()
+        }
+
+    @cached_property
+    def axes(self) -> list[str]:
+        """Those that vary."""
+        return [axis for axis, some in self.values.items() if len(some) > 1]
+
+    def fixed(self, shown: Container[str] = ()) -> str:
+        """Axes that have one value only, but for those that are shown, as text."""
+        found = self.values.items()
+        return axes_text((axis, some[0]) for axis, some in found if len(some) == 1 and axis not in shown)
+
+
+def trials(cells: Iterable[_P], excluded: Iterable[Excluded] = (), labels: AxisLabels | None = None) -> list[Trial[_P]]:
+    """Of a run of selected cells, only with the excluded combinations in their rows and columns."""
+    found: dict[str, Trial[_P]] = {}
+
+    def trial(name: str) -> Trial[_P]:
+        return found.setdefault(name, Trial(name, [], [], (labels or {}).get(name, {})))
+
+    for cell in cells:
+        trial(cell.trial or cell.id.partition("[")[0]).cells.append(cell)
+    selected = False
+    for combination in excluded:
+        if combination.cause in NOT_WANTED:
+            selected = True
+        else:
+            trial(combination.trial).excluded.append(combination)
+    if not selected:
+        return list(found.values())
+    for one in found.values():
+        values = {pair for cell in one.cells for pair in cell.axes.items()}
+        one.excluded[:] = [combination for combination in one.excluded if values.issuperset(combination.axes.items())]
+    return [one for one in found.values() if one.cells]
 
 
 def matrices(
     cells: Iterable[_P], excluded: Iterable[Excluded] = (), labels: AxisLabels | None = None
 ) -> list[Matrix[_P]]:
-    """Values of axes stand in the order of `labels`; without them, in that in which they first come."""
-    return [
-        _matrix(trial, cells, excluded, (labels or {}).get(trial, {}))
-        for trial, cells, excluded in by_trial(cells, excluded)
-    ]
+    return [_matrix(trial) for trial in trials(cells, excluded, labels)]
 
 
-def by_trial(cells: Iterable[_P], excluded: Iterable[Excluded] = ()) -> list[tuple[str, list[_P], list[Excluded]]]:
-    """The cells of each trial with the excluded combinations that stand beside them."""
-    found: dict[str, tuple[list[_P], list[Excluded]]] = {}
-    for cell in cells:
-        found.setdefault(trial_of(cell), ([], []))[0].append(cell)
-    all_excluded = list(excluded)
-    selected = any(combination.cause in NOT_WANTED for combination in all_excluded)
-    for combination in all_excluded:
-        if combination.cause not in NOT_WANTED:
-            found.setdefault(combination.trial, ([], []))[1].append(combination)
-    return [
-        (trial, cells, _beside(cells, excluded) if selected else excluded)
-        for trial, (cells, excluded) in found.items()
-        if cells or not selected
-    ]
-
-
-def _beside(cells: Sequence[Placed], excluded: list[Excluded]) -> list[Excluded]:
-    """Of a run of selected cells: only excluded combinations in their rows and columns."""
-    values = {(axis, value) for cell in cells for axis, value in cell.axes.items()}
-    return [combination for combination in excluded if all(pair in values for pair in combination.axes.items())]
-
-
-def _matrix(
-    trial: str, cells: Sequence[_P], excluded: list[Excluded], labels: Mapping[str, Sequence[str]]
-) -> Matrix[_P]:
-    values = axis_values(cells, excluded, labels)
+def _matrix(trial: Trial[_P]) -> Matrix[_P]:
+    values, labels = trial.values, trial.labels
     row_axes, column_axis = table_axes({axis: len(labels.get(axis, found)) for axis, found in values.items()})
     rows: dict[str, int] = {}
-    columns: dict[str, int] = {}
+    columns = {value: number for number, value in enumerate(values[column_axis])} if column_axis else {}
     placed: dict[tuple[int, int], _P] = {}
     reasons: dict[tuple[int, int], str] = {}
+    places = {axis: {value: place for place, value in enumerate(values[axis])} for axis in row_axes}
+
+    def order(item: _OnAxes) -> list[int]:
+        return [places[axis].get(item.axes.get(axis, ""), -1) for axis in row_axes]
+
+    def row_label(axes: Mapping[str, str]) -> str:
+        return ", ".join(axes.get(axis, "") for axis in row_axes) or trial.name
 
     def spot(axes: Mapping[str, str]) -> tuple[int, int]:
-        row = _row_label(axes, row_axes) or trial
-        column = axes.get(column_axis, "")
+        row, column = row_label(axes), axes.get(column_axis, "")
         return rows.setdefault(row, len(rows)), columns.setdefault(column, len(columns))
 
-    complete = {*row_axes, column_axis} - {""}
-    if column_axis:
-        columns.update({value: number for number, value in enumerate(values[column_axis])})
-    for cell in _in_order(cells, row_axes, values):
+    for cell in sorted(trial.cells, key=order):
         placed[spot(cell.axes)] = cell
-    for combination in _in_order(excluded, row_axes, values):
-        known = len(rows) < MOST_EXCLUDED_ROWS or (_row_label(combination.axes, row_axes) or trial) in rows
+    complete = {*row_axes, column_axis} - {""}
+    for combination in sorted(trial.excluded, key=order):
+        known = len(rows) < MOST_EXCLUDED_ROWS or row_label(combination.axes) in rows
         if complete <= combination.axes.keys() and known:
             reasons.setdefault(spot(combination.axes), combination.why)
-    shown = {*row_axes, column_axis}
-    fixed = [(axis, next(iter(found))) for axis, found in values.items() if axis not in shown and len(found) == 1]
     return Matrix(
-        trial,
-        axes_text(fixed),
+        trial.name,
+        trial.fixed({*row_axes, column_axis}),
         " × ".join(row_axes),
         column_axis,
         tuple(rows),
@@ -126,29 +147,3 @@ def _matrix(
         placed,
         reasons,
     )
-
-
-def axis_values(
-    cells: Sequence[Placed], excluded: Sequence[Excluded], labels: Mapping[str, Sequence[str]]
-) -> dict[str, dict[str, None]]:
-    """Of each axis those that there are, in order."""
-    found: dict[str, dict[str, None]] = {}
-    for axes in (*(cell.axes for cell in cells), *(combination.axes for combination in excluded)):
-        for axis, value in axes.items():
-            found.setdefault(axis, {})[value] = None
-    return {
-        axis: dict.fromkeys([*(value for value in labels.get(axis, ()) if value in seen), *seen])
-        for axis, seen in found.items()
-    }
-
-
-def _in_order(items: Sequence[_T], row_axes: tuple[str, ...], values: dict[str, dict[str, None]]) -> list[_T]:
-    """As their rows are to stand."""
-    places = {axis: {value: place for place, value in enumerate(values[axis])} for axis in row_axes}
-    return sorted(items, key=lambda item: [places[axis].get(item.axes.get(axis, ""), -1) for axis in row_axes])
-
-
-def _row_label(axes: Mapping[str, str], row_axes: tuple[str, ...]) -> str:
-    if len(row_axes) == 1:
-        return axes.get(row_axes[0], "")
-    return ", ".join(axes.get(axis, "") for axis in row_axes)

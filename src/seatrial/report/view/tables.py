@@ -9,7 +9,7 @@ from typing import Any
 
 from seatrial.job import Table, Verdict, worst
 from seatrial.report.view.cell import CellView
-from seatrial.report.view.grid import axis_values, by_trial
+from seatrial.report.view.grid import Trial, trials
 from seatrial.report.view.words import AGREEMENTS, one_line
 
 MOST_ROWS = 200
@@ -55,10 +55,11 @@ class JudgedTable:
 
 def judged_tables(cells: Sequence[CellView]) -> list[JudgedTable]:
     """Of each trial that has such tables."""
-    return [_joined(trial, own) for trial, own, _ in by_trial(cells) if any(map(_table, own))]
+    return [_joined(trial) for trial in trials(cells) if any(map(_table, trial.cells))]
 
 
-def _joined(trial: str, cells: list[CellView]) -> JudgedTable:
+def _joined(trial: Trial[CellView]) -> JudgedTable:
+    cells = trial.cells
     columns = [_fields(cell) for cell in cells]
     names = dict.fromkeys(name for column in columns if column is not None for name in column)
     unasked = [JudgedField(cell.verdict, _NOT_ASKED, one_line(cell.reason)) for cell in cells]
@@ -68,11 +69,12 @@ def _joined(trial: str, cells: list[CellView]) -> JudgedTable:
     ]
     rows.sort(key=lambda row: (not row.wrong, row.exact))
     shown = sorted(sorted(range(len(cells)), key=lambda place: not cells[place].bad)[:MOST_COLUMNS])
-    labels = _labels(cells)
+    # What tells the cells of a trial apart.
+    labels = [", ".join(cell.axes.get(axis, "–") for axis in trial.axes) or cell.id for cell in cells]
     counts = Counter(field.agreement for row in rows for field in row.fields if field is not None)
     order = list(AGREEMENTS)
     return JudgedTable(
-        trial,
+        trial.name,
         tuple((labels[place], cells[place]) for place in shown),
         tuple(JudgedRow(row.name, tuple(row.fields[place] for place in shown)) for row in rows[:MOST_ROWS]),
         len(rows),
@@ -103,12 +105,6 @@ def _fields(cell: CellView) -> dict[str, JudgedField] | None:
         message = _text(row[place]) if 0 <= place < len(row) else ""
         found[name] = JudgedField(final, agreement.replace("_", " ") or final.value, message)
     return found
-
-
-def _labels(cells: Sequence[CellView]) -> list[str]:
-    """What tells the cells of a trial apart."""
-    varying = [axis for axis, values in axis_values(cells, (), {}).items() if len(values) > 1]
-    return [", ".join(cell.axes.get(axis, "–") for axis in varying) or cell.id for cell in cells]
 
 
 def _text(value: Any) -> str:
