@@ -68,3 +68,9 @@ def test_what_is_well_has_no_sentence_and_old_results_have_no_causes(tmp_path: P
     old = msgspec.structs.replace(results(), causes=[])
     assert "11 of 60 cells need attention" in causes_sentence(old)
     assert "### 11 of" not in render_markdown(RunView(old, tmp_path))
+
+
+def test_the_command_for_a_cause_goes_to_the_target_that_the_run_was_moved_to(tmp_path: Path) -> None:
+    moved = RunView(msgspec.structs.replace(results(), target="cluster"), tmp_path)
+    assert moved.causes[0].rerun == "seatrial run s.yaml --target cluster --select machine=x3"
+    assert RunView(results(), tmp_path).causes[0].rerun == "seatrial run s.yaml --select machine=x3"

@@ -1,7 +1,6 @@
 """A cell as every report shows it, and what the folder of its last attempt holds: steps, notebooks, logs, files."""
 
 import os
-import shlex
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -174,8 +173,7 @@ class CellView:
     @property
     def rerun(self) -> str:
         """The command that runs just this cell again."""
-        moved = f" --target {shlex.quote(self._run.target)}" if self._run.target else ""
-        return f"seatrial run {self._run.suite_argument}{moved} --select /{self.hash}"
+        return self._run.rerun(f"--select /{self.hash}")
 
     @property
     def parts(self) -> list[str]:

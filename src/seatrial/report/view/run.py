@@ -60,16 +60,16 @@ class RunView:
         first = {hash_: own[0].id for hash_, own in causes_by_cell(results).items()}  # a cell may have several
         self.cause_of = {hash_: views[id_] for hash_, id_ in first.items() if id_ in views}
 
-    @property
-    def suite_argument(self) -> str:
-        """The suite as a shell takes it."""
-        return shlex.quote(self.results.suite_path or self.suite)
+    def rerun(self, selection: str) -> str:
+        """The command that runs some of its cells again."""
+        suite = shlex.quote(self.results.suite_path or self.suite)
+        moved = f" --target {shlex.quote(self.target)}" if self.target else ""
+        return f"seatrial run {suite}{moved} {selection}"
 
     @property
     def rerun_failed(self) -> str:
         """The command that runs all that did not pass again."""
-        moved = f" --target {shlex.quote(self.target)}" if self.target else ""
-        return f"seatrial run {self.suite_argument}{moved} --failed {self.run}"
+        return self.rerun(f"--failed {self.run}")
 
     @cached_property
     def counts(self) -> dict[Verdict, int]:
@@ -253,7 +253,7 @@ class CauseView:
         place = ",".join(f"{axis}={value}" for axis, value in self.place.items() if axis != "host")
         whole = place and self._cause.there == self._cause.of
         selects = [place] if whole else [f"/{one}" for one in self.hashes[:20]]
-        return f"seatrial run {self._run.suite_argument} " + " ".join(f"--select {shlex.quote(one)}" for one in selects)
+        return self._run.rerun(" ".join(f"--select {shlex.quote(one)}" for one in selects))
 
 
 def bad_rows(matrix: Matrix[CellView]) -> set[int]:
