@@ -4,7 +4,6 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import msgspec
-from seatrial.report.view.sentences import causes_sentence
 
 from seatrial.checks import find_causes
 from seatrial.job import VERSION, AttemptResult, CellResult, Exit, Finding, Outcome, Place, RunResults, Verdict
@@ -12,6 +11,7 @@ from seatrial.report.junit import render_junit
 from seatrial.report.markdown import render_markdown
 from seatrial.report.terminal.summary import summary_lines
 from seatrial.report.view.run import RunView
+from seatrial.report.view.sentences import causes_sentence
 
 HOSTILE = "RuntimeError: \x1b[2J<script>alert('x')</script> `|` driver 12080 is too old"
 

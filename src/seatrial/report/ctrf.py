@@ -2,7 +2,6 @@
 
 import json
 import uuid
-from typing import Any
 
 from seatrial import __version__
 from seatrial.job import AttemptResult, Excluded, Stage, Verdict, worst
@@ -19,7 +18,7 @@ _STATES = ("passed", "failed", "skipped", "pending", "other")
 def render_ctrf(run: RunView) -> str:
     excluded = run.declared_exclusions
     tests = [_test(run, cell) for cell in run.cells] + [_excluded_test(run, combination) for combination in excluded]
-    summary: dict[str, Any] = {"tests": len(tests)}
+    summary = {"tests": len(tests)}
     summary |= {status: sum(test["status"] == status for test in tests) for status in _STATES}
     summary |= {"flaky": len(run.flaky)}
     summary |= {"start": _ms(run.started_s), "stop": _ms(run.started_s + run.seconds)}
@@ -34,30 +33,20 @@ def render_ctrf(run: RunView) -> str:
             "summary": summary,
             "tests": tests,
             "environment": {"buildName": one_line(run.suite), "commit": one_line(run.commit)},
-            "extra": _extra(run, len(run.excluded) - len(excluded)),
+            "extra": {
+                "run": run.run,
+                "verdict": run.verdict.value,
+                "causes": [cause.summary(_text) | {"news": cause.news_text} for cause in run.causes],
+                "holesOfSelection": len(run.excluded) - len(excluded),
+            },
         },
     }
     return json.dumps(report, indent=1, ensure_ascii=True) + "\n"
 
 
-def _extra(run: RunView, not_wanted: int) -> dict[str, Any]:
-    causes = [
-        {
-            "id": cause.id,
-            "verdict": cause.verdict.value,
-            "text": _text(cause.text),
-            "cells": len(cause.hashes),
-            "place": cause.where,
-            "news": cause.news_text,
-        }
-        for cause in run.causes
-    ]
-    return {"run": run.run, "verdict": run.verdict.value, "causes": causes, "holesOfSelection": not_wanted}
-
-
-def _test(run: RunView, cell: CellView) -> dict[str, Any]:
+def _test(run: RunView, cell: CellView) -> dict[str, object]:
     last = cell.last
-    test: dict[str, Any] = {
+    test: dict[str, object] = {
         "name": _text(cell.id) or cell.hash,
         "status": _STATUS.get(cell.verdict, "failed") if last else "pending",
         "duration": _ms(last.seconds or 0.0) if last else 0,
@@ -78,9 +67,9 @@ def _test(run: RunView, cell: CellView) -> dict[str, Any]:
     return test
 
 
-def _attempt(attempt: AttemptResult) -> dict[str, Any]:
+def _attempt(attempt: AttemptResult) -> dict[str, object]:
     times = {one.stage: one.wall_s for one in attempt.stages}
-    made: dict[str, Any] = {
+    made: dict[str, object] = {
         "attempt": max(1, attempt.number),
         "status": _STATUS.get(attempt.verdict, "failed"),
         "duration": _ms(attempt.seconds or 0.0),
@@ -97,7 +86,7 @@ def _steps(cell: CellView) -> list[dict[str, str]]:
     return [{"name": _text(step), "status": _STATUS.get(worst(of), "failed")} for step, of in by_step.items()]
 
 
-def _excluded_test(run: RunView, combination: Excluded) -> dict[str, Any]:
+def _excluded_test(run: RunView, combination: Excluded) -> dict[str, object]:
     return {
         "name": _text(f"{combination.trial}[{axes_text(combination.axes.items())}]"),
         "status": "skipped",

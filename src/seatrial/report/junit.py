@@ -6,6 +6,7 @@ each, or one per reason if there are very many or only the selection of this run
 """
 
 import xml.etree.ElementTree as ET
+from collections import Counter
 
 from seatrial.job import Finding, Verdict, worst
 from seatrial.job.units import count
@@ -79,30 +80,28 @@ def _case(cell: CellView, step: str, findings: list[Finding], took_s: float | No
     kind = "error" if verdict in _ERRORS else "failure"
     type_ = verdict.value if verdict is Verdict.TIMEOUT else first.class_ or verdict.value
     element = ET.SubElement(case, kind, type=_attribute(type_), message=message)
-    element.text = shorten(strip_controls("\n\n".join(_finding_text(finding) for finding in chosen)), _MOST_TEXT)
+    texts = []
+    for finding in chosen:
+        head = " ".join(part for part in (finding.verdict.value, finding.class_, finding.check) if part)
+        texts.append("\n".join(part for part in (f"{head}: {finding.message}", finding.evidence) if part))
+    element.text = shorten(strip_controls("\n\n".join(texts)), _MOST_TEXT)
     return case
-
-
-def _finding_text(finding: Finding) -> str:
-    head = " ".join(part for part in (finding.verdict.value, finding.class_, finding.check) if part)
-    return "\n".join(part for part in (f"{head}: {finding.message}", finding.evidence) if part)
 
 
 def _excluded(run: RunView, stamp: str) -> ET.Element:
     suite = ET.Element("testsuite", name="holes", timestamp=stamp, hostname="unknown")
     ET.SubElement(suite, "properties")
-    reasons: dict[tuple[str, str], int] = {}
+    reasons: Counter[tuple[str, str]] = Counter()
     named = []
     for combination in run.excluded:
         if combination.cause in NOT_WANTED or len(run.excluded) > MOST_EXCLUDED:
-            reasons[combination.trial, combination.why] = reasons.get((combination.trial, combination.why), 0) + 1
+            reasons[combination.trial, combination.why] += 1
         else:
             named.append((combination.trial, axes_text(combination.axes.items()), combination.why))
     named += [(trial, f"{count(number, 'combination')}: {why}", why) for (trial, why), number in reasons.items()]
     for trial, name, why in named:
-        case = ET.SubElement(
-            suite, "testcase", name=_attribute(name), classname=_attribute(f"holes.{trial}"), time="0.000"
-        )
+        group = _attribute(f"holes.{trial}")
+        case = ET.SubElement(suite, "testcase", name=_attribute(name), classname=group, time="0.000")
         ET.SubElement(case, "skipped", message=_attribute(why))
     return _counted(suite, None)
 

@@ -14,7 +14,7 @@ from seatrial.job.units import count
 from seatrial.report.view.cell import CellView
 from seatrial.report.view.grid import Matrix
 from seatrial.report.view.run import RunView, bad_rows
-from seatrial.report.view.tables import JudgedField, JudgedTable
+from seatrial.report.view.tables import JudgedTable
 from seatrial.report.view.words import SYMBOLS, axes_text, duration_text, one_line, shorten, strip_controls
 
 MARKDOWN_BYTES = 60_000  # GitHub takes 65,536 characters in a comment, and 1 MiB in a summary
@@ -46,7 +46,10 @@ _SPECIAL = re.compile(r"([\\`*_\[\]#|~$]|:(?=//|\w+:)|(?<=www)\.)", re.IGNORECAS
 
 
 def render_markdown(run: RunView) -> str:
-    head = [*_head(run), *_causes(run), *_news(run), *_matrices(run), *_cases(run)]
+    # How the answers to each case compare in each configuration, where a trial has few cases.
+    tables = map(_case_table, run.tables)
+    cases = _fitting(tables, _SHARES["cases"], len(run.tables), "table of cases", "tables of cases")
+    head = [*_head(run), *_causes(run), *_news(run), *_matrices(run), *cases]
     sections = [part for part in (_moved(run), _flaky(run), _xfails(run), _not_run(run)) if part]
     tail = _fitting(sections, _SHARES["tail"], len(sections), "section")
     title = ["### Failures", ""] if run.failures else []
@@ -113,16 +116,11 @@ def _head(run: RunView) -> list[str]:
         counts.append(f"{SYMBOLS['flaky'].glyph} {len(run.flaky)} flaky")
     if run.excluded:
         counts.append(f"{len(run.excluded):,} excluded")
+    total = f"{count(len(run.cells), 'cell')} in {duration_text(run.seconds)}"
     lines = [
         f"## {_SIGNS[run.verdict.value]} {escape_text(run.suite)}: {run.verdict.value}",
         "",
-        " · ".join(
-            [
-                f"{count(len(run.cells), 'cell')} in {duration_text(run.seconds)}",
-                *counts,
-                f"run {code(run.run)}",
-            ]
-        ),
+        " · ".join([total, *counts, f"run {code(run.run)}"]),
         "",
     ]
     if run.interrupted:
@@ -164,12 +162,8 @@ def _matrices(run: RunView) -> list[str]:
 
 
 def _table(matrix: Matrix[CellView], room: int) -> list[str]:
-    head = [
-        "| "
-        + " | ".join([escape_text(matrix.row_title) or " ", *(escape_text(column) or " " for column in matrix.columns)])
-        + " |",
-        "| --- " + "| :-: " * len(matrix.columns) + "|",
-    ]
+    titles = [escape_text(title) or " " for title in (matrix.row_title, *matrix.columns)]
+    head = [f"| {' | '.join(titles)} |", "| --- " + "| :-: " * len(matrix.columns) + "|"]
     rows = [_row(matrix, row) for row in range(len(matrix.rows))]
     if _bytes([*head, *rows]) <= room:
         return [*head, *rows]
@@ -195,12 +189,6 @@ def _row(matrix: Matrix[CellView], row: int) -> str:
     return "| " + " | ".join([escape_text(matrix.rows[row]), *signs]) + " |"
 
 
-def _cases(run: RunView) -> list[str]:
-    """How the answers to each case compare in each configuration, where a trial has few cases."""
-    blocks = map(_case_table, run.tables)
-    return _fitting(blocks, _SHARES["cases"], len(run.tables), "table of cases", "tables of cases")
-
-
 def _case_table(table: JudgedTable) -> list[str]:
     size = f"{count(table.cases, 'case')} × {count(table.configurations, 'configuration')}"
     agreements = ", ".join(f"{number} {escape_text(word)}" for word, number in table.agreements.items())
@@ -209,14 +197,10 @@ def _case_table(table: JudgedTable) -> list[str]:
         return [*lines, "_Too many for this page: see `report.html`._", ""]
     lines += ["| case | " + " | ".join(escape_text(label) for label, _ in table.columns) + " |"]
     lines += ["| --- " * (len(table.columns) + 1) + "|"]
-    lines += [
-        "| " + " | ".join([escape_text(row.name) or " ", *map(_agreement, row.fields)]) + " |" for row in table.rows
-    ]
+    for row in table.rows:
+        said = [f"{_SIGNS[of.verdict.value]} {escape_text(of.agreement)}" if of else "–" for of in row.fields]
+        lines.append(f"| {' | '.join([escape_text(row.name) or ' ', *said])} |")
     return [*lines, ""]
-
-
-def _agreement(field: JudgedField | None) -> str:
-    return f"{_SIGNS[field.verdict.value]} {escape_text(field.agreement)}" if field is not None else "–"
 
 
 def _failure(cell: CellView) -> list[str]:
@@ -273,9 +257,8 @@ def _not_run(run: RunView) -> list[str]:
     if run.excluded_by_reason:
         lines += ["### Not run", ""]
         for reason, excluded in list(run.excluded_by_reason.items())[:MOST_ITEMS]:
-            named = "; ".join(axes_text(combination.axes.items()) for combination in excluded[:5]) + (
-                "; …" if len(excluded) > 5 else ""
-            )
+            axes = [axes_text(combination.axes.items()) for combination in excluded[:5]]
+            named = "; ".join([*axes, *(["…"] if len(excluded) > 5 else [])])
             lines.append(f"- {len(excluded)} × {escape_text(reason)}: {escape_text(named)}")
         lines += [*_rest(len(run.excluded_by_reason)), ""]
     return lines

@@ -27,19 +27,11 @@ PAUSES_S = (1.0, 4.0, 10.0)  # between tries: there is one more of them
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
-def payload(run: RunView, sent_s: float) -> dict[str, Any]:
-    causes = [
-        {
-            "id": cause.id,
-            "verdict": cause.verdict.value,
-            "text": _text(cause.text),
-            "cells": len(cause.hashes),
-            "place": _text(cause.where),
-            "change": cause.news.change.value if cause.news else "",
-            "news": _text(cause.news_text),
-        }
-        for cause in run.causes[:MOST_CAUSES]
-    ]
+def payload(run: RunView, sent_s: float) -> dict[str, object]:
+    causes = []
+    for cause in run.causes[:MOST_CAUSES]:
+        change = cause.news.change.value if cause.news else ""
+        causes.append(cause.summary(_text) | {"change": change, "news": _text(cause.news_text)})
     return {
         "version": 1,
         "sent_s": sent_s,

@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TextIO
 
@@ -90,12 +91,9 @@ class Board:
             at_s = time.monotonic() if at_s is None else at_s
             self._began_s = min(self._began_s, at_s)
             self._tally.take(cell, state, progress, at_s)
-            self._touch(cell)
-
-    def _touch(self, cell: str) -> None:
-        row = self._where[cell]
-        self._changed.pop(row, None)
-        self._changed[row] = None
+            row = self._where[cell]
+            self._changed.pop(row, None)
+            self._changed[row] = None
 
     def lines(self, columns: int, height: int) -> list[Line]:
         """What fits into so many columns and lines: rows with running cells first, then those that changed last."""
@@ -104,7 +102,9 @@ class Board:
             failed = self._failed_lines(columns, max(0, min(MOST_FAILED, height // 5)))
             running = self._running_lines(columns, max(0, min(MOST_RUNNING, height // 4)))
             room = max(0, height - len(footer) - len(running) - len(failed) - 1)
-            ranked = self._ranked()
+            active = {self._where[cell]: None for cell in self._tally.running}
+            every = ((number, row) for number, matrix in enumerate(self._matrices) for row in range(len(matrix.rows)))
+            ranked = list({**active, **dict.fromkeys(reversed(self._changed)), **dict.fromkeys(every)})
             most = min(len(ranked), room)
             body = self._body(ranked[:most], columns)
             while len(body) > room and most > 0:
@@ -114,11 +114,6 @@ class Board:
             if hidden:
                 footer[0].insert(1, (f" ({count(hidden, 'row')} not shown)", "dim"))
             return [*body, *failed, *running, *footer]
-
-    def _ranked(self) -> list[tuple[int, int]]:
-        active = {self._where[cell]: None for cell in self._tally.running}
-        every = ((number, row) for number, matrix in enumerate(self._matrices) for row in range(len(matrix.rows)))
-        return list({**active, **dict.fromkeys(reversed(self._changed)), **dict.fromkeys(every)})
 
     def _body(self, rows: list[tuple[int, int]], columns: int) -> list[Line]:
         states = self._states()
@@ -157,27 +152,21 @@ class Board:
     def _running_lines(self, columns: int, most: int) -> list[Line]:
         lines: list[Line] = []
         for cell, running in list(self._tally.running.items())[:most]:
-            parts = (duration_text(round(time.monotonic() - running.began_s)), running.doing, one_line(cell))
-            text = "  ".join(part for part in parts if part)
+            text = f"{duration_text(round(time.monotonic() - running.began_s))}  {running.doing}  {one_line(cell)}"
             lines.append([(f"{glyph('running')[0]} ", "cyan"), (fit(text, columns - 2), "dim")])
         return lines
 
     def _footer(self, columns: int) -> list[Line]:
-        counted = dict.fromkeys((verdict.value for verdict in CELLS_WORST_FIRST), 0)
-        for state in self._tally.state.values():
-            if state in counted:
-                counted[state] += 1
+        states = Counter(self._tally.state.values())
+        counted = {verdict.value: states[verdict.value] for verdict in CELLS_WORST_FIRST}
         done = sum(counted.values())
         now_s = time.monotonic()
         left_s = self._tally.left_s(now_s) if done < len(self._tally.state) else None
         left = f"  about {rough_duration_text(left_s)} left" if left_s is not None else ""
         took = duration_text(round(now_s - self._began_s))
         line: Line = [(f"{done}/{len(self._tally.state)} done", "bold"), (f"  {took}{left}", "dim")]
-        for state, number in (
-            *counted.items(),
-            ("retrying", len(self._tally.again)),
-            ("running", len(self._tally.running)),
-        ):
+        counted |= {"retrying": len(self._tally.again), "running": len(self._tally.running)}
+        for state, number in counted.items():
             mark, colour = glyph(state)
             text = "failed, tried again" if state == "retrying" else state
             if number:

@@ -39,21 +39,23 @@ class Plain:
         self._lock = threading.Lock()
 
     def update(self, cell: str, state: str, progress: str = "", at_s: float | None = None) -> None:
+        why = one_line(progress)
         with self._lock:
-            self._update(cell, state, one_line(progress), time.monotonic() if at_s is None else at_s)
-
-    def _update(self, cell: str, state: str, why: str, at_s: float) -> None:
-        if not cell:
-            self._write([(f"{state}: {why}" if why else state, "bold yellow")])
-            return
-        again = cell in self._tally.ended
-        self._tally.take(cell, state, why, at_s)
-        if state in VERDICT_WORDS:
-            if not again:
-                self._write(self._finished(cell, state, why))
-        elif state in AGAIN or (state == "waiting" and self._new_reason(why)):
-            why = why.removeprefix(f"{state}: ")
-            self._write([(self._place(), "dim"), (state, "yellow"), (f" {one_line(cell)}", ""), (f": {why}", "dim")])
+            if not cell:
+                self._write([(f"{state}: {why}" if why else state, "bold yellow")])
+                return
+            again = cell in self._tally.ended
+            self._tally.take(cell, state, why, time.monotonic() if at_s is None else at_s)
+            if state in VERDICT_WORDS and not again:
+                took_s = self._tally.ended.get(cell)
+                took = f" {duration_text(took_s)}" if took_s is not None else ""
+                said = f": {why}" if why and state != "passed" else ""
+                head: Line = [(self._place(), "dim"), (state, SYMBOLS[state].colour), (f" {one_line(cell)}", "")]
+                self._write([*head, (took, "dim"), (said, "")])
+            elif state in AGAIN or (state == "waiting" and self._new_reason(why)):
+                why = why.removeprefix(f"{state}: ")
+                head = [(self._place(), "dim"), (state, "yellow"), (f" {one_line(cell)}", "")]
+                self._write([*head, (f": {why}", "dim")])
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
@@ -94,15 +96,6 @@ class Plain:
             return False
         self._waiting_shown.add(reason)
         return True
-
-    def _finished(self, cell: str, state: str, why: str) -> Line:
-        line: Line = [(self._place(), "dim"), (state, SYMBOLS[state].colour), (f" {one_line(cell)}", "")]
-        took_s = self._tally.ended.get(cell)
-        if took_s is not None:
-            line.append((f" {duration_text(took_s)}", "dim"))
-        if why and state != "passed":
-            line.append((f": {why}", ""))
-        return line
 
     def _place(self) -> str:
         total = str(len(self._tally.state))

@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 
@@ -246,6 +246,16 @@ class CauseView:
         if self.news.change is Change.BACK:
             return "back"
         return f"since {date_text(self.news.since.at_s)}" if self.news.since else self.news.change.value
+
+    def summary(self, text: Callable[[str], str]) -> dict[str, object]:
+        """For programs; `text` makes foreign text as short as they take it."""
+        return {
+            "id": self.id,
+            "verdict": self.verdict.value,
+            "text": text(self.text),
+            "cells": len(self.hashes),
+            "place": text(self.where),
+        }
 
     @property
     def rerun(self) -> str:
