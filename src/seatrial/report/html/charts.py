@@ -3,7 +3,7 @@
 Rows come from a run folder and may hold anything: what is not a finite number is not drawn, and is in the table."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise, repeat
 from typing import Any
@@ -19,7 +19,6 @@ from seatrial.job import (
     Text,
     Timeline,
     TokenDiff,
-    TokenDifference,
     value_text,
 )
 from seatrial.job.units import count
@@ -83,7 +82,10 @@ def picture(chart: AnyChart) -> Picture:
         case Text():
             return Picture("text", chart.title, text=chart.data.text[:_MOST_TEXT])
         case TokenDiff():
-            return _token_diff(chart.title, chart.data)
+            where = "" if chart.data.position is None else value_text(chart.data.position)
+            text = f"token {where}: {chart.data.message or chart.data.agreement}"
+            sides = {"expected": _side(chart.data.expected), "got": _side(chart.data.got)}
+            return Picture("token-diff", chart.title, text=text, sides=sides)
         case Series():
             at = [number for row in chart.rows if row and (number := _number(row[0])) is not None]
             unit = chart.units.get(chart.columns[0], "") if chart.columns else ""
@@ -189,17 +191,11 @@ def _quantiles(chart: Distribution) -> list[Bar]:
         if not marks:
             bars.append(Bar(name))
             continue
-        numbers = [number for _, number in marks]
-        placed = [(round(number * scale, 1), f"{title} {value_text(number, unit)}") for title, number in marks]
-        ends = round(min(numbers) * scale, 1), round(max(numbers) * scale, 1)
-        bars.append(Bar(name, *ends, _spread(marks, unit), placed))
+        texts = {title: f"{title} {value_text(number, unit)}" for title, number in marks}
+        placed = [(round(number * scale, 1), texts[title]) for title, number in marks]
+        spread = [texts[title] for title in ("p50", "p99", "max") if title in texts] or list(texts.values())[:2]
+        bars.append(Bar(name, min(placed)[0], max(placed)[0], ", ".join(spread), placed))
     return bars
-
-
-def _spread(marks: list[tuple[str, float]], unit: str) -> str:
-    known = dict(marks)
-    shown = [name for name in ("p50", "p99", "max") if name in known] or list(known)[:2]
-    return ", ".join(f"{name} {value_text(known[name], unit)}" for name in shown)
 
 
 def _timeline(rows: Sequence[Sequence[Any]]) -> list[Bar]:
@@ -217,14 +213,8 @@ def _timeline(rows: Sequence[Sequence[Any]]) -> list[Bar]:
     ]
 
 
-def _token_diff(title: str, found: TokenDifference) -> Picture:
-    """Both sides with their likeliest tokens, each with its probability as a bar."""
-    where = "" if found.position is None else value_text(found.position)
-    text = f"token {where}: {found.message or found.agreement}"
-    return Picture("token-diff", title, text=text, sides={"expected": _side(found.expected), "got": _side(found.got)})
-
-
 def _side(side: DiffToken | None) -> list[TokenBar]:
+    """The likeliest tokens, each with its probability as a bar."""
     if side is None:
         return []
     tokens = side.top if any(one.text == side.text for one in side.top) else [side, *side.top]
@@ -277,77 +267,54 @@ def resource_charts(observed: Mapping[str, Observation]) -> list[ResourceChart]:
 
 
 def _charts(whose: str, observed: Observation) -> list[ResourceChart]:
-    steps = [step for step in observed.steps if step.started_s is not None]
-    samples = sorted((sample for step in steps for sample in step.samples), key=lambda sample: sample.at_s)
+    steps = [(step, step.started_s) for step in observed.steps if step.started_s is not None]
+    samples = sorted((sample for step, _ in steps for sample in step.samples), key=lambda sample: sample.at_s)
     if len(samples) < 3:
         return []
-    first = min(step.started_s for step in steps if step.started_s is not None)
-    last = max([samples[-1].at_s, *(step.ended_s for step in steps if step.ended_s is not None)])
-    span = max(last - first, 1e-9)
+    first = min(began for _, began in steps)
+    last = max([samples[-1].at_s, *(step.ended_s for step, _ in steps if step.ended_s is not None)])
+    scale = SAMPLES_WIDTH / max(last - first, 1e-9)
     bands = [
         Band(
             f"{one_line(step.name)}: {duration_text(step.seconds) or 'did not end'}",
-            round((step.started_s - first) / span * SAMPLES_WIDTH, 1),
-            round(((step.ended_s if step.ended_s is not None else last) - step.started_s) / span * SAMPLES_WIDTH, 1),
+            round((began - first) * scale, 1),
+            round(((step.ended_s if step.ended_s is not None else last) - began) * scale, 1),
         )
-        for step in steps
-        if step.started_s is not None
+        for step, began in steps
     ]
     memory = [(sample.at_s, float(sample.memory_bytes)) for sample in samples if sample.memory_bytes is not None]
-    series = [
+    series: list[tuple[str, list[SamplePoint], Callable[[float], str]]] = [
         ("Memory", memory, size_text),
-        ("CPU cores", _rates(samples), _two),
+        ("CPU cores", _rates(samples), "{:.2g}".format),
         ("GPU memory", _gpu(samples, "memory_bytes", sum), size_text),
-        ("GPU use, %", _gpu(samples, "utilization", max), _two),
+        ("GPU use, %", _gpu(samples, "utilization", max), "{:.2g}".format),
     ]
-    return [
-        _drawn(f"{title}{whose}", points, form(max(v for _, v in points)), first, span, bands)
-        for title, points, form in series
-        if len(points) > 2
-    ]
-
-
-def _drawn(
-    title: str, points: list[SamplePoint], most: str, first: float, span: float, bands: list[Band]
-) -> ResourceChart:
-    kept = _thinned_samples(points)
-    top = max(value for _, value in kept) or 1.0
-    placed = [
-        f"{(at - first) / span * SAMPLES_WIDTH:.1f},{SAMPLES_HEIGHT - value / top * (SAMPLES_HEIGHT - 4):.1f}"
-        for at, value in kept
-    ]
-    start, end = placed[0].split(",")[0], placed[-1].split(",")[0]
-    area = f"{start},{SAMPLES_HEIGHT} {' '.join(placed)} {end},{SAMPLES_HEIGHT}"
-    return ResourceChart(title, most, duration_text(span), " ".join(placed), area, bands)
-
-
-def _thinned_samples(points: list[SamplePoint]) -> list[SamplePoint]:
-    """At most so many points; the highest of each stretch stays, for a peak must not vanish."""
-    stretch = -(-len(points) // _MOST_POINTS)
-    return [
-        max(points[start : start + stretch], key=lambda point: point[1]) for start in range(0, len(points), stretch)
-    ]
+    made = []
+    for title, points, form in series:
+        if len(points) > 2:
+            stretch = -(-len(points) // _MOST_POINTS)  # the highest of each stays: a peak must not vanish
+            stretches = [points[start : start + stretch] for start in range(0, len(points), stretch)]
+            kept = [max(part, key=lambda point: point[1]) for part in stretches]
+            most = max(value for _, value in kept)
+            height = (SAMPLES_HEIGHT - 4) / (most or 1.0)
+            placed = [(f"{(at - first) * scale:.1f}", f"{SAMPLES_HEIGHT - value * height:.1f}") for at, value in kept]
+            line = " ".join(",".join(point) for point in placed)
+            area = f"{placed[0][0]},{SAMPLES_HEIGHT} {line} {placed[-1][0]},{SAMPLES_HEIGHT}"
+            made.append(ResourceChart(f"{title}{whose}", form(most), duration_text(last - first), line, area, bands))
+    return made
 
 
 def _rates(samples: Iterable[Sample]) -> list[SamplePoint]:
     """CPU seconds a second between neighbours. A counter that falls belongs to a new process tree: no rate there."""
     known = [(sample.at_s, sample.cpu_s) for sample in samples if sample.cpu_s is not None]
-    pairs = pairwise(known)
-    return [
-        (later, (used - before) / (later - at))
-        for (at, before), (later, used) in pairs
-        if later > at and used >= before
-    ]
+    pairs = [(*earlier, *later) for earlier, later in pairwise(known)]
+    return [(at, (used - before) / (at - was)) for was, before, at, used in pairs if at > was and used >= before]
 
 
-def _gpu(samples: Iterable[Sample], key: str, together: object) -> list[SamplePoint]:
+def _gpu(samples: Iterable[Sample], key: str, together: Callable[[list[float]], float]) -> list[SamplePoint]:
     points = []
     for sample in samples:
         metrics = [metric for metric in (nonnegative(gpu.get(key)) for gpu in sample.gpu) if metric is not None]
         if metrics:
-            points.append((sample.at_s, sum(metrics) if together is sum else max(metrics)))
+            points.append((sample.at_s, together(metrics)))
     return points
-
-
-def _two(value: float | None) -> str:
-    return f"{value:.2g}" if value is not None else ""
