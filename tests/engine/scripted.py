@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +145,7 @@ class Script:
         self.folder.path.mkdir(parents=True)
         self.folder.plan.write_text("{}")
         self.world = World(seed=1)
-        self._prepared = PreparedRun(suite, expand(suite), self.folder, RunOptions(max_cost=max_cost))
+        self.prepared = PreparedRun(suite, expand(suite), self.folder, RunOptions(max_cost=max_cost))
         self._fate = fate
 
     def life(self, kill_when: Callable[[str], bool] = lambda point: False) -> ScriptedLife:
@@ -156,7 +156,7 @@ class Script:
         life = life or self.life()
         if kill_after_s is not None:
             self.world.at(kill_after_s, life.kill)
-        return life.run(self._prepared)
+        return life.run(replace(self.prepared, _parts={}))  # another process knows no parts yet
 
     def wait(self, seconds: float) -> None:
         """While no process works on the run."""

@@ -33,7 +33,7 @@ class PreparedRun:
     _parts: dict[str, tuple[PartSpec, ...]] = field(default_factory=dict, repr=False)  # by the hash of the cell
 
     def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
-        """Of each attempt at the cell; made once."""
+        """Of each attempt at the cell; the kind is asked once in each process."""
         if cell.hash not in self._parts:
             self._parts[cell.hash] = plugins.kinds()[cell.kind].parts(cell)
         return self._parts[cell.hash]
@@ -42,10 +42,11 @@ class PreparedRun:
 def create(suite: Suite, plan: Plan, runs: Path, options: RunOptions) -> PreparedRun:
     """A new run folder. Raises RunRefused when a secret would stand in it, SuiteError when a cell lacks a file."""
     check_written(suite)
-    plan = plan.of(_gathered_for(plan.cells))
+    cells, parts = _gathered_for(plan.cells)
+    plan = plan.of(cells)
     folder = RunFolder.create(runs, suite.name)
     folder.write_plan(to_file(plan, suite, folder.run, options))
-    return PreparedRun(suite, plan, folder, options)
+    return PreparedRun(suite, plan, folder, options, parts)
 
 
 def with_contents(plan: Plan) -> Plan:
@@ -53,46 +54,42 @@ def with_contents(plan: Plan) -> Plan:
     is wrong with these, as `create` does."""
     kinds = plugins.kinds()
     listed = [cell for cell in plan.cells if isinstance(kinds[cell.kind], HasContents)]
-    found = {cell.id: cell for cell in _gathered_for(listed)}
+    found = {cell.id: cell for cell in _gathered_for(listed)[0]}
     return plan.of(found.get(cell.id, cell) for cell in plan.cells)
 
 
-def _gathered_for(cells: Iterable[Cell]) -> list[Cell]:
-    """The cells with what their kinds read of this machine. Raises SuiteError, with what is wrong for any of them."""
-    kinds, found, problems = plugins.kinds(), list[Cell](), list[Problem]()
+def _gathered_for(cells: Iterable[Cell]) -> tuple[list[Cell], dict[str, tuple[PartSpec, ...]]]:
+    """The cells with what their kinds read of this machine, and their parts by hash. Raises SuiteError with all that is
+    wrong: what a kind could not read, and each file that a job needs and that is missing here, once, with the first
+    cell that needs it. Files that the suite names without a placeholder were looked for when it was loaded."""
+    found, all_parts, problems, missing = list[Cell](), dict[str, tuple[PartSpec, ...]](), list[Problem](), set[str]()
     for cell in cells:
-        kind = kinds[cell.kind]
+        kind = plugins.kinds()[cell.kind]
         try:
-            read = replace(cell, gathered=kind.gather(cell))
+            cell = replace(cell, gathered=kind.gather(cell))
         except SuiteError as error:
             problems += error.problems
             continue
-        found.append(replace(read, contents=kind.contents(read)) if isinstance(kind, HasContents) else read)
-    problems += _missing(found)
+        cell = replace(cell, contents=kind.contents(cell)) if isinstance(kind, HasContents) else cell
+        found.append(cell)
+        try:
+            parts = all_parts[cell.hash] = kind.parts(cell)
+        except Exception:  # noqa: BLE001 - a bug of the kind, which is reported for the cell when it is run
+            continue
+        sources = {given.source for part in parts for given in part.job.inputs if given.required}
+        lacking = [f"there is no {source}" for source in sorted(sources) if not Path(source).exists()]
+        for why in (*cell.gathered.get(MISSING, ()), *lacking):
+            if why not in missing:
+                missing.add(why)
+                problems.append(Problem(why, path=cell.id))
     if problems:
         raise SuiteError(problems)
-    return found
+    return found, all_parts
 
 
 def suite_of(folder: RunFolder) -> RunSuite:
     """Where the run is. Raises DamagedRun, and PlanError for a run of another version."""
     return _read(folder, lambda file: read_suite(file, plugins.models()[1]))
-
-
-def _missing(cells: Iterable[Cell]) -> list[Problem]:
-    """What jobs would get from here and is not here, each thing once, with the first cell that needs it. What the suite
-    names without a placeholder was found, or not, when it was loaded."""
-    problems: dict[str, Problem] = {}
-    for cell in cells:
-        try:
-            parts = plugins.kinds()[cell.kind].parts(cell)
-        except Exception:  # noqa: BLE001 - a bug of the kind, which is reported for the cell when it is run
-            continue
-        sources = {given.source for part in parts for given in part.job.inputs if given.required}
-        missing = [f"there is no {source}" for source in sorted(sources) if not Path(source).exists()]
-        for why in (*cell.gathered.get(MISSING, ()), *missing):
-            problems.setdefault(why, Problem(why, path=cell.id))
-    return list(problems.values())
 
 
 def reopen(folder: RunFolder) -> PreparedRun:
