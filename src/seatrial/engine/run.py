@@ -32,7 +32,7 @@ from seatrial.engine.reap import RUN_FOLDER
 from seatrial.engine.secrets import Secrets
 from seatrial.engine.states import JOURNAL_VERSION, AttemptRecord, read_run
 from seatrial.engine.verify import shapes, verify
-from seatrial.job import VERSION, CellResult, Environment, Part, RunResults
+from seatrial.job import VERSION, CellResult, Environment, Part, PartSpec, RunResults
 from seatrial.record import DamagedFile, Journal, JournalError, Ownership
 from seatrial.suite import Cell
 from seatrial.targets import RunInUse, Target, TargetError
@@ -80,8 +80,9 @@ class Run:
         self._listener = listener
         self._folder = prepared.folder
         self._at = Failpoints()
-        self._first = dict(self._first_parts())
-        self._secrets = Secrets(prepared.suite, (part.job for parts in self._first.values() for part in parts))
+        self._secrets = Secrets(
+            prepared.suite, (part.job for cell in prepared.plan.cells for part in self._specs(cell))
+        )
         self._caps = Caps(prepared.suite, prepared.options.parallel)
         self._budget = Budget(prepared.options.max_failures, prepared.options.max_cost)
         self._followers: dict[str, Follower] = {}
@@ -159,18 +160,15 @@ class Run:
         await journal.write("finished", durable=True, verdict=results.verdict)
         return results
 
-    def _first_parts(self) -> Iterator[tuple[str, tuple[Part, ...]]]:
-        """Of the first attempt at each cell. What a kind breaks on is that cell's misfortune, when its turn comes."""
-        for cell in self._prepared.plan.cells:
-            with contextlib.suppress(Exception):
-                yield cell.hash, self._parts(cell, 1)
+    def _specs(self, cell: Cell) -> tuple[PartSpec, ...]:
+        """The parts of the cell; none if its kind fails, which is reported for the cell when its turn comes."""
+        with contextlib.suppress(Exception):
+            return self._prepared.parts(cell)
+        return ()
 
-    def _parts(self, cell: Cell, number: int, avoid: tuple[str, ...] = ()) -> tuple[Part, ...]:
-        """What a new attempt is made of; on other hosts than those to `avoid`, where there are others."""
-        with _code_of_kind():
-            parts = self._prepared.parts(cell)
-        labels = {RUN_FOLDER: str(self._folder.path)}
-        return tuple(part.for_attempt(self._folder.run, cell.hash, number, avoid, labels) for part in parts)
+    def _job_of(self, cell: Cell, part: PartSpec, number: int, avoid: tuple[str, ...] = ()) -> Part:
+        """A part of a new attempt; on other hosts than those to `avoid`, where there are others."""
+        return part.for_attempt(self._folder.run, cell.hash, number, avoid, {RUN_FOLDER: str(self._folder.path)})
 
     def _new(self) -> Iterator[tuple[Cell, Part]]:
         """The parts of cells that nobody has begun, and that are not to be skipped; none when the run is only to be
@@ -180,7 +178,7 @@ class Run:
             known = self._past.attempts.keys() | skipped.keys()
             for cell in self._prepared.plan.cells:
                 if cell.hash not in known:
-                    yield from ((cell, part) for part in self._first.get(cell.hash, ()))
+                    yield from ((cell, self._job_of(cell, part, 1)) for part in self._specs(cell))
 
     async def _verify(self) -> None:
         """What can never run is told before anything does. An interrupt does not wait for the answer."""
@@ -252,7 +250,9 @@ class Run:
         parts = None
         if known is None:
             avoid = tuple(dict.fromkeys(host for one in made for host in one.attempt.place.hosts))
-            parts = (self._first.get(cell.hash) if number == 1 else None) or self._parts(cell, number, avoid)
+            with _code_of_kind():
+                specs = self._prepared.parts(cell)
+            parts = tuple(self._job_of(cell, part, number, avoid) for part in specs)
         if self._interrupted:
             attempt.cancel()
         try:
@@ -305,7 +305,8 @@ class Run:
     async def _sweep(self) -> None:
         """Whatever still carries the run's label, from attempts that this or an earlier process could not remove. A
         process that was killed when its last job was removed left what the run itself has on a target."""
-        before = [part.target for cell in self._past.attempts for part in self._first.get(cell, ())]
+        past = [attempt for attempts in self._past.attempts.values() for attempt in attempts]
+        before = [part.target for attempt in past for part in attempt.parts.values()]
         for name in dict.fromkeys([*self._followers, *before]):
             opening = self._opened.get(name)
             if opening and (not opening.done() or opening.exception() is not None):  # interrupted: nothing was made

@@ -8,7 +8,7 @@ from typing import Any
 
 from seatrial.agent.masking.mask import Mask
 from seatrial.engine.verify import RunRefused
-from seatrial.job import SECRET_FILE, Job
+from seatrial.job import SECRET_FILE, Job, JobSpec
 from seatrial.suite import RunSuite, Suite
 
 _LONGEST = 64 << 10  # bytes; a variable cannot hold much more
@@ -19,7 +19,7 @@ _TELLING = 8  # a shorter one inside of another text may be there by chance
 class Secrets:
     """Resolved once, before the first job starts."""
 
-    def __init__(self, suite: RunSuite, jobs: Iterable[Job]) -> None:
+    def __init__(self, suite: RunSuite, jobs: Iterable[JobSpec]) -> None:
         self._values: dict[str, str] = {}
         problems = []
         for name in sorted({name for job in jobs for name in job.secrets.values()}):
