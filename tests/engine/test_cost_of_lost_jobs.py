@@ -35,3 +35,17 @@ def test_what_was_spent_before_the_run_was_taken_up_counts(script: Script) -> No
     script.wait(1000.0)
     assert_the_third_was_not_started(script.run())
     assert len(script.world.jobs) == 2
+
+
+def test_what_still_runs_is_reserved_before_anything_is_started(tmp_path: Path) -> None:
+    """The first cell waits for its second attempt while the second cell runs, and gets the only place first after
+    attach: 7 are spent, 4 reserved, and 4 more would be too much."""
+    fate = Fate(end_s=JOB_S, exit=Exit(Outcome.LOST))
+    timeout = {"run": f"{ESTIMATE_S:g}s"}
+    script = Script(tmp_path, lambda job: fate, count=2, parallel=1, max_cost=LIMIT, retries=1, timeout=timeout)
+    life = script.life(kill_when=lambda point: point == "written submitted" and script.events().count("submitted") == 2)
+    assert script.run(life) is None
+    results = script.run()
+    assert results is not None
+    assert [len(cell.attempts) for cell in results.cells] == [1, 1]
+    assert len(script.world.jobs) == 2

@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from seatrial import plugins
 from seatrial.job import count
@@ -58,27 +58,24 @@ class Budget:
         self._max_cost = max_cost
         self.failures = 0
         self._spent = 0.0
-        self._reserved = 0.0  # what is expected of the cells that run
+        self._reserved: dict[str, float] = {}  # what is expected of the cells that run, by hash
+
+    def reserve(self, cell: Cell) -> None:
+        self._reserved[cell.hash] = _expected_cost(cell)
 
     def charge(self, cell: Cell, seconds: float) -> None:
+        """What an attempt took, in place of what was reserved for it."""
+        self._reserved.pop(cell.hash, None)
         self._spent += _cost(cell, seconds)
-
-    @contextmanager
-    def reserve(self, cell: Cell) -> Iterator[None]:
-        expected = _expected_cost(cell)
-        self._reserved += expected
-        try:
-            yield
-        finally:
-            self._reserved -= expected
 
     def why_not(self, cell: Cell) -> str:
         """Why no new attempt may be started now, if so."""
         limit, most, expected = self._max_failures, self._max_cost, _expected_cost(cell)
         if limit is not None and self.failures >= limit:
             return f"not started: {count(self.failures, 'cell')} had failed (max failures {limit})"
-        if most is not None and self._spent + self._reserved + expected > most:
-            spent = f"{self._spent:.2f} is spent and {self._reserved:.2f} reserved for what runs"
+        reserved = sum(self._reserved.values())
+        if most is not None and self._spent + reserved + expected > most:
+            spent = f"{self._spent:.2f} is spent and {reserved:.2f} reserved for what runs"
             return f"not started: {spent}; {expected:.2f} more would be over the limit of {most:.2f}"
         return ""
 

@@ -134,6 +134,8 @@ class Run:
             for one in self._past.attempts.get(cell.hash, ()):
                 if one.over:
                     self._budget.charge(cell, one.wall_seconds if one.seconds is None else one.seconds)
+                else:
+                    self._budget.reserve(cell)
         if self._interrupted:
             self._cancel()
         preparing: list[asyncio.Task[None]] = []
@@ -206,8 +208,9 @@ class Run:
                 why = self._why_not(cell) if known is None else ""
                 if why:
                     break
-                with contextlib.nullcontext() if over else self._budget.reserve(cell):
-                    judged = await self._made(cell, known, made)
+                if known is None:
+                    self._budget.reserve(cell)
+                judged = await self._made(cell, known, made)
             made.append(judged)
             if len(made) < len(past):
                 continue  # what was begun is brought to its end, whatever happens now
@@ -258,6 +261,7 @@ class Run:
         try:
             observed = await attempt.run(parts)
         except DamagedFile as error:
+            self._budget.charge(cell, 0.0)
             return judge_unknown(cell, number, self._secrets.mask.text(str(error)))
         with _code_of_kind():
             judged = judge_attempt(cell, plugins.kinds()[cell.kind], number, observed)
