@@ -73,6 +73,7 @@ class ScriptedTarget(SimTarget):
         self.faulty = False
         self.submissions: list[Job] = []
         self.unreachable: Exception | None = None
+        self.hangs = False  # when it is opened
         self.addresses_s = 0.0
         self.meanwhile: Callable[[], None] = lambda: None
 
@@ -82,6 +83,8 @@ class ScriptedTarget(SimTarget):
         return effect()
 
     async def open(self) -> None:
+        if self.hangs:
+            await asyncio.Event().wait()
         if self.unreachable is not None:
             raise self.unreachable
         await super().open()

@@ -183,6 +183,7 @@ class Life:
         self.engine: Run | None = None
         self.target = SimTarget(self)
         self.points: list[str] = []
+        self.updates: list[tuple[float, str, str]] = []  # when, cell, state
         self.steps = 0
         self._kill_at, self._kill_point, self._interrupt_at = kill_at, kill_point, interrupt_at
 
@@ -209,6 +210,9 @@ class Life:
         if len(self.points) == self._kill_point:
             self.kill()
 
+    def update(self, cell: str, state: str, progress: str = "") -> None:
+        self.updates.append((self.world.now_s, cell, state))
+
     def kill(self) -> None:
         self.dead = True
         self.world.kills += 1
@@ -218,7 +222,7 @@ class Life:
         """The results; None when it was killed or stopped, so that the run has to be taken up."""
         loop = VirtualLoop(self)
         with plugged(self.target, self.at), self._clocks():
-            self.engine = Run(prepared, _Silent())
+            self.engine = Run(prepared, self)
             main = loop.create_task(self.engine.execute())
             try:
                 return loop.run_until_complete(main)
@@ -253,10 +257,6 @@ def _bury(loop: VirtualLoop) -> None:
                 agen.aclose().send(None)
     finally:
         loop.close()
-
-
-class _Silent:
-    def update(self, cell: str, state: str, progress: str = "") -> None: ...
 
 
 # ---- the target

@@ -47,15 +47,21 @@ class Attempt:
         self._cancelled = False
 
     async def run(self, parts: tuple[Part, ...] | None) -> dict[str, Observation]:
-        """The observation of each part. `parts` of a new attempt; None to continue the attempt of the record.
+        """The observation of each part. `parts` of a new attempt; None to continue the attempt of the record. One that
+        was collected is not removed yet: its observations need no target, `finish` does.
 
         Raises DamagedFile when what an earlier process wrote of the attempt cannot be read."""
         if self._record is not None:
             await self._take_up(self._record)
         elif parts is not None:
             await self._plan(parts)
+        if self._record is None or not self._record.over:
+            await self.finish()
+        return {name: one.observation for name, one in self._phases.items() if isinstance(one, Collected | Removed)}
+
+    async def finish(self) -> None:
+        """Take every part to its last phase."""
         await gather_or_cancel(*(self._live(name) for name in self._parts))
-        return {name: phase.observation for name, phase in self._phases.items() if isinstance(phase, Removed)}
 
     def cancel(self) -> None:
         """End all jobs of the attempt, and keep those that are being submitted from starting."""

@@ -39,6 +39,7 @@ from seatrial.targets import RunInUse, Target, TargetError
 
 # Nothing can be written down, or done, any more: the whole run stops, and can be taken up.
 _STOPPING = (JournalError, TargetError, OSError)
+OPEN_S = 15.0  # at the end of a run, for a target that is only opened to remove what is left there
 
 
 class Listener(Protocol):
@@ -72,7 +73,6 @@ class Run:
 
     def __init__(self, prepared: PreparedRun, listener: Listener, cancel: bool = False) -> None:
         """With `cancel` the run is taken up only to end what still runs of it."""
-        self._working = False
         self._prepared = prepared
         self._options = prepared.options
         self._interrupted = cancel
@@ -87,7 +87,9 @@ class Run:
         self._budget = Budget(prepared.options.max_failures, prepared.options.max_cost)
         self._followers: dict[str, Follower] = {}
         self._opened: dict[str, asyncio.Task[None]] = {}
-        self._verifying: asyncio.Task[None] | None = None
+        self._verifying: asyncio.Task[None] | None = None  # while the run is executed
+        self._preparing: list[asyncio.Task[None]] = []
+        self._removing: list[asyncio.Task[None]] = []
         self._attempts: set[Attempt] = set()  # that are being made
 
     async def execute(self, owned: bool = False) -> RunResults:
@@ -138,23 +140,20 @@ class Run:
                     self._budget.reserve(cell)
         if self._interrupted:
             self._cancel()
-        preparing: list[asyncio.Task[None]] = []
-        self._working = True
+        self._verifying = asyncio.create_task(self._verify())
         try:
-            await self._verify()
-            preparing += [asyncio.create_task(self._prepare(*one)) for one in self._wanted_environments()]
             cells = await gather_or_cancel(*(self._cell(cell) for cell in self._prepared.plan.cells))
             results = self._results(cells, began_s)
             await self._sweep()
         finally:
-            for task in preparing:
+            # A target may still be opening if the run was interrupted, or had nothing to do there.
+            tasks = [self._verifying, *self._preparing, *self._removing, *self._opened.values()]
+            for task in tasks:
                 task.cancel()
-            for task in self._opened.values():  # one that is still being opened when the run is interrupted
-                task.cancel()
-            await asyncio.gather(*preparing, *self._opened.values(), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             for follower in self._followers.values():
                 await follower.close()
-            self._working = False
+            self._verifying = None
         if not self._folder.plan.exists():
             raise OSError(errno.ENOENT, "the run folder was deleted while the run went on", str(self._folder.path))
         self._folder.write_results(results)
@@ -183,23 +182,27 @@ class Run:
                     yield from ((cell, self._job_of(cell, part, 1)) for part in self._specs(cell))
 
     async def _verify(self) -> None:
-        """What can never run is told before anything does. An interrupt does not wait for the answer."""
-        self._verifying = asyncio.create_task(verify(shapes(self._new()), self._follower, self._secrets.mask))
-        try:
-            await self._verifying
-        except asyncio.CancelledError:
-            if not self._interrupted:
-                raise
+        """What can never run is told before anything new does. While the first cells run, what the later ones need is
+        built; each waits for no more than its own."""
+        new = [*self._new()]
+        await verify(shapes(new), self._follower, self._secrets.mask)
+        for target, environment in {(part.target, part.job.environment) for _, part in new}:
+            self._preparing.append(asyncio.create_task(self._prepare(target, environment)))
 
-    def _wanted_environments(self) -> set[tuple[str, Environment]]:
-        return {(part.target, part.job.environment) for _, part in self._new()}
+    async def _verified(self) -> None:
+        """Wait until the targets would take what is new; an interrupt does not wait for their answers."""
+        assert self._verifying
+        await asyncio.wait([self._verifying])
+        if not self._verifying.cancelled():
+            self._verifying.result()
 
     async def _prepare(self, target: str, environment: Environment) -> None:
-        """While the first cells run, what the later ones need is built; each waits for no more than its own."""
         await (await self._follower(target)).target.prepare(environment)
 
     async def _cell(self, cell: Cell) -> CellResult:
         past = self._past.attempts.get(cell.hash, [])
+        if not past:
+            await self._verified()
         made: list[JudgedAttempt] = []
         while True:
             known = past[len(made)] if len(made) < len(past) else None
@@ -265,7 +268,9 @@ class Run:
             return judge_unknown(cell, number, self._secrets.mask.text(str(error)))
         with _code_of_kind():
             judged = judge_attempt(cell, plugins.kinds()[cell.kind], number, observed)
-        if known is None or not known.over:
+        if known is not None and known.over:
+            self._removing.append(asyncio.create_task(attempt.finish()))
+        else:
             verdict, why, seconds = judged.attempt.verdict, judged.attempt.why, judged.attempt.seconds
             seconds = attempt.wall_seconds if seconds is None else seconds
             self._budget.charge(cell, seconds)
@@ -309,14 +314,24 @@ class Run:
     async def _sweep(self) -> None:
         """Whatever still carries the run's label, from attempts that this or an earlier process could not remove. A
         process that was killed when its last job was removed left what the run itself has on a target."""
+        if self._removing:
+            done, _ = await asyncio.wait(self._removing, timeout=OPEN_S)
+            for task in done:
+                task.result()
         past = [attempt for attempts in self._past.attempts.values() for attempt in attempts]
         before = [part.target for attempt in past for part in attempt.parts.values()]
         for name in dict.fromkeys([*self._followers, *before]):
             opening = self._opened.get(name)
-            if opening and (not opening.done() or opening.exception() is not None):  # interrupted: nothing was made
+            if opening and opening.done() and opening.exception() is not None:
+                continue
+            if opening and not opening.done() and name not in before:  # interrupted: nothing was made
                 continue
             try:
-                target = (await self._follower(name)).target
+                try:
+                    async with asyncio.timeout(OPEN_S):
+                        target = (await self._follower(name)).target
+                except TimeoutError:
+                    raise TargetError(f"target {name} did not open within {OPEN_S:g} s") from None
                 for found in await target.list(self._folder.run):
                     await _clear(target, found.handle)
             except RunInUse:
@@ -356,10 +371,9 @@ class Run:
         self._interrupted = True
         self._stop_why = "not started: interrupted"
         self._listener.update("", "interrupted", "cancelling what runs")
-        if not self._working:
+        if self._verifying is None:
             return
-        if self._verifying is not None:
-            self._verifying.cancel()
+        self._verifying.cancel()
         with contextlib.suppress(JournalError):  # the next line that cannot be written stops the run
             self._cancel()
 
