@@ -9,10 +9,10 @@ import pytest
 import sample
 from click.testing import CliRunner, Result
 
+import seatrial.record
 from seatrial.cli import main
 from seatrial.job import Exit, Finding, Outcome, PartResult, Place, RunResults, Verdict
 from seatrial.record.folder import summed_plan
-from seatrial.record.results import results_schema
 from seatrial.report.terminal.cell import MOST_LOG_LINES, cell_lines
 from seatrial.report.view.run import RunView
 
@@ -54,7 +54,8 @@ def test_a_run_without_results_ends_with_2_and_the_way_on(runs: Path) -> None:
 
 def test_json_is_valid_by_its_schema(runs: Path) -> None:
     data = json.loads(call(runs, "2026", "--json").stdout)
-    jsonschema.Draft202012Validator(results_schema()).validate(data)
+    schema = json.loads(Path(seatrial.record.__file__).with_name("results.schema.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(data)
     assert data["run"] == "20260101-000000-7f3a"
 
 
