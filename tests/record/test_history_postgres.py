@@ -64,7 +64,7 @@ def test_a_server_killed_in_the_middle_loses_nothing_that_was_kept(own_server: P
         session.execute("DELETE FROM points")
 
     with pytest.raises(HistoryError, match="Check that the server runs"):
-        history._database.write(interrupted)
+        history.database.write(interrupted)
     with pytest.raises(HistoryError, match="Check that the server runs"):
         history.series()
     own_server.start()

@@ -14,7 +14,7 @@ from seatrial.cli.common import HISTORY, RUNS, duration, fail, plan_of, print_js
 
 if TYPE_CHECKING:
     from seatrial.job import Bound
-    from seatrial.record.history import CellRow, History, HistoryError, RunRow, Series
+    from seatrial.record.history import CellRow, History, HistoryError, Series, SuiteRun
     from seatrial.report.terminal.lines import Line
 
 INFRA = 3
@@ -286,7 +286,7 @@ def _no_such_trial(past: "History", trial: str) -> NoReturn:
     fail(f"the history has no trial {trial!r}{_nearest(trial, [one.trial for one in known])}")
 
 
-def _run_of(past: "History", name: str) -> "RunRow":
+def _run_of(past: "History", name: str) -> "SuiteRun":
     """The run of that id, of a beginning that only one has, of the folder that a path leads to, or the last."""
     known = past.runs()
     name = Path(name).name if "/" in name else name

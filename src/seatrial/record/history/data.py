@@ -56,7 +56,7 @@ class Series(msgspec.Struct, frozen=True):
     metric: str
     unit: str
     better: str  # "lower", "higher", or "" for a metric that is not judged
-    points: list[Point]
+    points: list[Point] = []
     conditions: dict[str, str] = {}  # of its fingerprint; empty where an older Seatrial did not keep them
     under_test: dict[str, str] = {}  # in its newest run
 
@@ -81,6 +81,7 @@ class TimeWindow(msgspec.Struct, frozen=True):
 
 
 ALWAYS = TimeWindow()
+ENDLESS = 1 << 40  # more rows than there are
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -110,15 +111,6 @@ class Alarm(msgspec.Struct, frozen=True):
     mark: str = ""
     mark_reason: str = ""
     mark_by: str = ""
-
-
-class RunRow(msgspec.Struct, frozen=True):
-    run: str
-    suite: str
-    verdict: str
-    at_s: float
-    seconds: float
-    commit: str
 
 
 class CellRow(msgspec.Struct, frozen=True, gc=False):

@@ -56,6 +56,7 @@ SELECT cause, run, at_s FROM (
 
 
 def read_past(session: Session, results: RunResults) -> RunPast:
+    """What was known of a run's cells and causes before they ran; whether the run itself is kept, is the same."""
     run = key(results.run)
     until_s: dict[str, float] = {}  # a cell's own start: another run may have had it after this one began
     causes = {hash_: key(own[0].id) for hash_, own in causes_by_cell(results).items()}

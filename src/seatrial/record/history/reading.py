@@ -8,19 +8,20 @@ from seatrial.job import decode
 from seatrial.record.history.data import (
     ACCEPTED,
     ALWAYS,
+    ENDLESS,
     Alarm,
     CellRow,
     Mark,
     Point,
-    RunRow,
     Series,
     TimeWindow,
     TrialRow,
+    key,
     series_id,
 )
 from seatrial.record.history.schema import Session
 
-_ENDLESS = 1 << 40
+_LAST = 20  # attempts of a cell that its expected duration is taken from
 _LATER_S = 1e300  # than any time
 _TOGETHER = 1_000  # series that a server is asked for at once
 
@@ -99,53 +100,65 @@ class _Marks(msgspec.Struct, frozen=True):
         return mark if mark and mark.label else None
 
 
-def durations(session: Session, hashes: list[str] | None, last: int) -> dict[str, list[float]]:
+def durations(session: Session) -> dict[str, float]:
+    """Seconds that each cell is expected to take, by hash: the median of its last 20 attempts that ended as they
+    should."""
     found: dict[str, list[float]] = {}
     if session.far:
-        wanted = None if hashes is None else set(hashes)
-        for cell, seconds in session.execute(_OF_ALL_CELLS, (last,)):
-            if wanted is None or cell in wanted:
-                found.setdefault(cell, []).append(seconds)
-        return found
-    if hashes is None:
-        hashes = [row[0] for row in session.execute("SELECT DISTINCT hash FROM attempts")]
-    for cell in hashes:
-        if rows := session.execute(_OF_CELL, (cell, last)):
-            found[cell] = [row[0] for row in rows]
-    return found
+        for cell, seconds in session.execute(_OF_ALL_CELLS, (_LAST,)):
+            found.setdefault(cell, []).append(seconds)
+    else:
+        for (cell,) in session.execute("SELECT DISTINCT hash FROM attempts"):
+            if rows := session.execute(_OF_CELL, (cell, _LAST)):
+                found[cell] = [row[0] for row in rows]
+    if not found:
+        return {}
+    from statistics import median
+
+    return {cell: median(seconds) for cell, seconds in found.items()}
 
 
-def series_names(session: Session, wanted: dict[str, str], run: str | None, judged: bool) -> list[Series]:
-    """The series that fit, without their points."""
-    conditions = [f"{column} = ?" for column in wanted]
-    values = [*wanted.values()]
-    if run is not None:
-        conditions.append("id IN (SELECT series FROM points WHERE run = ?)")
-        values.append(run)
-    if judged:
-        conditions.append("better <> ?")
-        values.append("")
+def series(
+    session: Session,
+    trial: str | None = None,
+    benchmark: str | None = None,
+    metric: str | None = None,
+    fingerprint: str | None = None,
+    last: int | None = None,
+) -> list[Series]:
+    """The series that fit all that is given, in the order of their names; of each the `last` points."""
+    wanted = {"trial = ?": trial, "benchmark = ?": benchmark, "metric = ?": metric, "fingerprint = ?": fingerprint}
+    return filled(session, _names(session, wanted), last)
+
+
+def names(session: Session, trial: str | None = None, run: str | None = None, judged: bool = False) -> list[Series]:
+    """Series without their points: of a trial, of those that a run added to; only those with a `better`."""
+    of_run = "id IN (SELECT series FROM points WHERE run = ?)"
+    return _names(session, {"trial = ?": trial, of_run: run, "better <> ?": "" if judged else None})
+
+
+def _names(session: Session, wanted: dict[str, str | None]) -> list[Series]:
+    """The series that meet these conditions, those without a value aside."""
+    conditions = {condition: key(value) for condition, value in wanted.items() if value is not None}
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     rows = session.execute(
-        f"SELECT benchmark, trial, fingerprint, metric, unit, better FROM series{where}", tuple(values)
+        f"SELECT benchmark, trial, fingerprint, metric, unit, better FROM series{where}",
+        tuple(conditions.values()),
     )
-    found = [
-        Series(benchmark, trial, fingerprint, metric, unit, better, [])
-        for benchmark, trial, fingerprint, metric, unit, better in rows
-    ]
+    found = [Series(*row) for row in rows]
     # Not ordered by SQL: servers differ in what comes first.
     return sorted(found, key=lambda one: (one.benchmark, one.metric, one.fingerprint, one.unit))
 
 
-def with_points(session: Session, series: list[Series], last: int | None, window: TimeWindow = ALWAYS) -> list[Series]:
-    """The same with their points; one whose runs were all replaced has none, and is left out."""
-    numbers = [series_id(one.benchmark, one.fingerprint, one.metric, one.unit) for one in series]
-    rows = _rows(session, numbers, _ENDLESS if last is None else last, window)
-    all_marks = _read_marks(session)
+def filled(session: Session, names: list[Series], last: int | None = None, window: TimeWindow = ALWAYS) -> list[Series]:
+    """These series with their `last` points in the window. One that has none there is left out."""
+    numbers = [series_id(one.benchmark, one.fingerprint, one.metric, one.unit) for one in names]
+    rows = _rows(session, numbers, ENDLESS if last is None else last, window)
+    all_marks = _all_marks(session)
     commits = dict(session.execute('SELECT run, "commit" FROM runs WHERE "commit" <> ?', ("",)))
     found = [
         msgspec.structs.replace(one, points=_points(rows[number], one, all_marks, commits))
-        for number, one in zip(numbers, series, strict=True)
+        for number, one in zip(numbers, names, strict=True)
         if rows.get(number)
     ]
     return _with_settings(session, found)
@@ -170,9 +183,10 @@ def _with_settings(session: Session, series: list[Series]) -> list[Series]:
 
 
 def under_test(session: Session, trial: str, benchmark: str) -> dict[str, dict[str, str]]:
+    """What was under test in each run of a benchmark, where that was kept."""
     rows = session.execute(
         "SELECT run, under_test FROM cells WHERE trial = ? AND benchmark = ? AND under_test <> ?",
-        (trial, benchmark, ""),
+        (key(trial), key(benchmark), ""),
     )
     fields = _fields(session, {id_ for _, id_ in rows})
     return {run: fields.get(id_, {}) for run, id_ in rows}
@@ -224,36 +238,25 @@ def _points(rows: list[tuple[Any, ...]], series: Series, all_marks: _Marks, comm
             mark = level.acceptance
         elif level and mark and mark.label == "regression" and mark.at_s <= level.acceptance.at_s:
             mark = None  # since then the level is in order
-        marked = (mark.label, mark.reason) if mark else ("", "")
-        made.append(
-            Point(
-                run,
-                at_s,
-                value,
-                verdict,
-                *marked,
-                commit_of(run, ""),
-                host,
-                id_ or benchmark,
-                source,
-                level is not None,
-            )
-        )
+        label, reason = (mark.label, mark.reason) if mark else ("", "")
+        commit, name, accepted = commit_of(run, ""), id_ or benchmark, level is not None
+        made.append(Point(run, at_s, value, verdict, label, reason, commit, host, name, source, accepted))
     return made
 
 
-def read_marks(session: Session) -> list[Mark]:
+def marks(session: Session) -> list[Mark]:
+    """All that people ever said, oldest first."""
     rows = session.execute(
         "SELECT run, benchmark, word, reason, said_by, at_s, metric FROM marks ORDER BY at_s, run, benchmark, metric"
     )
     return [Mark(*row) for row in rows]
 
 
-def _read_marks(session: Session) -> _Marks:
+def _all_marks(session: Session) -> _Marks:
     """The last mark of a run's benchmark counts; a mark of the whole run is one of each of them."""
     judged: dict[str, dict[str, Mark]] = {}
     accepted: dict[str, dict[tuple[str, str], Mark]] = {}
-    for mark in read_marks(session):
+    for mark in marks(session):
         if mark.label == ACCEPTED:
             accepted.setdefault(mark.run, {})[mark.benchmark, mark.metric] = mark
             continue
@@ -283,34 +286,29 @@ def _levels(session: Session, acceptance: list[Mark]) -> dict[tuple[str, str], l
     return found
 
 
-def read_alarms(session: Session) -> list[Alarm]:
-    all_marks = _read_marks(session)
+def alarms(session: Session) -> list[Alarm]:
+    """Every `slower` and `faster` that a run gave, oldest first, with what a person said of it."""
+    all_marks = _all_marks(session)
     found: dict[tuple[str, str, str, str], Alarm] = {}  # repeats of a cell raise one alarm
     for run, at_s, benchmark, fingerprint, verdict, why, commit in session.execute(_ALARMS):
         levels = all_marks.accepted.get((benchmark, fingerprint), [])
-        mark = all_marks.of(run, benchmark) or next(
-            (level.acceptance for level in levels if level.covers(run, at_s)), None
-        )
+        accepted = next((level.acceptance for level in levels if level.covers(run, at_s)), None)
+        mark = all_marks.of(run, benchmark) or accepted
         marked = (mark.label, mark.reason, mark.by) if mark else ("", "", "")
         alarm = Alarm(run, at_s, benchmark, fingerprint, verdict, why, commit, *marked)
         found.setdefault((run, benchmark, fingerprint, verdict), alarm)
     return list(found.values())
 
 
-def runs(session: Session, last: int | None) -> list[RunRow]:
-    rows = session.execute(
-        'SELECT run, suite, verdict, started_s, seconds, "commit" FROM runs ORDER BY started_s DESC, run DESC LIMIT ?',
-        (_ENDLESS if last is None else last,),
-    )
-    return [RunRow(*row) for row in reversed(rows)]
-
-
 def benchmarks(session: Session, run: str) -> list[str]:
-    return sorted(row[0] for row in session.execute("SELECT DISTINCT benchmark FROM cells WHERE run = ?", (run,)))
+    """The benchmarks of a run."""
+    rows = session.execute("SELECT DISTINCT benchmark FROM cells WHERE run = ?", (key(run),))
+    return sorted(row[0] for row in rows)
 
 
-def cells(session: Session, trial: str, last: int | None) -> list[CellRow]:
-    rows = session.execute(_CELLS, (trial, _ENDLESS if last is None else last, trial))
+def cells(session: Session, trial: str, last: int | None = None) -> list[CellRow]:
+    """What each cell of a trial came to in its `last` runs, oldest first."""
+    rows = session.execute(_CELLS, (key(trial), ENDLESS if last is None else last, key(trial)))
     return [
         CellRow(run, at_s, id_, verdict, bool(flaky), why, commit, said, causes.partition(" ")[0])
         for run, at_s, id_, verdict, flaky, why, commit, said, causes in rows

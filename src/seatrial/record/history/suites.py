@@ -1,32 +1,26 @@
 """What the history is asked about suites: their newest runs, and what each cell came to in them."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
+from seatrial.record.history.data import ENDLESS, key, text
 from seatrial.record.history.schema import Session
 
-_TOGETHER = 500  # runs that are asked for at once
-
-_RECENT = """
-SELECT suite, run, verdict, started_s, seconds, "commit", suite_path FROM (
+_RUN = 'suite, run, verdict, started_s, seconds, "commit", suite_path'
+_RECENT = f"""
+SELECT {_RUN} FROM (
     SELECT runs.*, row_number() OVER (PARTITION BY suite ORDER BY started_s DESC, run DESC) AS place FROM runs
 ) AS ranked WHERE place <= ? ORDER BY started_s, run
 """
 
-_OF_SUITE = """
-SELECT suite, run, verdict, started_s, seconds, "commit", suite_path FROM runs WHERE suite = ?%s
-ORDER BY started_s DESC, run DESC LIMIT ?
-"""
+_NEWEST = f"SELECT {_RUN} FROM runs%s ORDER BY started_s DESC, run DESC LIMIT ?"
 _BEFORE = " AND (runs.started_s, runs.run) < (SELECT started_s, run FROM runs WHERE run = ?)"
 
 _WHY = "CASE WHEN cells.headline <> '' THEN cells.headline ELSE cells.why END"
-_CELL = f"cells.run, runs.started_s, cells.hash, cells.id, cells.verdict, cells.flaky, {_WHY}, cells.host"
-_ONE_RUN = 'SELECT suite, run, verdict, started_s, seconds, "commit", suite_path FROM runs WHERE run = ?'
-_OF_CELL = f"""
-SELECT {_CELL}, runs."commit", cells.trial, cells.benchmark FROM cells JOIN runs ON runs.run = cells.run
-WHERE cells.id = ? AND runs.suite = ?%s ORDER BY runs.started_s DESC, cells.run DESC LIMIT ?
+_CELLS = f"""
+SELECT cells.run, runs.started_s, cells.hash, cells.id, cells.verdict, cells.flaky, {_WHY}, cells.host,
+    runs."commit", cells.trial, cells.benchmark FROM cells JOIN runs ON runs.run = cells.run
 """
 
 
@@ -74,8 +68,14 @@ class PastCell(msgspec.Struct, frozen=True, gc=False):
     benchmark: str
 
 
+def runs(session: Session, last: int | None = None) -> list[SuiteRun]:
+    """Runs of all suites, oldest first; of them the `last`."""
+    rows = session.execute(_NEWEST % "", (ENDLESS if last is None else last,))
+    return [SuiteRun(*row) for row in reversed(rows)]
+
+
 def suites(session: Session, last: int) -> list[SuiteRow]:
-    """The one that ran last comes first."""
+    """Every suite with its `last` runs; the one that ran last comes first."""
     recent: dict[str, list[SuiteRun]] = {}
     for row in session.execute(_RECENT, (last,)):
         recent.setdefault(row[0], []).append(SuiteRun(*row))
@@ -84,21 +84,23 @@ def suites(session: Session, last: int) -> list[SuiteRow]:
     return sorted(found, key=lambda one: (-one.recent[-1].at_s, one.suite))
 
 
-def suite_runs(session: Session, suite: str, last: int, before: str) -> list[SuiteRun]:
-    """Oldest first."""
-    return [SuiteRun(*row) for row in reversed(_newest(session, _OF_SUITE, (suite,), last, before))]
+def suite_runs(session: Session, suite: str, last: int, before: str = "") -> list[SuiteRun]:
+    """The `last` runs of a suite, oldest first; of those that are older than the run `before`."""
+    where, values = _older(before)
+    rows = session.execute(_NEWEST % f" WHERE suite = ?{where}", (text(suite), *values, last))
+    return [SuiteRun(*row) for row in reversed(rows)]
 
 
-def _newest(session: Session, sql: str, values: tuple[str, ...], last: int, before: str) -> list[tuple[Any, ...]]:
-    return session.execute(sql % (_BEFORE if before else ""), (*values, *([before] if before else []), last))
+def _older(before: str) -> tuple[str, list[str]]:
+    return (_BEFORE, [key(before)]) if before else ("", [])
 
 
-def one_run(session: Session, run: str) -> SuiteRun | None:
-    return next((SuiteRun(*row) for row in session.execute(_ONE_RUN, (run,))), None)
+def run(session: Session, run: str) -> SuiteRun | None:
+    return next((SuiteRun(*row) for row in session.execute(_NEWEST % " WHERE run = ?", (key(run), 1))), None)
 
 
 def cells_of_runs(session: Session, runs: Sequence[str], most: int) -> list[RunCell]:
-    """What every cell of these runs came to; of more than `most` those of the last runs, whole runs only."""
+    """What the cells of these runs came to; of more than `most` those of the last runs, whole runs only."""
     found: list[RunCell] = []
     for run in reversed(runs):
         rows = session.execute("SELECT run, hash, id, verdict, flaky FROM cells WHERE run = ?", (run,))
@@ -108,27 +110,25 @@ def cells_of_runs(session: Session, runs: Sequence[str], most: int) -> list[RunC
     return found
 
 
-def cell_id(session: Session, suite: str, hash_: str) -> str | None:
-    """The id that the cell with this content had last."""
-    rows = session.execute(
+def past_cells(session: Session, suite: str, cell: str, last: int, before: str = "") -> list[PastCell]:
+    """The `last` runs of a cell of a suite, named by its id or the hash that it once had, oldest first; of those that
+    are older than the run `before`."""
+    suite, id_ = text(suite), key(cell)
+    known = session.execute(
         "SELECT cells.id FROM cells JOIN runs ON runs.run = cells.run WHERE cells.hash = ? AND runs.suite = ?"
         " ORDER BY runs.started_s DESC LIMIT 1",
-        (hash_, suite),
+        (id_, suite),
     )
-    return str(rows[0][0]) if rows else None
-
-
-def past_cells(session: Session, suite: str, id_: str, last: int, before: str) -> list[PastCell]:
-    """Runs of one cell, oldest first."""
-    return [_past_cell(*row) for row in reversed(_newest(session, _OF_CELL, (id_, suite), last, before))]
+    where, values = _older(before)
+    order = "ORDER BY runs.started_s DESC, cells.run DESC LIMIT ?"
+    query = f"{_CELLS}WHERE cells.id = ? AND runs.suite = ?{where} {order}"
+    rows = session.execute(query, (str(known[0][0]) if known else id_, suite, *values, last))
+    return [_past_cell(*row) for row in reversed(rows)]
 
 
 def run_cells(session: Session, run: str, most: int) -> list[PastCell]:
-    rows = session.execute(
-        f'SELECT {_CELL}, runs."commit", cells.trial, cells.benchmark FROM cells JOIN runs ON runs.run = cells.run'
-        " WHERE cells.run = ? ORDER BY cells.id LIMIT ?",
-        (run, most),
-    )
+    """What the cells of a run came to and why, in the order of their ids."""
+    rows = session.execute(f"{_CELLS}WHERE cells.run = ? ORDER BY cells.id LIMIT ?", (key(run), most))
     return [_past_cell(*row) for row in rows]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from seatrial.job.units import count
 from seatrial.record import RunOverview, RunState
-from seatrial.record.history import Alarm, CellRow, RunRow, TrialRow
+from seatrial.record.history import Alarm, CellRow, SuiteRun, TrialRow
 from seatrial.report.terminal.chart import sparkline, terminal_chart
 from seatrial.report.terminal.lines import Line, glyph, more_lines, section
 from seatrial.report.view import sentences
@@ -128,7 +128,7 @@ def _list(views: Sequence[SeriesView], columns: int, ascii_only: bool) -> list[L
     return lines + more_lines(len(views) - MOST_LISTED, "series", "series")
 
 
-def trials_lines(trials: Sequence[TrialRow], runs: Sequence[RunRow], alarms: Iterable[Alarm]) -> list[Line]:
+def trials_lines(trials: Sequence[TrialRow], runs: Sequence[SuiteRun], alarms: Iterable[Alarm]) -> list[Line]:
     """What a history has."""
     lines: list[Line] = []
     if runs:
