@@ -146,11 +146,11 @@ def _take(run: RunRecord, entry: _Entry) -> None:
                 attempts.append(AttemptRecord(entry.attempt, "", {}))
             attempts[-1].broken, attempts[-1].traceback = entry.why, entry.traceback
         case "stopping":
-            _part(run, entry).stopping = entry.exit
+            _attempt(run, entry).parts[entry.part].stopping = entry.exit
         case "judged":
             _attempt(run, entry).seconds = entry.seconds
         case event if event in _ORDER:
-            part = _part(run, entry)
+            part = _attempt(run, entry).parts[entry.part]
             part.state = State(event)
             part.at_s.setdefault(part.state, entry.wall_s)
             part.handle = entry.handle or part.handle
@@ -163,7 +163,3 @@ def _attempt(run: RunRecord, entry: _Entry) -> AttemptRecord:
         if one.number == entry.attempt:
             return one
     raise LookupError(f"there is no attempt {entry.attempt} of {entry.cell}")
-
-
-def _part(run: RunRecord, entry: _Entry) -> PartRecord:
-    return _attempt(run, entry).parts[entry.part]

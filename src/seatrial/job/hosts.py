@@ -18,6 +18,7 @@ import msgspec
 
 from seatrial.job.lifecycle import Outcome
 from seatrial.job.observation import ObservedStep, Records
+from seatrial.job.reading import JsonObject
 
 # Of the hardware: the rest (memory to the byte) differs between machines that are the same.
 COUNTED = ("cpu", "cores", "gpu", "tpu")
@@ -63,54 +64,55 @@ def _step(hosts: Sequence[Records], number: int) -> ObservedStep:
     if ranks[first][0] == 2:
         first = max(range(len(of_hosts)), key=lambda host: (of_hosts[host].seconds or 0.0, -host))
     chosen = of_hosts[first]
-    cpu = [step.cpu_s for step in of_hosts if isinstance(step.cpu_s, int | float)]
+    cpu = [step.cpu_s for step in of_hosts if step.cpu_s is not None]
+    results = [step.result for step in of_hosts]
+    merge = {"command": _followed_result, "read": _files_result}.get(chosen.kind)
     return msgspec.structs.replace(
         chosen,
         output=_output(chosen, first),
-        output_omitted_bytes=sum(_number(step.output_omitted_bytes) for step in of_hosts),
+        output_omitted_bytes=sum(step.output_omitted_bytes for step in of_hosts),
         cpu_s=sum(cpu) if cpu else None,
-        peak_memory_bytes=max((_number(step.peak_memory_bytes) for step in of_hosts), default=0) or None,
-        oom_kills=sum(_number(step.oom_kills) for step in of_hosts),
+        peak_memory_bytes=max(step.peak_memory_bytes or 0 for step in of_hosts) or None,
+        oom_kills=sum(step.oom_kills for step in of_hosts),
         notes=[note for step in of_hosts for note in step.notes],
-        result=_RESULTS.get(chosen.kind, _first_result)([_map(step.result) for step in of_hosts], first),
+        result=merge(results, first) if merge else chosen.result,
     )
 
 
 def _output(chosen: ObservedStep, host: int) -> str:
     """Each line with its host, and at the end which host it was that failed, as the log of several hosts has them."""
-    lines = str(chosen.output).split("\n")
+    lines = chosen.output.split("\n")
     ending = [lines.pop()] if lines[-1] == "" else []
     if chosen.outcome is Outcome.EXITED and chosen.code:
         lines.append(f"--- host {host} ended with code {chosen.code}")
     return "\n".join([*(f"[{host}] {line}" for line in lines), *ending]) if lines else ""
 
 
-def _first_result(results: list[dict[str, Any]], first: int) -> dict[str, Any]:
-    return results[first]
-
-
 # ---- what was read of the log
 
 
-def _followed_result(results: list[dict[str, Any]], first: int) -> dict[str, Any]:
+def _followed_result(results: list[JsonObject], first: int) -> JsonObject:
     found = [result for result in results if result]
     if not found:
         return {}
     stopped = [result.get("stopped") for result in [results[first], *found]]
+    values: dict[str, JsonObject] = {}
+    for name, by_host in _items(found, "values"):
+        values.setdefault(name, {}).update(by_host)
     return {
         **{key: sum(_number(result.get(key)) for result in found) for key in ("lines", "long_lines", "steps")},
         "must": _sought(found, "must"),
         "never": _sought(found, "never"),
-        "values": _values(found),
+        "values": values,
         "stopped": next((one for one in stopped if one), None),
         "dropped": list({str(one): one for result in found for one in _list(result.get("dropped"))}.values()),
         "errors": [one for result in found for one in _list(result.get("errors"))],
     }
 
 
-def _sought(results: list[dict[str, Any]], key: str) -> dict[str, Any]:
+def _sought(results: list[JsonObject], key: str) -> JsonObject:
     """Of each pattern how often it was found, by host, and the first line of the first host that has it."""
-    made: dict[str, dict[str, Any]] = {}
+    made: dict[str, JsonObject] = {}
     for pattern, found in _items(results, key):
         whole = made.setdefault(pattern, {"count": 0, "host": {}, "line": None, "text": ""})
         count = _number(found.get("count"))
@@ -122,32 +124,25 @@ def _sought(results: list[dict[str, Any]], key: str) -> dict[str, Any]:
     return made
 
 
-def _values(results: list[dict[str, Any]]) -> dict[str, Any]:
-    made: dict[str, dict[str, Any]] = {}
-    for name, by_host in _items(results, "values"):
-        made.setdefault(name, {}).update(by_host)
-    return made
-
-
 # ---- files
 
 
-def _files_result(results: list[dict[str, Any]], first: int) -> dict[str, Any]:
+def _files_result(results: list[JsonObject], first: int) -> JsonObject:
     names = dict.fromkeys(name for result in results for name, entry in result.items() if isinstance(entry, dict))
-    made: dict[str, Any] = {name: _entry([_map(result.get(name)) for result in results]) for name in names}
+    made: JsonObject = {name: _entry([_map(result.get(name)) for result in results]) for name in names}
     error = results[first].get("error")
     return {**made, "error": f"host {first}: {error}"} if isinstance(error, str) else made
 
 
-def _entry(entries: list[dict[str, Any]]) -> dict[str, Any]:
-    owners: dict[str, list[tuple[int, dict[str, Any]]]] = {}  # by path
+def _entry(entries: list[JsonObject]) -> JsonObject:
+    owners: dict[str, list[tuple[int, JsonObject]]] = {}  # by path
     unlisted = 0
     for host, entry in enumerate(entries):
         files = [one for one in _list(entry.get("files")) if isinstance(one, dict)]
         unlisted += max(0, _number(entry.get("count")) - len(files))
         for one in files:
             owners.setdefault(str(one.get("path")), []).append((host, one))
-    made: dict[str, Any] = {
+    made: JsonObject = {
         "count": len(owners) + unlisted,
         "files": [one for path in sorted(owners) for one in _files_at(path, owners[path])],
     }
@@ -157,7 +152,7 @@ def _entry(entries: list[dict[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _files_at(path: str, found: list[tuple[int, dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+def _files_at(path: str, found: list[tuple[int, JsonObject]]) -> Iterator[JsonObject]:
     """One and the same file, where all who have it say the same of it, what is in it too; else each host's own: files
     of the same size may well have been written at the same instant."""
     if len(found) > 1 and all(one == found[0][1] for _, one in found):
@@ -167,13 +162,10 @@ def _files_at(path: str, found: list[tuple[int, dict[str, Any]]]) -> Iterator[di
         yield {**one, "path": f"hosts/{host}/{path}"}
 
 
-_RESULTS = {"command": _followed_result, "read": _files_result}
-
-
 # ---- the rest
 
 
-def _hardware(found: list[dict[str, Any]]) -> dict[str, Any]:
+def _hardware(found: list[JsonObject]) -> JsonObject:
     first = found[0]
     others = {
         str(host): {key: one.get(key) for key in COUNTED if key in one or key in first}
@@ -183,7 +175,7 @@ def _hardware(found: list[dict[str, Any]]) -> dict[str, Any]:
     return {**first, "others": others} if others else first
 
 
-def _items(results: list[dict[str, Any]], key: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _items(results: list[JsonObject], key: str) -> Iterator[tuple[str, JsonObject]]:
     for result in results:
         for name, value in _map(result.get(key)).items():
             if isinstance(value, dict):
@@ -194,7 +186,7 @@ def _number(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
-def _map(value: Any) -> dict[str, Any]:
+def _map(value: Any) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from seatrial.job.conditions import Settings, differences_text, other_conditions
+from seatrial.job.reading import JsonObject
 
 # Between which metrics one new run is in order, and where that comes from.
 
@@ -101,7 +102,7 @@ class Metric(msgspec.Struct, frozen=True):
     source: str = ""  # where it was read
 
 
-def flatten_metrics(metrics: dict[str, Any], prefix: str = "") -> Iterator[Metric]:
+def flatten_metrics(metrics: JsonObject, prefix: str = "") -> Iterator[Metric]:
     """A metric is a number, or a mapping with a `value`; other mappings are groups of metrics.
 
     What is not a finite number has no place in a series and is left to results.json."""

@@ -30,12 +30,11 @@ A line that is not JSON (the last one of a killed job, say) is counted and left 
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
 from seatrial.job.lifecycle import Exit, Outcome, Place, StageTime
-from seatrial.job.reading import Unreadable, convert, decode
+from seatrial.job.reading import JsonObject, Unreadable, convert, decode
 from seatrial.job.spec import Step
 
 LONGEST_S = 1e9  # 30 years; no clock that starts with its machine shows more
@@ -45,7 +44,7 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
     at_s: float
     memory_bytes: int | None = None
     cpu_s: float | None = None
-    gpu: list[dict[str, Any]] = []
+    gpu: list[JsonObject] = []
 
 
 class ObservedStep(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,7 +52,7 @@ class ObservedStep(msgspec.Struct, frozen=True, omit_defaults=True):
 
     name: str
     kind: str
-    args: dict[str, Any] = {}
+    args: JsonObject = {}
     started_s: float | None = None  # since the agent began
     ended_s: float | None = None
     outcome: Outcome | None = None
@@ -65,8 +64,8 @@ class ObservedStep(msgspec.Struct, frozen=True, omit_defaults=True):
     cpu_s: float | None = None
     peak_memory_bytes: int | None = None
     oom_kills: int = 0
-    result: dict[str, Any] = {}
-    notes: list[dict[str, Any]] = []
+    result: JsonObject = {}
+    notes: list[JsonObject] = []
     samples: list[Sample] = []
 
     @property
@@ -117,7 +116,7 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     broken_records: int = 0
     seconds: float | None = None  # from the agent's first record to its last, by its one clock
     files: list[str] = []  # relative to the attempt's `files/`
-    hardware: dict[str, Any] = {}  # as the agent found it: cpu (model), cores, memory_bytes, gpu (models)
+    hardware: JsonObject = {}  # as the agent found it: cpu (model), cores, memory_bytes, gpu (models)
     error: LogError | None = None  # of the steps that did not end well, where they have one
     unkept: tuple[Unkept, ...] = ()  # of each host that has some
 
@@ -133,7 +132,7 @@ class Records(msgspec.Struct, frozen=True):
     log_omitted_bytes: int = 0
     broken: int = 0
     seconds: float | None = None
-    hardware: dict[str, Any] = {}
+    hardware: JsonObject = {}
     began_s: float | None = None  # by the wall clock of its host
     unkept: tuple[Unkept, ...] = ()
 
@@ -145,9 +144,9 @@ class _Record(msgspec.Struct, frozen=True):
     at_s: float
     step: int = -1
     wall_s: float | None = None
-    hardware: dict[str, Any] | None = None
-    data: dict[str, Any] = {}
-    gpu: list[dict[str, Any]] | None = None
+    hardware: JsonObject | None = None
+    data: JsonObject = {}
+    gpu: list[JsonObject] | None = None
     memory_bytes: int | None = None
     cpu_s: float | None = None
     outcome: Outcome | None = None
@@ -158,7 +157,7 @@ class _Record(msgspec.Struct, frozen=True):
     output_omitted_bytes: int | None = None
     peak_memory_bytes: int | None = None
     oom_kills: int | None = None
-    result: dict[str, Any] | None = None
+    result: JsonObject | None = None
     left: int = 0
     log_bytes: int = 0
     log_omitted_bytes: int = 0
@@ -167,7 +166,7 @@ class _Record(msgspec.Struct, frozen=True):
 def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
     """Put together what the agent's lines say of each planned step. Never raises for what a line holds."""
     planned = list(steps)
-    found_steps: list[dict[str, Any]] = [{"notes": [], "samples": []} for _ in planned]
+    found_steps: list[JsonObject] = [{"notes": [], "samples": []} for _ in planned]
     begin = end = None
     unkept: list[Unkept] = []
     origin: float | None = None
@@ -208,20 +207,10 @@ def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
     )
 
 
-_DONE = (
-    "code",
-    "signal",
-    "message",
-    "output",
-    "output_omitted_bytes",
-    "cpu_s",
-    "peak_memory_bytes",
-    "oom_kills",
-    "result",
-)
+_DONE = [name for name in _Record.__struct_fields__ if name in ObservedStep.__struct_fields__]
 
 
-def _take(steps: list[dict[str, Any]], record: _Record, at_s: float) -> None:
+def _take(steps: list[JsonObject], record: _Record, at_s: float) -> None:
     """Raises ValueError."""
     if not 0 <= record.step < len(steps):
         raise ValueError(f"there is no step {record.step}")
@@ -236,5 +225,4 @@ def _take(steps: list[dict[str, Any]], record: _Record, at_s: float) -> None:
         if record.outcome is None:
             raise ValueError("a step that is done has an outcome")
         found["ended_s"] = at_s
-        found["outcome"] = record.outcome
         found.update({key: value for key in _DONE if (value := getattr(record, key)) is not None})

@@ -7,6 +7,7 @@ import msgspec
 
 from seatrial.job.conditions import WrittenFields
 from seatrial.job.metric import Bound
+from seatrial.job.reading import JsonObject
 from seatrial.job.results import Excluded
 
 PLAN_VERSION = 2
@@ -35,15 +36,15 @@ class PlannedSuite(msgspec.Struct, frozen=True):
 
 
 class PlannedRuntime(msgspec.Struct, frozen=True, omit_defaults=True):
-    spec: dict[str, Any] | None = None  # None: cells without a runtime
-    env: dict[str, Any] = {}  # with the suite's, as written
+    spec: JsonObject | None = None  # None: cells without a runtime
+    env: JsonObject = {}  # with the suite's, as written
     fields: WrittenFields = WrittenFields()
 
 
 class PlannedTrial(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: str
-    spec: dict[str, Any] = {}  # the fields that are the same in all of its cells
-    env: dict[str, Any] = {}  # as written
+    spec: JsonObject = {}  # the fields that are the same in all of its cells
+    env: JsonObject = {}  # as written
     fields: WrittenFields = WrittenFields()
     axes: dict[str, list[tuple[str, Any]]] = {}  # labels and values
 
@@ -63,7 +64,7 @@ class PlannedCell(msgspec.Struct, frozen=True, omit_defaults=True):
     target: str = ""
     machine: str = ""
     runtime: str = ""  # the name of a runtime; with @ and a digest, where the cell's values are in it
-    spec: dict[str, Any] = {}  # the fields that had a placeholder, filled
+    spec: JsonObject = {}  # the fields that had a placeholder, filled
     env: dict[str, str] = {}  # the same
     benchmark: str = ""  # empty: the id
     work: str = ""
@@ -84,9 +85,9 @@ class PlanFile(msgspec.Struct, frozen=True):
     version: int = PLAN_VERSION
     run: str = ""
     suite: PlannedSuite = PlannedSuite()
-    targets: dict[str, dict[str, Any]] = {}
-    secrets: dict[str, dict[str, Any]] = {}
-    machines: dict[str, dict[str, Any]] = {}
+    targets: dict[str, JsonObject] = {}
+    secrets: dict[str, JsonObject] = {}
+    machines: dict[str, JsonObject] = {}
     runtimes: dict[str, PlannedRuntime] = {}
     trials: dict[str, PlannedTrial] = {}
     data: dict[str, msgspec.Raw] = {}  # what kinds gathered, by digest

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 import msgspec
 
 _T = TypeVar("_T")
+JsonObject = dict[str, Any]  # free-form: what is in it is up to the step, the kind, the target or the storage
 _MOST_BYTES = 256 << 20  # of a file
 _MOST_LINE_BYTES = 8 << 20  # of a file of lines
 _MOST_DEPTH = 100  # our own code goes through nested data by recursion

@@ -1,12 +1,12 @@
 """What a run came to, in the form of `results.json`. Other programs read it: it only grows."""
 
 from enum import StrEnum
-from typing import Any
 
 import msgspec
 
 from seatrial.job.charts import AnyChart
 from seatrial.job.lifecycle import Exit, Outcome, Place, StageTime
+from seatrial.job.reading import JsonObject
 from seatrial.job.verdict import EXIT_CODES, ExitCode, Finding, Verdict, worst_cell
 
 VERSION = 1
@@ -30,7 +30,7 @@ class AttemptResult(msgspec.Struct, frozen=True):
     headline: str = ""  # the one line that says why it is not good: mostly what a program printed as it broke
     seconds: float | None = None  # started to finished, by one clock
     parts: dict[str, PartResult] = {}  # where there is more than one; place, stages and exit above are of the first
-    metrics: dict[str, Any] = {}  # of an attempt that is not the one that the cell's metrics are from
+    metrics: JsonObject = {}  # of an attempt that is not the one that the cell's metrics are from
     unjudged: bool = False  # all that is wrong is that metrics with bounds could not be judged by them
 
     @property
@@ -92,7 +92,7 @@ class CellResult(msgspec.Struct, frozen=True):
     why: str = ""
     attempts: list[AttemptResult] = []
     findings: list[Finding] = []
-    metrics: dict[str, Any] = {}
+    metrics: JsonObject = {}
     benchmark: str = ""  # the name of its series of metrics, the same for all its repeats
     fingerprint: str = ""  # of the conditions; metrics of two never mix
     conditions: dict[str, str] = {}  # what must be equal for metrics to be compared

@@ -1,9 +1,10 @@
 """The neutral description of something to run. Every kind of trial makes it, every target takes it."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
+
+from seatrial.job.reading import JsonObject
 
 
 class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -56,7 +57,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
     name: str
     kind: str
-    args: dict[str, Any] = {}
+    args: JsonObject = {}
     timeout_s: float | None = None
 
 
@@ -109,20 +110,20 @@ class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True):
         artifacts = self.artifacts
         if "://" in artifacts or artifacts.startswith("/"):
             artifacts = f"{artifacts.rstrip('/')}/{name}"
-        of: dict[str, Any] = {"run": run, "cell": cell, "attempt": attempt}
-        fields: dict[str, Any] = {one: getattr(self, one) for one in JobSpec.__struct_fields__ if one != "artifacts"}
-        fields["steps"] = tuple(_of_attempt(step, artifacts, of) for step in self.steps)
+
+        def of_attempt(step: Step) -> Step:
+            args = step.args
+            if step.kind == "drive":
+                args = {**args, "job": {"run": run, "cell": cell, "attempt": attempt}}
+            elif ARTIFACTS in args.get("roots", ()):
+                args = {**args, "roots": [artifacts if root == ARTIFACTS else root for root in args["roots"]]}
+            return msgspec.structs.replace(step, args=args)
+
+        fields = {one: getattr(self, one) for one in JobSpec.__struct_fields__ if one != "artifacts"}
+        fields["steps"] = tuple(map(of_attempt, self.steps))
         fields["env"] = {**self.env, ARTIFACTS_VARIABLE: artifacts} if artifacts else self.env
-        return Job(**fields, **of, name=name, avoid=avoid, labels=dict(labels or {}))
-
-
-def _of_attempt(step: Step, artifacts: str, of: dict[str, Any]) -> Step:
-    if step.kind == "drive":
-        return msgspec.structs.replace(step, args={**step.args, "job": of})
-    if ARTIFACTS in step.args.get("roots", ()):
-        roots = [artifacts if root == ARTIFACTS else root for root in step.args["roots"]]
-        return msgspec.structs.replace(step, args={**step.args, "roots": roots})
-    return step
+        labels = dict(labels or {})
+        return Job(**fields, name=name, run=run, cell=cell, attempt=attempt, avoid=avoid, labels=labels)
 
 
 class Job(JobSpec, frozen=True, kw_only=True, omit_defaults=True):
@@ -147,7 +148,7 @@ class Peer(msgspec.Struct, frozen=True, omit_defaults=True):
     part: str
     target: str
     kind: str  # of the target
-    options: dict[str, Any]  # of the target
+    options: JsonObject  # of the target
     handle: str
     addresses: dict[str, str] = {}  # of its ports, where they lead there straight from the place of this job
 

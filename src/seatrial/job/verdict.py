@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 from enum import IntEnum, StrEnum
-from typing import Any
 
 import msgspec
+
+from seatrial.job.reading import JsonObject
 
 
 class ExitCode(IntEnum):
@@ -88,4 +89,4 @@ class Finding(msgspec.Struct, frozen=True):
     class_: str = msgspec.field(default="", name="class")
     message: str = ""
     evidence: str = ""
-    data: dict[str, Any] = {}
+    data: JsonObject = {}
