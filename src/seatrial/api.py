@@ -357,7 +357,7 @@ async def execute(prepared: "PreparedRun", listener: "Listener", cancel: Cancell
     with contextlib.closing(LiveWriter(prepared.folder.path)) as live:
         engine = Run(prepared, _Both(listener, live), cancel.requested)
         with cancel.interrupts(engine):
-            return await engine.execute(owned=True)
+            return await engine.execute()
 
 
 def final_results(folder: "RunFolder") -> "RunResults | None":

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from seatrial.report.view.sentences import causes_sentence
 
 from seatrial.checks import find_causes, headline
 from seatrial.job import (
@@ -25,6 +24,7 @@ from seatrial.job import (
 )
 from seatrial.report.markdown import render_markdown
 from seatrial.report.view.run import RunView
+from seatrial.report.view.sentences import causes_sentence
 
 
 def bad(step: str, message: str, verdict: Verdict = Verdict.FAILED) -> Finding:

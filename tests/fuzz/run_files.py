@@ -16,9 +16,9 @@ from seatrial import plugins
 from seatrial.engine import reopen
 from seatrial.engine.judge import judge_attempt, result_of
 from seatrial.engine.states import read_run
+from seatrial.job import Unreadable
 from seatrial.plan import PlanError
 from seatrial.record import (
-    DamagedFile,
     DamagedRun,
     JournalError,
     LiveReader,
@@ -90,7 +90,6 @@ def of_runs(seeds: Seeds) -> Iterator[Kind]:
             [path.read_bytes()],
             mutate.json_text,
             lambda data: _judge(folder, cell, data),
-            (DamagedFile,),
         )
 
     yield Kind("plans", [plan], sealed_plan, read_plan, (DamagedRun, PlanError))
@@ -119,7 +118,10 @@ def _judge(folder: RunFolder, cell: Cell, data: bytes) -> object:
     path = folder.attempt(cell.hash, 1) / "observation.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-    observation = folder.read_observation(cell.hash, 1)
+    try:
+        observation = folder.read_observation(cell.hash, 1)
+    except Unreadable:
+        return None
     judged = judge_attempt(cell, plugins.kinds()[cell.kind], 1, {"job": observation})
     return msgspec.json.encode(result_of(cell, [judged], ""))
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from seatrial.report.view.sentences import cause_news_text, cell_news_text
 
 from record.past import cell, run
 from seatrial.checks import find_causes
 from seatrial.job import CellNews, Finding, Moment, RunResults, Verdict
 from seatrial.record.history import History, open_history
 from seatrial.report.view.changes import past_of_run, with_news
+from seatrial.report.view.sentences import cause_news_text, cell_news_text
 
 IMPORT, MEMORY = "ImportError: No module named 'torch'", "torch.OutOfMemoryError: CUDA out of memory"
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from seatrial.report.view.sentences import cause_news_text, cell_news_text, news_sentences
 
 from record.past import run, timed
 from report.test_report_causes import cell, results
@@ -22,6 +21,7 @@ from seatrial.report.terminal.summary import LAST_LINES, summary_lines
 from seatrial.report.view.changes import past_of_run, with_news
 from seatrial.report.view.compare import compare_runs
 from seatrial.report.view.run import RunView
+from seatrial.report.view.sentences import cause_news_text, cell_news_text, news_sentences
 from seatrial.report.view.series import run_series, view_series, write_series
 from seatrial.report.view.words import width
 

@@ -13,8 +13,8 @@ from seatrial.baseline.models import BaselineEntry
 from seatrial.baseline.new_bounds import accepted_from, counted_reasons
 from seatrial.baseline.selection import MetricHistory, SelectedFile, newest_histories, runs_text
 from seatrial.checks.bounds import bound_sentence
-from seatrial.job import Bound, BoundState, Level, pair_text, value_text
-from seatrial.record import DamagedFile, RunFolder
+from seatrial.job import Bound, BoundState, Level, Unreadable, pair_text, value_text
+from seatrial.record import RunFolder
 from seatrial.record.history import History
 from seatrial.suite import Suite
 
@@ -134,7 +134,7 @@ def hardware_of(runs: Path, run: str, cell: str) -> str:
     try:
         last = found.attempts[-1]
         found_hardware = folder.read_observation(found.hash, last.number, next(iter(last.parts), "job")).hardware
-    except DamagedFile:
+    except Unreadable:
         return ""
     return hardware_text(found_hardware)
 

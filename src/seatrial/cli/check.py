@@ -55,9 +55,9 @@ def command(
     """
     import msgspec
 
-    from seatrial import __version__
+    from seatrial import SeatrialError, __version__
     from seatrial.engine.check_folder import check_folder, checked_name
-    from seatrial.engine.fetch_folder import CannotCheck, fetch_folder
+    from seatrial.engine.fetch_folder import fetch_folder
     from seatrial.job import VERSION, RunResults
     from seatrial.record.remote import is_address
 
@@ -82,7 +82,7 @@ def command(
                 seatrial=__version__,
             )
             _write_reports(results, place, junit, markdown)
-    except CannotCheck as error:
+    except (SeatrialError, FileNotFoundError) as error:
         fail(str(error))
     if record:
         _record(results, history_of(runs, history))

@@ -94,9 +94,9 @@ def ask_trusted(
 
 
 def _read(folder: "RunFolder", cell: "Cell") -> "TrustedCell":
+    from seatrial.job import Unreadable
     from seatrial.kinds.job import DRIVER
     from seatrial.kinds.serving.recording import TrustedCell, answers_in
-    from seatrial.record import DamagedFile
 
     results = folder.read_results()
     done = next((one for one in results.cells if one.hash == cell.hash), None) if results else None
@@ -104,6 +104,6 @@ def _read(folder: "RunFolder", cell: "Cell") -> "TrustedCell":
         fail(f"{folder.path} has no results of {cell.id}", 3)
     try:
         observed = {DRIVER: folder.read_observation(cell.hash, done.attempts[-1].number, DRIVER)}
-    except DamagedFile as error:
+    except Unreadable as error:
         fail(str(error), 3)
     return TrustedCell(cell, answers_in(cell, observed))

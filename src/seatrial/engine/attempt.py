@@ -50,7 +50,7 @@ class Attempt:
         """The observation of each part. `parts` of a new attempt; None to continue the attempt of the record. One that
         was collected is not removed yet: its observations need no target, `finish` does.
 
-        Raises DamagedFile when what an earlier process wrote of the attempt cannot be read."""
+        Raises Unreadable when what an earlier process wrote of the attempt cannot be read."""
         if self._record is not None:
             await self._take_up(self._record)
         elif parts is not None:

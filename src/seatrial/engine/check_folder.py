@@ -8,13 +8,12 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from seatrial import plugins
+from seatrial import SeatrialError, plugins
 from seatrial.engine.collect import read_as_agent
-from seatrial.engine.fetch_folder import LOGS, CannotCheck
+from seatrial.engine.fetch_folder import LOGS
 from seatrial.engine.judge import JudgedAttempt, judge, reason, result_of
 from seatrial.job import (
     AttemptResult,
@@ -56,22 +55,23 @@ def check_folder(
     cell: Cell, folder: Path, logs: Sequence[Path] = (), exit_code: int | None = None, called: str = ""
 ) -> Checked:
     """The cell's verdict on `folder`, which people know as `called`, and its logs; without `logs`, those that lie in
-    it. What only whoever ran the job can know, its exit code say, is skipped with that reason. Raises CannotCheck."""
+    it. What only whoever ran the job can know, its exit code say, is skipped with that reason. Raises SeatrialError."""
     kind = plugins.kinds()[cell.kind]
     cell = replace(cell, gathered=kind.gather(cell))
     job = kind.parts(cell)[0].job.for_attempt("check", cell.hash, 1)
     train = next((step for step in job.steps if "hosts" in step.args), None)
     if train is None:
-        raise CannotCheck(f"trial {cell.trial!r} is of kind {cell.kind}; only training can be judged by its files")
+        raise SeatrialError(f"trial {cell.trial!r} is of kind {cell.kind}; only training can be judged by its files")
     if not folder.is_dir():
-        raise CannotCheck(f"{folder} is a file, not a folder" if folder.is_file() else f"there is no folder {folder}")
+        raise SeatrialError(f"{folder} is a file, not a folder" if folder.is_file() else f"there is no folder {folder}")
     found = tuple(logs) or find_logs(folder)
     lost = [str(log) for log in found if not log.is_file()]
     if lost:
-        raise CannotCheck(f"there is no log {lost[0]}")
-    if not found and _asks_log(train):
+        raise SeatrialError(f"there is no log {lost[0]}")
+    follow = train.args["follow"]
+    if not found and (follow["must"] or follow["never"] or follow["values"].keys() - {"step", "step_time"}):
         place = called or folder
-        raise CannotCheck(f"there is no log in {place} ({', '.join(LOGS)}); name it: --log FILE, once for each host")
+        raise SeatrialError(f"there is no log in {place} ({', '.join(LOGS)}); name it: --log FILE, once for each host")
     observation = _observe(job, train, folder.absolute(), found, exit_code)
     # Whose hardware it was nobody can tell from here: whoever asks for these bounds says that they are the right ones.
     bounds = tuple(msgspec.structs.replace(bound, fingerprint="", conditions={}) for bound in cell.bounds)
@@ -82,26 +82,24 @@ def check_folder(
     verdict = worst(finding.verdict for finding in judgement.findings)
     why = "" if verdict.good else reason(judgement.findings, verdict)
     attempt = AttemptResult(1, observation.place, [], observation.exit, verdict, why)
-    written = [log.stat().st_mtime for log in found]
-    return Checked(
-        result_of(cell, [JudgedAttempt(attempt, judgement)]), folder, found, max(written, default=time.time())
-    )
+    written_s = max((log.stat().st_mtime for log in found), default=time.time())
+    return Checked(result_of(cell, [JudgedAttempt(attempt, judgement)]), folder, found, written_s)
 
 
 def find_logs(folder: Path) -> tuple[Path, ...]:
     """Those in the folder itself, else in the folders in it; one for each host, in the order of the numbers in their
     names. What a link leads to out of the folder is not in it."""
     inside = folder.resolve()
+
+    def natural(path: Path) -> list[tuple[int, str]]:
+        return [(int(part), "") if part.isdigit() else (-1, part) for part in _DIGITS.split(str(path))]
+
     for depth in ("", "*/", "*/*/"):
         matches = (path for pattern in LOGS for path in folder.glob(depth + pattern))
         found = {path for path in matches if path.is_file() and path.resolve().is_relative_to(inside)}
         if found:
-            return tuple(sorted(found, key=lambda path: _natural(str(path))))
+            return tuple(sorted(found, key=natural))
     return ()
-
-
-def _natural(text: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in _DIGITS.split(text)]
 
 
 def _tail(logs: tuple[Path, ...]) -> str:
@@ -116,14 +114,6 @@ def _tail(logs: tuple[Path, ...]) -> str:
         return ""
 
 
-def _errors(errors: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
-    """What could not be read, by its path in the folder: what was fetched lies in one that nobody knows."""
-    start = f"{folder}/"
-    return [
-        {key: text.replace(start, "") if isinstance(text, str) else text for key, text in one.items()} for one in errors
-    ]
-
-
 def _says_hosts(log: Path) -> bool:
     """Whether lines of a log begin with the host that they are of, `[1] `, as those of a job of several hosts do."""
     try:
@@ -131,11 +121,6 @@ def _says_hosts(log: Path) -> bool:
             return _HOST.search(file.read(_HEAD_BYTES)) is not None
     except (OSError, EOFError, zlib.error):  # the agent reports it
         return False
-
-
-def _asks_log(train: Step) -> bool:
-    follow = train.args["follow"]
-    return bool(follow["must"] or follow["never"] or follow["values"].keys() - {"step", "step_time"})
 
 
 def _observe(job: Job, train: Step, folder: Path, logs: tuple[Path, ...], exit_code: int | None) -> Observation:
@@ -156,10 +141,12 @@ def _observe(job: Job, train: Step, folder: Path, logs: tuple[Path, ...], exit_c
     observed = read_records(records, [train, files]).steps
     if ended.outcome is Outcome.EXITED:  # the times are those of reading, which say nothing of the job
         ran = {"outcome": Outcome.EXITED, "code": exit_code, "started_s": None, "ended_s": None}
-        result = {
-            **observed[0].result,
-            "errors": _errors(observed[0].result.get("errors") or [], folder),
-        }
+        # What could not be read is named by its path in the folder: what was fetched lies in one that nobody knows.
+        errors = [
+            {key: text.replace(f"{folder}/", "") if isinstance(text, str) else text for key, text in one.items()}
+            for one in observed[0].result.get("errors") or []
+        ]
+        result = {**observed[0].result, "errors": errors}
         observed = [
             msgspec.structs.replace(observed[0], **ran, output=_tail(logs), result=result),
             msgspec.structs.replace(observed[1], outcome=Outcome.EXITED, code=0),

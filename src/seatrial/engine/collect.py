@@ -17,7 +17,7 @@ import msgspec
 from seatrial.agent.masking.files import mask_files
 from seatrial.agent.masking.mask import Mask, texts
 from seatrial.checks import find_error
-from seatrial.engine.fetch_folder import CannotCheck, NothingThere, fetch_folder
+from seatrial.engine.fetch_folder import fetch_folder
 from seatrial.job import (
     Exit,
     Job,
@@ -32,7 +32,7 @@ from seatrial.job import (
     merged,
     read_records,
 )
-from seatrial.record.remote import is_address
+from seatrial.record.remote import RemoteError, is_address
 from seatrial.targets import Target
 from seatrial.targets.agent_file import agent_file
 
@@ -58,22 +58,19 @@ def read_as_agent(spec: dict[str, Any]) -> tuple[list[bytes], Exit]:
             asked = {**spec, "memory_bytes": _MEMORY_BYTES, "seconds": READ_S}
             out, err = process.communicate(json.dumps(asked).encode(), timeout=READ_S + 30)
         except subprocess.TimeoutExpired:
-            out, err = _end(process)
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = process.communicate()
             return out.splitlines(), Exit(Outcome.TIMEOUT, message=f"reading took more than {READ_S:g} s")
         except BaseException:
-            _end(process)
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
             raise
     if process.returncode == 0:
         return out.splitlines(), Exit(Outcome.EXITED, 0)
     message = err.decode("utf-8", "replace").strip()[-2000:] or "the reader of logs and files died"
-    if process.returncode < 0:
-        return out.splitlines(), Exit(Outcome.INFRA, signal=-process.returncode, message=message)
-    return out.splitlines(), Exit(Outcome.INFRA, process.returncode, message=message)
-
-
-def _end(process: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
-    os.killpg(process.pid, signal.SIGKILL)
-    return process.communicate()
+    code = process.returncode
+    ended = {"signal": -code} if code < 0 else {"code": code}
+    return out.splitlines(), Exit(Outcome.INFRA, **ended, message=message)
 
 
 # Reads what a job wrote to an address (`gs://…`): the agent in the job, which has nothing but Python, cannot.
@@ -101,9 +98,9 @@ def _with_files(step: Step, observed: ObservedStep, mask: Mask) -> ObservedStep:
     with tempfile.TemporaryDirectory(prefix="seatrial-artifacts-") as scratch:
         try:
             fetch_folder(_address(step), [entry["match"] for entry in entries.values()], Path(scratch), logs=False)
-        except NothingThere:
+        except FileNotFoundError:
             pass  # that a job wrote nothing is for its checks to say
-        except CannotCheck as error:
+        except RemoteError as error:
             return msgspec.structs.replace(observed, outcome=Outcome.INFRA, output=mask.text(str(error)), result={})
         records, ended = read_as_agent({"logs": [], "roots": [scratch], "entries": entries})
     nothing = Step("log", "command")
@@ -124,7 +121,10 @@ def with_searches(job: Job, observation: Observation, mask: Mask) -> Observation
     for step, observed in zip(job.steps, observation.steps, strict=False):
         follow = step.args.get("follow") or {}
         if follow and observed.outcome is Outcome.EXITED and not observed.unseen:
-            sought = {kind: [one for one in follow.get(kind, ()) if _unsearched(one, observed)] for kind in _SOUGHT}
+            sought = {
+                kind: [one for one in follow.get(kind, ()) if one.get("across") or not observed.result]
+                for kind in _SOUGHT
+            }
             if any(sought.values()):
                 asked[observed.name] = step, {"text": observed.output, **sought}
     if not asked:
@@ -136,10 +136,6 @@ def with_searches(job: Job, observation: Observation, mask: Mask) -> Observation
 
 
 _SOUGHT = ("must", "never")
-
-
-def _unsearched(spec: dict[str, Any], observed: ObservedStep) -> bool:
-    return bool(spec.get("across")) or not observed.result
 
 
 def _with_found(observed: ObservedStep, found: dict[str, dict[str, Any]], mask: Mask) -> ObservedStep:
@@ -216,8 +212,7 @@ async def collect(target: Target, handle: str, job: Job, into: Path) -> bool:
     """`into` gets `records.jsonl`, `log.txt` and `files/`. Of hosts that each have a place of their own it gets
     `hosts/N/records.jsonl` beside the first one's, and the files of each, the first too, below `files/hosts/N/`.
     Whether they have."""
-    if not into.is_dir():
-        into.mkdir(parents=True, exist_ok=True)
+    into.mkdir(parents=True, exist_ok=True)
     await target.fetch(handle, RECORDS, into / RECORDS)
     apart = job.hosts > 1 and any(await _of_each(target, handle, range(1, job.hosts), RECORDS, into))
     await target.fetch(handle, LOG, into / LOG)

@@ -7,50 +7,40 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from seatrial.record.remote import RemoteError, file_system
+from seatrial.record.remote import RemoteError, error_text, file_system
 
 LOGS = ("*.log", "*.log.gz", "log*.txt")
 _MOST_FILES = 200_000  # that are looked at
 _MOST_BYTES = 8 << 30  # that are fetched
 
 
-class CannotCheck(Exception):
-    """What was given cannot be judged; its text says what to do about it."""
-
-
-class NothingThere(CannotCheck):
-    """An address under which there is no file."""
-
-
-def fetch_folder(address: str, matches: Iterable[str], into: Path, logs: bool = True) -> int:
-    """Fetch the files below `address` that one of the globs means, and `logs`; how many. Raises CannotCheck."""
+def fetch_folder(address: str, matches: Iterable[str], into: Path, logs: bool = True) -> None:
+    """Fetch the files below `address` that one of the globs means, and `logs`. Raises RemoteError, and
+    FileNotFoundError where there is no file at all."""
     wanted = [_compiled(match) for match in matches]
     try:
         system, root = file_system(address)
         infos = _listed(system, root)
         if not infos and system.isfile(root):
-            raise CannotCheck(f"{address} is a file; name the folder that it is in, and a log with --log FILE")
+            raise RemoteError(f"{address} is a file; name the folder that it is in, and a log with --log FILE")
         if not infos:
             raise FileNotFoundError(root)
-        names = [name for name in infos if (logs and _is_log(name)) or any(each.fullmatch(name) for each in wanted)]
+        names = [name for name in infos if (logs and _is_log(name)) or any(one.fullmatch(name) for one in wanted)]
         total = sum(int(infos[name].get("size") or 0) for name in names)
         if total > _MOST_BYTES:
-            raise CannotCheck(f"{len(names)} files of {address} have {total:,} bytes, more than {_MOST_BYTES:,}")
+            raise RemoteError(f"{len(names)} files of {address} have {total:,} bytes, more than {_MOST_BYTES:,}")
         for name in names:
             target = into / name
             target.parent.mkdir(parents=True, exist_ok=True)
             system.get_file(f"{root.rstrip('/')}/{name}" if root.strip("/") else name, str(target))
             if (modified_s := _modified(infos[name])) is not None:
                 os.utime(target, (modified_s, modified_s))
-    except CannotCheck:
+    except RemoteError:
         raise
-    except RemoteError as error:
-        raise CannotCheck(str(error)) from error
     except FileNotFoundError:
-        raise NothingThere(f"there is nothing at {address}") from None
-    except Exception as error:  # each kind of storage raises its own; all mean the same here
-        raise CannotCheck(f"{address} cannot be read: {type(error).__name__}: {str(error)[:500]}") from error
-    return len(names)
+        raise FileNotFoundError(f"there is nothing at {address}") from None
+    except Exception as error:
+        raise RemoteError(f"{address} cannot be read: {error_text(error)}") from error
 
 
 def _modified(info: dict[str, Any]) -> float | None:
@@ -80,7 +70,7 @@ def _listed(system: Any, root: str) -> dict[str, dict[str, Any]]:
             if ".." not in PurePosixPath(relative).parts:
                 infos[relative] = info
         if len(infos) > _MOST_FILES:
-            raise CannotCheck(f"there are more than {_MOST_FILES:,} files below {root}; name a folder further down")
+            raise RemoteError(f"there are more than {_MOST_FILES:,} files below {root}; name a folder further down")
     return infos
 
 
@@ -91,18 +81,9 @@ def _is_log(name: str) -> bool:
 
 def _compiled(match: str) -> re.Pattern[str]:
     """A glob as the agent understands it: `**` is any number of folders."""
-    parts = []
-    for part in re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", match.removeprefix("./")):
-        if part == "**/":
-            parts.append(r"(?:.*/)?")
-        elif part == "**":
-            parts.append(".*")
-        elif part == "*":
-            parts.append("[^/]*")
-        elif part == "?":
-            parts.append("[^/]")
-        elif part.startswith("[") and part.endswith("]"):
-            parts.append(part.replace("[!", "[^", 1))
-        else:
-            parts.append(re.escape(part))
+    wild = {"**/": r"(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", match.removeprefix("./"))
+    # Of such a split every second part is one that the pattern matched.
+    parts[::2] = map(re.escape, parts[::2])
+    parts[1::2] = [wild.get(part) or part.replace("[!", "[^", 1) for part in parts[1::2]]
     return re.compile("".join(parts))

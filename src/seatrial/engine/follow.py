@@ -43,7 +43,12 @@ class Follower:
 
     async def open(self) -> None:
         await self.target.open()
-        self._watch = asyncio.create_task(self._read(), name=f"watch {self.target.name}")
+
+        async def read() -> None:
+            async for event in self.target.watch():
+                self.job(event.handle).take(event)
+
+        self._watch = asyncio.create_task(read(), name=f"watch {self.target.name}")
         self._watch.add_done_callback(lambda watch: self._wake_all())
 
     async def close(self) -> None:
@@ -51,10 +56,6 @@ class Follower:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)  # who waited for news has had the error
         await self.target.close()
-
-    async def _read(self) -> None:
-        async for event in self.target.watch():
-            self.job(event.handle).take(event)
 
     def _wake_all(self) -> None:
         for job in self._jobs.values():

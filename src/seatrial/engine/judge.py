@@ -43,8 +43,10 @@ def judge_attempt(cell: Cell, kind: Kind, number: int, observed: Mapping[str, Ob
     at_s = subject.stages[0].wall_s if subject.stages else 0.0
     judgement = judge(cell, kind, observed, settings, at_s)
     cancelled = any(one.exit.outcome is Outcome.CANCELLED for one in observed.values())
-    if not judgement.findings and not cancelled:
-        judgement = Judgement([_nothing_found(cell)], judgement.metrics)
+    if not judgement.findings and not cancelled:  # what cannot fail has not passed
+        why = f"it ran, and its kind {cell.kind!r} returned no findings: nothing of it was judged"
+        nothing = Finding("job", "seatrial", Verdict.INVALID, "seatrial", why)
+        judgement = Judgement([nothing], judgement.metrics)
     errors = {part: one.error for part, one in observed.items() if one.error is not None}
     judgement = msgspec.structs.replace(judgement, findings=with_log_error(judgement.findings, errors))
     verdict = worst(finding.verdict for finding in judgement.findings)
@@ -54,6 +56,8 @@ def judge_attempt(cell: Cell, kind: Kind, number: int, observed: Mapping[str, Ob
             verdict, why = Verdict.SKIPPED, "cancelled while it ran"
         else:
             why += " (and then it was cancelled)"
+    bad = [finding for finding in judgement.findings if not finding.verdict.good]
+    parts = {name: PartResult(one.place, one.stages, one.exit) for name, one in observed.items()}
     attempt = AttemptResult(
         number=number,
         place=subject.place,
@@ -63,23 +67,10 @@ def judge_attempt(cell: Cell, kind: Kind, number: int, observed: Mapping[str, Ob
         why=why,
         headline=headline(judgement.findings),
         seconds=subject.seconds,
-        parts={name: PartResult(one.place, one.stages, one.exit) for name, one in observed.items()}
-        if len(observed) > 1
-        else {},
-        unjudged=_only_unjudged(judgement.findings),
+        parts=parts if len(parts) > 1 else {},
+        unjudged=bool(bad) and all(finding.class_ == UNJUDGED for finding in bad),
     )
     return JudgedAttempt(attempt, judgement, settings)
-
-
-def _only_unjudged(findings: list[Finding]) -> bool:
-    bad = [finding for finding in findings if not finding.verdict.good]
-    return bool(bad) and all(finding.class_ == UNJUDGED for finding in bad)
-
-
-def _nothing_found(cell: Cell) -> Finding:
-    """Of a cell that ran and of which nothing was judged: what cannot fail has not passed."""
-    why = f"it ran, and its kind {cell.kind!r} returned no findings: nothing of it was judged"
-    return Finding("job", "seatrial", Verdict.INVALID, "seatrial", why)
 
 
 def judge_unknown(cell: Cell, number: int, why: str) -> JudgedAttempt:
@@ -115,10 +106,8 @@ def reason(findings: list[Finding], verdict: Verdict) -> str:
     """The first finding that made the verdict, in one line; nothing for a plain pass."""
     if verdict is Verdict.PASSED:
         return ""
-    first = next((finding for finding in findings if finding.verdict is verdict), None)
-    if first is None:
-        return ""
-    return f"{first.step}: {first.message}" if first.message else first.step
+    reasons = (f"{one.step}: {one.message}" if one.message else one.step for one in findings if one.verdict is verdict)
+    return next(reasons, "")
 
 
 def former_fingerprint(cell: Cell, hardware: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 from seatrial import plugins
 from seatrial.job import count
@@ -24,30 +24,17 @@ class Caps:
 
     @asynccontextmanager
     async def place(self, cell: Cell) -> AsyncIterator[None]:
-        machine = self._machine(cell)
-        target = self._target(cell)
-        if machine is None:
-            async with target:
-                yield
-        else:
-            async with machine, target:
-                yield
-
-    def _machine(self, cell: Cell) -> asyncio.Semaphore | None:
-        if cell.machine.parallel is None:
-            return None
-        return self._machines.setdefault(cell.machine_name, asyncio.Semaphore(cell.machine.parallel))
-
-    def _default(self, target: str) -> int:
-        """On this machine, its CPUs; elsewhere they say nothing."""
-        here = plugins.targets()[self._suite.targets[target].kind].one_machine
-        return os.cpu_count() or 1 if here else CELLS_ELSEWHERE
-
-    def _target(self, cell: Cell) -> asyncio.Semaphore:
+        machine: AbstractAsyncContextManager[None] = nullcontext()
+        if cell.machine.parallel is not None:
+            machine = self._machines.setdefault(cell.machine_name, asyncio.Semaphore(cell.machine.parallel))
         if cell.target not in self._targets:
-            limit = self._parallel or self._suite.parallel(cell.target) or self._default(cell.target)
+            # On this machine as many as it has CPUs; elsewhere those say nothing.
+            here = plugins.targets()[self._suite.targets[cell.target].kind].one_machine
+            default = os.cpu_count() or 1 if here else CELLS_ELSEWHERE
+            limit = self._parallel or self._suite.parallel(cell.target) or default
             self._targets[cell.target] = asyncio.Semaphore(limit)
-        return self._targets[cell.target]
+        async with machine, self._targets[cell.target]:
+            yield
 
 
 class Budget:

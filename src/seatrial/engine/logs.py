@@ -154,7 +154,7 @@ class RunLogs:
             await queue.put(LogPiece(source, b"", problem))
 
     def _path(self, source: LogSource) -> Path:
-        return self._folder.attempt(source.cell, source.attempt, source.part) / "log.txt"
+        return self._folder.attempt(*source) / "log.txt"
 
     def _read_on(self) -> None:
         if self._folder.journal.exists():

@@ -21,7 +21,7 @@ from seatrial.engine.collect import observe, unobserved
 from seatrial.engine.context import PartContext
 from seatrial.engine.follow import BEGUN, FollowedJob, Follower
 from seatrial.engine.states import State
-from seatrial.job import PEER, Exit, Job, Limits, Observation, Outcome, Peer, Place, Ready, Stage
+from seatrial.job import PEER, Exit, Job, Limits, Observation, Outcome, Peer, Place, Stage
 from seatrial.targets import DamagedJob, RunInUse, TargetError, TargetLost
 
 STOP_AGAIN_S = 5.0
@@ -170,7 +170,8 @@ async def _submit(phase: Planned, part: PartContext) -> Phase:
     if (after := part.part.after) and part.usable(after) is None:
         await part.wait()
         return phase
-    if phase.job is Unheld.MAYBE and _elsewhere(part):
+    here = part.planned_on in ("", part.attempt.host) or part.part.target not in part.attempt.one_machine
+    if phase.job is Unheld.MAYBE and not here:
         text = (
             f"it may have been started on {part.planned_on}, and this is {part.attempt.host}: only there can that be "
             "told; `seatrial attach` it there, or run the cell anew"
@@ -188,10 +189,6 @@ async def _submit(phase: Planned, part: PartContext) -> Phase:
         return phase  # it changed while the job was completed
     task = asyncio.create_task(target.submit(job, part.attempt.secrets.of(job)))
     return Submitting(job, task, asyncio.get_running_loop().time())
-
-
-def _elsewhere(part: PartContext) -> bool:
-    return part.planned_on not in ("", part.attempt.host) and part.part.target in part.attempt.one_machine
 
 
 async def _complete(part: PartContext) -> Job:
@@ -230,7 +227,8 @@ async def _new_handle(phase: Submitting, part: PartContext) -> str:
     except TimeoutError:
         raise TargetError(_no_place(phase.job.limits), Outcome.QUEUE) from None
     except asyncio.CancelledError:
-        if part.stop_reason() is None or not phase.task.cancelled() or _is_being_cancelled():
+        own = asyncio.current_task()
+        if part.stop_reason() is None or not phase.task.cancelled() or (own and own.cancelling()):
             raise
         # The job may exist: its removal, or the sweep at the run's end, finds it by name.
         raise TargetError("cancelled while it was being submitted", Outcome.CANCELLED) from None
@@ -395,7 +393,10 @@ def _limit(phase: Following, part: PartContext) -> tuple[Exit | None, float | No
         text = f"ran for more than {limits.run_s:g} s, and its target did not end it"
         candidates.append((limits.run_s + limits.grace_s + BACKSTOP_S, Exit(Outcome.TIMEOUT, message=text)))
     if phase.step is State.STARTED and ready is not None and ready.within_s is not None:
-        candidates.append((ready.within_s, Exit(Outcome.UNREADY, message=_unready(ready))))
+        path, port = ready.path, ready.port
+        text = f"GET {path} of port {port} had no good answer" if path else f"port {port} was closed"
+        text = f"{text} {ready.within_s:g} s after it started"
+        candidates.append((ready.within_s, Exit(Outcome.UNREADY, message=text)))
     if not candidates:
         return None, None
     after_s, why = min(candidates, key=lambda one: one[0])
@@ -413,18 +414,6 @@ def _show(phase: Following, part: PartContext) -> None:
 
 def _no_place(limits: Limits, waited_for: str = "") -> str:
     return f"got no place within {limits.queue_s:g} s" + (f"; {waited_for}" if waited_for else "")
-
-
-def _unready(ready: Ready) -> str:
-    asked = (
-        f"GET {ready.path} of port {ready.port} had no good answer" if ready.path else f"port {ready.port} was closed"
-    )
-    return f"{asked} {ready.within_s:g} s after it started"
-
-
-def _is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 # ---- ended, collected

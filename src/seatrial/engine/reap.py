@@ -71,7 +71,9 @@ async def reap(
 async def _reaped(name: str, target: Target, found: Found, dry: bool, running: bool, turn: asyncio.Semaphore) -> Reaped:
     if not found.labels:  # it may have been about to say whose it is
         found = next((one for one in await target.list(found.run) if one.handle == found.handle), found)
-    in_use = _in_use(found)
+    # By the target's own word, or because a living process of this machine holds the run's folder.
+    owner = owner_of(Path(found.labels[RUN_FOLDER])) if RUN_FOLDER in found.labels else None
+    in_use = bool(found.in_use) or (owner is not None and owner.alive())
     if found.alive and found.in_use is None and not in_use and not running:
         return Reaped(name, found, in_use, asleep=True)
     if not dry and not in_use:
@@ -81,9 +83,3 @@ async def _reaped(name: str, target: Target, found: Found, dry: bool, running: b
             except TargetError as error:
                 return Reaped(name, found, in_use, problem=str(error))
     return Reaped(name, found, in_use)
-
-
-def _in_use(found: Found) -> bool:
-    """By the target's own word, or because a living process of this machine holds the run's folder."""
-    owner = owner_of(Path(found.labels[RUN_FOLDER])) if RUN_FOLDER in found.labels else None
-    return bool(found.in_use) or (owner is not None and owner.alive())

@@ -32,10 +32,10 @@ from seatrial.engine.reap import RUN_FOLDER
 from seatrial.engine.secrets import Secrets
 from seatrial.engine.states import JOURNAL_VERSION, AttemptRecord, read_run
 from seatrial.engine.verify import shapes, verify
-from seatrial.job import VERSION, CellResult, Environment, Part, PartSpec, RunResults
-from seatrial.record import DamagedFile, Journal, JournalError, Ownership
+from seatrial.job import VERSION, CellResult, Environment, Part, PartSpec, RunResults, Unreadable
+from seatrial.record import Journal, JournalError
 from seatrial.suite import Cell
-from seatrial.targets import RunInUse, Target, TargetError
+from seatrial.targets import RunInUse, TargetError
 
 # Nothing can be written down, or done, any more: the whole run stops, and can be taken up.
 _STOPPING = (JournalError, TargetError, OSError)
@@ -54,18 +54,6 @@ class Listener(Protocol):
 
 class RunStopped(SeatrialError):
     """The run could not go on, but nothing is lost: `attach` takes it up."""
-
-
-class _KindError(Exception):
-    """A kind raised its cause. That ends one cell, whatever its class: an OSError of a kind says nothing of the run."""
-
-
-@contextlib.contextmanager
-def _code_of_kind() -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        raise _KindError from error
 
 
 class Run:
@@ -92,26 +80,18 @@ class Run:
         self._removing: list[asyncio.Task[None]] = []
         self._attempts: set[Attempt] = set()  # that are being made
 
-    async def execute(self, owned: bool = False) -> RunResults:
-        """Run to the end. Raises RunOwned when somebody else has the run, RunRefused when a target would never take its
-        jobs, RunStopped when it cannot go on. `owned`: by who calls, who has more to do for the run than this."""
-        ownership = None if owned else Ownership.take(self._folder.path)
-        try:
-            journal = Journal(self._folder.journal, self._at)
-            try:
-                self._past = read_run(journal.past)
-            except JournalError:
-                journal.close()
-                raise
+    async def execute(self) -> RunResults:
+        """Run to the end, by the owner of the folder. Raises RunRefused when a target would never take its jobs,
+        RunStopped when it cannot go on."""
+        with contextlib.closing(Journal(self._folder.journal, self._at)) as journal:
+            self._past = read_run(journal.past)
             try:
                 return await self._execute(journal)
             except _STOPPING as error:
-                raise RunStopped(self._secrets.mask.text(str(error))) from error
-            finally:
-                journal.close()
-        finally:
-            if ownership is not None:
-                ownership.release()
+                raise self._stopped(error) from error
+
+    def _stopped(self, error: Exception) -> RunStopped:
+        return RunStopped(self._secrets.mask.text(str(error)))
 
     async def _execute(self, journal: Journal) -> RunResults:
         self._journal = journal
@@ -186,8 +166,12 @@ class Run:
         built; each waits for no more than its own."""
         new = [*self._new()]
         await verify(shapes(new), self._follower, self._secrets.mask)
-        for target, environment in {(part.target, part.job.environment) for _, part in new}:
-            self._preparing.append(asyncio.create_task(self._prepare(target, environment)))
+
+        async def prepare(target: str, environment: Environment) -> None:
+            await (await self._follower(target)).target.prepare(environment)
+
+        environments = {(part.target, part.job.environment) for _, part in new}
+        self._preparing += [asyncio.create_task(prepare(*one)) for one in environments]
 
     async def _verified(self) -> None:
         """Wait until the targets would take what is new; an interrupt does not wait for their answers."""
@@ -195,9 +179,6 @@ class Run:
         await asyncio.wait([self._verifying])
         if not self._verifying.cancelled():
             self._verifying.result()
-
-    async def _prepare(self, target: str, environment: Environment) -> None:
-        await (await self._follower(target)).target.prepare(environment)
 
     async def _cell(self, cell: Cell) -> CellResult:
         past = self._past.attempts.get(cell.hash, [])
@@ -229,54 +210,48 @@ class Run:
         return result
 
     async def _made(self, cell: Cell, known: AttemptRecord | None, made: list[JudgedAttempt]) -> JudgedAttempt:
-        """An attempt. What goes wrong in Seatrial itself is that cell's misfortune, and no other's."""
+        """An attempt. What goes wrong in Seatrial itself, or in its kind, is that cell's misfortune, and no other's:
+        only an error of the journal, the run folder or a target stops the run."""
         number = len(made) + 1
         if known is not None and known.broken:
             return judge_broken(cell, number, known.broken, known.traceback)
         attempt = Attempt(self._context, cell, number, known)
         self._attempts.add(attempt)
         try:
-            return await self._attempted(attempt, cell, number, known, made)
-        except _STOPPING:
+            parts = None
+            if known is None:
+                avoid = tuple(dict.fromkeys(host for one in made for host in one.attempt.place.hosts))
+                parts = tuple(self._job_of(cell, part, number, avoid) for part in self._prepared.parts(cell))
+            if self._interrupted:
+                attempt.cancel()
+            try:
+                observed = await attempt.run(parts)
+            except _STOPPING as error:
+                raise self._stopped(error) from error
+            except Unreadable as error:
+                self._budget.charge(cell, 0.0)
+                return judge_unknown(cell, number, self._secrets.mask.text(str(error)))
+            judged = judge_attempt(cell, plugins.kinds()[cell.kind], number, observed)
+        except RunStopped:
             raise
         except Exception as error:  # noqa: BLE001
-            found = error.__cause__ if isinstance(error, _KindError) else error
-            why = self._secrets.mask.text(f"Seatrial failed on it: {type(found).__name__}: {found}")
-            trace = self._secrets.mask.text("".join(traceback.format_exception(found)))
+            why = self._secrets.mask.text(f"Seatrial failed on it: {type(error).__name__}: {error}")
+            trace = self._secrets.mask.text("".join(traceback.format_exception(error)))
             await self._journal.write("broken", cell=cell.hash, attempt=number, why=why, traceback=trace)
             await attempt.discard()
             self._budget.charge(cell, attempt.wall_seconds)
             return judge_broken(cell, number, why, trace)
         finally:
             self._attempts.discard(attempt)
-
-    async def _attempted(
-        self, attempt: Attempt, cell: Cell, number: int, known: AttemptRecord | None, made: list[JudgedAttempt]
-    ) -> JudgedAttempt:
-        parts = None
-        if known is None:
-            avoid = tuple(dict.fromkeys(host for one in made for host in one.attempt.place.hosts))
-            with _code_of_kind():
-                specs = self._prepared.parts(cell)
-            parts = tuple(self._job_of(cell, part, number, avoid) for part in specs)
-        if self._interrupted:
-            attempt.cancel()
-        try:
-            observed = await attempt.run(parts)
-        except DamagedFile as error:
-            self._budget.charge(cell, 0.0)
-            return judge_unknown(cell, number, self._secrets.mask.text(str(error)))
-        with _code_of_kind():
-            judged = judge_attempt(cell, plugins.kinds()[cell.kind], number, observed)
         if known is not None and known.over:
             self._removing.append(asyncio.create_task(attempt.finish()))
-        else:
-            verdict, why, seconds = judged.attempt.verdict, judged.attempt.why, judged.attempt.seconds
-            seconds = attempt.wall_seconds if seconds is None else seconds
-            self._budget.charge(cell, seconds)
-            await self._journal.write(
-                "judged", cell=cell.hash, attempt=number, verdict=verdict, why=why, seconds=seconds
-            )
+            return judged
+        last = judged.attempt
+        seconds = attempt.wall_seconds if last.seconds is None else last.seconds
+        self._budget.charge(cell, seconds)
+        await self._journal.write(
+            "judged", cell=cell.hash, attempt=number, verdict=last.verdict, why=last.why, seconds=seconds
+        )
         return judged
 
     def _why_not(self, cell: Cell) -> str:
@@ -333,7 +308,14 @@ class Run:
                 except TimeoutError:
                     raise TargetError(f"target {name} did not open within {OPEN_S:g} s") from None
                 for found in await target.list(self._folder.run):
-                    await _clear(target, found.handle)
+                    # Taken up before it is removed: what somebody else works on is not ours, and stops the run.
+                    try:
+                        await target.adopt(found.handle)
+                    except RunInUse:
+                        raise
+                    except TargetError:
+                        pass  # half made: there is nothing to take up
+                    await target.remove(found.handle)
             except RunInUse:
                 raise
             except TargetError as error:
@@ -382,14 +364,3 @@ class Run:
         self._journal.append("interrupted")
         for attempt in list(self._attempts):
             attempt.cancel()
-
-
-async def _clear(target: Target, handle: str) -> None:
-    """Taken up before it is removed: what somebody else works on is not ours, and stops the run."""
-    try:
-        await target.adopt(handle)
-    except RunInUse:
-        raise
-    except TargetError:
-        pass  # half made: there is nothing to take up
-    await target.remove(handle)

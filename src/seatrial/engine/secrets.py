@@ -40,7 +40,9 @@ def check_written(suite: Suite) -> None:
     """Raises RunRefused where the options of a target hold the value of a secret: they are written down with the plan
     and shown to whoever may see the target."""
     values = {}
-    for name in {*suite.secrets, *_named(suite)}:
+    envs = [suite.env, *(one.env for one in suite.runtimes.values()), *(one.env for one in suite.trials.values())]
+    named = [value.secret for env in envs for value in env.values() if not isinstance(value, str)]
+    for name in {*suite.secrets, *named}:
         with contextlib.suppress(OSError, ValueError):  # one that cannot be had is told when a job needs it
             values[name] = _value(suite, name)
     options = suite.data.get("targets") or {}
@@ -48,13 +50,6 @@ def check_written(suite: Suite) -> None:
     if found:
         advice = "options of a target are written down; hand a secret to jobs with `env: {NAME: {secret: ...}}`"
         raise RunRefused("\n".join([*found, advice]))
-
-
-def _named(suite: Suite) -> Iterator[str]:
-    """Those that jobs may get."""
-    runtimes, trials = (one.env for one in suite.runtimes.values()), (one.env for one in suite.trials.values())
-    for env in (suite.env, *runtimes, *trials):
-        yield from (value.secret for value in env.values() if not isinstance(value, str))
 
 
 def _holding(data: Any, path: str, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -9,13 +9,11 @@ from seatrial import SeatrialError, plugins
 from seatrial.agent.masking.mask import Mask
 from seatrial.engine.follow import Follower
 from seatrial.job import Outcome, Part
-from seatrial.suite import HERE, LOCAL, Cell, ChosenTarget, Suite, TargetEntry, choose_target
+from seatrial.suite import HERE, LOCAL, Cell, Suite, TargetEntry, choose_target
 from seatrial.targets import Diagnostic, DiagnosticLevel, TargetError
 
 _AT_ONCE = 8
 _MOST_SHOWN = 5
-
-Shape = tuple[object, ...]
 
 
 class RunRefused(SeatrialError):
@@ -26,7 +24,7 @@ class RunRefused(SeatrialError):
 def shapes(cells: Iterable[tuple[Cell, Part]]) -> list[tuple[Cell, Part]]:
     """The first of each target, machine, environment, part and number of hosts: the others are asked for in the same
     way."""
-    first: dict[Shape, tuple[Cell, Part]] = {}
+    first: dict[tuple[object, ...], tuple[Cell, Part]] = {}
     for cell, part in cells:
         shape = part.target, cell.machine_name, part.name, part.job.environment, part.job.hosts
         first.setdefault(shape, (cell, part))
@@ -86,7 +84,7 @@ def chosen_targets(suite: Suite | None, chosen: str | None) -> dict[str, TargetE
     known = suite.targets if suite is not None else {HERE: _entry(LOCAL)}
     if chosen is None:
         return dict(known)
-    moved: ChosenTarget = choose_target(chosen, known, plugins.models()[1])
+    moved = choose_target(chosen, known, plugins.models()[1])
     return {moved.name: moved.entry}
 
 
@@ -110,12 +108,9 @@ async def _examined(name: str, entry: TargetEntry) -> Examined:
         async with asyncio.timeout(_PATIENCE_S):
             diagnostics = await plugins.targets()[entry.kind].open(name, entry.options).examine()
     except TimeoutError:
-        why = f"it did not answer within {_PATIENCE_S:g} s"
-        diagnostics = [
-            Diagnostic(DiagnosticLevel.PROBLEM, "reachable", why, "look whether it, and the way to it, is up")
-        ]
+        why = "reachable", f"it did not answer within {_PATIENCE_S:g} s", "look whether it, and the way to it, is up"
+        diagnostics = [Diagnostic(DiagnosticLevel.PROBLEM, *why)]
     except Exception as error:  # noqa: BLE001
-        diagnostics = [
-            Diagnostic(DiagnosticLevel.PROBLEM, "examined", f"it cannot be: {type(error).__name__}: {error}")
-        ]
+        text = f"it cannot be: {type(error).__name__}: {error}"
+        diagnostics = [Diagnostic(DiagnosticLevel.PROBLEM, "examined", text)]
     return Examined(name, entry.kind, diagnostics)

@@ -36,13 +36,6 @@ class DamagedRun(SeatrialError):
         )
 
 
-class DamagedFile(Exception):
-    """A file of one attempt is not what was written there: nothing more can be said of that attempt."""
-
-    def __init__(self, path: Path, why: str) -> None:
-        super().__init__(f"{path} cannot be read any more: {why}")
-
-
 class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -116,7 +109,7 @@ class RunFolder:
         write_whole(self.results, msgspec.json.format(msgspec.json.encode(results), indent=1))
 
     def read_part(self, cell: str, attempt: int, part: str) -> Part:
-        """What was meant to be submitted. Raises DamagedFile."""
+        """What was meant to be submitted. Raises Unreadable."""
         return _read(self.attempt(cell, attempt, part) / "job.json", Part)
 
     def write_part(self, cell: str, part: Part) -> Path:
@@ -126,7 +119,7 @@ class RunFolder:
         return path
 
     def read_observation(self, cell: str, attempt: int, part: str = "job") -> Observation:
-        """Raises DamagedFile."""
+        """Raises Unreadable."""
         return _read(self.attempt(cell, attempt, part) / "observation.json", Observation)
 
     def write_observation(self, cell: str, part: str, observation: Observation) -> Path:
@@ -146,7 +139,7 @@ def _read(path: Path, kind: type[_T]) -> _T:
     try:
         return read_json(path, kind)
     except (OSError, Unreadable) as error:
-        raise DamagedFile(path, str(error)) from error
+        raise Unreadable(f"{path} cannot be read any more: {error}") from error
 
 
 def write_whole(path: Path, data: bytes, sync: bool = True, mode: int = 0o600) -> None:

@@ -26,14 +26,10 @@ class JournalError(SeatrialError):
     """The journal cannot be read, or cannot be written any more."""
 
 
-def _nothing(point: str) -> None:
-    """No failpoint."""
-
-
 class Journal:
     """Writes events. `at` is called with a name before and after every write and sync: the tests kill there."""
 
-    def __init__(self, path: Path, at: Callable[[str], None] = _nothing) -> None:
+    def __init__(self, path: Path, at: Callable[[str], None] = lambda point: None) -> None:
         self._path = path
         self._at = at
         entries, good_bytes = read_journal(path) if path.exists() else ([], 0)
@@ -59,10 +55,13 @@ class Journal:
         """Before anything else can be written."""
         if self._broken:
             raise self._broken
-        line = _encode({"n": self._next, "wall_s": time.time(), "at_s": time.monotonic(), "event": event, **fields})
+        entry = {"n": self._next, "wall_s": time.time(), "at_s": time.monotonic(), "event": event, **fields}
+        body = msgspec.json.encode(entry)
+        line = left = b'%s,"crc":"%08x"}\n' % (body[:-1], zlib.crc32(body))
         try:
             self._at(f"before {event}")
-            _write_all(self._file, line)
+            while left:
+                left = left[os.write(self._file, left) :]
         except OSError as error:
             os.ftruncate(self._file, self._end)
             self._broken = JournalError(f"{self._path}: cannot write: {error.strerror}")
@@ -100,16 +99,6 @@ class Journal:
 
     def close(self) -> None:
         os.close(self._file)
-
-
-def _write_all(file: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(file, data) :]
-
-
-def _encode(entry: dict[str, Any]) -> bytes:
-    body = msgspec.json.encode(entry)
-    return b'%s,"crc":"%08x"}\n' % (body[:-1], zlib.crc32(body))
 
 
 _TAIL = len(',"crc":"00000000"}')

@@ -55,11 +55,11 @@ def file_system(address: str) -> tuple[Any, str]:
         hint = f"; install {package} beside Seatrial to reach it" if package else ""
         raise RemoteError(f"{address} cannot be reached: {error}{hint}") from None
     except Exception as error:
-        raise RemoteError(f"{address} cannot be used: {_said(error)}") from error
+        raise RemoteError(f"{address} cannot be used: {error_text(error)}") from error
     return system, str(root).rstrip("/")
 
 
-def _said(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Each kind of storage raises its own; all mean the same here."""
     return f"{type(error).__name__}: {str(error)[:500]}"
 
@@ -142,7 +142,7 @@ def _tried(work: Callable[[], _T], doing: str, sleep: Callable[[float], None]) -
             return work()
         except Exception as error:
             if wait_s is None or isinstance(error, _FOR_GOOD):
-                raise RemoteError(f"{doing}: {_said(error)}") from error
+                raise RemoteError(f"{doing}: {error_text(error)}") from error
         sleep(wait_s)
     raise AssertionError("the last try returns or raises")
 

@@ -67,7 +67,6 @@ def _works(folder: "RunFolder", cells: "list[PlannedCell]") -> "dict[Path, Scale
     without a driver, or with one of another kind, are left out."""
     from seatrial.job import Unreadable, convert
     from seatrial.kinds.scale.work import ScaleWork
-    from seatrial.record import DamagedFile
 
     found = {}
     for cell in cells:
@@ -80,7 +79,7 @@ def _works(folder: "RunFolder", cells: "list[PlannedCell]") -> "dict[Path, Scale
             if step.args.get("kind") != "scale":
                 continue
             work = convert(step.args.get("work"), ScaleWork)
-        except (DamagedFile, Unreadable, ValueError) as error:
+        except (Unreadable, ValueError) as error:
             fail(f"{cell.id}: what it was to do cannot be read: {error}", 3)
         if work.find is not None:
             fail(f"{cell.id} searches a limit: there is no one rate to merge it at; leave it out with --select")
