@@ -26,7 +26,7 @@ from seatrial.engine.phases import (
     handle_of,
     loop_time,
 )
-from seatrial.engine.states import AttemptRecord, PartRecord, State
+from seatrial.engine.states import AttemptRecord, PartRecord, State, wall_seconds
 from seatrial.job import Exit, Observation, Outcome, Part
 from seatrial.suite import Cell
 
@@ -74,7 +74,7 @@ class Attempt:
     @property
     def wall_seconds(self) -> float:
         """From the submission of its parts to their end."""
-        return max((part.wall_seconds for part in self._parts.values()), default=0.0)
+        return max((wall_seconds(part.at_s) for part in self._parts.values()), default=0.0)
 
     async def discard(self) -> None:
         """Remove the jobs of an attempt after a bug of ours, as far as possible; the sweep finds the rest."""
@@ -116,9 +116,8 @@ class Attempt:
             part = self._part(folder.read_part(cell, self._number, name), record.host, len(record.parts) == 1)
             part.at_s.update(known.at_s)
             if known.state.reached(State.COLLECTED):
-                ended = _ended(known)
                 phase = Removed if known.state is State.REMOVED else Collected
-                self._phases[name] = phase(ended, folder.read_observation(cell, self._number, name))
+                self._phases[name] = phase(_ended(known), folder.read_observation(cell, self._number, name))
             else:
                 await asyncio.to_thread(clear_scratch, part.folder)
                 self._phases[name] = _phase(known)

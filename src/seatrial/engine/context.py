@@ -18,7 +18,7 @@ from pathlib import Path
 
 from seatrial.engine.follow import Follower
 from seatrial.engine.secrets import Secrets
-from seatrial.engine.states import State, wall_seconds
+from seatrial.engine.states import State
 from seatrial.job import Exit, Part
 from seatrial.record import Journal, RunFolder
 from seatrial.suite import Cell
@@ -80,10 +80,6 @@ class PartContext:
     @property
     def folder(self) -> Path:
         return self.attempt.folder.attempt(self.cell.hash, self.number, self.part.name)
-
-    @property
-    def wall_seconds(self) -> float:
-        return wall_seconds(self.at_s)
 
     async def follower(self) -> Follower:
         return await self.attempt.follower(self.part.target)

@@ -21,6 +21,7 @@ JsonObject = dict[str, Any]  # free-form: what is in it is up to the step, the k
 _MOST_BYTES = 256 << 20  # of a file
 _MOST_LINE_BYTES = 8 << 20  # of a file of lines
 _MOST_DEPTH = 100  # our own code goes through nested data by recursion
+_TOO_DEEP = f"it is nested more than {_MOST_DEPTH} deep"
 MOST_DIGITS = 300  # a longer integer fits no float
 _LITTLE_BYTES = 2 * _MOST_DEPTH  # in which neither has room
 _NO_BRACKET = bytes(byte for byte in range(256) if byte not in b"[]{}")
@@ -34,11 +35,6 @@ class Unreadable(Exception):
     """What was read is not what should be there; the message says why, and is all that a person needs."""
 
 
-class TooDeep(Unreadable):
-    def __init__(self) -> None:
-        super().__init__(f"it is nested more than {_MOST_DEPTH} deep")
-
-
 def decode(data: bytes | str, form: type[_T]) -> _T:
     """What these bytes of JSON say, in this form. Raises Unreadable."""
     try:
@@ -49,7 +45,7 @@ def decode(data: bytes | str, form: type[_T]) -> _T:
     except msgspec.DecodeError as error:
         raise Unreadable(str(error)) from None
     except RecursionError:
-        raise TooDeep from None
+        raise Unreadable(_TOO_DEEP) from None
     _check_extent(raw)
     return made
 
@@ -121,7 +117,7 @@ def _check_extent(data: bytes) -> None:
         brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
         if not brackets:
             return
-    raise TooDeep
+    raise Unreadable(_TOO_DEEP)
 
 
 # Which process of this machine a number means: numbers are given out again, and all of them after its next start.

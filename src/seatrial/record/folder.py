@@ -40,6 +40,10 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.run = path.name
+        self.plan = path / "plan.json"
+        self.journal = path / "journal.jsonl"
+        self.results = path / "results.json"
+        self.against = path / "against.json"  # the results that news are relative to: the folder of their run may go
 
     @classmethod
     def create(cls, runs: Path, suite: str) -> "RunFolder":
@@ -60,23 +64,6 @@ class RunFolder:
     @property
     def _begun(self) -> Path:
         return self.path.with_name(f"{_BEGUN}{self.path.name}")
-
-    @property
-    def plan(self) -> Path:
-        return self.path / "plan.json"
-
-    @property
-    def journal(self) -> Path:
-        return self.path / "journal.jsonl"
-
-    @property
-    def results(self) -> Path:
-        return self.path / "results.json"
-
-    @property
-    def against(self) -> Path:
-        """The results that news are relative to, where a run was named: that run's folder may go."""
-        return self.path / "against.json"
 
     def attempt(self, cell: str, attempt: int, part: str = "job") -> Path:
         """Of an attempt with one part, `job`, everything is in the attempt's own folder; other parts have one each."""

@@ -37,9 +37,8 @@ class LiveWriter:
     def __init__(self, folder: Path, most_bytes: int = _MOST_BYTES) -> None:
         self._path = folder / LIVE
         self._most = most_bytes
-        self._known: dict[
-            str, dict[str, LiveChange]
-        ] = {}  # by cell: when it started and began to run, and its last change
+        # By cell: when it started and began to run, and its last change.
+        self._known: dict[str, dict[str, LiveChange]] = {}
         self._file: int | None = None
         self._bytes = 0
 
@@ -141,31 +140,21 @@ def run_overviews(runs: Path, last: int) -> tuple[list[RunOverview], int]:
 
 
 def run_overview(folder: RunFolder) -> RunOverview:
-    began_s = folder.plan.stat().st_mtime
-    try:
-        cells = len(folder.read_plan().cells)
-    except DamagedRun as error:
-        return RunOverview(folder.run, RunState.DAMAGED, began_s, 0, 0, why=str(error))
+    began_s, cells = folder.plan.stat().st_mtime, 0
     owner = owner_of(folder.path)
     owned = owner is not None and owner.works_on(folder.path)
-    if owned or not folder.results.exists():
-        try:
-            done = _done(folder)
-        except JournalError as error:
-            return RunOverview(folder.run, RunState.DAMAGED, began_s, cells, 0, why=str(error))
-        state = RunState.RUNNING if owned else RunState.UNFINISHED
-        return RunOverview(folder.run, state, began_s, cells, done, owner=owner if owned else None)
+    try:
+        cells = len(folder.read_plan().cells)
+        if owned or not folder.results.exists():
+            entries, _ = read_journal(folder.journal) if folder.journal.exists() else ([], 0)
+            done = len({entry.get("cell") for entry in entries if entry["event"] in ("judged", "skipped")})
+            state = RunState.RUNNING if owned else RunState.UNFINISHED
+            return RunOverview(folder.run, state, began_s, cells, done, owner=owner if owned else None)
+    except (DamagedRun, JournalError) as error:
+        return RunOverview(folder.run, RunState.DAMAGED, began_s, cells, 0, why=str(error))
     try:
         found = read_json(folder.results, _Results)
     except (OSError, Unreadable) as error:
         return RunOverview(folder.run, RunState.DAMAGED, began_s, cells, 0, why=f"results.json: {error}")
-    finished = RunState.FINISHED
-    return RunOverview(
-        folder.run, finished, found.started_s, cells, len(found.cells), found.verdict, found.seconds, found.counts
-    )
-
-
-def _done(folder: RunFolder) -> int:
-    """Raises JournalError."""
-    entries, _ = read_journal(folder.journal) if folder.journal.exists() else ([], 0)
-    return len({entry.get("cell") for entry in entries if entry["event"] in ("judged", "skipped")})
+    came_to = len(found.cells), found.verdict, found.seconds, found.counts
+    return RunOverview(folder.run, RunState.FINISHED, found.started_s, cells, *came_to)

@@ -6,7 +6,7 @@ Passwords belong into `~/.pgpass`, a service file or PGPASSWORD. One in the URL 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from seatrial.job import Unreadable
 from seatrial.record.history.data import HIDDEN, HistoryError, place_text
@@ -15,11 +15,13 @@ from seatrial.record.history.schema import MIGRATIONS, SCHEMA_VERSION, Session, 
 if TYPE_CHECKING:
     import psycopg
 
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
 _Answer = TypeVar("_Answer")
 
 _PATIENCE_S = 60.0  # how long a writer waits for the others
 _CONNECT_S = 10
-_LOCK = 0x5EA7_71A1  # of all writers: one at a time, as in SQLite
+_TAKE_LOCK = b"SELECT pg_advisory_xact_lock(%d)" % 0x5EA7_71A1  # of all writers: one at a time, as in SQLite
 _AGAIN = frozenset({"40001", "40P01", "23505", "55P03"})  # lost against another writer; nothing was done
 
 _THERE = """
@@ -43,7 +45,7 @@ _BY_WORDS = {"password": "28P01", "pg_hba.conf": "28000", "does not exist": "3D0
 class PostgresSession:
     far = True
 
-    def __init__(self, connection: "psycopg.Connection[tuple[Any, ...]]") -> None:
+    def __init__(self, connection: "Connection") -> None:
         self._connection = connection
 
     def execute(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -64,38 +66,31 @@ class PostgresDatabase:
     def __init__(self, url: str) -> None:
         self._url = url
         self.place = place_text(url)
-        self._parameters: dict[str, Any] | None = None
+        self._password = ""  # once it is known
 
     def read(self, use: Callable[[Session], _Answer], empty: _Answer) -> _Answer:
         """What `use` finds in one state of the database; `empty` when there is none yet."""
-        return self._patiently(lambda connection: self._read(connection, use, empty))
+
+        def read(connection: "Connection") -> _Answer:
+            if self._version(connection) is None:
+                return empty
+            return self._used(connection, use, b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+        return self._patiently(read)
 
     def write(self, use: Callable[[Session], _Answer]) -> _Answer:
         """All that `use` does, or nothing of it."""
-        return self._patiently(lambda connection: self._write(connection, use))
+        return self._patiently(lambda connection: self._used(connection, use, _TAKE_LOCK))
 
-    def _read(
-        self, connection: "psycopg.Connection[tuple[Any, ...]]", use: Callable[[Session], _Answer], empty: _Answer
-    ) -> _Answer:
-        version = self._version(connection)
-        if version is None:
-            return empty
-        if version < SCHEMA_VERSION:
-            self._migrate(connection)
-        with connection.transaction():
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            connection.execute("SET LOCAL search_path = seatrial")
-            return use(PostgresSession(connection))
-
-    def _write(self, connection: "psycopg.Connection[tuple[Any, ...]]", use: Callable[[Session], _Answer]) -> _Answer:
+    def _used(self, connection: "Connection", use: Callable[[Session], _Answer], first: bytes) -> _Answer:
         if (self._version(connection) or 0) < SCHEMA_VERSION:
             self._migrate(connection)
         with connection.transaction():
+            connection.execute(first)
             connection.execute("SET LOCAL search_path = seatrial")
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             return use(PostgresSession(connection))
 
-    def _version(self, connection: "psycopg.Connection[tuple[Any, ...]]") -> int | None:
+    def _version(self, connection: "Connection") -> int | None:
         """None when there is no history in this database."""
         # Read from the catalogue as from a table: to_regclass may answer from a cache that is older than the lock.
         if connection.execute(_THERE).fetchone() is None:
@@ -106,10 +101,10 @@ class PostgresDatabase:
             raise HistoryError(self.place, newer(version), "Upgrade Seatrial, or use another history.")
         return version
 
-    def _migrate(self, connection: "psycopg.Connection[tuple[Any, ...]]") -> None:
+    def _migrate(self, connection: "Connection") -> None:
         """Bring the database to our version. Several may try at once: it is read again under the lock."""
         with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            connection.execute(_TAKE_LOCK)
             version = self._version(connection)
             if version is None:
                 there = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'seatrial'").fetchone()
@@ -124,15 +119,20 @@ class PostgresDatabase:
                     everywhere(PostgresSession(connection))
                 connection.execute("INSERT INTO seatrial.version VALUES (%s)", (number + 1,))
 
-    def _patiently(self, use: "Callable[[psycopg.Connection[tuple[Any, ...]]], _Answer]") -> _Answer:
+    def _patiently(self, use: "Callable[[Connection], _Answer]") -> _Answer:
         """Connect, use, disconnect; again when another writer was in the way."""
-        psycopg = self._driver()
+        try:
+            import psycopg
+        except ImportError as error:
+            advice = "Install it: pip install 'seatrial[postgres]'."
+            raise HistoryError(self.place, "the driver psycopg is not installed", advice) from error
+        parameters = self._parameters()
         until = time.monotonic() + _PATIENCE_S
         pause_s = 0.01
         while True:
             with self._errors():
                 try:
-                    with psycopg.connect(**self._connection_parameters(), autocommit=True) as connection:
+                    with psycopg.connect(**parameters, autocommit=True) as connection:
                         return use(connection)
                 except psycopg.Error as error:
                     if error.sqlstate not in _AGAIN or time.monotonic() > until:
@@ -140,44 +140,29 @@ class PostgresDatabase:
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, 0.5)
 
-    def _driver(self) -> Any:
-        try:
-            import psycopg
-        except ImportError as error:
-            advice = "Install it: pip install 'seatrial[postgres]'."
-            raise HistoryError(self.place, "the driver psycopg is not installed", advice) from error
-        return psycopg
-
-    def _connection_parameters(self) -> dict[str, Any]:
-        if self._parameters is None:
-            self._parameters = {
-                "connect_timeout": _CONNECT_S,
-                "tcp_user_timeout": int(_PATIENCE_S * 1000),  # a server that vanished is an error, not a wait
-                "application_name": "seatrial",
-                **self._parsed(),
-            }
-            options = self._parameters.get("options", "")
-            self._parameters["options"] = f"{options} -c lock_timeout={int(_PATIENCE_S * 1000)}".strip()
-        return self._parameters
-
-    def _parsed(self) -> dict[str, Any]:
+    def _parameters(self) -> dict[str, Any]:
         from psycopg import ProgrammingError
         from psycopg.conninfo import conninfo_to_dict
 
         rest = self._url.partition("://")[2]
         authority = rest.partition("/")[0].partition("?")[0]
-        if rest.count("@") > authority.count("@") or authority.count("@") > 1:
-            # The driver would take half of a password for the name of a server or a database, and print it.
-            self._unreadable()
         try:
-            return dict(conninfo_to_dict(self._url))
+            if rest.count("@") > authority.count("@") or authority.count("@") > 1:
+                # The driver would take half of a password for the name of a server or a database, and print it.
+                raise ProgrammingError
+            parsed = conninfo_to_dict(self._url)
         except ProgrammingError:  # its text quotes what it could not read, which may be a password
-            self._unreadable()
-
-    def _unreadable(self) -> NoReturn:
-        form = "Its form is postgresql://USER@HOST:PORT/DATABASE"
-        advice = f"{form}; @ : / ? # % in a user name or password are written %40 %3A %2F %3F %23 %25."
-        raise HistoryError(self.place, "the URL cannot be read", advice) from None
+            form = "Its form is postgresql://USER@HOST:PORT/DATABASE"
+            advice = f"{form}; @ : / ? # % in a user name or password are written %40 %3A %2F %3F %23 %25."
+            raise HistoryError(self.place, "the URL cannot be read", advice) from None
+        self._password = str(parsed.get("password") or "")
+        return {
+            "connect_timeout": _CONNECT_S,
+            "tcp_user_timeout": int(_PATIENCE_S * 1000),  # a server that vanished is an error, not a wait
+            "application_name": "seatrial",
+            **parsed,
+            "options": f"{parsed.get('options', '')} -c lock_timeout={int(_PATIENCE_S * 1000)}".strip(),
+        }
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -187,8 +172,7 @@ class PostgresDatabase:
             yield
         except psycopg.Error as error:
             reason = " ".join(str(error).split()) or "the connection was lost"
-            password = str((self._parameters or {}).get("password") or "")
-            masked = reason.replace(password, HIDDEN) if password else reason
+            masked = reason.replace(self._password, HIDDEN) if self._password else reason
             raise HistoryError(self.place, masked, self._advice(error)) from None
         except Unreadable as error:
             raise HistoryError(self.place, f"a row of it is damaged: {error}", "Put back a copy of it.") from error
