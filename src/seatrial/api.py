@@ -212,13 +212,13 @@ async def attach(
     """
     import asyncio
 
-    from seatrial.record import DamagedRun, JournalError
+    from seatrial.record import DamagedRun, RecordError
 
     folder, kept = find(runs, run), history_of(runs, history)
     try:
         finished = await asyncio.to_thread(finished_results, folder, kept, _noting(listener))
         return finished if finished is not None else await _finish(reopen(folder), kept, listener, cancel)
-    except JournalError as error:
+    except RecordError as error:
         raise DamagedRun(folder.journal, str(error)) from error
 
 
@@ -252,7 +252,7 @@ def read_results(run: "AnyPath", *, runs: "AnyPath" = "runs") -> "RunResults":
 
 
 def find(runs: "AnyPath", run: "AnyPath") -> "RunFolder":
-    """The run of that name; of an address, what was fetched from there. Raises UnknownRun and RemoteError."""
+    """The run of that name; of an address, what was fetched from there. Raises UnknownRun and RecordError."""
     from seatrial.record import find_run
 
     if "://" in str(run):
@@ -350,7 +350,7 @@ def _noting(listener: "Listener | None") -> Note:
 
 async def execute(prepared: "PreparedRun", listener: "Listener", cancel: Cancellation) -> "RunResults":
     """Run to the end, by the owner of the folder; neither reports nor history. Raises RunRefused, RunStopped and
-    JournalError."""
+    RecordError."""
     from seatrial.engine import Run
     from seatrial.record import LiveWriter
 
@@ -361,7 +361,7 @@ async def execute(prepared: "PreparedRun", listener: "Listener", cancel: Cancell
 
 
 def final_results(folder: "RunFolder") -> "RunResults | None":
-    """Of a run that came to its end; None when it did not. Raises JournalError."""
+    """Of a run that came to its end; None when it did not. Raises RecordError."""
     from seatrial.record import read_journal
 
     entries, _ = read_journal(folder.journal) if folder.journal.exists() else ([], 0)

@@ -20,8 +20,8 @@ from seatrial.job import Unreadable
 from seatrial.plan import PlanError
 from seatrial.record import (
     DamagedRun,
-    JournalError,
     LiveReader,
+    RecordError,
     RunFolder,
     owner_of,
     read_journal,
@@ -93,7 +93,7 @@ def of_runs(seeds: Seeds) -> Iterator[Kind]:
         )
 
     yield Kind("plans", [plan], sealed_plan, read_plan, (DamagedRun, PlanError))
-    yield Kind("journals", [journal], sealed_journal, read_entries, (JournalError,))
+    yield Kind("journals", [journal], sealed_journal, read_entries, (RecordError,))
     yield Kind("results", results, mutate.json_text, report, (ResultsError,))
     by_trial = {cells[path.parts[-3]].trial: number for number, path in enumerate(observations)}
     for number in by_trial.values():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.record import Journal, JournalError
+from seatrial.record import Journal, RecordError
 from seatrial.record.journal import read_journal
 
 
@@ -56,7 +56,7 @@ async def test_damage_before_the_last_line_is_an_error_that_names_the_line(tmp_p
     second = data.find(b"\n") + 1
     data[second + 30] ^= 1
     (tmp_path / "j").write_bytes(data)
-    with pytest.raises(JournalError, match=r"j:2: this line is damaged"):
+    with pytest.raises(RecordError, match=r"j:2: this line is damaged"):
         Journal(tmp_path / "j")
 
 
@@ -64,7 +64,7 @@ async def test_a_lost_line_in_the_middle_is_an_error(tmp_path: Path) -> None:
     await written(tmp_path / "j")
     lines = (tmp_path / "j").read_bytes().splitlines(keepends=True)
     (tmp_path / "j").write_bytes(lines[0] + lines[2] + lines[2])
-    with pytest.raises(JournalError, match=":2:"):
+    with pytest.raises(RecordError, match=":2:"):
         Journal(tmp_path / "j")
 
 
@@ -75,9 +75,9 @@ async def test_a_full_disk_is_an_error_and_leaves_a_sound_journal(tmp_path: Path
 
     journal = Journal(tmp_path / "j", full)
     await journal.write("first")
-    with pytest.raises(JournalError, match="No space left"):
+    with pytest.raises(RecordError, match="No space left"):
         await journal.write("second")
-    with pytest.raises(JournalError, match="No space left"):
+    with pytest.raises(RecordError, match="No space left"):
         await journal.write("third")
     journal.close()
     assert [entry["event"] for entry in read_journal(tmp_path / "j")[0]] == ["first"]

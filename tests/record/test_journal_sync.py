@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.record import Journal, JournalError
+from seatrial.record import Journal, RecordError
 from seatrial.record.journal import read_journal
 
 WAIT_S = 60.0
@@ -43,5 +43,5 @@ async def test_whoever_waits_for_a_sync_that_fails_sees_the_error(
     all_wait.set()
     outcomes = await asyncio.gather(first, *others, return_exceptions=True)
     journal.close()
-    assert [type(outcome) for outcome in outcomes] == [JournalError] * (1 + waiters)
+    assert [type(outcome) for outcome in outcomes] == [RecordError] * (1 + waiters)
     assert all("Input/output error" in str(outcome) for outcome in outcomes)

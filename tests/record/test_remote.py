@@ -8,8 +8,8 @@ import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from seatrial.record import RunFolder, UnknownRun
-from seatrial.record.remote import RemoteError, begin_copy, copy_run, fetch_run, is_copied
+from seatrial.record import RecordError, RunFolder, UnknownRun
+from seatrial.record.remote import begin_copy, copy_run, fetch_run, is_copied
 
 
 class Faulty(LocalFileSystem):  # type: ignore[misc]
@@ -107,11 +107,11 @@ def test_what_fails_for_good_is_named_and_no_results_are_there(
     folder: RunFolder, tmp_path: Path, faulty: type[Faulty]
 ) -> None:
     faulty.faults = 100
-    with pytest.raises(RemoteError, match=r"6 of 6 files were not copied to .*ConnectionResetError: the connection"):
+    with pytest.raises(RecordError, match=r"6 of 6 files were not copied to .*ConnectionResetError: the connection"):
         copy_run(folder, f"faulty://{tmp_path}/out", lambda _: None)
     assert not (tmp_path / "out/r1/results.json").exists()
     assert not is_copied(folder, f"faulty://{tmp_path}/out")
-    with pytest.raises(RemoteError, match="nothing can be written to faulty"):
+    with pytest.raises(RecordError, match="nothing can be written to faulty"):
         begin_copy(folder, f"faulty://{tmp_path}/out", lambda _: None)
 
 
@@ -144,9 +144,9 @@ def test_a_copy_that_is_only_begun_is_not_read(folder: RunFolder, tmp_path: Path
 
 
 def test_what_cannot_be_used_at_all_says_what_to_install(folder: RunFolder) -> None:
-    with pytest.raises(RemoteError, match="install s3fs beside Seatrial"):
+    with pytest.raises(RecordError, match="install s3fs beside Seatrial"):
         begin_copy(folder, "s3://bucket/runs")
-    with pytest.raises(RemoteError, match="nonsense"):
+    with pytest.raises(RecordError, match="nonsense"):
         begin_copy(folder, "nonsense://x")
 
 
@@ -154,6 +154,6 @@ def test_what_cannot_be_used_at_all_says_what_to_install(folder: RunFolder) -> N
 def test_what_may_not_be_written_is_not_tried_again(folder: RunFolder, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir(mode=0o500)
     waited: list[float] = []
-    with pytest.raises(RemoteError, match="PermissionError"):
+    with pytest.raises(RecordError, match="PermissionError"):
         begin_copy(folder, f"file://{tmp_path}/out", waited.append)
     assert waited == []

@@ -32,7 +32,7 @@ def command(run: str, cell: str | None, follow: bool, attempt: int | None, runs:
 
     from seatrial.job import ExitCode
     from seatrial.plan import PlanError
-    from seatrial.record import DamagedRun, JournalError
+    from seatrial.record import DamagedRun, RecordError
 
     if follow and attempt:
         fail("--attempt is of what has been: with -f there is only the last")
@@ -41,7 +41,7 @@ def command(run: str, cell: str | None, follow: bool, attempt: int | None, runs:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # targets are let go of in order
     try:
         problems = asyncio.run(_show(folder, cells, follow, ended_too=cell is not None, attempt=attempt))
-    except (JournalError, DamagedRun, PlanError) as error:
+    except (RecordError, DamagedRun, PlanError) as error:
         fail(str(error), ExitCode.INFRA)
     except BrokenPipeError:
         sys.stderr.close()  # whoever read it has had enough

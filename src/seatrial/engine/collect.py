@@ -32,7 +32,8 @@ from seatrial.job import (
     merged,
     read_records,
 )
-from seatrial.record.remote import RemoteError, is_address
+from seatrial.record import RecordError
+from seatrial.record.remote import is_address
 from seatrial.targets import Target
 from seatrial.targets.agent_file import agent_file
 
@@ -100,7 +101,7 @@ def _with_files(step: Step, observed: ObservedStep, mask: Mask) -> ObservedStep:
             fetch_folder(_address(step), [entry["match"] for entry in entries.values()], Path(scratch), logs=False)
         except FileNotFoundError:
             pass  # that a job wrote nothing is for its checks to say
-        except RemoteError as error:
+        except RecordError as error:
             return msgspec.structs.replace(observed, outcome=Outcome.INFRA, output=mask.text(str(error)), result={})
         records, ended = read_as_agent({"logs": [], "roots": [scratch], "entries": entries})
     nothing = Step("log", "command")

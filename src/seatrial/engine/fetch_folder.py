@@ -7,7 +7,8 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from seatrial.record.remote import RemoteError, error_text, file_system
+from seatrial.record import RecordError
+from seatrial.record.remote import error_text, file_system
 
 LOGS = ("*.log", "*.log.gz", "log*.txt")
 _MOST_FILES = 200_000  # that are looked at
@@ -15,32 +16,32 @@ _MOST_BYTES = 8 << 30  # that are fetched
 
 
 def fetch_folder(address: str, matches: Iterable[str], into: Path, logs: bool = True) -> None:
-    """Fetch the files below `address` that one of the globs means, and `logs`. Raises RemoteError, and
+    """Fetch the files below `address` that one of the globs means, and `logs`. Raises RecordError, and
     FileNotFoundError where there is no file at all."""
     wanted = [_compiled(match) for match in matches]
     try:
         system, root = file_system(address)
         infos = _listed(system, root)
         if not infos and system.isfile(root):
-            raise RemoteError(f"{address} is a file; name the folder that it is in, and a log with --log FILE")
+            raise RecordError(f"{address} is a file; name the folder that it is in, and a log with --log FILE")
         if not infos:
             raise FileNotFoundError(root)
         names = [name for name in infos if (logs and _is_log(name)) or any(one.fullmatch(name) for one in wanted)]
         total = sum(int(infos[name].get("size") or 0) for name in names)
         if total > _MOST_BYTES:
-            raise RemoteError(f"{len(names)} files of {address} have {total:,} bytes, more than {_MOST_BYTES:,}")
+            raise RecordError(f"{len(names)} files of {address} have {total:,} bytes, more than {_MOST_BYTES:,}")
         for name in names:
             target = into / name
             target.parent.mkdir(parents=True, exist_ok=True)
             system.get_file(f"{root.rstrip('/')}/{name}" if root.strip("/") else name, str(target))
             if (modified_s := _modified(infos[name])) is not None:
                 os.utime(target, (modified_s, modified_s))
-    except RemoteError:
+    except RecordError:
         raise
     except FileNotFoundError:
         raise FileNotFoundError(f"there is nothing at {address}") from None
     except Exception as error:
-        raise RemoteError(f"{address} cannot be read: {error_text(error)}") from error
+        raise RecordError(f"{address} cannot be read: {error_text(error)}") from error
 
 
 def _modified(info: dict[str, Any]) -> float | None:
@@ -70,7 +71,7 @@ def _listed(system: Any, root: str) -> dict[str, dict[str, Any]]:
             if ".." not in PurePosixPath(relative).parts:
                 infos[relative] = info
         if len(infos) > _MOST_FILES:
-            raise RemoteError(f"there are more than {_MOST_FILES:,} files below {root}; name a folder further down")
+            raise RecordError(f"there are more than {_MOST_FILES:,} files below {root}; name a folder further down")
     return infos
 
 

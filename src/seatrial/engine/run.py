@@ -7,7 +7,6 @@ import os
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
 from typing import Protocol
 
 from seatrial import SeatrialError, __version__, plugins
@@ -33,12 +32,12 @@ from seatrial.engine.secrets import Secrets
 from seatrial.engine.states import JOURNAL_VERSION, AttemptRecord, read_run
 from seatrial.engine.verify import shapes, verify
 from seatrial.job import VERSION, CellResult, Environment, Part, PartSpec, RunResults, Unreadable
-from seatrial.record import Journal, JournalError
+from seatrial.record import Journal, RecordError
 from seatrial.suite import Cell
 from seatrial.targets import RunInUse, TargetError
 
 # Nothing can be written down, or done, any more: the whole run stops, and can be taken up.
-_STOPPING = (JournalError, TargetError, OSError)
+_STOPPING = (RecordError, TargetError, OSError)
 OPEN_S = 15.0  # at the end of a run, for a target that is only opened to remove what is left there
 
 
@@ -151,21 +150,16 @@ class Run:
         """A part of a new attempt; on other hosts than those to `avoid`, where there are others."""
         return part.for_attempt(self._folder.run, cell.hash, number, avoid, {RUN_FOLDER: str(self._folder.path)})
 
-    def _new(self) -> Iterator[tuple[Cell, Part]]:
-        """The parts of cells that nobody has begun, and that are not to be skipped; none when the run is only to be
-        ended."""
-        skipped = {} if self._past.interrupted else self._past.skipped
-        if not self._interrupted:
-            known = self._past.attempts.keys() | skipped.keys()
-            for cell in self._prepared.plan.cells:
-                if cell.hash not in known:
-                    yield from ((cell, self._job_of(cell, part, 1)) for part in self._specs(cell))
-
     async def _verify(self) -> None:
         """What can never run is told before anything new does. While the first cells run, what the later ones need is
-        built; each waits for no more than its own."""
-        new = [*self._new()]
-        await verify(shapes(new), self._follower, self._secrets.mask)
+        built; each waits for no more than its own. Nothing is new when the run is only to be ended."""
+        if self._interrupted:
+            return
+        known = self._past.attempts.keys() | (() if self._past.interrupted else self._past.skipped.keys())
+        cells = [cell for cell in self._prepared.plan.cells if cell.hash not in known]
+        new = [(cell, part) for cell in cells for part in self._specs(cell)]
+        wanted = [(cell, self._job_of(cell, part, 1)) for cell, part in shapes(new)]
+        await verify(wanted, self._follower, self._secrets.mask)
 
         async def prepare(target: str, environment: Environment) -> None:
             await (await self._follower(target)).target.prepare(environment)
@@ -356,7 +350,7 @@ class Run:
         if self._verifying is None:
             return
         self._verifying.cancel()
-        with contextlib.suppress(JournalError):  # the next line that cannot be written stops the run
+        with contextlib.suppress(RecordError):  # the next line that cannot be written stops the run
             self._cancel()
 
     def _cancel(self) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from seatrial.job import Exit, Unreadable, convert
-from seatrial.record import JournalError
+from seatrial.record import RecordError
 
 JOURNAL_VERSION = 3
 
@@ -112,13 +112,13 @@ class _Entry(msgspec.Struct, frozen=True):
 def read_run(entries: Iterable[dict[str, Any]], run: RunRecord | None = None) -> RunRecord:
     """What the journal says; with `run`, that takes the entries that came since it was read.
 
-    Raises JournalError for the journal of a version with another form."""
+    Raises RecordError for the journal of a version with another form."""
     run = RunRecord() if run is None else run
     for entry in entries:
         try:
             _take(run, convert(entry, _Entry))
         except (Unreadable, LookupError) as error:
-            raise JournalError(
+            raise RecordError(
                 f"line {entry.get('n', -1) + 1} of the journal does not follow from those before it: {error}"
             ) from error
     return run
@@ -128,7 +128,7 @@ def _take(run: RunRecord, entry: _Entry) -> None:
     match entry.event:
         case "run":
             if entry.version != JOURNAL_VERSION:
-                raise JournalError(
+                raise RecordError(
                     f"Seatrial {entry.seatrial or '?'} started this run, and its journal has another form "
                     f"({entry.version}, not {JOURNAL_VERSION}): finish it with that version"
                 )

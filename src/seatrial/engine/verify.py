@@ -8,7 +8,7 @@ import msgspec
 from seatrial import SeatrialError, plugins
 from seatrial.agent.masking.mask import Mask
 from seatrial.engine.follow import Follower
-from seatrial.job import Outcome, Part
+from seatrial.job import Outcome, Part, PartSpec
 from seatrial.suite import HERE, LOCAL, Cell, Suite, TargetEntry, choose_target
 from seatrial.targets import Diagnostic, DiagnosticLevel, TargetError
 
@@ -21,10 +21,10 @@ class RunRefused(SeatrialError):
     Nothing was run; asking again cannot help."""
 
 
-def shapes(cells: Iterable[tuple[Cell, Part]]) -> list[tuple[Cell, Part]]:
+def shapes(cells: Iterable[tuple[Cell, PartSpec]]) -> list[tuple[Cell, PartSpec]]:
     """The first of each target, machine, environment, part and number of hosts: the others are asked for in the same
     way."""
-    first: dict[tuple[object, ...], tuple[Cell, Part]] = {}
+    first: dict[tuple[object, ...], tuple[Cell, PartSpec]] = {}
     for cell, part in cells:
         shape = part.target, cell.machine_name, part.name, part.job.environment, part.job.hosts
         first.setdefault(shape, (cell, part))

@@ -36,6 +36,10 @@ class DamagedRun(SeatrialError):
         )
 
 
+class RecordError(SeatrialError):
+    """The journal of a run, or a place at an address, cannot be read or written."""
+
+
 class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -13,17 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from seatrial import SeatrialError
 from seatrial.job import Unreadable, decode, read_regular
+from seatrial.record.folder import RecordError
 
 if TYPE_CHECKING:
     import asyncio
 
 _MOST_BYTES = 1 << 30  # a cell needs some 2,000
-
-
-class JournalError(SeatrialError):
-    """The journal cannot be read, or cannot be written any more."""
 
 
 class Journal:
@@ -40,7 +36,7 @@ class Journal:
         self._end = os.lseek(self._file, 0, os.SEEK_END)
         self._syncing: asyncio.Task[None] | None = None
         self._unsynced: list[Path] = []
-        self._broken: JournalError | None = None
+        self._broken: RecordError | None = None
 
     async def write(self, event: str, *, durable: bool = False, files: Sequence[Path] = (), **fields: Any) -> None:
         """Append one event; with `durable`, return when it, and before it the `files` that it speaks of, are on the
@@ -64,7 +60,7 @@ class Journal:
                 left = left[os.write(self._file, left) :]
         except OSError as error:
             os.ftruncate(self._file, self._end)
-            self._broken = JournalError(f"{self._path}: cannot write: {error.strerror}")
+            self._broken = RecordError(f"{self._path}: cannot write: {error.strerror}")
             raise self._broken from error
         self._next += 1
         self._end += len(line)
@@ -94,7 +90,7 @@ class Journal:
                     os.close(file)
             os.fdatasync(self._file)
         except OSError as error:
-            self._broken = JournalError(f"{self._path}: cannot sync: {error.strerror}")
+            self._broken = RecordError(f"{self._path}: cannot sync: {error.strerror}")
             raise self._broken from error
 
     def close(self) -> None:
@@ -122,7 +118,7 @@ def read_journal(path: Path, start_bytes: int = 0, first: int = 0) -> tuple[list
     try:
         data = read_regular(path, _MOST_BYTES, follow=True, start_bytes=start_bytes)
     except Unreadable as error:
-        raise JournalError(f"{path}: {error}") from error
+        raise RecordError(f"{path}: {error}") from error
     entries: list[dict[str, Any]] = []
     position = 0
     while position < len(data):
@@ -131,7 +127,7 @@ def read_journal(path: Path, start_bytes: int = 0, first: int = 0) -> tuple[list
         entry = _decode(data[position:end], number) if end >= 0 else None
         if entry is None:
             if end >= 0 and data[end + 1 :].strip(b"\0\n"):
-                raise JournalError(f"{path}:{number + 1}: this line is damaged, and others follow it")
+                raise RecordError(f"{path}:{number + 1}: this line is damaged, and others follow it")
             break
         entries.append(entry)
         position = end + 1

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from seatrial.job import Unreadable, decode, read_json
-from seatrial.record.folder import DamagedRun, RunFolder, write_whole
-from seatrial.record.journal import JournalError, read_journal
+from seatrial.record.folder import DamagedRun, RecordError, RunFolder, write_whole
+from seatrial.record.journal import read_journal
 from seatrial.record.owner import Owner, owner_of
 
 LIVE = "live.jsonl"
@@ -150,7 +150,7 @@ def run_overview(folder: RunFolder) -> RunOverview:
             done = len({entry.get("cell") for entry in entries if entry["event"] in ("judged", "skipped")})
             state = RunState.RUNNING if owned else RunState.UNFINISHED
             return RunOverview(folder.run, state, began_s, cells, done, owner=owner if owned else None)
-    except (DamagedRun, JournalError) as error:
+    except (DamagedRun, RecordError) as error:
         return RunOverview(folder.run, RunState.DAMAGED, began_s, cells, 0, why=str(error))
     try:
         found = read_json(folder.results, _Results)

@@ -15,9 +15,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from seatrial import SeatrialError
 from seatrial.job import Unreadable, read_json
-from seatrial.record.folder import RunFolder, UnknownRun, write_whole
+from seatrial.record.folder import RecordError, RunFolder, UnknownRun, write_whole
 from seatrial.record.live import LIVE
 
 _T = TypeVar("_T")
@@ -31,10 +30,6 @@ _FOR_GOOD = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsE
 _PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs", "s3": "s3fs", "az": "adlfs", "abfs": "adlfs", "hdfs": "pyarrow"}
 
 
-class RemoteError(SeatrialError):
-    """An address cannot be used, or what is there cannot be read or written."""
-
-
 class Copied(msgspec.Struct, frozen=True):
     address: str
     at_s: float  # wall time
@@ -45,7 +40,7 @@ def is_address(text: str) -> bool:
 
 
 def file_system(address: str) -> tuple[Any, str]:
-    """What reaches the address, and its path there. Raises RemoteError: asking again cannot help."""
+    """What reaches the address, and its path there. Raises RecordError: asking again cannot help."""
     import fsspec
 
     try:
@@ -53,9 +48,9 @@ def file_system(address: str) -> tuple[Any, str]:
     except ImportError as error:
         package = _PACKAGES.get(address.partition("://")[0], "")
         hint = f"; install {package} beside Seatrial to reach it" if package else ""
-        raise RemoteError(f"{address} cannot be reached: {error}{hint}") from None
+        raise RecordError(f"{address} cannot be reached: {error}{hint}") from None
     except Exception as error:
-        raise RemoteError(f"{address} cannot be used: {error_text(error)}") from error
+        raise RecordError(f"{address} cannot be used: {error_text(error)}") from error
     return system, str(root).rstrip("/")
 
 
@@ -69,7 +64,7 @@ def copy_address(out: str, run: str) -> str:
 
 
 def begin_copy(folder: RunFolder, out: str, sleep: Callable[[float], None] = time.sleep) -> None:
-    """The plan alone, before anything runs: whoever may not write there finds out now. Raises RemoteError."""
+    """The plan alone, before anything runs: whoever may not write there finds out now. Raises RecordError."""
     address = copy_address(out, folder.run)
     system, root = file_system(address)
     _tried(
@@ -78,7 +73,7 @@ def begin_copy(folder: RunFolder, out: str, sleep: Callable[[float], None] = tim
 
 
 def copy_run(folder: RunFolder, out: str, sleep: Callable[[float], None] = time.sleep) -> str:
-    """Copy the whole folder; the address of the copy. Raises RemoteError."""
+    """Copy the whole folder; the address of the copy. Raises RecordError."""
     address = copy_address(out, folder.run)
     system, root = file_system(address)
     files = dict(_files(folder.path))
@@ -87,14 +82,14 @@ def copy_run(folder: RunFolder, out: str, sleep: Callable[[float], None] = time.
     def copied(name: str) -> str:
         try:
             _tried(lambda: _put(system, files[name], f"{root}/{name}"), name, sleep)
-        except RemoteError as error:
+        except RecordError as error:
             return str(error)
         return ""
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         problems = [problem for problem in pool.map(copied, files) if problem]
     if problems:
-        raise RemoteError(f"{len(problems)} of {len(files)} files were not copied to {address}: {problems[0]}")
+        raise RecordError(f"{len(problems)} of {len(files)} files were not copied to {address}: {problems[0]}")
     if last is not None:
         _tried(lambda: _put(system, last, f"{root}/{_LAST}"), f"{_LAST} was not copied to {address}", sleep)
     write_whole(folder.path / COPIED, msgspec.json.encode(Copied(address, time.time())))
@@ -111,7 +106,7 @@ def is_copied(folder: RunFolder, out: str) -> bool:
 
 def fetch_run(address: str, cache: Path, sleep: Callable[[float], None] = time.sleep) -> RunFolder:
     """The run at an address as a folder below `cache`, without the files that its jobs kept. What was fetched before is
-    not fetched again. Raises RemoteError, and UnknownRun where there is none, or none that is whole."""
+    not fetched again. Raises RecordError, and UnknownRun where there is none, or none that is whole."""
     import hashlib
 
     system, root = file_system(address)
@@ -136,13 +131,13 @@ def fetch_run(address: str, cache: Path, sleep: Callable[[float], None] = time.s
 
 
 def _tried(work: Callable[[], _T], doing: str, sleep: Callable[[float], None]) -> _T:
-    """Done, after as many tries as it takes; RemoteError when none of them did it."""
+    """Done, after as many tries as it takes; RecordError when none of them did it."""
     for wait_s in (*WAITS_S, None):
         try:
             return work()
         except Exception as error:
             if wait_s is None or isinstance(error, _FOR_GOOD):
-                raise RemoteError(f"{doing}: {error_text(error)}") from error
+                raise RecordError(f"{doing}: {error_text(error)}") from error
         sleep(wait_s)
     raise AssertionError("the last try returns or raises")
 

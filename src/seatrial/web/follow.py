@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from seatrial.job import Unreadable
-from seatrial.record import DamagedRun, JournalError, RunFolder, read_journal
+from seatrial.record import DamagedRun, RecordError, RunFolder, read_journal
 from seatrial.report.view.live import LiveView
 
 _EVERY_S = 0.3
@@ -62,7 +62,7 @@ class FollowedRun:
                 return _Read(run, [], start, found.st_ino, self.wrong)
             entries, read = read_journal(self.folder.journal, start, first)
             return _Read(run, entries, read, found.st_ino)
-        except (DamagedRun, JournalError, OSError, Unreadable) as error:
+        except (DamagedRun, RecordError, OSError, Unreadable) as error:
             return _Read(None, [], self._bytes_read, self._inode, str(error))
 
     def take(self, read: _Read) -> bool:

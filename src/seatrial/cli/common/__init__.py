@@ -101,10 +101,9 @@ def fail(message: str, code: int = 2) -> NoReturn:
 def fail_with(error: SeatrialError) -> NoReturn:
     """3 for what is no mistake of the caller: a run or a place that cannot be read or written."""
     from seatrial.engine import RunStopped
-    from seatrial.record import DamagedRun, JournalError
-    from seatrial.record.remote import RemoteError
+    from seatrial.record import DamagedRun, RecordError
 
-    infra = isinstance(error, DamagedRun | JournalError | RemoteError | RunStopped)
+    infra = isinstance(error, DamagedRun | RecordError | RunStopped)
     fail(str(error), 3 if infra else 2)
 
 

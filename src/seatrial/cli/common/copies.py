@@ -19,25 +19,25 @@ def checked_out(out: str) -> str:
     command before anything is planned."""
     if not out:
         return ""
-    from seatrial.record import remote
+    from seatrial.record import RecordError, remote
     from seatrial.record.history.data import place_text
 
     if place_text(out) != out:
         fail(f"--out {place_text(out)}: a password would stand in the run folder; give it by the environment")
     try:
         remote.file_system(out)
-    except remote.RemoteError as error:
+    except RecordError as error:
         fail(f"--out: {error}")
     return out if remote.is_address(out) else str(Path(out).absolute())
 
 
 def begin_copy_or_fail(folder: "RunFolder", out: str) -> None:
     from seatrial.job import ExitCode
-    from seatrial.record import remote
+    from seatrial.record import RecordError, remote
 
     try:
         remote.begin_copy(folder, out)
-    except remote.RemoteError as error:
+    except RecordError as error:
         fail(f"--out: {error}; nothing was run", ExitCode.INFRA)
 
 
@@ -46,13 +46,13 @@ def copied(folder: "RunFolder", out: str, code: int) -> int:
     is infrastructure: it says nothing of what was tested, but a run that should be elsewhere and is not is no success.
     """
     from seatrial.job import ExitCode
-    from seatrial.record import remote
+    from seatrial.record import RecordError, remote
 
     if not out or remote.is_copied(folder, out):
         return code
     try:
         click.echo(f"copied to {remote.copy_run(folder, out)}")
-    except remote.RemoteError as error:
+    except RecordError as error:
         click.echo(f"seatrial: {error}\n`seatrial attach {folder.run}` copies what is missing", err=True)
         return code or int(ExitCode.INFRA)
     return code

@@ -44,7 +44,7 @@ def _executed(prepared: "PreparedRun", cancel: bool) -> "RunResults":
 
     from seatrial.engine import RunStopped
     from seatrial.job import ExitCode
-    from seatrial.record import JournalError
+    from seatrial.record import RecordError
     from seatrial.report.terminal.live import live_view
 
     folder, plan = prepared.folder, prepared.plan
@@ -58,7 +58,7 @@ def _executed(prepared: "PreparedRun", cancel: bool) -> "RunResults":
     try:
         with live_view(plan.cells, plan.excluded, expected, plan.labels) as shown:
             return asyncio.run(_interruptible(prepared, shown, cancellation))
-    except JournalError as error:
+    except RecordError as error:
         fail(
             f"{error}\nthis run cannot be taken up; `seatrial reap {folder.run}` removes what is left of it",
             ExitCode.INFRA,

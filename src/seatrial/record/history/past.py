@@ -2,18 +2,14 @@
 been as it was the last time, and when its causes were seen."""
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 from seatrial.job import Moment, RunResults, causes_by_cell
 from seatrial.record.history.data import PastResult, RunPast, cell_number, key, outcome_class
-from seatrial.record.history.schema import Session, benchmark_of
+from seatrial.record.history.schema import Session, batches, benchmark_of, places
 from seatrial.record.history.writing import started_at_s
 
-_T = TypeVar("_T")
-
 _LAST = 20  # results of each cell
-_TOGETHER = 500  # cells or causes that are asked for at once
 
 _RESULT = "run, at_s, verdict, flaky, cause"
 
@@ -92,9 +88,9 @@ def _rows(session: Session, until_s: dict[int, float], run: str) -> Iterator[tup
             yield number, session.execute(_OF_CELL, (number, before_s, run, _LAST))
         return
     found: dict[int, list[Any]] = {}
-    for some in _batches(until_s):
+    for some in batches(until_s):
         latest_s = max(until_s[number] for number in some)
-        for number, *row in session.execute(_OF_SOME_CELLS % _places(some), (*some, latest_s, run, _LAST)):
+        for number, *row in session.execute(_OF_SOME_CELLS % places(some), (*some, latest_s, run, _LAST)):
             if row[1] < until_s[number]:
                 found.setdefault(number, []).append(row)
     yield from found.items()
@@ -126,8 +122,8 @@ def _streaks(
             longer.setdefault((verdicts, cause), []).append(name)
     for (verdicts, cause), names in longer.items():
         numbers = {cell_number(results.suite, name): name for name in names}
-        for some in _batches(numbers):
-            query = _STREAKS % {"cells": _places(some), "verdicts": _places(verdicts)}
+        for some in batches(numbers):
+            query = _STREAKS % {"cells": places(some), "verdicts": places(verdicts)}
             for number, of_run, at_s in session.execute(query, (*verdicts, f"%{cause}%", *some, until_s, run)):
                 found[numbers[number], cause] = Moment(of_run, at_s, commits.get(of_run, ""))
     return found
@@ -138,18 +134,8 @@ def _causes(
 ) -> dict[str, tuple[Moment, Moment]]:
     """The first and the last time that each cause of the run was seen in this suite before."""
     found: dict[str, list[Moment]] = {}
-    for some in _batches(sorted({key(cause.id) for cause in results.causes})):
+    for some in batches(sorted({key(cause.id) for cause in results.causes})):
         values = (*some, until_s, run, results.suite)
-        for cause, of_run, at_s in session.execute(_CAUSES % _places(some), values):
+        for cause, of_run, at_s in session.execute(_CAUSES % places(some), values):
             found.setdefault(cause, []).append(Moment(of_run, at_s, commits.get(of_run, "")))
     return {cause: (moments[0], moments[-1]) for cause, moments in found.items()}
-
-
-def _batches(values: Iterable[_T]) -> Iterator[list[_T]]:
-    left = iter(values)
-    while some := list(islice(left, _TOGETHER)):
-        yield some
-
-
-def _places(values: Iterable[object]) -> str:
-    return ", ".join("?" for _ in values)

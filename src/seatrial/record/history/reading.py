@@ -19,11 +19,10 @@ from seatrial.record.history.data import (
     key,
     series_id,
 )
-from seatrial.record.history.schema import Session
+from seatrial.record.history.schema import Session, batches, places
 
 _LAST = 20  # attempts of a cell that its expected duration is taken from
 _LATER_S = 1e300  # than any time
-_TOGETHER = 1_000  # series that a server is asked for at once
 
 _OF_CELL = """
 SELECT seconds FROM attempts WHERE hash = ? AND verdict IN ('passed', 'xfail') AND seconds IS NOT NULL
@@ -193,13 +192,10 @@ def under_test(session: Session, trial: str, benchmark: str) -> dict[str, dict[s
 
 
 def _fields(session: Session, ids: set[str]) -> dict[str, dict[str, str]]:
-    wanted = sorted(ids - {""})
     found: dict[str, dict[str, str]] = {}
-    for start in range(0, len(wanted), _TOGETHER):
-        some = wanted[start : start + _TOGETHER]
-        query = f"SELECT id, fields FROM settings WHERE id IN ({', '.join('?' * len(some))})"
-        for id_, text in session.execute(query, (*some,)):
-            found[id_] = decode(text, dict[str, str])
+    for some in batches(sorted(ids - {""})):
+        query = f"SELECT id, fields FROM settings WHERE id IN ({places(some)})"
+        found |= {id_: decode(text, dict[str, str]) for id_, text in session.execute(query, (*some,))}
     return found
 
 
@@ -212,9 +208,8 @@ def _rows(session: Session, numbers: list[int], most: int, window: TimeWindow) -
             number: session.execute(_POINTS_OF_SERIES, (number, since_s, until_s, most))[::-1] for number in numbers
         }
     rows: dict[int, list[tuple[Any, ...]]] = {}
-    for start in range(0, len(numbers), _TOGETHER):
-        some = numbers[start : start + _TOGETHER]
-        query = _POINTS_OF_SOME % ", ".join("?" * len(some))
+    for some in batches(numbers):
+        query = _POINTS_OF_SOME % places(some)
         for number, *row in reversed(session.execute(query, (*some, since_s, until_s, most))):
             rows.setdefault(number, []).append(tuple(row))
     return rows

@@ -3,12 +3,16 @@
 Only ever append to MIGRATIONS: the n-th takes a database of version n to n + 1. PostgreSQL began at version 2.
 """
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from seatrial.record.history.data import cell_number, key, series_id
+
+_T = TypeVar("_T")
+_TOGETHER = 500
 
 
 class Session(Protocol):
@@ -19,6 +23,17 @@ class Session(Protocol):
     def execute(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]: ...
 
     def many(self, sql: str, rows: list[tuple[Any, ...]]) -> None: ...
+
+
+def batches(values: Iterable[_T]) -> Iterator[list[_T]]:
+    """So many values as are asked for at once."""
+    left = iter(values)
+    while some := list(islice(left, _TOGETHER)):
+        yield some
+
+
+def places(values: Iterable[object]) -> str:
+    return ", ".join("?" for _ in values)
 
 
 class Migration(msgspec.Struct, frozen=True):

@@ -1,6 +1,7 @@
 """What a run adds to the history."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from seatrial.job import AttemptResult, CellResult, RunResults, Stage, causes_by_cell, fields_digest, flatten_metrics
@@ -15,21 +16,10 @@ _MOST_CAUSES = 20  # of a cell; the index of its past has them
 def write_run(session: Session, results: RunResults) -> None:
     run = key(results.run)
     session.execute("DELETE FROM runs WHERE run = ?", (run,))
-    session.execute(
-        'INSERT INTO runs (run, suite, suite_path, verdict, started_s, seconds, interrupted, seatrial, "commit")'
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            run,
-            text(results.suite),
-            text(results.suite_path),
-            results.verdict.value,
-            results.started_s,
-            results.seconds,
-            int(results.interrupted),
-            text(results.seatrial),
-            key(results.commit),
-        ),
-    )
+    took = results.started_s, results.seconds, int(results.interrupted)
+    row = (run, text(results.suite), text(results.suite_path), results.verdict.value, *took)
+    columns = 'run, suite, suite_path, verdict, started_s, seconds, interrupted, seatrial, "commit"'
+    _insert(session, "runs", columns, [(*row, text(results.seatrial), key(results.commit))])
     # By their keys: of two rows with the same key the later one counts.
     cells: dict[str, _Row] = {}
     attempts: dict[_Row, _Row] = {}
@@ -44,32 +34,33 @@ def write_run(session: Session, results: RunResults) -> None:
         for attempt in cell.attempts:
             attempts[hash_, attempt.number] = _attempt(run, hash_, results, attempt)
         _metrics(run, results, cell, series, points)
-    session.many(
-        "INSERT INTO cells"
-        " (run, hash, id, trial, kind, verdict, flaky, why, benchmark, fingerprint, host, at_s, under_test,"
-        " cell, headline, cause)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        list(cells.values()),
+    columns = "run, hash, id, trial, kind, verdict, flaky, why, benchmark, fingerprint, host, at_s, under_test"
+    _insert(session, "cells", f"{columns}, cell, headline, cause", cells.values())
+    _insert(session, "causes", "cause, at_s, run", _causes(run, results))
+    _insert(session, "settings", "id, fields", _settings(results), "(id) DO NOTHING")
+    columns = "run, hash, number, target, machine, host, verdict, outcome, started_s, seconds"
+    _insert(session, "attempts", columns, attempts.values())
+    update = (
+        "(id) DO UPDATE SET trial = excluded.trial, better = excluded.better"
+        " WHERE series.trial <> excluded.trial OR series.better <> excluded.better"
     )
-    session.many("INSERT INTO causes (cause, at_s, run) VALUES (?, ?, ?)", _causes(run, results))
-    session.many("INSERT INTO settings (id, fields) VALUES (?, ?) ON CONFLICT (id) DO NOTHING", _settings(results))
-    session.many("INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", list(attempts.values()))
-    session.many(
-        "INSERT INTO series (id, trial, benchmark, fingerprint, metric, unit, better) VALUES (?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (id) DO UPDATE SET trial = excluded.trial, better = excluded.better"
-        " WHERE series.trial <> excluded.trial OR series.better <> excluded.better",
-        list(series.values()),
-    )
-    session.many("INSERT INTO points VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", list(points.values()))
+    _insert(session, "series", "id, trial, benchmark, fingerprint, metric, unit, better", series.values(), update)
+    _insert(session, "points", "series, at_s, run, hash, value, verdict, host, id, source", points.values())
+
+
+def _insert(session: Session, table: str, columns: str, rows: Iterable[_Row], on_conflict: str = "") -> None:
+    places = ", ".join("?" for _ in columns.split(","))
+    conflict = f" ON CONFLICT {on_conflict}" if on_conflict else ""
+    session.many(f"INSERT INTO {table} ({columns}) VALUES ({places}){conflict}", [*rows])
 
 
 def add_mark(session: Session, new: Mark) -> None:
-    session.execute(
-        "INSERT INTO marks (run, benchmark, metric, at_s, word, reason, said_by) VALUES (?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (run, benchmark, metric, at_s)"
-        " DO UPDATE SET word = excluded.word, reason = excluded.reason, said_by = excluded.said_by",
-        (new.run, new.benchmark, new.metric, new.at_s, new.label, new.reason, new.by),
+    update = (
+        "(run, benchmark, metric, at_s)"
+        " DO UPDATE SET word = excluded.word, reason = excluded.reason, said_by = excluded.said_by"
     )
+    row = new.run, new.benchmark, new.metric, new.at_s, new.label, new.reason, new.by
+    _insert(session, "marks", "run, benchmark, metric, at_s, word, reason, said_by", [row], update)
 
 
 def _cell(run: str, results: RunResults, cell: CellResult, causes: str) -> _Row:
@@ -119,18 +110,9 @@ def _json(fields: dict[str, str]) -> str:
 
 
 def _attempt(run: str, hash_: str, results: RunResults, attempt: AttemptResult) -> _Row:
-    return (
-        run,
-        hash_,
-        attempt.number,
-        text(attempt.place.target),
-        text(attempt.place.machine),
-        text(attempt.place.host),
-        attempt.verdict.value,
-        attempt.exit.outcome.value,
-        _started_s(results, attempt),
-        attempt.seconds,
-    )
+    place = text(attempt.place.target), text(attempt.place.machine), text(attempt.place.host)
+    ended = attempt.verdict.value, attempt.exit.outcome.value, _started_s(results, attempt), attempt.seconds
+    return (run, hash_, attempt.number, *place, *ended)
 
 
 def _metrics(
