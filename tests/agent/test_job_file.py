@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from supervised import Supervised
 
-from seatrial.agent.job_file import BadJobFile, read_job_file
-from seatrial.agent.run.ending import RunLimits
+from seatrial.agent.job_file import JobError, RunLimits, read_job_file
 
 STEP = {"name": "run true", "kind": "command"}
 
@@ -19,7 +18,7 @@ def test_what_is_left_out_or_null_has_its_default() -> None:
         assert (job.env, job.secrets) == ({"PATH": "/bin", "TOKEN": "hush"}, [])
         assert (job.hosts, job.inputs, job.cpus, job.memory_bytes, job.log_segments) == (1, False, [], None, 4)
         assert (job.ready, job.ending, job.container) == (None, None, None)
-        with pytest.raises(BadJobFile, match="folders"):
+        with pytest.raises(JobError, match="folders"):
             job.in_folders()
 
 
@@ -49,7 +48,7 @@ def test_secrets_are_the_values_of_the_variables_that_are_named() -> None:
     ],
 )
 def test_anything_else_is_refused_with_what_is_wrong(given: Any, said: str) -> None:
-    with pytest.raises(BadJobFile) as caught:
+    with pytest.raises(JobError) as caught:
         read_job_file(given, {})
     assert said in str(caught.value)
 

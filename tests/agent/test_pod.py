@@ -363,9 +363,9 @@ def test_it_runs_as_a_user_without_a_name(tmp_path: Path, agent: Path) -> None:
 
 
 def test_a_message_of_signs_that_json_writes_long_still_fits() -> None:
+    from seatrial.agent.job_file import Ending
     from seatrial.agent.pod.pod import TERMINATION_BYTES
     from seatrial.agent.pod.pod import termination_message as message
-    from seatrial.agent.run.ending import Ending
 
     data = message(Ending("infra", None, "\x01" * 5000), [("exited", 0)] * 500)
     assert len(data) <= TERMINATION_BYTES

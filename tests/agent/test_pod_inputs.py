@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pods import PodProcesses
 
+from seatrial.agent.job_file import JobError
 from seatrial.agent.pod.files import unpack
-from seatrial.agent.run.ending import Unready
 
 Member = tuple[str, bytes, str]  # type, content, link
 
@@ -36,9 +36,9 @@ def parts(folder: Path, data: bytes, size: int = 100) -> Path:
     return folder
 
 
-def refused(tmp_path: Path, members: Iterable[tuple[str, dict[str, object], bytes]]) -> Unready:
+def refused(tmp_path: Path, members: Iterable[tuple[str, dict[str, object], bytes]]) -> JobError:
     (tmp_path / "work").mkdir(exist_ok=True)
-    with pytest.raises(Unready) as raised:
+    with pytest.raises(JobError) as raised:
         unpack(str(parts(tmp_path / "inputs", archive(members))), str(tmp_path / "work"))
     return raised.value
 

@@ -17,7 +17,7 @@ from reads import event, host_profile, large_profile, line, named, part, plane, 
 
 from seatrial.agent.readers import kineto, xplane
 from seatrial.agent.readers.files import read_one
-from seatrial.agent.readers.xplane import BrokenProfile
+from seatrial.agent.readers.json_file import UnreadableFile
 
 
 def seconds(profile: dict[str, Any]) -> list[float]:
@@ -116,7 +116,7 @@ def test_errors_and_warnings_of_the_profiler_are_told_and_bounded() -> None:
     ],
 )
 def test_what_is_no_profile_says_why(data: bytes, error: str) -> None:
-    with pytest.raises(BrokenProfile, match=error):
+    with pytest.raises(UnreadableFile, match=error):
         xplane.read_xplane(data)
 
 
@@ -134,7 +134,7 @@ def _read_or_refused(read: Callable[[], dict[str, Any]]) -> str:
     """Its format, or why it has none: nothing else may come of any bytes."""
     try:
         return str(read()["format"])
-    except BrokenProfile as error:
+    except UnreadableFile as error:
         return str(error)
 
 
@@ -232,7 +232,7 @@ def test_a_trace_in_pieces_reads_the_same(monkeypatch: pytest.MonkeyPatch, read_
     ids=str,
 )  # fmt: skip
 def test_what_is_no_trace_says_why(data: bytes, error: str) -> None:
-    with pytest.raises(BrokenProfile, match=error):
+    with pytest.raises(UnreadableFile, match=error):
         read_trace(data)
 
 
@@ -254,7 +254,7 @@ def test_a_compressed_trace_is_read_and_a_bomb_is_not(tmp_path: Path) -> None:
     assert read_one(str(tmp_path / "t.json.gz"), "kineto", {})["profile"]["events"] == 1
     (tmp_path / "bomb.json.gz").write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * (50 << 20)))
     tracemalloc.start()
-    with pytest.raises(BrokenProfile, match="larger than 1000000 bytes when unpacked"):
+    with pytest.raises(UnreadableFile, match="larger than 1000000 bytes when unpacked"):
         read_one(str(tmp_path / "bomb.json.gz"), "kineto", {"most_bytes": 1_000_000})
     assert tracemalloc.get_traced_memory()[1] < 10 << 20
     tracemalloc.stop()

@@ -28,15 +28,43 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Type, TypeVar, Union
 
-from .run.ending import RunLimits
 from .run.log import SEGMENTS
 
 _VERSION = 1
 _T = TypeVar("_T")
 
 
-class BadJobFile(Exception):
-    """It does not have the form that is described above."""
+class JobError(Exception):
+    """The job cannot be run, or not any further. `outcome` is `refused` where trying again cannot help."""
+
+    def __init__(self, message: str, outcome: str = "infra") -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+class RunLimits(NamedTuple):
+    run_s: Optional[float] = None
+    stall_s: Optional[float] = None
+    grace_s: float = 10.0
+
+
+class Ending(NamedTuple):
+    """How a job ended; `code` is that of the first step that did not exit with 0."""
+
+    outcome: str
+    code: Optional[int] = None
+    message: str = ""
+    left: int = 0
+
+
+def read_ending(path: str) -> Optional[Ending]:
+    """An ending that was written as JSON; None where there is none that can be read."""
+    try:
+        with open(path) as file:
+            given = json.load(file)
+        return Ending(str(given["outcome"]), given["code"], str(given["message"]), int(given["left"]))
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
 
 
 class Folders(NamedTuple):
@@ -73,27 +101,27 @@ class JobFile(NamedTuple):
     def in_folders(self) -> Folders:
         """Where something else than a pod runs it."""
         if self.folders is None:
-            raise BadJobFile("it names no `folders`")
+            raise JobError("it names no `folders`")
         return self.folders
 
 
 def read_file(path: str, own_env: Mapping[str, str]) -> JobFile:
-    """Raises BadJobFile; OSError when there is no such file."""
+    """Raises JobError; OSError when there is no such file."""
     with open(path, "rb") as file:
         data = file.read()
     try:
         given = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise BadJobFile("it is not JSON: %s" % error) from None
+        raise JobError("it is not JSON: %s" % error) from None
     return read_job_file(given, own_env)
 
 
 def read_job_file(given: Any, own_env: Mapping[str, str]) -> JobFile:
-    """`own_env`: of this process, for a job that brings none. Raises BadJobFile."""
+    """`own_env`: of this process, for a job that brings none. Raises JobError."""
     if not isinstance(given, dict):
-        raise BadJobFile("it is %s, not an object" % _called(given))
+        raise JobError("it is %s, not an object" % _called(given))
     if given.get("version") != _VERSION:
-        raise BadJobFile("its version is %r, and this agent reads %d" % (given.get("version"), _VERSION))
+        raise JobError("its version is %r, and this agent reads %d" % (given.get("version"), _VERSION))
     variables = _field(given, "variables", dict, None)
     env = dict(own_env) if variables is None else {str(name): str(value) for name, value in variables.items()}
     names = map(str, _field(given, "secret_variables", list, []))
@@ -120,7 +148,7 @@ def read_job_file(given: Any, own_env: Mapping[str, str]) -> JobFile:
 
 def _step(number: int, step: Any) -> Dict[str, Any]:
     if not isinstance(step, dict):
-        raise BadJobFile("step %d is %s, not an object" % (number, _called(step)))
+        raise JobError("step %d is %s, not an object" % (number, _called(step)))
     for name in ("name", "kind"):
         _named(step, "step %d" % number, name)
     _field(step, "args", dict, {})
@@ -136,7 +164,7 @@ def _limits(given: Dict[str, Any]) -> RunLimits:
 
 def _named(given: Dict[str, Any], where: str, name: str) -> str:
     if not isinstance(given.get(name), str):
-        raise BadJobFile("%s: `%s` is %s, not a text" % (where, name, _called(given.get(name))))
+        raise JobError("%s: `%s` is %s, not a text" % (where, name, _called(given.get(name))))
     return str(given[name])
 
 
@@ -151,7 +179,7 @@ def _field(
     if value is None and not required:
         return default
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise BadJobFile("`%s` is %s, which it cannot be" % (name, _called(value)))
+        raise JobError("`%s` is %s, which it cannot be" % (name, _called(value)))
     return value
 
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ..run.ending import Unready
+from ..job_file import JobError
 from ..steps.kinds import Ended
 
 # Small comparisons of versions, as far as the standard library goes: of a Python, and of installed packages.
@@ -145,7 +145,7 @@ class PodEnvironments:
         self._own = own
 
     def ready(self, asked: Dict[str, Any], notebooks: bool = False) -> Python:
-        """Raises Unready: `refused` when it cannot be had, `infra` when it could not be had now."""
+        """Raises JobError: `refused` when it cannot be had, `infra` when it could not be had now."""
         packages = [self._checked(package) for package in asked.get("packages") or ()]
         if asked.get("interpreter"):
             found = self._existing(str(asked["interpreter"]))
@@ -165,11 +165,11 @@ class PodEnvironments:
     def _existing(self, interpreter: str) -> Python:
         path = shutil.which(os.path.expanduser(interpreter), path=self._env.get("PATH", os.defpath))
         if path is None:
-            raise Unready("refused", "the image has no interpreter %s, or it cannot be executed" % interpreter)
+            raise JobError("the image has no interpreter %s, or it cannot be executed" % interpreter, "refused")
         path = os.path.abspath(path)
         works, answer = _ask([path, "-c", "import sys; print(sys.version)"], self._env)
         if not works:
-            raise Unready("refused", "%s of the image does not work as a Python: %s" % (interpreter, _reason(answer)))
+            raise JobError("%s of the image does not work as a Python: %s" % (interpreter, _reason(answer)), "refused")
         return Python(path, entered(self._env, path))
 
     def _check_version(self, wanted: Optional[str]) -> None:
@@ -178,16 +178,16 @@ class PodEnvironments:
             fits = wanted is None or allows(wanted, have)
         except ValueError:
             text = 'python: %r is neither a version ("3.11") nor a specifier (">=3.9,<3.13")'
-            raise Unready("refused", text % wanted) from None
+            raise JobError(text % wanted, "refused") from None
         if not fits:
             text = "python: %s is asked for, and the Python of the image (%s) is %s: use an image that has it"
-            raise Unready("refused", text % (wanted, self._own, "%d.%d.%d" % have))
+            raise JobError(text % (wanted, self._own, "%d.%d.%d" % have), "refused")
 
     def _checked(self, package: Any) -> str:
         try:
             return requirement(package)
         except (ValueError, AttributeError):
-            raise Unready("refused", "%r is not a package requirement" % (package,)) from None
+            raise JobError("%r is not a package requirement" % (package,), "refused") from None
 
     def _has_nbclient(self, python: Python) -> bool:
         seek = "import sys; from importlib.util import find_spec as f; sys.exit(not (f('nbclient') and f('nbformat')))"
@@ -203,11 +203,11 @@ class PodEnvironments:
         path = os.path.join(folder, "bin", "python")
         if not made or not os.path.exists(path):
             if "No space left" in answer:
-                raise Unready("infra", "no environment could be made: %s" % _reason(answer))
+                raise JobError("no environment could be made: %s" % _reason(answer))
             text = (
                 "no environment could be made, use an image whose Python has `venv`, or one that has the packages: %s"
             )
-            raise Unready("refused", text % _reason(answer))
+            raise JobError(text % _reason(answer), "refused")
         # The image's Python may itself be an environment. A layer sees only what is below that one.
         program = (
             "import site, sys; print(*(site.getsitepackages() if sys.prefix != sys.base_prefix else []), sep='\\n')"
@@ -234,7 +234,7 @@ class PodEnvironments:
         if ended.code != 0:
             refused = _REFUSED.search(ended.output) and not (_NETWORK.search(ended.output) or _unreachable(log))
             text = "%s could not be installed: %s" % (names(packages), _reason(ended.output) or ended.how())
-            raise Unready("refused" if refused else "infra", text)
+            raise JobError(text, "refused" if refused else "infra")
 
     def _installer(self, python: str, env: Dict[str, str]) -> List[str]:
         """pip first: it sees what the image has already, uv would fetch all of it anew."""
@@ -249,7 +249,7 @@ class PodEnvironments:
         text = (
             "the image has no pip, no uv and no ensurepip to install packages with: use an image that has one of them, "
         )
-        raise Unready("refused", text + "or `image:` with an image that has the packages")
+        raise JobError(text + "or `image:` with an image that has the packages", "refused")
 
     def _driver(self) -> Optional[str]:
         """For notebooks. Where it cannot be had each notebook says so: other steps do not need it."""
@@ -257,8 +257,8 @@ class PodEnvironments:
             path = self._make("driver")
             self._install(path, entered(self._env, path), ["nbclient"])
             return path
-        except Unready as unready:
-            if unready.outcome in ("refused", "infra"):
+        except JobError as error:
+            if error.outcome in ("refused", "infra"):
                 return None
             raise
 

@@ -13,8 +13,8 @@ import tarfile
 import zlib
 from typing import BinaryIO, Iterator, List, Optional, Tuple
 
+from ..job_file import JobError
 from ..masking.files import open_folders
-from ..run.ending import Unready
 
 VARIABLE, DEFAULT = "SEATRIAL_PLACE", "/seatrial"
 LOCK = "lock"  # held (flock) by the trial as long as it lives
@@ -137,13 +137,13 @@ class Parts(io.RawIOBase):
 
 
 def unpack(folder: str, work: str) -> None:
-    """`folder` has part-0000, part-0001, ... Raises Unready for what is not an archive or would leave `work`."""
+    """`folder` has part-0000, part-0001, ... Raises JobError for what is not an archive or would leave `work`."""
     try:
         names = sorted(name for name in os.listdir(folder) if _PART.fullmatch(name))
     except OSError as error:
-        raise Unready("infra", "the inputs of the job are not there: %s" % error) from error
+        raise JobError("the inputs of the job are not there: %s" % error) from error
     if not names:
-        raise Unready("infra", "the inputs of the job are not there: %s has no part-0000" % folder)
+        raise JobError("the inputs of the job are not there: %s has no part-0000" % folder)
     parts = Parts([os.path.join(folder, name) for name in names])
     try:
         with contextlib.closing(parts), gzip.open(parts) as whole:
@@ -153,7 +153,7 @@ def unpack(folder: str, work: str) -> None:
                 pass
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         message = "the inputs of the job cannot be unpacked: %s (%d parts in %s)" % (error, len(names), folder)
-        raise Unready("infra", message) from error
+        raise JobError(message) from error
 
 
 def _unpack(archive: tarfile.TarFile, work: str) -> None:
@@ -172,9 +172,8 @@ def _unpack(archive: tarfile.TarFile, work: str) -> None:
         elif member.issym() or member.islnk():
             links.append((path, member))
         else:
-            raise Unready(
-                "refused", "the inputs hold %r, which is neither a file nor a folder nor a link" % member.name
-            )
+            text = "the inputs hold %r, which is neither a file nor a folder nor a link"
+            raise JobError(text % member.name, "refused")
     for path, member in links:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         _link(path, member, work)
@@ -187,7 +186,7 @@ def _inside(work: str, member: tarfile.TarInfo, name: Optional[str] = None) -> s
     name = member.name if name is None else name
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in parts or "\0" in name:
-        raise Unready("refused", "the inputs hold %r, which is outside of the work folder" % name)
+        raise JobError("the inputs hold %r, which is outside of the work folder" % name, "refused")
     return os.path.join(work, *parts)
 
 
@@ -211,4 +210,4 @@ def _link(path: str, member: tarfile.TarInfo, work: str) -> None:
         else:
             os.link(_inside(work, member, member.linkname), path, follow_symlinks=False)
     except (FileExistsError, FileNotFoundError) as error:
-        raise Unready("refused", "the inputs hold a link %r that cannot be made: %s" % (member.name, error)) from error
+        raise JobError("the inputs hold a link %r that cannot be made: %s" % (member.name, error), "refused") from error

@@ -22,13 +22,12 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from ..contain.process import become_subreaper
 from ..contain.sandbox import pod_sandbox
-from ..job_file import BadJobFile, JobFile, read_file
+from ..job_file import Ending, JobError, JobFile, RunLimits, read_ending, read_file
 from ..masking.files import mask_files
 from ..masking.mask import Mask
-from ..run.ending import Ending, RunLimits, Unready
 from ..run.log import SEGMENTS, TeeLog
 from ..run.measure import hardware
-from ..run.records import END_FILE, OutFolder, RecordError, RecordsFile, join_messages
+from ..run.records import END_FILE, OutFolder, RecordsFile, join_messages
 from ..run.runner import Runner
 from ..steps.kinds import Context, Ended, Prepared, agent_path, prepare
 from .environment import PodEnvironments
@@ -89,16 +88,11 @@ def _json(facts: Dict[str, Any]) -> bytes:
 
 _POLL_S = 0.25  # how often somebody may have asked for the end
 RESTORE_S = 1.0
+_STARTED_TWICE = (
+    "the container was started a second time, and what its first start did is not known: it was not run again"
+)
 HOST_VARIABLES = ("JOB_COMPLETION_INDEX", "RANK")
 BY_SIGNAL = "ended from outside (SIGTERM): its pod is being deleted or evicted, or its node shuts down"
-
-
-class Again(Exception):
-    """The volume of this container was used before: the container was started anew, its steps must not be."""
-
-    def __init__(self, ending: Ending) -> None:
-        super().__init__(ending.message)
-        self.ending = ending
 
 
 def main(arguments: List[str]) -> int:
@@ -130,9 +124,7 @@ class Pod:
         self._ending = Ending("infra")
         try:
             self._whole()
-        except Again as again:
-            self._ending = again.ending
-        except (OSError, RecordError) as error:
+        except (OSError, JobError) as error:
             self._ending = self._ending._replace(
                 message=join_messages(self._ending.message, self._mask.text(str(error)))
             )
@@ -144,22 +136,28 @@ class Pod:
         return exit_code(self._ending)
 
     def _whole(self) -> None:
-        self._take()
-        job = self._read_job()
-        segments = SEGMENTS if isinstance(job, Unready) else job.log_segments
+        if not self._take():
+            self._ending = read_ending(self._folders.out(END_FILE)) or Ending("lost", None, _STARTED_TWICE)
+            return
+        job: Union[JobFile, JobError]
+        try:
+            job = self._job = read_file(self._job_file, os.environ)
+            self._mask = Mask(job.secrets, job.steps)
+        except (JobError, OSError) as error:  # to be reported where its log is
+            job = JobError("%s is not a job that can be run: %s" % (self._job_file, error))
+        segments = SEGMENTS if isinstance(job, JobError) else job.log_segments
         self._out = OutFolder(self._folders.out(), self._mask)
         self._out.reserve_end()
         log = self._log = TeeLog(self._folders.out(), segments)
         records: Optional[RecordsFile] = None
         try:
-            if isinstance(job, Unready):
+            if isinstance(job, JobError):
                 raise job
             records = RecordsFile(self._folders.out(), self._mask)
-            self._job = job
             self._ending = self._work(records)
-        except Unready as unready:
-            self._ending = Ending(unready.outcome, None, str(unready))
-        except (RecordError, OSError) as error:
+        except JobError as error:
+            self._ending = Ending(error.outcome, None, str(error))
+        except OSError as error:
             self._ending = Ending("infra", None, str(error))
         self._ending = self._ending._replace(message=self._mask.text(self._ending.message))
         log.last()
@@ -168,37 +166,18 @@ class Pod:
 
     # ---- before the steps
 
-    def _take(self) -> None:
-        """Become the one trial of this pod. The lock comes before the mark: who sees the mark may wait for the lock."""
+    def _take(self) -> bool:
+        """Become the one trial of this pod; False: its volume was used before. The lock comes before the mark: who sees
+        the mark may wait for the lock."""
         self._folders.make()
         lock = os.open(self._folders.out(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        text = (
-            "the container was started a second time, and what its first start did is not known: it was not run again"
-        )
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.close(os.open(self._folders.out(STARTED), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except (BlockingIOError, FileExistsError):
-            raise Again(self._earlier() or Ending("lost", None, text)) from None
+            return False
         become_subreaper()
-
-    def _earlier(self) -> Optional[Ending]:
-        """How the first start ended, when it got to say it."""
-        try:
-            with open(self._folders.out(END_FILE)) as file:
-                facts = json.load(file)
-            return Ending(str(facts["outcome"]), facts["code"], str(facts["message"]), int(facts["left"]))
-        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-            return None
-
-    def _read_job(self) -> Union[JobFile, Unready]:
-        """The job, or what is wrong with it, to be reported where its log is."""
-        try:
-            job = read_file(self._job_file, os.environ)
-        except (BadJobFile, OSError) as error:
-            return Unready("infra", "%s is not a job that can be run: %s" % (self._job_file, error))
-        self._mask = Mask(job.secrets, job.steps)
-        return job
+        return True
 
     def _work(self, records: RecordsFile) -> Ending:
         job, memory_bytes = self._job, self._job.memory_bytes
@@ -262,7 +241,7 @@ class Pod:
         records.close()
         self._done = []
         if ending.outcome != "exited" or not endings:
-            raise Unready(ending.outcome, join_messages(ending.message, "while its environment was made (%s)" % name))
+            raise JobError(join_messages(ending.message, "while its environment was made (%s)" % name), ending.outcome)
         return endings[-1]
 
     def _drive(
@@ -310,5 +289,5 @@ def host_number(hosts: int, env: Dict[str, str], name: str) -> int:
     if not given.isdigit() or int(given) >= hosts:
         known = "; ".join("%s is %s" % (variable, env.get(variable) or "not set") for variable in HOST_VARIABLES)
         text = "which of %d hosts this is cannot be known: %s; the pod is called %s"
-        raise Unready("infra", text % (hosts, known, name))
+        raise JobError(text % (hosts, known, name))
     return int(given)

@@ -24,7 +24,8 @@ import zlib
 from typing import IO, Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 from . import json_file, kineto, xplane
-from .find import BadPattern, FoundFile, Search
+from .find import FoundFile, Search
+from .json_file import UnreadableFile
 from .series import to_json
 
 # Holds this process to its memory and its time, before it reads what may be made to break who reads it.
@@ -76,10 +77,6 @@ _MOST_WHY = 2_000  # characters of a reader's reason
 Report = Callable[[Dict[str, Any]], None]
 
 
-class UnreadableFile(Exception):
-    pass
-
-
 def main(arguments: List[str]) -> int:
     with open(arguments[0], encoding="utf-8") as file:
         request = json.load(file)
@@ -103,7 +100,7 @@ def read_files(request: Dict[str, Any], limited: Limited, report: Report) -> Non
                 search = search or Search(request["roots"], request["labels"])
                 found = search.matching(str(entry.get("match") or ""))
             report({"entry": name, "count": len(found), "cut": search.cut})
-        except (OverTime, BadPattern) as error:
+        except (OverTime, ValueError) as error:
             report({"entry": name, "count": 0, "error": str(error)})
         for one in found[:_MOST_FILES]:
             _read_reported(name, entry, one, limited, report)
@@ -131,7 +128,7 @@ def _read_reported(name: str, entry: Dict[str, Any], found: FoundFile, limited: 
             described["error"] = "not read to its end: %s, after %.0f s on this file" % (error, took_s)
         except MemoryError:
             described["error"] = "reading it takes more memory than there is for that"
-        except (UnreadableFile, xplane.BrokenProfile, json_file.BrokenJson) as error:
+        except UnreadableFile as error:
             described["error"] = str(error)
         except (OSError, zlib.error, EOFError) as error:
             described["error"] = "cannot be read: %s" % error
@@ -202,7 +199,7 @@ def _profile(data: mmap.mmap) -> Dict[str, Any]:
     try:
         return xplane.read_xplane(data)
     except IndexError:
-        raise xplane.BrokenProfile("it ends in the middle of a number") from None
+        raise UnreadableFile("it ends in the middle of a number") from None
 
 
 class _Bounded:

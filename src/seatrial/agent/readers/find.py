@@ -20,14 +20,11 @@ class FoundFile(NamedTuple):
     file_stat: os.stat_result
 
 
-class BadPattern(Exception):
-    pass
-
-
 def compiled(pattern: str) -> "re.Pattern[str]":
-    """A glob: `*` and `?` stay in a folder, `**` does not, `[...]` is one character of some."""
+    """A glob: `*` and `?` stay in a folder, `**` does not, `[...]` is one character of some.
+    Raises ValueError for what is none."""
     if pattern.startswith("/") or ".." in pattern.split("/"):
-        raise BadPattern("a pattern is relative and stays below its folders, and this does not: %s" % pattern)
+        raise ValueError("a pattern is relative and stays below its folders, and this does not: %s" % pattern)
     made, position = [], 0
     while position < len(pattern):
         rest = pattern[position:]
@@ -48,7 +45,7 @@ def compiled(pattern: str) -> "re.Pattern[str]":
     try:
         return re.compile("".join(made) + r"\Z", re.DOTALL)
     except re.error as error:
-        raise BadPattern("%s is no pattern for files: %s" % (pattern, error)) from None
+        raise ValueError("%s is no pattern for files: %s" % (pattern, error)) from None
 
 
 class Search:

@@ -22,8 +22,8 @@ class ByteSource(Protocol):
     def readline(self, size: int) -> bytes: ...
 
 
-class BrokenJson(Exception):
-    """What is not JSON; the text says where."""
+class UnreadableFile(Exception):
+    """A file that is not what it should be. The text says what is wrong, and where, if that is known."""
 
 
 def _decoder(twice: List[str]) -> json.JSONDecoder:
@@ -46,11 +46,11 @@ def _decode(decoder: json.JSONDecoder, data: bytes) -> Any:
     try:
         return decoder.decode(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise BrokenJson("not UTF-8 at byte %d" % error.start) from None
+        raise UnreadableFile("not UTF-8 at byte %d" % error.start) from None
     except RecursionError:
-        raise BrokenJson("nested too deeply") from None
+        raise UnreadableFile("nested too deeply") from None
     except json.JSONDecodeError as error:
-        raise BrokenJson("not JSON: %s at line %d column %d" % (error.msg, error.lineno, error.colno)) from None
+        raise UnreadableFile("not JSON: %s at line %d column %d" % (error.msg, error.lineno, error.colno)) from None
 
 
 def read_json_keys(file: ByteSource, keys: List[str]) -> Dict[str, Any]:
@@ -75,12 +75,12 @@ def read_json_lines(file: ByteSource, keys: List[str]) -> Dict[str, Any]:
             break
         number += 1
         if broken:
-            raise BrokenJson(broken)
+            raise UnreadableFile(broken)
         if not line.strip():
             continue
         try:
             record = _decode(decoder, line.strip())
-        except BrokenJson as error:
+        except UnreadableFile as error:
             broken = "line %d: %s" % (number, error)
             continue
         for key in keys:
@@ -88,7 +88,7 @@ def read_json_lines(file: ByteSource, keys: List[str]) -> Dict[str, Any]:
             if value is not ABSENT:
                 last[key], counts[key] = value, counts[key] + 1
     if broken and not any(counts.values()):
-        raise BrokenJson(broken)
+        raise UnreadableFile(broken)
     made = _found(last, twice)
     made["counts"] = counts
     if broken:

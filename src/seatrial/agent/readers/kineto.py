@@ -9,8 +9,8 @@ import math
 import re
 from typing import IO, Any, Dict, List, Optional, Set
 
-from .json_file import whole_number
-from .xplane import _TEXT_CHARACTERS, MOST_PLANES, MOST_STEPS, BrokenProfile
+from .json_file import UnreadableFile, whole_number
+from .xplane import _TEXT_CHARACTERS, MOST_PLANES, MOST_STEPS
 
 READ_BYTES = 1 << 20
 MOST_ITEM_CHARACTERS = 8 << 20  # of one event, or of one of the trace's other fields
@@ -39,10 +39,10 @@ class JsonWindow:
         try:
             data = self._file.read(READ_BYTES)
         except EOFError:
-            raise BrokenProfile("the compressed file ends early") from None
+            raise UnreadableFile("the compressed file ends early") from None
         self._read_bytes += len(data)
         if self._read_bytes > self._most_bytes:
-            raise BrokenProfile("larger than %d bytes when unpacked" % self._most_bytes)
+            raise UnreadableFile("larger than %d bytes when unpacked" % self._most_bytes)
         self._ended = not data
         self._text = self._text[self._at :] + self._decoder.decode(data, self._ended)
         self._at = 0
@@ -62,7 +62,7 @@ class JsonWindow:
         found = self.peek()
         if not found or found not in characters:
             what = repr(found) if found else "the end of the file"
-            raise BrokenProfile("not JSON of a trace: %s where one of %r belongs" % (what, characters))
+            raise UnreadableFile("not JSON of a trace: %s where one of %r belongs" % (what, characters))
         self._at += 1
         return found
 
@@ -76,12 +76,12 @@ class JsonWindow:
                     self._at = end
                     return value
             except RecursionError:
-                raise BrokenProfile("nested too deeply") from None
+                raise UnreadableFile("nested too deeply") from None
             except json.JSONDecodeError as error:
                 if self._ended:
-                    raise BrokenProfile("not JSON of a trace, or cut off: %s" % error.msg) from None
+                    raise UnreadableFile("not JSON of a trace, or cut off: %s" % error.msg) from None
             if len(self._text) - self._at > MOST_ITEM_CHARACTERS:
-                raise BrokenProfile("something in it is longer than %d characters" % MOST_ITEM_CHARACTERS)
+                raise UnreadableFile("something in it is longer than %d characters" % MOST_ITEM_CHARACTERS)
             self._more()
 
 
@@ -96,7 +96,7 @@ class KinetoTrace:
 
     def take(self, event: Any) -> None:
         if not isinstance(event, dict):
-            raise BrokenProfile("an event of the trace is no object")
+            raise UnreadableFile("an event of the trace is no object")
         if event.get("ph") in (None, "M"):  # the empty last one of some writers; names of processes and threads
             return
         self.events += 1
@@ -147,11 +147,11 @@ def _number(value: Any) -> Optional[float]:
 
 
 def read_kineto(file: IO[bytes], most_bytes: int) -> Dict[str, Any]:
-    """Raises BrokenProfile for what is no trace, zlib.error and OSError for what is no compressed file."""
+    """Raises UnreadableFile for what is no trace, zlib.error and OSError for what is no compressed file."""
     text, trace = JsonWindow(file, most_bytes), KinetoTrace()
     seen = False
     if not text.peek():
-        raise BrokenProfile("the file is empty")
+        raise UnreadableFile("the file is empty")
     text.expect("{")
     closing = text.peek() == "}" and text.expect("}") == "}"
     while not closing:
@@ -164,9 +164,9 @@ def read_kineto(file: IO[bytes], most_bytes: int) -> Dict[str, Any]:
             text.item()
         closing = text.expect(",}") == "}"
     if text.peek():
-        raise BrokenProfile("there is more behind the end of the trace")
+        raise UnreadableFile("there is more behind the end of the trace")
     if not seen:
-        raise BrokenProfile("it has no `traceEvents`")
+        raise UnreadableFile("it has no `traceEvents`")
     return trace.done()
 
 

@@ -15,6 +15,8 @@ import re
 from itertools import islice
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
+from .json_file import UnreadableFile
+
 Buffer = Union[bytes, mmap.mmap]
 MODULES = "XLA Modules"
 STEP_STAT = "step_num"
@@ -26,10 +28,6 @@ _TEXT_CHARACTERS = 500
 EVENT_TAG, ID_TAG = 0x22, 0x08  # field 4 of a line, which has a length; field 1 of an event, which is a number
 _DEVICE = re.compile(r"/device:([A-Za-z_ ]+):(\d+)$")
 _SPACE_FIELDS = {1: "planes", 2: "errors", 3: "warnings", 4: "hostnames"}
-
-
-class BrokenProfile(Exception):
-    """What is not the format that it should be. The text says what, and at which byte where that is known."""
 
 
 class Field(NamedTuple):
@@ -53,8 +51,8 @@ def varint(data: Buffer, at: int, end: int) -> Tuple[int, int]:
             return value & 0xFFFFFFFFFFFFFFFF, at
         shift += 7
         if shift > 63:
-            raise BrokenProfile("a number of more than 10 bytes at byte %d" % at)
-    raise BrokenProfile("it ends in the middle of a number, at byte %d" % end)
+            raise UnreadableFile("a number of more than 10 bytes at byte %d" % at)
+    raise UnreadableFile("it ends in the middle of a number, at byte %d" % end)
 
 
 def field_at(data: Buffer, begun: int, end: int) -> Tuple[Field, int]:
@@ -62,7 +60,7 @@ def field_at(data: Buffer, begun: int, end: int) -> Tuple[Field, int]:
     tag, at = varint(data, begun, end)
     number, wire = tag >> 3, tag & 7
     if number == 0:
-        raise BrokenProfile("field 0, which there cannot be, at byte %d" % begun)
+        raise UnreadableFile("field 0, which there cannot be, at byte %d" % begun)
     if wire == 0:
         value, at = varint(data, at, end)
         return Field(number, wire, value, begun, at), at
@@ -71,9 +69,9 @@ def field_at(data: Buffer, begun: int, end: int) -> Tuple[Field, int]:
     elif wire in (1, 5):
         size = 8 if wire == 1 else 4
     else:
-        raise BrokenProfile("a field of unknown form %d at byte %d" % (wire, begun))
+        raise UnreadableFile("a field of unknown form %d at byte %d" % (wire, begun))
     if at + size > end:
-        raise BrokenProfile("a field of %d bytes at byte %d, where %d are left" % (size, begun, end - at))
+        raise UnreadableFile("a field of %d bytes at byte %d, where %d are left" % (size, begun, end - at))
     return Field(number, wire, 0, at, at + size), at + size
 
 
@@ -100,7 +98,7 @@ class Plane:
         self.unresolved = 0
         for field in fields(data, start, end):
             if field.wire != (0 if field.number == 1 else 2) and field.number <= 6:
-                raise BrokenProfile("field %d of a plane has a form that it cannot have" % field.number)
+                raise UnreadableFile("field %d of a plane has a form that it cannot have" % field.number)
             if field.number == 2:
                 self.name = self._text(field)
             elif field.number == 3:
@@ -135,7 +133,7 @@ class Plane:
                 body, identity = at + 2, data[at + 3]
                 at = body + data[at + 1]
                 if at > end:
-                    raise BrokenProfile("an event at byte %d is longer than its line" % body)
+                    raise UnreadableFile("an event at byte %d is longer than its line" % body)
                 if identity >= 0x80:
                     identity = signed(varint(data, body + 1, at)[0])
             else:
@@ -147,7 +145,7 @@ class Plane:
                 if field.number != 4:
                     continue
                 if field.wire != 2:
-                    raise BrokenProfile("an event has a form that it cannot have, at byte %d" % field.start)
+                    raise UnreadableFile("an event has a form that it cannot have, at byte %d" % field.start)
                 identity = self.event(field.start, field.end)[0]
             self.events += 1
             self.unresolved += identity not in names
@@ -162,7 +160,7 @@ class Plane:
         for field in fields(self._data, start, end):
             if field.number <= 3:
                 if field.wire != 0:
-                    raise BrokenProfile("field %d of an event has a form that it cannot have" % field.number)
+                    raise UnreadableFile("field %d of an event has a form that it cannot have" % field.number)
                 found[field.number - 1] = signed(field.value)
         return found[0], found[1], found[2]
 
@@ -272,13 +270,13 @@ def _device_order(name: str) -> Tuple[bool, int, str]:
 
 
 def read_xplane(data: Buffer) -> Dict[str, Any]:
-    """Raises BrokenProfile for what is no profile. By the letter of the format an empty file is one, of nothing."""
+    """Raises UnreadableFile for what is no profile. By the letter of the format an empty file is one, of nothing."""
     if len(data) == 0:
-        raise BrokenProfile("the file is empty")
+        raise UnreadableFile("the file is empty")
     summary = Summary()
     for field in fields(data, 0, len(data)):
         if field.number not in _SPACE_FIELDS or field.wire != 2:
-            raise BrokenProfile("field %d, which no XSpace has, at byte %d" % (field.number, field.start))
+            raise UnreadableFile("field %d, which no XSpace has, at byte %d" % (field.number, field.start))
         if field.number == 1:
             summary.take(Plane(data, field.start, field.end))
         else:

@@ -8,8 +8,8 @@ import time
 from typing import Any, Dict, Iterable, Optional, Tuple
 
 from ..contain.process import write_whole
+from ..job_file import Ending, JobError
 from ..masking.mask import Mask
-from .ending import Ending
 from .log import Log
 
 _NAME = "records.jsonl"
@@ -17,15 +17,8 @@ _to_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 NOTES_BYTES = 32 << 20  # of all notes of a job; what goes beyond is counted
 
 
-class RecordError(Exception):
-    """A record could not be written: what the job does from here on would not be known."""
-
-    def __init__(self, path: str, reason: OSError) -> None:
-        super().__init__("cannot write %s: %s" % (path, reason))
-
-
 class RecordsFile:
-    """Raises RecordError once; after that only `last` still tries."""
+    """Raises JobError once: from then on it is not known what the job does. After that only `last` still tries."""
 
     def __init__(self, folder: str, mask: Mask, name: str = _NAME) -> None:
         self._path = os.path.join(folder, name)
@@ -37,8 +30,7 @@ class RecordsFile:
         try:
             self._fd = self._open()
         except OSError as error:
-            self._failed = True
-            raise RecordError(self._path, error) from error
+            raise self._gave_up(error) from error
 
     def begin(self, hardware: Dict[str, Any]) -> float:
         """The first record: who tells, and the one pair of wall and monotonic time."""
@@ -76,8 +68,7 @@ class RecordsFile:
                 for block in iter(lambda: source.read(1 << 20), b""):
                     os.write(new, block)
         except OSError as error:
-            self._failed = True
-            raise RecordError(self._path, error) from error
+            raise self._gave_up(error) from error
         os.close(self._fd)
         self._fd = new
 
@@ -99,8 +90,11 @@ class RecordsFile:
                 view = view[os.write(self._fd, view) :]
                 self._torn = bool(view)
         except OSError as error:
-            self._failed = True
-            raise RecordError(self._path, error) from error
+            raise self._gave_up(error) from error
+
+    def _gave_up(self, error: OSError) -> JobError:
+        self._failed = True
+        return JobError("cannot write %s: %s" % (self._path, error))
 
 
 # The folder that reports on a job: how its end is written there, and how it is put back when the job damages it.
@@ -144,7 +138,7 @@ class OutFolder:
                 if records.notes_omitted:
                     facts["notes_omitted"] = records.notes_omitted
                 records.last("end", **facts)
-            except RecordError as error:
+            except JobError as error:
                 facts["message"] = join_messages(facts["message"], str(error))
         log.close()
         facts = dict(facts, version=1, code=ending.code, wall_s=time.time(), at_s=time.monotonic())
@@ -173,7 +167,7 @@ class OutFolder:
             for name, data in self.kept.items():
                 self._put_back(self.path(name), data)
         except OSError as error:
-            raise RecordError(self.folder, error) from error
+            raise JobError("cannot write %s: %s" % (self.folder, error)) from error
         records.restore()
         log.restore()
 

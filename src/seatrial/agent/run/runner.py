@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tupl
 
 from ..contain.process import living, send_signal, stat, wake_and_terminate
 from ..contain.sandbox import Sandbox
+from ..job_file import Ending, JobError, RunLimits
 from ..masking.mask import Mask
 from ..steps.kinds import Context, Ended, Prepared, prepare
 from .child import PIPE_BYTES, Child, start
-from .ending import Ending, RunLimits
 from .log import Log
 from .measure import GpuQuery, Meter
-from .records import RecordError, RecordsFile
+from .records import RecordsFile
 
 if TYPE_CHECKING:
     from ..readers.log import Reading
@@ -87,7 +87,7 @@ class Runner:
                     break
                 self._index = index
                 self._run_step(step)
-        except (RecordError, OSError) as error:  # a full disk; no more processes or descriptors to be had
+        except (JobError, OSError) as error:  # a full disk; no more processes or descriptors to be had
             self.stop("infra", str(error))
         self._gpu.stop()
         self._ask_no_more()
@@ -96,7 +96,7 @@ class Runner:
             if self._settle():
                 return self._stopped or Ending("exited", self._first_code)
             left = self._end(self._sandbox.members)
-        except RecordError as error:  # raised once at most, by a note that came now
+        except JobError as error:  # raised once at most, by a note that came now
             self.stop("infra", str(error))
             left = self._end(self._sandbox.members)
         ending = self._stopped or Ending("exited", self._first_code)

@@ -16,8 +16,7 @@ from typing import Any, Dict, List, Optional, Set
 from ..contain.cgroup import Cgroup
 from ..contain.process import living, send_signal
 from ..contain.sandbox import Sandbox
-from ..job_file import JobFile
-from ..run.ending import Ending
+from ..job_file import Ending, JobError, JobFile, read_ending
 from ..run.readiness import listens_in
 from ..steps.kinds import Context, Ended, Prepared, Result, follow
 
@@ -25,12 +24,6 @@ _INSIDE = "/seatrial"
 IDLE = "exec tail -f /dev/null"
 _START_S = 300.0
 _MESSAGE_CHARACTERS = 1000
-
-
-class ContainerError(Exception):
-    def __init__(self, message: str, refused: bool = False) -> None:
-        super().__init__(message)
-        self.refused = refused
 
 
 class ContainerSandbox(Sandbox):
@@ -92,7 +85,7 @@ class Container:
         """Whatever is left in it goes with it."""
         try:
             self._do([*self._spec["remove"], self._name])
-        except ContainerError as error:
+        except JobError as error:
             if "no such container" not in str(error).lower():
                 raise
 
@@ -109,12 +102,10 @@ class Container:
         """What the agent inside says, unless it was stopped from here or did not get to say it."""
         if outer.outcome != "exited":
             return outer
-        try:
-            with open(os.path.join(self.out, "ending.json")) as file:
-                inner = json.load(file)
-            return Ending(str(inner["outcome"]), inner["code"], str(inner["message"]), int(inner["left"]) + outer.left)
-        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-            return Ending("lost", outer.code, "the agent in the container ended before its job (code %s)" % outer.code)
+        inner = read_ending(os.path.join(self.out, "ending.json"))
+        if inner is not None:
+            return inner._replace(left=inner.left + outer.left)
+        return Ending("lost", outer.code, "the agent in the container ended before its job (code %s)" % outer.code)
 
     def _write_inner_job(self) -> None:
         """The same job, as it looks from inside: there is no other Python, and what it is held to is the engine's
@@ -161,8 +152,8 @@ class Container:
                 timeout=_START_S,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise ContainerError("%s %s: %s" % (self._engine, arguments[0], error)) from error
+            raise JobError("%s %s: %s" % (self._engine, arguments[0], error)) from error
         if done.returncode:
             text = done.stderr.decode("utf-8", "replace").strip()[-_MESSAGE_CHARACTERS:]
-            raise ContainerError("%s %s: %s" % (self._engine, arguments[0], text))
+            raise JobError("%s %s: %s" % (self._engine, arguments[0], text))
         return done.stdout.decode("utf-8", "replace")

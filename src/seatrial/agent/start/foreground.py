@@ -13,7 +13,7 @@ from typing import List, Optional
 
 from ..contain.process import become_subreaper, write_whole
 from ..contain.sandbox import Sandbox, oom_file
-from ..job_file import BadJobFile, read_file
+from ..job_file import JobError, read_file
 from ..masking.mask import Mask
 from ..run.log import Log
 from ..run.measure import hardware
@@ -39,7 +39,7 @@ def main(arguments: List[str]) -> int:
     try:
         job = read_file(arguments[0], os.environ)
         folders = job.in_folders()
-    except (BadJobFile, OSError) as error:
+    except (JobError, OSError) as error:
         sys.stderr.write("%s is not a job that can be run: %s\n" % (arguments[0], error))
         return 2
     become_subreaper()

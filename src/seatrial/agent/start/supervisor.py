@@ -22,22 +22,17 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 from ..contain import cgroup
 from ..contain.process import become_subreaper, boot_id, stat, write_whole
 from ..contain.sandbox import Sandbox
-from ..job_file import JobFile
+from ..job_file import Ending, JobError, JobFile
 from ..masking.files import mask_files
 from ..masking.mask import Mask
-from ..run.ending import Ending
 from ..run.log import Log
 from ..run.measure import hardware
-from ..run.records import OutFolder, RecordError, RecordsFile, join_messages
+from ..run.records import OutFolder, RecordsFile, join_messages
 from ..run.runner import Runner
 from ..steps.kinds import Context, Prepared, agent_path, prepare
 
 if TYPE_CHECKING:
     from ..run.readiness import Readiness
-
-
-class Taken(Exception):
-    """Another supervisor has, or had, this job."""
 
 
 class Supervisor:
@@ -51,16 +46,16 @@ class Supervisor:
         self._cancelled = False
         self._identity: Dict[str, Any] = {}
 
-    def take(self) -> Dict[str, Any]:
-        """Become the one supervisor of this job, and say who that is. Raises Taken."""
+    def take(self) -> Optional[Dict[str, Any]]:
+        """Become the one supervisor of this job, and say who that is. None: another one has, or had, this job."""
         signal.signal(signal.SIGTERM, lambda number, frame: self._cancel())
         self._lock = os.open(self._path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Taken(self._folder) from None
+            return None
         if os.path.exists(self._path("supervisor.json")):
-            raise Taken(self._folder)
+            return None
         with open(self._path("job.json"), "rb") as file:
             self._out.kept["job.json"] = file.read()
         become_subreaper()
@@ -96,7 +91,7 @@ class Supervisor:
                 self._begin(records)
                 readiness = self._readiness(records)
                 ending = self._drive(self._job.steps, sandbox, records, log, prepare, self._job.env, readiness)
-        except (RecordError, OSError) as error:
+        except (JobError, OSError) as error:
             ending = Ending("infra", None, str(error))
         stuck = group.remove()
         if stuck:
@@ -118,7 +113,7 @@ class Supervisor:
         return Readiness(ready.number, ready.path, functools.partial(records.write, "ready"), gate)
 
     def _run_container(self, spec: Dict[str, Any], records: RecordsFile, log: Log) -> Ending:
-        from .container import Container, ContainerError
+        from .container import Container
 
         container = Container(self._job, spec)
         try:
@@ -135,11 +130,11 @@ class Supervisor:
                 ending = container.ending(
                     self._drive(whole, sandbox, unrecorded, log, container.prepare_agent, container.env, readiness)
                 )
-        except ContainerError as error:
-            ending = Ending("refused" if error.refused else "infra", None, str(error))
+        except JobError as error:
+            ending = Ending(error.outcome, None, str(error))
         try:
             container.remove()
-        except ContainerError as error:
+        except JobError as error:
             ending = ending._replace(message=join_messages(ending.message, str(error)))
         return ending
 

@@ -23,7 +23,7 @@ from ..contain import cgroup
 from ..contain.process import boot_id
 from ..run.measure import hardware
 from ..steps.kinds import agent_path
-from .supervisor import Supervisor, Taken
+from .supervisor import Supervisor
 
 
 def main(arguments: List[str]) -> int:
@@ -60,7 +60,7 @@ def main(arguments: List[str]) -> int:
                     job = job_file.read_job_file(request["job"], {})
                     job.in_folders()
                     waiting[_fork(request["id"], job, reader, writer)] = request["id"]
-                except job_file.BadJobFile as error:
+                except job_file.JobError as error:
                     _answer(1, {"id": request["id"], "error": "not a job that can be run: %s" % error})
                 except OSError as error:  # no more processes, no more memory: this one fails, the next may not
                     _answer(1, {"id": request["id"], "error": "cannot fork: %s" % error})
@@ -93,11 +93,11 @@ def _become_supervisor(number: int, job: job_file.JobFile) -> int:
     supervisor = Supervisor(job)
     try:
         identity = supervisor.take()
-    except Taken:
-        _answer(answers, {"id": number, "taken": True})
-        return 0
     except OSError as error:
         _answer(answers, {"id": number, "error": str(error)[:2000]})
+        return 0
+    if identity is None:
+        _answer(answers, {"id": number, "taken": True})
         return 0
     _answer(answers, {"id": number, "pid": identity["pid"], "start": identity["start"]})
     os.close(answers)
