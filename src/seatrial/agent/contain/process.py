@@ -39,6 +39,17 @@ def read_proc(path: str) -> bytes:
         os.close(fd)
 
 
+def oom_kills(path: Optional[str], unknown: int = 0) -> int:
+    """The count in a file with a line `oom_kill N`; `unknown` where there is none."""
+    try:
+        for line in read_proc(path).splitlines() if path is not None else ():
+            if line.startswith(b"oom_kill "):
+                return int(line.split()[1])
+    except (OSError, ValueError):
+        pass
+    return unknown
+
+
 def stat(pid: int) -> Optional[Stat]:
     """None when there is no such process."""
     try:

@@ -15,7 +15,7 @@ import time
 from typing import Iterable, List, Optional, Set
 
 from .cgroup import Cgroup
-from .process import living, own_descendants, read_proc, send_signal, stat
+from .process import living, oom_kills, own_descendants, read_proc, send_signal, stat
 
 CHECK_S = 0.05  # how often memory is measured where the kernel does not limit it
 GROUPS = "/sys/fs/cgroup"
@@ -82,15 +82,7 @@ class Sandbox:
         send_signal(pids, signal.SIGKILL)
 
     def oom_kills(self) -> int:
-        if self.oom_file is None:
-            return 0
-        try:
-            for line in read_proc(self.oom_file).splitlines():
-                if line.startswith(b"oom_kill "):
-                    return int(line.split()[1])
-        except (OSError, ValueError):
-            pass
-        return self._own_count
+        return oom_kills(self.oom_file, self._own_count)
 
     def memory_bytes(self) -> int:
         counted = self.cgroup.memory_bytes()

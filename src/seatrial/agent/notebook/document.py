@@ -1,11 +1,12 @@
 """A notebook as a file: reading it, putting parameters in, keeping the executed copy."""
 
 import contextlib
+import itertools
 import json
 import math
 import os
 import re
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ..masking.mask import Mask
 
@@ -37,25 +38,19 @@ def read_notebook(path: str) -> Data:
     if data["nbformat"] > 4 or data["nbformat"] < 1:
         raise Broken("%s has notebook format %d; this reads 1 to 4" % (path, data["nbformat"]))
     if data["nbformat"] < 4:
-        data = _upgrade(data, path)
+        import nbformat
+
+        formats: Any = nbformat
+        try:
+            data = formats.convert(formats.reader.reads(json.dumps(data)), 4)
+        except Exception as error:
+            text = "%s has the old notebook format %d and cannot be converted: %s"
+            raise Broken(text % (path, data["nbformat"], error)) from error
     data.setdefault("metadata", {})
     if not isinstance(data.get("nbformat_minor"), int):
         data["nbformat_minor"] = 0
     _check(data, path)
     return dict(data)
-
-
-def _upgrade(data: Data, path: str) -> Data:
-    import nbformat
-
-    formats: Any = nbformat
-    try:
-        upgraded: Data = formats.convert(formats.reader.reads(json.dumps(data)), 4)
-    except Exception as error:
-        raise Broken(
-            "%s has the old notebook format %d and cannot be converted: %s" % (path, data["nbformat"], error)
-        ) from error
-    return upgraded
 
 
 def _check(data: Data, path: str) -> None:
@@ -66,12 +61,9 @@ def _check(data: Data, path: str) -> None:
         if not isinstance(cell, dict) or cell.get("cell_type") not in ("code", "markdown", "raw"):
             raise Broken("%s is not a notebook: its cell %d is no code, markdown or raw cell" % (path, number))
         source = cell.get("source", "")
-        if isinstance(source, list) and all(isinstance(line, str) for line in source):
-            cell["source"] = "".join(source)
-        elif isinstance(source, str):
-            cell["source"] = source
-        else:
+        if not isinstance(source, (str, list)) or not all(isinstance(line, str) for line in source):
             raise Broken("%s is not a notebook: the source of its cell %d is no text" % (path, number))
+        cell["source"] = "".join(source)
         if not isinstance(cell.setdefault("metadata", {}), dict):
             raise Broken("%s is not a notebook: the metadata of its cell %d are no object" % (path, number))
         if cell["cell_type"] == "code":
@@ -94,7 +86,7 @@ def execution(notebook: Data) -> Tuple[Optional[float], bool]:
     return timeout_s if timeout_s and timeout_s > 0 else None, said.get("allow_errors") is True
 
 
-def inject(notebook: Data, parameters: Data) -> None:
+def inject(notebook: Data, parameters: Mapping[str, Any]) -> None:
     """Put the values behind the cell tagged `parameters`, else first. An earlier injected cell gives way."""
     if not parameters:
         return
@@ -158,16 +150,7 @@ def keep_notebook(notebook: Data, path: str, mask: Mask) -> Optional[str]:
 def _joined(outputs: List[Data]) -> List[Data]:
     """Neighbouring pieces of one stream as one text, so that a secret cut in two by the kernel is masked too."""
     joined: List[Data] = []
-    pieces: List[str] = []
-    for output in outputs:
-        last = joined[-1] if joined else {}
-        if output.get("output_type") == "stream" == last.get("output_type") and output["name"] == last["name"]:
-            pieces.append(output["text"])
-            continue
-        if pieces:
-            last["text"] = "".join(pieces)
-        pieces = [output["text"]] if output.get("output_type") == "stream" else []
-        joined.append(output)
-    if pieces:
-        joined[-1]["text"] = "".join(pieces)
+    for stream, group in itertools.groupby(outputs, lambda one: (one.get("output_type") == "stream", one.get("name"))):
+        pieces = list(group)
+        joined += [dict(pieces[0], text="".join(piece["text"] for piece in pieces))] if stream[0] else pieces
     return joined

@@ -12,10 +12,11 @@ import shutil
 import signal
 import sys
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
+from ..contain.process import oom_kills
 from ..masking.mask import Mask
-from . import document, usage
+from . import document
 from .document import Broken
 
 _ORDER = ("fresh", "rerun", "restart")
@@ -44,32 +45,29 @@ class NotebookNotes:
 OLDEST_JUPYTER_CLIENT = 7  # it brought what starts and watches kernels now
 
 
-class NotebookSpec:
+class NotebookSpec(NamedTuple):
     """What to do, as `steps/kinds.py` wrote it."""
 
-    def __init__(self, data: Dict[str, Any]) -> None:
-        self.path: str = data["path"]
-        asked = data.get("passes") or ["fresh"]
-        last = max(_ORDER.index(name) for name in asked)
-        # A pass builds on those before it: what was not asked for but is needed is run, and said to be implied.
-        self.passes = [name for name in _ORDER if name in asked or (name == "fresh" and last > 0)]
-        self.asked = asked
-        self.timeout_s: Optional[float] = data.get("timeout_s")
-        self.cell_timeout_s: Optional[float] = data.get("cell_timeout_s")
-        self.stall_s: Optional[float] = data.get("stall_s")
-        self.keep_going: bool = bool(data.get("keep_going"))
-        self.parameters: Dict[str, Any] = data.get("parameters") or {}
-        self.requires: Dict[str, List[str]] = data.get("requires") or {}
-        self.python: Optional[str] = data.get("python")
-        self.driver: Optional[str] = data.get("driver")
-        self.files: str = os.path.abspath(data["files"])
-        self.secrets: List[str] = data.get("secrets") or []
-        self.oom_file: Optional[str] = data.get("oom_file")
+    path: str
+    files: str
+    passes: Sequence[str] = ("fresh",)
+    timeout_s: Optional[float] = None
+    cell_timeout_s: Optional[float] = None
+    stall_s: Optional[float] = None
+    keep_going: bool = False
+    parameters: Mapping[str, Any] = {}
+    requires: Mapping[str, List[str]] = {}
+    python: Optional[str] = None
+    driver: Optional[str] = None
+    secrets: Sequence[str] = ()
+    oom_file: Optional[str] = None
 
 
 def main(arguments: List[str]) -> int:
     with open(arguments[0], encoding="utf-8") as file:
-        spec = NotebookSpec(json.load(file))
+        given = json.load(file)
+    spec = NotebookSpec(**{name: given[name] for name in NotebookSpec._fields if given.get(name)})
+    spec = spec._replace(files=os.path.abspath(spec.files))
     if not _can_drive() and spec.driver and os.path.abspath(spec.driver) != os.path.abspath(sys.executable):
         os.execv(spec.driver, [spec.driver, sys.argv[0], "notebook", arguments[0]])
     mask = Mask(spec.secrets)
@@ -105,14 +103,14 @@ def _can_drive() -> bool:
 
 
 def _all(notes: NotebookNotes, spec: NotebookSpec, state: str, class_: str, message: str) -> int:
-    for name in spec.asked:
+    for name in spec.passes:
         notes("pass", **{"pass": name})
         notes("passed-over", **{"pass": name, "state": state, "class": class_, "message": message, "seconds": 0.0})
     sys.stdout.write(message + "\n")
     return 1 if state == "failed" else 0
 
 
-def missing(requires: Dict[str, List[str]]) -> str:
+def missing(requires: Mapping[str, List[str]]) -> str:
     """Why the notebook cannot be meant for this place; empty when nothing is missing."""
     lacks = [
         "there is no %s" % path for path in requires.get("paths", []) if not os.path.exists(os.path.expanduser(path))
@@ -136,7 +134,10 @@ async def _drive(spec: NotebookSpec, notebook: Dict[str, Any], notes: NotebookNo
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     bad = 0
     try:
-        for name in spec.passes:
+        for name in _ORDER:
+            # A pass builds on a fresh one, which is run, and said to be implied, where it was not asked for.
+            if name not in spec.passes and name != "fresh":
+                continue
             bad += not await _one(spec, name, kernel, copy.deepcopy(notebook), notes, mask)
     except asyncio.CancelledError:
         bad = 143
@@ -153,10 +154,7 @@ async def _one(
     """One pass in the kernel that belongs to it: the one that is there for `rerun` while it lives, else a new one."""
     from .kernel import Dead
 
-    remark = ""
-    if name == "rerun" and not await kernel.alive():
-        remark = "in a new kernel, because the one before was gone"
-    again = name == "rerun" and not remark
+    again = name == "rerun" and await kernel.alive()
     if not again:
         await kernel.end()
     notes("pass", **{"pass": name})
@@ -164,8 +162,9 @@ async def _one(
     sys.stdout.flush()
     before_s = time.monotonic()
     kept = document.kept_path(spec.files, spec.path, name)
-    oom_before = usage.oom_kills(spec.oom_file)
+    oom_before = oom_kills(spec.oom_file)
     verdict: Dict[str, Any]
+    trouble = None
     try:
         if not again:
             await kernel.launch()
@@ -185,16 +184,14 @@ async def _one(
         finally:
             trouble = document.keep_notebook(run.notebook, kept, mask)
     except Dead as dead:
-        trouble = None
-        memory = usage.oom_kills(spec.oom_file) > oom_before
+        memory = oom_kills(spec.oom_file) > oom_before
         verdict = {"state": "failed", "class": "memory" if memory else "dead", "message": str(dead)}
         await kernel.end(now=True)
     if trouble:
-        verdict["message"] = "; ".join(filter(None, [verdict["message"], trouble]))
         verdict["kept"] = False
-    if remark:
-        verdict["message"] = "; ".join(filter(None, [verdict["message"], remark]))
+    remark = "in a new kernel, because the one before was gone" if name == "rerun" and not again else None
+    verdict["message"] = "; ".join(filter(None, [verdict["message"], trouble, remark]))
     seconds = round(time.monotonic() - before_s, 4)
-    implied = {} if name in spec.asked else {"implied": True}
+    implied = {} if name in spec.passes else {"implied": True}
     notes("passed-over", **dict(verdict, **implied, seconds=seconds, **{"pass": name}))
     return bool(verdict["state"] != "failed")

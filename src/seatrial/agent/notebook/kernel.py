@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .document import Broken
@@ -99,6 +100,7 @@ SOCKET_PATH_BYTES = 107  # the longest name of a Unix socket
 NATIVE_ARGV = ["-m", "ipykernel_launcher", "-f", "{connection_file}"]
 # A kernel keeps no history on disk: many at once would wait for one database.
 QUIET_ARGV = ["--HistoryManager.hist_file=:memory:"]
+_NO_IPYKERNEL = "no such kernel: the runtime's Python (%s) has no ipykernel; add it to the runtime"
 
 
 class Dead(Exception):
@@ -114,32 +116,32 @@ def choose_kernel(notebook: Dict[str, Any], python: Optional[str]) -> Tuple[List
     language = str(spec.get("language") or info.get("name") or "").lower()
     if language and language not in ("python", "ipython"):
         raise Broken("no such kernel: the notebook is for %s (kernel %r), and this runs Python" % (language, name))
+    interpreter = python or sys.executable
     # A symlink of another environment is another interpreter.
-    own = python is None or os.path.abspath(python) == os.path.abspath(sys.executable)
-    found = _installed(name, own, python)
-    if found:
-        if found.get("language", "python").lower() != "python":
-            raise Broken("no such kernel: %r is for %s, and this runs Python" % (name, found["language"]))
-        return _command(found["argv"], python or sys.executable), dict(found.get("env") or {}), ""
+    own = os.path.abspath(interpreter) == os.path.abspath(sys.executable)
+    found = _installed(name, own, interpreter)
+    if found and found.get("language", "python").lower() != "python":
+        raise Broken("no such kernel: %r is for %s, and this runs Python" % (name, found["language"]))
     remark = ""
-    if not name.startswith("python"):
+    if not found and not name.startswith("python"):
         if not language:
             raise Broken(
                 "no such kernel: %r is not installed in the runtime, and the notebook does not say that it is Python"
                 % name
             )
         remark = "kernel %r is not installed in the runtime; its Python kernel was taken" % name
-    found = _installed("python3", own, python)
+    found = found or _installed("python3", own, interpreter)
     if found:
-        return _command(found["argv"], python or sys.executable), dict(found.get("env") or {}), remark
+        program, *arguments = found["argv"]
+        # One that says just `python` means the one of its environment.
+        program = interpreter if program in ("python", "python3") else program
+        return [program, *arguments], dict(found.get("env") or {}), remark
     if own and importlib.util.find_spec("ipykernel_launcher") is None:
-        raise Broken(
-            "no such kernel: the runtime's Python (%s) has no ipykernel; add it to the runtime" % sys.executable
-        )
-    return [str(python or sys.executable), *NATIVE_ARGV], {}, remark
+        raise Broken(_NO_IPYKERNEL % interpreter)
+    return [interpreter, *NATIVE_ARGV], {}, remark
 
 
-def _installed(name: str, own: bool, python: Optional[str]) -> Optional[Dict[str, Any]]:
+def _installed(name: str, own: bool, python: str) -> Optional[Dict[str, Any]]:
     """The kernelspec called `name` of the runtime, as Jupyter in it would find it."""
     if own:
         from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
@@ -149,7 +151,7 @@ def _installed(name: str, own: bool, python: Optional[str]) -> Optional[Dict[str
         except (NoSuchKernel, ValueError):
             return None
         return {"argv": spec.argv, "env": spec.env, "language": spec.language or "python"}
-    prefix = os.path.dirname(os.path.dirname(str(python)))
+    prefix = os.path.dirname(os.path.dirname(python))
     path = os.path.join(prefix, "share", "jupyter", "kernels", name, "kernel.json")
     try:
         with open(path, encoding="utf-8") as file:
@@ -157,11 +159,6 @@ def _installed(name: str, own: bool, python: Optional[str]) -> Optional[Dict[str
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) and isinstance(found.get("argv"), list) and found["argv"] else None
-
-
-def _command(argv: List[str], python: str) -> List[str]:
-    """A kernelspec that says just `python` means the one of its environment."""
-    return [python if argv[0] in ("python", "python3") else argv[0], *list(argv[1:])]
 
 
 def _socket_folder() -> str:
@@ -234,22 +231,14 @@ class Kernel:
         """Say why: a Python that has no kernel at all is the commonest reason, and not the kernel's fault."""
         code = await self.exit_code()
         if code is not None and not self._has_ipykernel():
-            raise Broken(
-                "no such kernel: the runtime's Python (%s) has no ipykernel; add it to the runtime" % self.argv[0]
-            )
-        how = (
-            "it ended with exit code %d" % code
-            if code is not None
-            else "it did not answer within %g s" % START_TIMEOUT_S
-        )
+            raise Broken(_NO_IPYKERNEL % self.argv[0])
+        how = "it did not answer within %g s" % START_TIMEOUT_S if code is None else "it ended with exit code %d" % code
         raise Dead("the kernel did not come up: %s (%s)" % (how, " ".join(self.argv[:3])))
 
     def _has_ipykernel(self) -> bool:
         if self.argv[1:3] != NATIVE_ARGV[:2]:
             return True  # it is started in some way of its own
-        code = (
-            "import importlib.util, sys; sys.exit(3 if importlib.util.find_spec('ipykernel_launcher') is None else 0)"
-        )
+        code = "import sys; from importlib.util import find_spec as f; sys.exit(3 * (f('ipykernel_launcher') is None))"
         try:
             return subprocess.run([self.argv[0], "-c", code], stdin=subprocess.DEVNULL, timeout=60).returncode != 3
         except (OSError, subprocess.TimeoutExpired):
@@ -272,22 +261,17 @@ class Kernel:
         message = self.kc.execute(
             code, silent=True, store_history=False, user_expressions={"seatrial": expression} if expression else None
         )
-        deadline = asyncio.get_running_loop().time() + ANSWER_S
-        while True:
-            left_s = deadline - asyncio.get_running_loop().time()
-            if left_s <= 0 or not await self.alive():
-                return None
+        until_s = time.monotonic() + ANSWER_S
+        while time.monotonic() < until_s and await self.alive():
             try:
-                reply = await self.kc.shell_channel.get_msg(timeout=min(left_s, 1.0))
+                reply = await self.kc.shell_channel.get_msg(timeout=1.0)
             except Exception as error:
                 if type(error).__name__ != "Empty":
                     raise
                 continue
             if reply["parent_header"].get("msg_id") == message:
                 return evaluated(reply)
-
-    async def interrupt(self) -> None:
-        await self.km.interrupt_kernel()
+        return None
 
     async def end(self, now: bool = False) -> None:
         """End the process: politely, so that it can tidy up, or at once."""
@@ -297,20 +281,16 @@ class Kernel:
         try:
             if km.has_kernel:
                 if not now:
-                    await self._politely(km)
+                    await km.request_shutdown()
+                    for _ in range(int(SHUTDOWN_S / 0.02)):  # a kernel ends within a tenth of a second
+                        if not await km.is_alive():
+                            break
+                        await asyncio.sleep(0.02)
                 await km.shutdown_kernel(now=True)
         finally:
             if kc is not None:
                 kc.stop_channels()
             await km.cleanup_resources() if hasattr(km, "cleanup_resources") else None
-
-    async def _politely(self, km: Any) -> None:
-        """Ask it to end and wait; looking often, because a kernel ends within a tenth of a second."""
-        await km.request_shutdown()
-        for _ in range(int(SHUTDOWN_S / 0.02)):
-            if not await km.is_alive():
-                return
-            await asyncio.sleep(0.02)
 
     def clean(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -15,10 +15,11 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat import from_dict
 
+from ..contain.process import oom_kills
 from ..steps.probe import memory_limit
-from . import usage
 from .document import INJECTED_TAG, RAISES_TAG, SKIP_TAGS, execution, tags, without_colors
 from .kernel import SETUP, TAKE, evaluated
+from .usage import Usage
 
 # What a cell came to: the kernel's reply, the errors that it showed and the commands that failed, as one outcome.
 
@@ -44,9 +45,14 @@ def judge_cell(
     An error that was shown counts even where the reply says `ok`: `%run`, `%%capture`, widgets and metrics that cannot
     be drawn show what was raised and swallow it. `allowed`: the notebook says that its cells may raise.
     """
-    if exits(reply):
+    # After `exit()` or `quit()` the kernel ends by itself, a moment later.
+    if any(one.get("source") == "ask_exit" and not one.get("keepkernel") for one in reply.get("payload") or []):
         return failed_as("dead", "it ended the kernel with exit(): no cell can run after it")
-    raised = _raised(reply, shown)
+    # The error of the reply, else the first that was shown. A reply may be an error without one: IPython says
+    # `NoneType: None` of an object that failed while it was displayed.
+    raised = shown[0] if shown else None
+    if reply["status"] == "error" and (reply.get("ename") not in (None, "NoneType") or not shown):
+        raised = reply
     error, traceback = "", ""
     if raised is not None:
         error = without_colors("%s: %s" % (raised.get("ename"), raised.get("evalue")))
@@ -54,9 +60,11 @@ def judge_cell(
     elif reply["status"] != "ok":
         error = "the kernel did not run the cell: it answered %r" % reply["status"]
     commands = "; ".join("`%s` failed with exit code %d" % (command, code) for command, code in shell)
+    must_raise = RAISES_TAG in tags(cell)
     if not error and not shell:
-        return failed_as("error", _RAISED_NOTHING) if RAISES_TAG in tags(cell) else cell_passed()
-    if RAISES_TAG in tags(cell):
+        nothing = "it is tagged `%s` and raised nothing" % RAISES_TAG
+        return failed_as("error", nothing) if must_raise else cell_passed()
+    if must_raise:
         return cell_passed(error or commands, shell)
     if allowed:
         return dict(cell_passed(error or commands, shell), allowed=True)
@@ -66,30 +74,9 @@ def judge_cell(
     return dict(failed_as(error_class(cell.source, raised or {}, error), message, error, traceback), shell=shell)
 
 
-_RAISED_NOTHING = "it is tagged `%s` and raised nothing" % RAISES_TAG
-
-
-def _raised(reply: Dict[str, Any], shown: List[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
-    """The error of the reply, else the first that was shown. A reply may be an error without one: IPython says
-    `NoneType: None` of an object that failed while it was displayed."""
-    if reply["status"] == "error" and (reply.get("ename") not in (None, "NoneType") or not shown):
-        return reply
-    return shown[0] if shown else None
-
-
-def exits(reply: Dict[str, Any]) -> bool:
-    """Whether the cell called `exit()` or `quit()`, after which the kernel ends by itself, a moment later."""
-    asked = (one for one in reply.get("payload") or [] if one.get("source") == "ask_exit")
-    return any(not one.get("keepkernel") for one in asked)
-
-
 def error_class(source: str, raised: Dict[str, Any], error: str) -> str:
     name = str(raised.get("ename") or "")
-    if (
-        name.endswith("MemoryError")
-        or name in ("OutOfMemoryError", "ResourceExhaustedError")
-        or _GPU_MEMORY.search(error)
-    ):
+    if name.endswith(("MemoryError", "ResourceExhaustedError")) or _GPU_MEMORY.search(error):
         return "memory"
     if name == "CalledProcessError" and source.lstrip().startswith("%%"):
         return "shell"
@@ -101,22 +88,13 @@ def with_kills(outcome: CellOutcome, kills: int) -> CellOutcome:
     if not kills or outcome["class"] == "memory":
         return outcome
     if outcome["state"] == "passed":
-        processes = "a process" if kills == 1 else "%d processes" % kills
-        return failed_as(
-            "memory",
-            "%s of this cell %s killed for memory, and the cell ended as if nothing were wrong"
-            % (processes, "was" if kills == 1 else "were"),
-        )
-    text = (
-        memory_message() if outcome["class"] == "dead" else "out of memory: " + (outcome["message"] or outcome["error"])
-    )
+        killed = ("a process", "was") if kills == 1 else ("%d processes" % kills, "were")
+        text = "%s of this cell %s killed for memory, and the cell ended as if nothing were wrong"
+        return failed_as("memory", text % killed)
+    text = "out of memory: " + (outcome["message"] or outcome["error"])
+    if outcome["class"] == "dead":
+        text = memory_message()
     return dict(outcome, message=text, error=text, **{"class": "memory"})
-
-
-def printed(cell: Any) -> str:
-    """The end of what a cell printed: what a failed command complained of is there."""
-    texts = [str(output.get("text", "")) for output in cell.outputs if output.get("output_type") == "stream"]
-    return without_colors("".join(texts))[-OUTPUT_CHARS:]
 
 
 def memory_message() -> str:
@@ -163,13 +141,6 @@ class KernelClient(NotebookClient):
         return super().process_message(msg, cell, cell_index)
 
 
-def log_failure(number: int, outcome: CellOutcome) -> None:
-    """Into the log, where whoever follows it looks."""
-    lines = ["", "[cell %d failed: %s]" % (number, outcome["message"] or outcome["error"])]
-    sys.stdout.write("\n".join([*lines, *str(outcome.get("traceback") or "").splitlines()]) + "\n")
-    sys.stdout.flush()
-
-
 class NotebookPass:
     def __init__(self, spec: Any, name: str, kernel: Any, notebook: Dict[str, Any], notes: Any) -> None:
         self.spec, self.name, self.kernel, self.notes = spec, name, kernel, notes
@@ -177,7 +148,7 @@ class NotebookPass:
         self.cell_timeout_s = own_timeout_s if spec.cell_timeout_s is None else spec.cell_timeout_s
         self.notebook = node(notebook)
         self.client = KernelClient(self.notebook, kernel)
-        self.usage = usage.Usage(kernel.pid)
+        self.usage = Usage(kernel.pid)
         self.deadline_s: Optional[float] = None
         self.started_s = 0.0  # of the cell that runs
         self.failed: List[CellOutcome] = []
@@ -188,8 +159,7 @@ class NotebookPass:
         if self.spec.timeout_s is not None:
             self.deadline_s = time.monotonic() + self.spec.timeout_s
         await self.kernel.ask(SETUP)
-        ran = 0
-        number = 0
+        ran = number = 0
         not_run = ""
         for index, cell in enumerate(self.notebook.cells):
             # As in the user's own file; what is injected has the number before.
@@ -206,7 +176,13 @@ class NotebookPass:
                 self.failed.append(dict(outcome, cell=number))
                 not_run = await self._why_not_on(number, outcome)
         self.client.set_widgets_metadata()
-        return self._verdict(ran)
+        if self.failed:  # the first of them; each has a note of its own
+            first = self.failed[0]
+            message = "cell %d: %s" % (first["cell"], first["message"] or first["error"])
+            return {"state": "failed", "class": first["class"], "message": message, "cells": ran, "cell": first["cell"]}
+        cells = "1 cell" if self.allowed == 1 else "%d cells" % self.allowed
+        message = "%s raised, as the notebook allows (`allow_errors`)" % cells if self.allowed else ""
+        return {"state": "passed", "class": "", "message": message, "cells": ran}
 
     async def _why_not_on(self, number: int, outcome: CellOutcome) -> str:
         """After a cell that failed: why the cells behind it are not run; "" when they are."""
@@ -220,21 +196,11 @@ class NotebookPass:
             return "not run: the pass was over its limit in cell %d" % number
         return ""
 
-    def _verdict(self, ran: int) -> CellOutcome:
-        """Of the whole pass. Of several cells that failed it is the first; each has a note of its own."""
-        if not self.failed:
-            cells = "1 cell" if self.allowed == 1 else "%d cells" % self.allowed
-            message = "%s raised, as the notebook allows (`allow_errors`)" % cells if self.allowed else ""
-            return {"state": "passed", "class": "", "message": message, "cells": ran}
-        first = self.failed[0]
-        message = "cell %d: %s" % (first["cell"], first["message"] or first["error"])
-        return {"state": "failed", "class": first["class"], "message": message, "cells": ran, "cell": first["cell"]}
-
     def _note(self, number: int, cell: Any, outcome: CellOutcome) -> None:
         self.notes("cell", **dict(outcome, cell=number, source=cell.source, **{"pass": self.name}))
 
     async def _cell(self, number: int, index: int, cell: Any) -> CellOutcome:
-        oom_before = usage.oom_kills(self.spec.oom_file)
+        oom_before = oom_kills(self.spec.oom_file)
         self.client.printed_chars = self.client.omitted_chars = 0
         self.client.shown = []
         self.usage.begin()
@@ -242,13 +208,17 @@ class NotebookPass:
         outcome = await self._execute(index, cell)
         seconds = time.monotonic() - self.started_s
         metrics = self.usage.end()
-        outcome = with_kills(outcome, usage.oom_kills(self.spec.oom_file) - oom_before)
+        outcome = with_kills(outcome, oom_kills(self.spec.oom_file) - oom_before)
         if self.client.omitted_chars:
             text = "\n[%d characters more were printed and are left out here]\n" % self.client.omitted_chars
             cell.outputs.append(node({"output_type": "stream", "name": "stderr", "text": text}))
         if outcome["state"] == "failed":
-            outcome["output"] = printed(cell)
-            log_failure(number, outcome)
+            # The end of what the cell printed: what a failed command complained of is there.
+            texts = [str(output.get("text", "")) for output in cell.outputs if output.get("output_type") == "stream"]
+            outcome["output"] = without_colors("".join(texts))[-OUTPUT_CHARS:]
+            lines = ["", "[cell %d failed: %s]" % (number, outcome["message"] or outcome["error"])]
+            sys.stdout.write("\n".join([*lines, *str(outcome.get("traceback") or "").splitlines()]) + "\n")
+            sys.stdout.flush()
         self._note(number, cell, dict(outcome, seconds=round(seconds, 4), **metrics))
         return outcome
 
@@ -286,7 +256,7 @@ class NotebookPass:
             if now_s - sampled_s >= SAMPLE_S:
                 self.usage.sample()
                 sampled_s = now_s
-            if self.usage.has_gpu and now_s - gpu_s >= GPU_SAMPLE_S:
+            if self.usage.nvidia_smi and now_s - gpu_s >= GPU_SAMPLE_S:
                 await asyncio.get_running_loop().run_in_executor(None, self.usage.sample_gpu)
                 gpu_s = time.monotonic()
             over = self._over(now_s)
@@ -304,7 +274,7 @@ class NotebookPass:
 
     async def _stop(self, task: "asyncio.Future[Any]") -> str:
         """Interrupt the kernel, wait, kill it; say which it took."""
-        await self.kernel.interrupt()
+        await self.kernel.km.interrupt_kernel()
         done, _ = await asyncio.wait({task}, timeout=INTERRUPT_S)
         if done:
             task.exception()

@@ -200,7 +200,7 @@ def _python(executable: Optional[str]) -> Optional[Dict[str, Any]]:
     if executable is None:
         return None
     code = "import sys; print(sys.prefix); print(sys.executable); print('.'.join(map(str, sys.version_info[:3])))"
-    lines = _output([executable, "-c", code]).splitlines()
+    lines = output_of([executable, "-c", code]).splitlines()
     if len(lines) < 3:
         return {"executable": executable, "version": None, "prefix": None}
     return {"executable": lines[-2], "version": lines[-1], "prefix": lines[-3]}
@@ -219,7 +219,7 @@ def _kernel_python() -> Optional[str]:
     return sys.executable if first in ("python", "python3") else _which(first) or first
 
 
-def _output(argv: List[str], timeout_s: float = 30.0) -> str:
+def output_of(argv: List[str], timeout_s: float = 30.0) -> str:
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=timeout_s
