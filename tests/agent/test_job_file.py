@@ -17,7 +17,7 @@ def test_what_is_left_out_or_null_has_its_default() -> None:
         assert (job.name, job.steps, job.limits, job.folders) == ("", [STEP], RunLimits(None, None, 10.0), None)
         assert (job.env, job.secrets) == ({"PATH": "/bin", "TOKEN": "hush"}, [])
         assert (job.hosts, job.inputs, job.cpus, job.memory_bytes, job.log_segments) == (1, False, [], None, 4)
-        assert (job.ready, job.ending, job.container) == (None, None, None)
+        assert (job.ready, job.container) == (None, None)
         with pytest.raises(JobError, match="folders"):
             job.in_folders()
 

@@ -283,7 +283,9 @@ def test_the_agent_runs_with_every_python_from_3_8(agent: Path, tmp_path: Path, 
     assert done.stdout == b"--- [1/1] run echo inside\ninside\n"
     assert done.stderr == b""
     last = json.loads((tmp_path / "records.jsonl").read_bytes().splitlines()[-1])
-    assert (last["event"], last["outcome"]) == ("end", "exited")
+    assert (last["event"], last["outcome"]) == ("done", "exited")
+    ending = json.loads((tmp_path / "ending.json").read_bytes())  # the end is recorded from outside of the container
+    assert ending == {"outcome": "exited", "code": 0, "message": "", "left": 0}
     (tmp_path / "records.jsonl").unlink()
     kinds = {"import": {"module": "json"}, "which": {"command": "sh"}, "facts": {}}
     spec["steps"] = [{"name": kind, "kind": kind, "args": args, "timeout_s": 60} for kind, args in kinds.items()]

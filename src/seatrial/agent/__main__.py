@@ -9,7 +9,7 @@ from typing import List
 
 COMMANDS = {
     "spawn": "start.zygote",
-    "run": "start.foreground",
+    "run": "start.container",
     "pod": "pod.pod",
     "keep": "pod.keep",
     "pack": "pod.files",

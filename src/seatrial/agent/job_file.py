@@ -19,7 +19,6 @@ out, or null, is as it is here; only `version` and `steps` must be there, and of
      "memory_bytes": null,
      "log": {"segments": 4},      how much is kept of the end of a long log (`run/log.py`)
      "ready": null,               {"port": number, "path": ""}: to be asked until it answers (`run/readiness.py`)
-     "ending": null,              a file to write the end to, where somebody else records it
      "container": null}           how to make the container that the steps run in (`start/container.py`)
 """
 
@@ -95,7 +94,6 @@ class JobFile(NamedTuple):
     memory_bytes: Optional[int]
     log_segments: int
     ready: Optional[ReadyPort]
-    ending: Optional[str]
     container: Optional[Dict[str, Any]]
 
     def in_folders(self) -> Folders:
@@ -141,7 +139,6 @@ def read_job_file(given: Any, own_env: Mapping[str, str]) -> JobFile:
         memory_bytes=_field(given, "memory_bytes", int, None),
         log_segments=_field(_field(given, "log", dict, {}), "segments", int, SEGMENTS),
         ready=None if ready is None else ReadyPort(_field(ready, "port", int, 0, True), _field(ready, "path", str, "")),
-        ending=_field(given, "ending", str, None),
         container=_field(given, "container", dict, None),
     )
 

@@ -43,7 +43,12 @@ class Cgroup:
         self._counting = [folder for folder in self.folders if os.path.exists(os.path.join(folder, "pids.max"))]
         self.allow()
         if self._memory is not None and memory_bytes is not None:
-            self.memory_limited = self._limit(self._memory, memory_bytes)
+            limit, swap, swap_bytes = ("memory.max", "memory.swap.max", 0)
+            if not self._second:
+                limit, swap, swap_bytes = ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", memory_bytes)
+            self.memory_limited = _write(os.path.join(self._memory, limit), str(memory_bytes))
+            if self.memory_limited:  # where there is no swap there is no such file
+                _write(os.path.join(self._memory, swap), str(swap_bytes))
 
     def join(self, pid: int) -> None:
         """Instead of `create`: the groups that somebody else made and that process `pid` is in."""
@@ -62,15 +67,6 @@ class Cgroup:
         for name in ("memory.current", "memory.usage_in_bytes"):
             if os.path.exists(os.path.join(folder, name)):
                 self._memory, self._second = folder, name == "memory.current"
-
-    def _limit(self, folder: str, memory_bytes: int) -> bool:
-        names = ("memory.max", "memory.swap.max") if self._second else (
-            "memory.limit_in_bytes", "memory.memsw.limit_in_bytes")  # fmt: skip
-        swap = 0 if self._second else memory_bytes
-        if not _write(os.path.join(folder, names[0]), str(memory_bytes)):
-            return False
-        _write(os.path.join(folder, names[1]), str(swap))  # where there is no swap there is no such file
-        return True
 
     def enter(self) -> None:
         """Called by the process that is to be in it."""
@@ -118,9 +114,12 @@ class Cgroup:
         """What the job's processes hold; not the cache of the files that they read."""
         if self._memory is None:
             return None
-        counts = _read_counts(os.path.join(self._memory, "memory.stat"))
-        names = ("anon", "shmem") if self._second else ("total_rss", "total_shmem")
-        return sum(counts.get(name, 0) for name in names) if counts else None
+        names = (b"anon", b"shmem") if self._second else (b"total_rss", b"total_shmem")
+        try:
+            lines = [line.split() for line in read_proc(os.path.join(self._memory, "memory.stat")).splitlines()]
+            return sum(int(count) for name, count in lines if name in names) if lines else None
+        except (OSError, ValueError):
+            return None
 
     def highest_bytes(self) -> Optional[int]:
         """The most that was ever charged, cache included: nothing can have held more."""
@@ -152,7 +151,7 @@ def plan(job_folder: str) -> List[str]:
 
     They carry the job's name, and a number for its folder: two users may have jobs of the same name."""
     name = "%s%s-%08x" % (PREFIX, os.path.basename(job_folder)[:200], zlib.crc32(job_folder.encode()))
-    parents = _parents()
+    parents = _groups("self")
     wanted = [parents[kind] for kind in ("unified", "memory", "pids") if kind in parents]
     return [os.path.join(parent, name) for parent in wanted if os.access(parent, os.W_OK)]
 
@@ -166,13 +165,8 @@ def most_processes() -> int:
 
 
 @lru_cache(maxsize=None)
-def _parents() -> Dict[str, str]:
-    """The groups that this process is in. Read once: a zygote's children are where it is."""
-    return _groups("self")
-
-
 def _groups(process: str) -> Dict[str, str]:
-    """Kind -> folder of the group that a process is in."""
+    """Kind -> folder of the group that a process is in. Read once: a zygote's children are where it is."""
     groups: Dict[str, str] = {}
     try:
         with open("/proc/self/mountinfo") as file:
@@ -212,10 +206,3 @@ def _read_number(path: str) -> Optional[int]:
         return int(read_proc(path))
     except (OSError, ValueError):
         return None
-
-
-def _read_counts(path: str) -> Dict[str, int]:
-    try:
-        return {name: int(value) for name, value in (line.split() for line in read_proc(path).decode().splitlines())}
-    except (OSError, ValueError):
-        return {}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import signal
 from functools import lru_cache
-from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Set
+from typing import Callable, Iterable, List, NamedTuple, Optional, Set
 
 PR_SET_CHILD_SUBREAPER = 36
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -56,16 +56,9 @@ def stat(pid: int) -> Optional[Stat]:
         fields = read_proc("/proc/%d/stat" % pid).rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    cpu_s = sum(int(field) for field in fields[11:15]) / TICKS_PER_S
-    return Stat(
-        fields[0].decode(),
-        int(fields[1]),
-        int(fields[2]),
-        int(fields[3]),
-        cpu_s,
-        int(fields[19]),
-        int(fields[21]) * PAGE_BYTES,
-    )
+    parent, group, session = map(int, fields[1:4])
+    cpu_s = sum(map(int, fields[11:15])) / TICKS_PER_S
+    return Stat(fields[0].decode(), parent, group, session, cpu_s, int(fields[19]), int(fields[21]) * PAGE_BYTES)
 
 
 @lru_cache(maxsize=None)
@@ -121,13 +114,9 @@ def _children(pid: int) -> List[int]:
             continue
         except FileNotFoundError:
             if os.path.exists("/proc/%d/task/%s" % (pid, thread)):  # a kernel without that file
-                return _children_by_scan(pid)
+                everyone = [(int(name), stat(int(name))) for name in os.listdir("/proc") if name.isdigit()]
+                return [other for other, member in everyone if member is not None and member.parent == pid]
     return found
-
-
-def _children_by_scan(parent: int) -> List[int]:
-    everyone: Dict[int, Optional[Stat]] = {int(name): stat(int(name)) for name in os.listdir("/proc") if name.isdigit()}
-    return [pid for pid, member in everyone.items() if member is not None and member.parent == parent]
 
 
 def living(pids: Iterable[int]) -> Set[int]:
@@ -138,19 +127,9 @@ def living(pids: Iterable[int]) -> Set[int]:
 def send_signal(pids: Iterable[int], number: int) -> None:
     """A signal to each that still is."""
     for pid in pids:
-        try:
+        # One that became another user's cannot be ended by us: the proof at the end will say so.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
-        except ProcessLookupError:
-            pass
-        except PermissionError:  # became another user's: it cannot be ended by us, the proof at the end will say so
-            pass
-
-
-def wake_and_terminate(pids: Iterable[int]) -> None:
-    """SIGTERM; a stopped process is woken, else it would not see it."""
-    pids = list(pids)
-    send_signal(pids, signal.SIGTERM)
-    send_signal(pids, signal.SIGCONT)
 
 
 def write_whole(path: str, data: bytes) -> None:

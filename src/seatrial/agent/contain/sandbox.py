@@ -40,13 +40,9 @@ class Sandbox:
         self._own_count = 0
         self._killed: Optional[int] = None  # the last process that was, until it is gone
         self._next_check_s = 0.0
-        if self._watched_bytes is not None and oom_file is not None:
-            self._own_file: Optional[str] = oom_file
-            self.oom_file: Optional[str] = oom_file
-            self._write_count()
-        else:
-            self._own_file = None
-            self.oom_file = self.cgroup.oom_file or oom_file
+        self._own_file = None if self._watched_bytes is None else oom_file
+        self.oom_file: Optional[str] = self._own_file or self.cgroup.oom_file or oom_file
+        self._write_count()
 
     def enter(self) -> None:
         """Called in a new process of the job, before it becomes the job's program."""
@@ -71,9 +67,8 @@ class Sandbox:
         """All that run for the job. A zombie counts: its parent has yet to ask for its end."""
         found = (self.cgroup.members() | own_descendants()) - {os.getpid()}
         if found and self.apart is not None:
-            found = {
-                pid for pid in found for member in [stat(pid)] if member is not None and member.group != self.apart
-            }
+            there = ((pid, stat(pid)) for pid in found)
+            found = {pid for pid, member in there if member is not None and member.group != self.apart}
         return found
 
     def kill(self, pids: Set[int]) -> None:
@@ -100,8 +95,8 @@ class Sandbox:
         if self._watched_bytes is None or now_s < self._next_check_s:
             return
         self._next_check_s = now_s + CHECK_S
-        there = living(self.members())
-        sizes = {pid: member.resident_bytes for pid in there for member in [stat(pid)] if member is not None}
+        there = ((pid, stat(pid)) for pid in living(self.members()))
+        sizes = {pid: member.resident_bytes for pid, member in there if member is not None}
         if self._killed in sizes:  # it frees its memory only when it gets to run
             return
         self._killed = None
@@ -140,18 +135,15 @@ class PodSandbox(Sandbox):
 
 def pod_sandbox(memory_bytes: Optional[int], own_file: str, groups: str = GROUPS) -> Sandbox:
     """`own_file`: where the count of kills is kept when it is this agent that does them."""
-    if memory_bytes and _all_at_once(groups):
+    try:
+        all_at_once = read_proc(os.path.join(groups, "memory.oom.group")).strip() == b"1"
+    except OSError:
+        all_at_once = False
+    if memory_bytes and all_at_once:
         return PodSandbox(int(memory_bytes * _SHARE), own_file, groups)
     return Sandbox(oom_file=oom_file(groups))
 
 
 def oom_file(groups: str = GROUPS) -> Optional[str]:
     """The kernel's file with a line `oom_kill N` for this container."""
-    return next((path for name in OOM_FILES for path in [os.path.join(groups, name)] if os.path.exists(path)), None)
-
-
-def _all_at_once(groups: str) -> bool:
-    try:
-        return read_proc(os.path.join(groups, "memory.oom.group")).strip() == b"1"
-    except OSError:
-        return False
+    return next(filter(os.path.exists, (os.path.join(groups, name) for name in OOM_FILES)), None)

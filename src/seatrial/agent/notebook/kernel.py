@@ -6,12 +6,12 @@ import importlib.util
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from ..steps.probe import run_program
 from .document import Broken
 
 # What a kernel runs before the first cell: note each shell command that fails. This text runs inside the kernel.
@@ -239,10 +239,7 @@ class Kernel:
         if self.argv[1:3] != NATIVE_ARGV[:2]:
             return True  # it is started in some way of its own
         code = "import sys; from importlib.util import find_spec as f; sys.exit(3 * (f('ipykernel_launcher') is None))"
-        try:
-            return subprocess.run([self.argv[0], "-c", code], stdin=subprocess.DEVNULL, timeout=60).returncode != 3
-        except (OSError, subprocess.TimeoutExpired):
-            return True
+        return run_program([self.argv[0], "-c", code], 60.0)[0] != 3
 
     @property
     def pid(self) -> int:

@@ -3,10 +3,11 @@
 import os
 import re
 import shutil
+import subprocess
 from typing import Dict, List, Optional, Tuple
 
 from ..contain.process import Stat, descendants, read_proc, stat
-from ..steps.probe import nvidia_smi_scope, output_of
+from ..steps.probe import nvidia_smi_scope, run_program
 
 GPU_QUERY_S = 10.0
 
@@ -74,5 +75,6 @@ class Usage:
         return {pid: member for pid, member in members if member is not None}
 
     def _ask(self, query: str) -> List[Tuple[int, int]]:
-        text = output_of([*(self.nvidia_smi or ()), query, "--format=csv,noheader,nounits"], GPU_QUERY_S)
+        argv = [*(self.nvidia_smi or ()), query, "--format=csv,noheader,nounits"]
+        text = run_program(argv, GPU_QUERY_S, stderr=subprocess.DEVNULL)[1]
         return [(int(first), int(second)) for first, second in re.findall(r"^ *(\d+) *, *(\d+) *$", text, re.MULTILINE)]

@@ -7,69 +7,53 @@ refused.
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 import shutil
-import subprocess
 import sys
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..job_file import JobError
 from ..steps.kinds import Ended
+from ..steps.probe import run_program
 
 # Small comparisons of versions, as far as the standard library goes: of a Python, and of installed packages.
 
 
 Numbers = Tuple[int, ...]
 
-_PLAIN = re.compile(r"\d+(\.\d+)*")
 _CLAUSE = re.compile(r"(~=|===?|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?")
 _COMPARED: Dict[str, Callable[[Numbers, Numbers], bool]] = {
-    "<": lambda have, want: have < want,
-    "<=": lambda have, want: have <= want,
-    ">": lambda have, want: have > want,
-    ">=": lambda have, want: have >= want,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "~=": operator.ge,
+    "==": operator.eq,
+    "===": operator.eq,
+    "!=": operator.ne,
 }
 
 
 def allows(specifier: str, have: Numbers) -> bool:
     """Whether a Python of version `have` is what `specifier` asks for: "3.11" is any 3.11, else as in PEP 440.
     Raises ValueError for what is neither."""
-    specifier = specifier.strip()
-    if _PLAIN.fullmatch(specifier):
-        return _starts(have, _numbers(specifier))
-    clauses = [_CLAUSE.fullmatch(clause.strip()) for clause in specifier.split(",")]
-    if not all(clauses):
-        raise ValueError(specifier)
-    return all(_holds(found.group(1), found.group(2), bool(found.group(3)), have) for found in clauses if found)
-
-
-def _holds(operator: str, text: str, any_behind: bool, have: Numbers) -> bool:
-    want = _numbers(text)
-    if any_behind and operator not in ("==", "!="):
-        raise ValueError("%s%s.*" % (operator, text))
-    if operator == "~=":
-        if len(want) < 2:
-            raise ValueError(operator + text)
-        return _same_length(have, want, lambda a, b: a >= b) and _starts(have, want[:-1])
-    if operator in ("==", "===", "!="):
-        same = _starts(have, want) if any_behind else _same_length(have, want, lambda a, b: a == b)
-        return same if operator != "!=" else not same
-    return _same_length(have, want, _COMPARED[operator])
-
-
-def _same_length(have: Numbers, want: Numbers, compare: Callable[[Numbers, Numbers], bool]) -> bool:
-    """3.11 is 3.11.0."""
-    longest = max(len(have), len(want))
-    return compare(have + (0,) * (longest - len(have)), want + (0,) * (longest - len(want)))
-
-
-def _starts(have: Numbers, want: Numbers) -> bool:
-    return have[: len(want)] == want
-
-
-def _numbers(text: str) -> Numbers:
-    return tuple(map(int, text.split(".")))
+    if re.fullmatch(r"\d+(\.\d+)*", specifier.strip()):
+        specifier = "==%s.*" % specifier.strip()
+    fits = True
+    for clause in specifier.split(","):
+        found = _CLAUSE.fullmatch(clause.strip())
+        if found is None:
+            raise ValueError(specifier)
+        compared, text, any_behind = found.groups()
+        want = tuple(map(int, text.split(".")))
+        if (any_behind and compared not in ("==", "!=")) or (compared == "~=" and len(want) < 2):
+            raise ValueError(specifier)
+        size = len(want) if any_behind else max(len(have), len(want))  # 3.11 is 3.11.0
+        fits &= _COMPARED[compared]((have + (0,) * size)[:size], (want + (0,) * size)[:size])
+        fits &= compared != "~=" or have[: len(want) - 1] == want[:-1]
+    return fits
 
 
 # Asked of the interpreter whose packages they are, by `python -c`: exits with 0 when it is sure that all of the
@@ -265,13 +249,8 @@ class PodEnvironments:
 
 def _ask(argv: List[str], env: Dict[str, str]) -> Tuple[bool, str]:
     """Whether a program that answers quickly ended well, and what it said."""
-    try:
-        done = subprocess.run(
-            argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_ANSWER_S
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return False, str(error)
-    return done.returncode == 0, done.stdout.decode("utf-8", "replace")
+    code, answer = run_program(argv, _ANSWER_S, env=env)
+    return code == 0, answer
 
 
 def _unreachable(path: str) -> bool:

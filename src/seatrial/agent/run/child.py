@@ -81,9 +81,12 @@ class Notes:
         *lines, self._rest = (self._rest + data).split(b"\n")
         found = []
         for line in lines:
-            note = None if self._too_long else _parse(line)
+            try:
+                note = None if self._too_long else json.loads(line.decode("utf-8", "replace"))
+            except (ValueError, RecursionError):
+                note = None
             self._too_long = False
-            if note is not None:
+            if isinstance(note, dict):
                 found.append(note)
             elif line.strip():
                 self.broken += 1
@@ -94,14 +97,6 @@ class Notes:
     def flush(self) -> List[Dict[str, Any]]:
         """The last line may lack its end."""
         return self.feed(b"\n")
-
-
-def _parse(line: bytes) -> Optional[Dict[str, Any]]:
-    try:
-        note = json.loads(line.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return None
-    return note if isinstance(note, dict) else None
 
 
 PIPE_BYTES = 1 << 20
@@ -136,21 +131,21 @@ def start(prepared: Prepared, context: Context, sandbox: Sandbox, mask: Mask) ->
     notes, child_notes = os.pipe()
     with contextlib.suppress(OSError):  # a user's share of pipe memory is used up: the usual size does, only slower
         fcntl.fcntl(output, F_SETPIPE_SZ, PIPE_BYTES)
+    argv, env = prepared.argv or [], dict(context.env, SEATRIAL_NOTES_FD=str(_NOTES_FD), **prepared.env)
     try:
-        child.pid = _spawn(prepared, context, sandbox, child_output, child_notes) or _fork(
-            prepared, context, sandbox, child_output, child_notes
-        )
+        child.pid = _spawn(argv, env, context.work, sandbox, child_output, child_notes) or os.fork()
+        if child.pid == 0:
+            _become(argv, env, context.work, sandbox, child_output, child_notes)
     finally:
         os.close(child_output)
         os.close(child_notes)
     return child, output, notes
 
 
-def _spawn(prepared: Prepared, context: Context, sandbox: Sandbox, output: int, notes: int) -> Optional[int]:
+def _spawn(argv: List[str], env: Dict[str, str], work: str, sandbox: Sandbox, output: int, notes: int) -> Optional[int]:
     """Start a shell command without a fork of this process, which costs more than the shell does: the shell itself
     enters the sandbox. None where that cannot be."""
     entry = sandbox.entry_command()
-    argv = prepared.argv or []
     if entry is None or notes == _NOTES_FD or len(argv) != 3 or argv[:2] != SHELL:
         return None
     actions = [
@@ -161,17 +156,12 @@ def _spawn(prepared: Prepared, context: Context, sandbox: Sandbox, output: int, 
     ]
     before = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.makedirs(context.work, exist_ok=True)  # a step before may have deleted it
-        os.chdir(context.work)
+        os.makedirs(work, exist_ok=True)  # a step before may have deleted it
+        os.chdir(work)
         # On one line with the command: the lines that the shell names in its messages stay right.
         command = "%s || exit 126; %s" % (entry, argv[2]) if entry else argv[2]
         return os.posix_spawn(
-            SHELL[0],
-            [*SHELL, command],
-            _environment(prepared, context),
-            file_actions=actions,
-            setsid=True,
-            setsigdef=DEFAULT_SIGNALS,
+            SHELL[0], [*SHELL, command], env, file_actions=actions, setsid=True, setsigdef=DEFAULT_SIGNALS
         )
     except (OSError, ValueError, NotImplementedError):  # a libc that cannot; of all else, the fork says what is wrong
         return None
@@ -180,18 +170,7 @@ def _spawn(prepared: Prepared, context: Context, sandbox: Sandbox, output: int, 
         os.close(before)
 
 
-def _fork(prepared: Prepared, context: Context, sandbox: Sandbox, output: int, notes: int) -> int:
-    pid = os.fork()
-    if pid == 0:
-        _become(prepared, context, sandbox, output, notes)
-    return pid
-
-
-def _environment(prepared: Prepared, context: Context) -> Dict[str, str]:
-    return dict(context.env, SEATRIAL_NOTES_FD=str(_NOTES_FD), **prepared.env)
-
-
-def _become(prepared: Prepared, context: Context, sandbox: Sandbox, output: int, notes: int) -> None:
+def _become(argv: List[str], env: Dict[str, str], work: str, sandbox: Sandbox, output: int, notes: int) -> None:
     """In the new process: become the program. Never returns."""
     code = 126
     try:
@@ -204,11 +183,10 @@ def _become(prepared: Prepared, context: Context, sandbox: Sandbox, output: int,
         for number in DEFAULT_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         sandbox.enter()
-        os.makedirs(context.work, exist_ok=True)  # a step before may have deleted it
-        os.chdir(context.work)
+        os.makedirs(work, exist_ok=True)  # a step before may have deleted it
+        os.chdir(work)
         code = 127
-        argv = prepared.argv or []
-        os.execvpe(argv[0], argv, _environment(prepared, context))
+        os.execvpe(argv[0], argv, env)
     except BaseException as error:  # noqa: BLE001 - whatever it is, this process must end here, and say why
         os.write(2, ("cannot start: %s\n" % error).encode("utf-8", "replace"))
     finally:

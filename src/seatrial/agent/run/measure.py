@@ -23,10 +23,8 @@ GPU_FILES = "/proc/driver/nvidia/gpus/*/information"
 CPU_NAMES = ("model name", "Model", "cpu", "Hardware", "CPU part")
 MOST_GPUS = 64
 TPU_FILES = "/dev/accel[0-9]*"
-TPU_VARIABLES = {
-    "type": ("TPU_ACCELERATOR_TYPE", "TORCHPRIME_TPU_TYPE"),
-    "topology": ("TPU_TOPOLOGY",),
-}
+# Of two that are set, the first counts.
+TPU_VARIABLES = (("type", "TPU_ACCELERATOR_TYPE"), ("type", "TORCHPRIME_TPU_TYPE"), ("topology", "TPU_TOPOLOGY"))
 
 
 def hardware(
@@ -34,26 +32,26 @@ def hardware(
 ) -> Dict[str, Any]:
     """`cpus`, `memory_bytes` and `gpus` (as in CUDA_VISIBLE_DEVICES): what the job is held to, where that is less than
     what this process sees."""
-    return {
-        "cpu": _cpu_model(),
-        "cores": len(cpus) if cpus else len(os.sched_getaffinity(0)),
-        "memory_bytes": memory_bytes or _memory_bytes(),
-        "gpu": _gpu_models(gpus),
-        **_tpu(),
-    }
-
-
-def _tpu() -> Dict[str, Dict[str, Any]]:
-    """What the host of a TPU says of it: its type (v5litepod-16), the topology of its slice (4x4), and the chips here.
-    Nothing where there is none."""
-    named = {
-        field: value
-        for field, names in TPU_VARIABLES.items()
-        for value in [next((os.environ[name] for name in names if os.environ.get(name)), None)]
-        if value
-    }
+    cpu = _lasting_fields(CPU_FILE)
+    model = next((cpu[name] for name in CPU_NAMES if cpu.get(name)), "")
+    total = _lasting_fields(MEMORY_FILE).get("MemTotal", "").split()
+    # In the order of their addresses on the bus, which is how the driver counts them.
+    gpus_here = [_fields(path) for path in sorted(glob.glob(GPU_FILES))[:MOST_GPUS]]
+    if gpus is not None:
+        names = [name.strip() for name in gpus.split(",")]
+        gpus_here = [gpu for index, gpu in enumerate(gpus_here) if str(index) in names or gpu.get("GPU UUID") in names]
+    # What the host of a TPU says of it: its type (v5litepod-16), the topology of its slice (4x4), and the chips here.
+    said = [(field, os.environ.get(name)) for field, name in reversed(TPU_VARIABLES)]
+    named = {field: value for field, value in said if value}
     chips = len(glob.glob(TPU_FILES))
-    return {"tpu": dict(named, chips=chips)} if named or chips else {}
+    tpu = {"tpu": dict(named, chips=chips)} if named or chips else {}
+    return {
+        "cpu": " ".join(model.split()) or os.uname().machine,
+        "cores": len(cpus) if cpus else len(os.sched_getaffinity(0)),
+        "memory_bytes": memory_bytes or (int(total[0]) * 1024 if total and total[0].isdigit() else None),
+        "gpu": [gpu["Model"] for gpu in gpus_here if gpu.get("Model")],
+        **tpu,
+    }
 
 
 def _fields(path: str) -> Dict[str, str]:
@@ -63,38 +61,12 @@ def _fields(path: str) -> Dict[str, str]:
             text = file.read()
     except OSError:
         return {}
-    found: Dict[str, str] = {}
-    for line in text.splitlines():
-        name, colon, value = line.partition(":")
-        if colon:
-            found.setdefault(name.strip(), value.strip())
-    return found
+    parts = [line.partition(":") for line in reversed(text.splitlines())]
+    return {name.strip(): value.strip() for name, colon, value in parts if colon}
 
 
-@lru_cache(maxsize=None)
-def _lasting_fields(path: str) -> Dict[str, str]:
-    """Of a file that says the same as long as the machine runs: read once, a zygote's children know it."""
-    return _fields(path)
-
-
-def _cpu_model() -> str:
-    fields = _lasting_fields(CPU_FILE)
-    named = next((fields[name] for name in CPU_NAMES if fields.get(name)), "")
-    return " ".join(named.split()) or os.uname().machine
-
-
-def _memory_bytes() -> Optional[int]:
-    words = _lasting_fields(MEMORY_FILE).get("MemTotal", "").split()
-    return int(words[0]) * 1024 if words and words[0].isdigit() else None
-
-
-def _gpu_models(shown: Optional[str]) -> List[str]:
-    """In the order of their addresses on the bus, which is how the driver counts them."""
-    found = [_fields(path) for path in sorted(glob.glob(GPU_FILES))[:MOST_GPUS]]
-    if shown is not None:
-        names = [name.strip() for name in shown.split(",")]
-        found = [gpu for index, gpu in enumerate(found) if str(index) in names or gpu.get("GPU UUID") in names]
-    return [gpu["Model"] for gpu in found if gpu.get("Model")]
+# Of a file that says the same as long as the machine runs: read once, a zygote's children know it.
+_lasting_fields = lru_cache(maxsize=None)(_fields)
 
 
 # What a step takes of the machine, over exactly its own window: memory, CPU time, GPUs.

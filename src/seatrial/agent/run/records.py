@@ -142,10 +142,6 @@ class OutFolder:
                 facts["message"] = join_messages(facts["message"], str(error))
         log.close()
         facts = dict(facts, version=1, code=ending.code, wall_s=time.time(), at_s=time.monotonic())
-        self.write_end(facts)
-        return facts
-
-    def write_end(self, facts: Dict[str, Any]) -> None:
         data = json.dumps(facts).encode()
         if len(data) > END_BYTES:
             data = json.dumps(dict(facts, message=facts["message"][: END_BYTES // 8])).encode()
@@ -155,6 +151,7 @@ class OutFolder:
         os.ftruncate(self._end_fd, len(data))
         os.fsync(self._end_fd)
         os.rename(self.path(END_FILE + ".new"), self.path(END_FILE))
+        return facts
 
     def restore(self, records: RecordsFile, log: Log) -> None:
         """A job can delete or lock whatever it owns. What is needed to find it and to tell of it is put back."""

@@ -9,7 +9,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
-from ..contain.process import living, send_signal, stat, wake_and_terminate
+from ..contain.process import living, send_signal, stat
 from ..contain.sandbox import Sandbox
 from ..job_file import Ending, JobError, RunLimits
 from ..masking.mask import Mask
@@ -71,7 +71,11 @@ class Runner:
         self._keep_s = keep_s
         self._next_keep_s = self._last_word_s + keep_s
         self._readiness = readiness
-        self._wake_by_signals()
+        reader, self._wakeup = os.pipe()
+        os.set_blocking(self._wakeup, False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
+        self._read_from(reader, lambda data: self._reap())
 
     def stop(self, outcome: str, message: str) -> None:
         """End the job as soon as possible; the first reason stays."""
@@ -136,12 +140,8 @@ class Runner:
 
     def _of_step(self, before: Set[int], sessions: Set[int]) -> Set[int]:
         """Those that came with this step; what an earlier step left running on purpose is not touched."""
-        found = set()
-        for pid in self._sandbox.members() - before:
-            member = stat(pid)
-            if member is not None and member.session not in sessions:
-                found.add(pid)
-        return found
+        there = ((pid, stat(pid)) for pid in self._sandbox.members() - before)
+        return {pid for pid, member in there if member is not None and member.session not in sessions}
 
     def _wait(self, child: Child, timeout_s: Optional[float]) -> Optional[Ending]:
         """Until the program has ended by itself (None) or must be ended (why)."""
@@ -255,14 +255,6 @@ class Runner:
         self._line_ended = True
 
     # ---- waiting
-
-    def _wake_by_signals(self) -> None:
-        reader, writer = os.pipe()
-        os.set_blocking(writer, False)
-        self._wakeup = writer
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        self._read_from(reader, lambda data: self._reap())
 
     def _read_from(self, fd: int, take: Callable[[bytes], None]) -> None:
         os.set_blocking(fd, False)
@@ -381,7 +373,8 @@ class Runner:
         found = living(members())
         if not found:
             return 0
-        wake_and_terminate(found)
+        send_signal(found, signal.SIGTERM)
+        send_signal(found, signal.SIGCONT)  # a stopped process would not see the other
         grace_s = self._limits.grace_s if grace_s is None else min(grace_s, self._limits.grace_s)
         until_s = time.monotonic() + grace_s
         while living(members()) and time.monotonic() < until_s:

@@ -1,5 +1,8 @@
 """A job in a container: started idle, entered for its steps, removed at the end.
 
+`python AGENT run JOB.json` is the agent inside: it runs the steps in the foreground, unsupervised, and their output is
+this program's output. JOB.json is as in `job_file.py`.
+
 Where the image has a Python, the agent runs inside it and does everything; where it has none, plain commands are
 started from here. The `container` of a job: {"engine": path of podman or docker, "name": ..., "create": arguments
 of `run`, "remove": those of `rm`, "env": of the engine itself, "values": variables of the job, "secret_values":
@@ -10,17 +13,25 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import sys
 from typing import Any, Dict, List, Optional, Set
 
 from ..contain.cgroup import Cgroup
-from ..contain.process import living, send_signal
-from ..contain.sandbox import Sandbox
-from ..job_file import Ending, JobError, JobFile, read_ending
+from ..contain.process import become_subreaper, living, send_signal, write_whole
+from ..contain.sandbox import Sandbox, oom_file
+from ..job_file import Ending, JobError, JobFile, read_ending, read_file
+from ..masking.mask import Mask
+from ..run.log import Log
+from ..run.measure import hardware
 from ..run.readiness import listens_in
-from ..steps.kinds import Context, Ended, Prepared, Result, follow
+from ..run.records import RecordsFile
+from ..run.runner import Runner
+from ..steps.kinds import Context, Ended, Prepared, Result, agent_path, follow
 
 _INSIDE = "/seatrial"
+_ENDING = "ending.json"
 IDLE = "exec tail -f /dev/null"
 _START_S = 300.0
 _MESSAGE_CHARACTERS = 1000
@@ -68,7 +79,13 @@ class Container:
 
     def start(self) -> Sandbox:
         """The container, idle, with what the job finds in it."""
-        self._write_inner_job()
+        # The same job, as it looks from inside: without another Python, and without limits, which the engine sets.
+        folders = {"out": _INSIDE + "/out", "work": _INSIDE + "/work", "files": _INSIDE + "/files"}
+        outside = ("variables", "environment", "cpus", "memory_bytes", "ready", "container")
+        inner = {name: value for name, value in self._job.given.items() if name not in outside}
+        with open(os.path.join(self.out, "job.json"), "w") as file:
+            json.dump(dict(inner, folders=folders), file)
+        os.chmod(os.path.join(os.path.dirname(self.out), "records.jsonl"), 0o666)  # whoever the image's user is
         self._do(self._spec["create"] + ["-c", IDLE])
         idle = int(self._do(["inspect", "--format", "{{.State.Pid}}", self._name]).strip() or 0)
         group = Cgroup([])
@@ -89,39 +106,26 @@ class Container:
             if "no such container" not in str(error).lower():
                 raise
 
-    # ---- with a Python inside
-
-    def only_step(self) -> List[Dict[str, Any]]:
-        return [{"name": "%d steps in %s" % (len(self._job.steps), self._name), "kind": "agent", "args": {}}]
-
-    def prepare_agent(self, step: Dict[str, Any], context: Context) -> Prepared:
-        arguments = [str(self.python), _INSIDE + "/agent.pyz", "run", _INSIDE + "/out/job.json"]
-        return Prepared(self._exec(arguments))
-
     def ending(self, outer: Ending) -> Ending:
         """What the agent inside says, unless it was stopped from here or did not get to say it."""
         if outer.outcome != "exited":
             return outer
-        inner = read_ending(os.path.join(self.out, "ending.json"))
+        inner = read_ending(os.path.join(self.out, _ENDING))
         if inner is not None:
             return inner._replace(left=inner.left + outer.left)
         return Ending("lost", outer.code, "the agent in the container ended before its job (code %s)" % outer.code)
 
-    def _write_inner_job(self) -> None:
-        """The same job, as it looks from inside: there is no other Python, and what it is held to is the engine's
-        business."""
-        folders = {"out": _INSIDE + "/out", "work": _INSIDE + "/work", "files": _INSIDE + "/files"}
-        outside = ("variables", "environment", "cpus", "memory_bytes", "ready", "container")
-        inner = {name: value for name, value in self._job.given.items() if name not in outside}
-        inner.update(folders=folders, ending=_INSIDE + "/out/ending.json")
-        with open(os.path.join(self.out, "job.json"), "w") as file:
-            json.dump(inner, file)
-        os.chmod(os.path.join(os.path.dirname(self.out), "records.jsonl"), 0o666)  # whoever the image's user is
-
-    # ---- without
+    @property
+    def steps(self) -> List[Dict[str, Any]]:
+        """The job's own; with a Python inside, the agent there, which runs them."""
+        if self.python is None:
+            return self._job.steps
+        return [{"name": "%d steps in %s" % (len(self._job.steps), self._name), "kind": "agent", "args": {}}]
 
     def prepare(self, step: Dict[str, Any], context: Context) -> Prepared:
         args = step["args"]
+        if self.python is not None:
+            return Prepared(self._exec([self.python, _INSIDE + "/agent.pyz", "run", _INSIDE + "/out/job.json"]))
         if step["kind"] == "command" and int(args.get("hosts") or 1) == 1:
             variables = "export SEATRIAL_HOST=0 SEATRIAL_HOSTS=1\n" if args.get("hosts") else ""
             return Prepared(self._exec(["/bin/sh", "-c", variables + args["command"]]), **follow(args, context))
@@ -157,3 +161,47 @@ class Container:
             text = done.stderr.decode("utf-8", "replace").strip()[-_MESSAGE_CHARACTERS:]
             raise JobError("%s %s: %s" % (self._engine, arguments[0], text))
         return done.stdout.decode("utf-8", "replace")
+
+
+# ---- the agent inside
+
+
+class StandardOutput(Log):
+    """Written to standard output, where somebody else keeps it."""
+
+    def _open(self) -> Optional[int]:
+        return os.dup(1)
+
+    def _next_segment(self) -> None:
+        self._room = sys.maxsize
+
+    def restore(self) -> None:
+        pass
+
+
+def main(arguments: List[str]) -> int:
+    try:
+        job = read_file(arguments[0], os.environ)
+        folders = job.in_folders()
+    except (JobError, OSError) as error:
+        sys.stderr.write("%s is not a job that can be run: %s\n" % (arguments[0], error))
+        return 2
+    become_subreaper()
+    counted = oom_file()
+    records = RecordsFile(folders.out, Mask(job.secrets, job.steps))
+    context = Context(
+        work=folders.work,
+        files=folders.files,
+        env=job.env,
+        python=job.environment.get("interpreter") or sys.executable,
+        driver=job.environment.get("driver"),
+        agent=agent_path(),
+        secrets=job.secrets,
+        oom_file=counted,
+    )
+    records.begin(hardware())
+    runner = Runner(job.steps, context, records, StandardOutput(""), Sandbox(oom_file=counted), job.limits)
+    signal.signal(signal.SIGTERM, lambda number, frame: runner.stop("cancelled", "cancelled"))
+    ending = runner.run()
+    write_whole(os.path.join(folders.out, _ENDING), json.dumps(ending._asdict()).encode())
+    return 0

@@ -49,14 +49,14 @@ class Supervisor:
     def take(self) -> Optional[Dict[str, Any]]:
         """Become the one supervisor of this job, and say who that is. None: another one has, or had, this job."""
         signal.signal(signal.SIGTERM, lambda number, frame: self._cancel())
-        self._lock = os.open(self._path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = os.open(self._out.path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return None
-        if os.path.exists(self._path("supervisor.json")):
+        if os.path.exists(self._out.path("supervisor.json")):
             return None
-        with open(self._path("job.json"), "rb") as file:
+        with open(self._out.path("job.json"), "rb") as file:
             self._out.kept["job.json"] = file.read()
         become_subreaper()
         self._out.reserve_end()
@@ -72,7 +72,7 @@ class Supervisor:
             "cgroups": cgroup.plan(self._folder),
         }
         self._out.kept["supervisor.json"] = json.dumps(self._identity).encode()
-        write_whole(self._path("supervisor.json"), self._out.kept["supervisor.json"])
+        write_whole(self._out.path("supervisor.json"), self._out.kept["supervisor.json"])
         return self._identity
 
     def supervise(self) -> None:
@@ -87,7 +87,7 @@ class Supervisor:
                 ending = self._run_container(self._job.container, records, log)
             else:
                 group.create(memory_bytes)
-                sandbox = Sandbox(group, self._job.cpus, memory_bytes, self._path("oom"))
+                sandbox = Sandbox(group, self._job.cpus, memory_bytes, self._out.path("oom"))
                 self._begin(records)
                 readiness = self._readiness(records)
                 ending = self._drive(self._job.steps, sandbox, records, log, prepare, self._job.env, readiness)
@@ -121,15 +121,10 @@ class Supervisor:
             readiness = self._readiness(records, container.listens)
             if container.python is None:
                 self._begin(records)
-                ending = self._drive(
-                    self._job.steps, sandbox, records, log, container.prepare, container.env, readiness
-                )
-            else:
-                unrecorded = RecordsFile(container.out, self._mask, "outer.jsonl")
-                whole = container.only_step()
-                ending = container.ending(
-                    self._drive(whole, sandbox, unrecorded, log, container.prepare_agent, container.env, readiness)
-                )
+            else:  # the agent inside writes the records
+                records = RecordsFile(container.out, self._mask, "outer.jsonl")
+            ending = self._drive(container.steps, sandbox, records, log, container.prepare, container.env, readiness)
+            ending = ending if container.python is None else container.ending(ending)
         except JobError as error:
             ending = Ending(error.outcome, None, str(error))
         try:
@@ -177,6 +172,3 @@ class Supervisor:
         self._cancelled = True
         if self._runner is not None:
             self._runner.stop("cancelled", "cancelled")
-
-    def _path(self, name: str) -> str:
-        return self._out.path(name)

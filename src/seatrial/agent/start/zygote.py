@@ -15,7 +15,6 @@ import json
 import os
 import select
 import signal
-import sys
 from typing import Any, Dict, List
 
 from .. import job_file
@@ -33,13 +32,9 @@ def main(arguments: List[str]) -> int:
     os.set_blocking(reader, False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    (
-        boot_id(),
-        cgroup.plan(""),
-        cgroup.most_processes(),
-        agent_path(),
-        hardware(),
-    )  # found once here, known to all children
+    for find_once in (boot_id, cgroup.most_processes, agent_path, hardware):  # known to all children
+        find_once()
+    cgroup.plan("")
     gc.collect()
     gc.freeze()  # what is here now is never looked at again, so that children share it
     waiting: Dict[int, int] = {}
@@ -77,7 +72,11 @@ def _fork(number: int, job: job_file.JobFile, *unneeded: int) -> int:
             os.close(fd)
         code = _become_supervisor(number, job)
     except BaseException:  # noqa: BLE001 - the last place to say what broke; the process ends here
-        _say_what_broke(job.in_folders().out)
+        import traceback
+
+        # Without a disk to say it on: that it ended without end.json is seen by who watches.
+        with contextlib.suppress(OSError), open(os.path.join(job.in_folders().out, "supervisor.log"), "a") as file:
+            traceback.print_exc(file=file)
     finally:
         os._exit(code)
 
@@ -122,13 +121,3 @@ def _reap(waiting: Dict[int, int]) -> None:
         number = waiting.pop(pid, None)
         if number is not None and status != 0:
             _answer(1, {"id": number, "error": "the supervisor ended before its job did (status %d)" % status})
-
-
-def _say_what_broke(folder: str) -> None:
-    import traceback
-
-    try:
-        with open(os.path.join(folder, "supervisor.log"), "a") as file:
-            traceback.print_exception(*sys.exc_info(), file=file)
-    except OSError:
-        pass  # no disk to say it on; that it ended without end.json is seen by who watches

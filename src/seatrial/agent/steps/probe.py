@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-from types import TracebackType
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 VERSION_TIMEOUT_S = 5.0
@@ -30,43 +29,25 @@ def probe_import(module: str) -> Dict[str, Any]:
     import traceback
 
     faulthandler.enable()  # a crash in native code still says where in Python it was
+    probed: Dict[str, Any] = {"state": "imported", "version": None, "file": None, "error": "", "traceback": ""}
     try:
         __import__(module)
     except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a module are its crashes too
-        frames = error.__traceback__.tb_next if error.__traceback__ else None
+        error.__traceback__ = error.__traceback__.tb_next if error.__traceback__ else None
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
         absent = (
             isinstance(error, ImportError)
             and type(error).__name__ == "ModuleNotFoundError"
             and error.name is not None
             and (module + ".").startswith(error.name + ".")
-            and not _inside_module(frames)
+            # It came from the search for the module, and not from a file that was being imported.
+            and all(frame.f_code.co_filename.startswith("<frozen importlib") for frame in frames)
         )
-        error.__traceback__ = frames
-        return {
-            "state": "absent" if absent else "crashed",
-            "version": None,
-            "file": None,
-            "error": "".join(traceback.format_exception_only(type(error), error)).strip(),
-            "traceback": "" if absent else traceback.format_exc(),
-        }
-    found = sys.modules[module]
-    where = getattr(found, "__file__", None)
-    return {
-        "state": "imported",
-        "version": module_version(module),
-        "file": where if isinstance(where, str) else None,
-        "error": "",
-        "traceback": "",
-    }
-
-
-def _inside_module(frames: Optional[TracebackType]) -> bool:
-    """Did the error come from a file that was being imported, and not from the search for it?"""
-    while frames is not None:
-        if not frames.tb_frame.f_code.co_filename.startswith("<frozen importlib"):
-            return True
-        frames = frames.tb_next
-    return False
+        text = "".join(traceback.format_exception_only(type(error), error)).strip()
+        shown = "" if absent else traceback.format_exc()
+        return dict(probed, state="absent" if absent else "crashed", error=text, traceback=shown)
+    where = getattr(sys.modules[module], "__file__", None)
+    return dict(probed, version=module_version(module), file=where if isinstance(where, str) else None)
 
 
 def module_version(module: str) -> Optional[str]:
@@ -200,8 +181,9 @@ def _python(executable: Optional[str]) -> Optional[Dict[str, Any]]:
     if executable is None:
         return None
     code = "import sys; print(sys.prefix); print(sys.executable); print('.'.join(map(str, sys.version_info[:3])))"
-    lines = output_of([executable, "-c", code]).splitlines()
-    if len(lines) < 3:
+    exit_code, text = run_program([executable, "-c", code], 30.0, stderr=subprocess.DEVNULL)
+    lines = text.splitlines()
+    if exit_code != 0 or len(lines) < 3:
         return {"executable": executable, "version": None, "prefix": None}
     return {"executable": lines[-2], "version": lines[-1], "prefix": lines[-3]}
 
@@ -219,14 +201,17 @@ def _kernel_python() -> Optional[str]:
     return sys.executable if first in ("python", "python3") else _which(first) or first
 
 
-def output_of(argv: List[str], timeout_s: float = 30.0) -> str:
+def run_program(
+    argv: List[str], timeout_s: float, stderr: int = subprocess.STDOUT, env: Optional[Dict[str, str]] = None
+) -> Tuple[Optional[int], str]:
+    """(exit code, what it printed); (None, why) for a program that cannot be started or takes too long."""
     try:
         done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=timeout_s
+            argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, timeout=timeout_s
         )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return None, str(error)
+    return done.returncode, done.stdout.decode("utf-8", "replace")
 
 
 def nvidia_smi_scope(env: Mapping[str, str]) -> Optional[List[str]]:
@@ -252,15 +237,11 @@ def _gpus() -> Tuple[List[Dict[str, Any]], Optional[str], str]:
     if scope is None:
         return [], "nvidia-smi", ""
     query = [nvidia_smi, *scope, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"]
-    try:
-        done = subprocess.run(
-            query, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return [], None, "nvidia-smi did not answer: %s" % error
-    text = done.stdout.decode("utf-8", "replace")
-    if done.returncode != 0:
-        return [], None, "nvidia-smi failed with exit code %d: %s" % (done.returncode, text.strip()[:500])
+    code, text = run_program(query, 60.0)
+    if code is None:
+        return [], None, "nvidia-smi did not answer: %s" % text
+    if code != 0:
+        return [], None, "nvidia-smi failed with exit code %d: %s" % (code, text.strip()[:500])
     gpus = []
     for line in text.splitlines():
         fields = [field.strip() for field in line.rsplit(",", 2)]
