@@ -7,7 +7,7 @@ import errno
 import json
 import os
 import stat
-from typing import Iterable, Iterator, List
+from typing import IO, Iterable, Iterator, List
 
 from .mask import Mask
 
@@ -19,31 +19,28 @@ def mask_files(folder: str, mask: Mask) -> str:
     """Mask every file below `folder` that holds a secret. What cannot be masked is deleted, and reported in words."""
     if not mask.values or os.path.islink(folder) or not os.path.isdir(folder):
         return ""
-    try:
-        return "; ".join(_mask_below(folder, mask))
-    except RecursionError:
-        return "folders in folders are too many to look for secrets in: what was kept is not"
-
-
-def _mask_below(folder: str, mask: Mask) -> List[str]:
     problems: List[str] = []
 
     def not_kept(error: OSError, path: str) -> None:
         where = mask.text(os.path.relpath(path, folder))
         problems.append("%s was not kept, for a secret may be in it: %s" % (where, error.strerror))
 
-    open_folders(folder)
-    for parent, folders, names in os.walk(folder, topdown=False, onerror=lambda error: not_kept(error, error.filename)):
-        for name in names:
-            path = os.path.join(parent, name)
-            try:
-                _mask_file(path, mask)
-            except OSError as error:
-                not_kept(error, path)
-                _delete(path)
-        for name in names + folders:
-            _mask_name(parent, name, mask)
-    return problems
+    walk = os.walk(folder, topdown=False, onerror=lambda error: not_kept(error, error.filename))
+    try:
+        open_folders(folder)
+        for parent, folders, names in walk:
+            for name in names:
+                path = os.path.join(parent, name)
+                try:
+                    _mask_file(path, mask)
+                except OSError as error:
+                    not_kept(error, path)
+                    _delete(path)
+            for name in names + folders:
+                _mask_name(parent, name, mask)
+    except RecursionError:
+        return "folders in folders are too many to look for secrets in: what was kept is not"
+    return "; ".join(problems)
 
 
 def open_folders(folder: str) -> None:
@@ -74,7 +71,8 @@ def _mask_file(path: str, mask: Mask) -> None:
     if path.endswith(".ipynb") and _mask_notebook(path, mask, stat.S_IMODE(file_stat.st_mode)):
         return
     stream = mask.stream(exact=True)
-    with _opened(path) as source:
+    with _open(path) as file:
+        source = file.fileno()
         for block in _blocks(source):
             stream.feed(block)
             if stream.found:
@@ -88,10 +86,10 @@ def _mask_file(path: str, mask: Mask) -> None:
 
 def _mask_notebook(path: str, mask: Mask, mode: int) -> bool:
     """Mask what is in a notebook, and leave the words that make it one, whichever they are. False: it is none."""
-    with _opened(path) as source:
-        if os.fstat(source).st_size > NOTEBOOK_BYTES:
+    with _open(path) as file:
+        if os.fstat(file.fileno()).st_size > NOTEBOOK_BYTES:
             return False
-        data = b"".join(_blocks(source))
+        data = b"".join(_blocks(file.fileno()))
     try:
         notebook = json.loads(data.decode("utf-8"))
         if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
@@ -134,13 +132,8 @@ def _mask_name(parent: str, name: str, mask: Mask) -> None:
             os.rename(os.path.join(parent, name), os.path.join(parent, stem + "-" + os.urandom(2).hex() + ending))
 
 
-@contextlib.contextmanager
-def _opened(path: str) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def _open(path: str) -> IO[bytes]:
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb", 0)
 
 
 def _blocks(source: int) -> Iterator[bytes]:

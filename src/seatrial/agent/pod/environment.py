@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import sys
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from ..job_file import JobError
 from ..steps.kinds import Ended
@@ -75,10 +75,10 @@ for wanted in sys.argv[1:]:
 """
 
 
-def requirement(text: str) -> str:
-    """`text`, where an installer would take it as one package and as nothing else. Raises ValueError."""
-    if not text.strip() or text.lstrip().startswith("-") or any(sign in text for sign in "\n\r\0"):
-        raise ValueError(text)
+def requirement(text: Any) -> str:
+    """`text`, where an installer would take it as one package and as nothing else."""
+    if not isinstance(text, str) or not re.fullmatch(r"\s*[^\s-][^\n\r\0]*", text):
+        raise JobError("%r is not a package requirement" % (text,), "refused")
     return text.strip()
 
 
@@ -110,13 +110,12 @@ _REFUSED = re.compile(
 _URL_PASSWORD = re.compile(r"://[^@/\s]*@")
 
 
-class Python:
+class Python(NamedTuple):
     """What the steps find of it; `env` has it first on PATH."""
 
-    def __init__(self, path: str, env: Dict[str, str], driver: Optional[str] = None) -> None:
-        self.path = path
-        self.env = env
-        self.driver = driver  # one that has nbclient, where this has not
+    path: str
+    env: Dict[str, str]
+    driver: Optional[str] = None  # one that has nbclient, where this has not
 
 
 class PodEnvironments:
@@ -130,7 +129,7 @@ class PodEnvironments:
 
     def ready(self, asked: Dict[str, Any], notebooks: bool = False) -> Python:
         """Raises JobError: `refused` when it cannot be had, `infra` when it could not be had now."""
-        packages = [self._checked(package) for package in asked.get("packages") or ()]
+        packages = [requirement(package) for package in asked.get("packages") or ()]
         if asked.get("interpreter"):
             found = self._existing(str(asked["interpreter"]))
         elif asked.get("python") or packages:
@@ -140,8 +139,9 @@ class PodEnvironments:
             self._install(path, found.env, packages)
         else:
             found = Python(self._own, self._env)
-        if notebooks and not self._has_nbclient(found):
-            found.driver = self._driver()
+        seek = "import sys; from importlib.util import find_spec as f; sys.exit(not (f('nbclient') and f('nbformat')))"
+        if notebooks and not _ask([found.path, "-c", seek], found.env)[0]:
+            return found._replace(driver=self._driver())
         return found
 
     # ---- what is there
@@ -166,16 +166,6 @@ class PodEnvironments:
         if not fits:
             text = "python: %s is asked for, and the Python of the image (%s) is %s: use an image that has it"
             raise JobError(text % (wanted, self._own, "%d.%d.%d" % have), "refused")
-
-    def _checked(self, package: Any) -> str:
-        try:
-            return requirement(package)
-        except (ValueError, AttributeError):
-            raise JobError("%r is not a package requirement" % (package,), "refused") from None
-
-    def _has_nbclient(self, python: Python) -> bool:
-        seek = "import sys; from importlib.util import find_spec as f; sys.exit(not (f('nbclient') and f('nbformat')))"
-        return _ask([python.path, "-c", seek], python.env)[0]
 
     # ---- what is made
 

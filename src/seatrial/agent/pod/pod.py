@@ -28,8 +28,8 @@ from ..masking.mask import Mask
 from ..run.log import SEGMENTS, TeeLog
 from ..run.measure import hardware
 from ..run.records import END_FILE, OutFolder, RecordsFile, join_messages
-from ..run.runner import Runner
-from ..steps.kinds import Context, Ended, Prepared, agent_path, prepare
+from ..run.runner import Runner, step_context
+from ..steps.kinds import Context, Ended, Prepared, prepare
 from .environment import PodEnvironments
 from .files import ALIVE, CANCEL, LOCK, STARTED, PodFolders, unpack
 
@@ -42,12 +42,6 @@ _MESSAGE_CHARACTERS = 1000
 CODES = {"timeout": 124, "stall": 124, "cancelled": 143}
 
 Done = List[Tuple[str, Optional[int]]]
-
-
-def exit_code(ending: Ending) -> int:
-    if ending.outcome == "exited":
-        return min(ending.code or 0, 255)
-    return CODES.get(ending.outcome, 1)
 
 
 def termination_message(ending: Ending, steps: Done) -> bytes:
@@ -69,16 +63,12 @@ def termination_message(ending: Ending, steps: Done) -> bytes:
 
 def write_termination(data: bytes) -> None:
     """Kubernetes makes the file before it starts the container; where there is none, it is not asked for."""
-    try:
+    with contextlib.suppress(OSError):  # the node's disk may be full: there is still the exit code
         fd = os.open(os.environ.get(VARIABLE) or DEFAULT, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
-    except OSError:
-        return
-    try:
-        os.write(fd, data)
-    except OSError:
-        pass  # the node's disk is full: there is still the exit code
-    finally:
-        os.close(fd)
+        try:
+            os.write(fd, data)
+        finally:
+            os.close(fd)
 
 
 def _json(facts: Dict[str, Any]) -> bytes:
@@ -133,7 +123,9 @@ class Pod:
             text = "the agent broke: %s: %s" % (type(error).__name__, error)
             self._ending = Ending("infra", None, self._mask.text(text))
         write_termination(termination_message(self._ending, self._done))
-        return exit_code(self._ending)
+        if self._ending.outcome == "exited":
+            return min(self._ending.code or 0, 255)
+        return CODES.get(self._ending.outcome, 1)
 
     def _whole(self) -> None:
         if not self._take():
@@ -189,9 +181,8 @@ class Pod:
             unpack(self._folders.inputs, self._folders.work)
         notebooks = any(step["kind"] == "notebook" for step in job.steps)
         python = PodEnvironments(self._folders.volume(""), self._env(host), self._do).ready(job.environment, notebooks)
-        context = self._context(python.env)
-        context.python, context.driver = python.path, python.driver
-        context.host, context.hosts, context.begun_s = host, job.hosts, self._begun_s
+        context = step_context(job, self._folders, python.env, self._sandbox, python.path)
+        context.driver, context.host, context.hosts, context.begun_s = python.driver, host, job.hosts, self._begun_s
         ending = self._drive(job.steps, context, records, job.limits, prepare)
         problems = mask_files(self._folders.files, self._mask)
         if problems:
@@ -214,16 +205,6 @@ class Pod:
             env.setdefault("LOGNAME", env["USER"])
         return env
 
-    def _context(self, env: Dict[str, str]) -> Context:
-        return Context(
-            work=self._folders.work,
-            files=self._folders.files,
-            env=env,
-            agent=agent_path(),
-            secrets=self._job.secrets,
-            oom_file=self._sandbox.oom_file,
-        )
-
     # ---- running
 
     def _do(self, name: str, argv: List[str], env: Dict[str, str]) -> Ended:
@@ -237,7 +218,8 @@ class Pod:
         records = RecordsFile(self._folders.volume(""), self._mask, "environment.jsonl")
         limits = self._job.limits._replace(stall_s=None)  # an installer says nothing while it fetches
         step = {"name": name, "kind": "command", "timeout_s": None}
-        ending = self._drive([step], self._context(env), records, limits, lambda *_: Prepared(argv, finish=finish))
+        context = step_context(self._job, self._folders, env, self._sandbox)
+        ending = self._drive([step], context, records, limits, lambda *_: Prepared(argv, finish=finish))
         records.close()
         self._done = []
         if ending.outcome != "exited" or not endings:

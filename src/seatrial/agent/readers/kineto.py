@@ -7,7 +7,7 @@ import codecs
 import json
 import math
 import re
-from typing import IO, Any, Dict, List, Optional, Set
+from typing import IO, Any, Dict, Iterator, List, Optional, Set
 
 from .json_file import UnreadableFile, whole_number
 from .xplane import _TEXT_CHARACTERS, MOST_PLANES, MOST_STEPS
@@ -66,6 +66,16 @@ class JsonWindow:
         self._at += 1
         return found
 
+    def items(self, opening: str, closing: str) -> Iterator[None]:
+        """At the start of each item of a list or an object, which whoever asks then reads."""
+        self.expect(opening)
+        if self.peek() == closing:
+            self.expect(closing)
+            return
+        yield
+        while self.expect("," + closing) == ",":
+            yield
+
     def item(self) -> Any:
         """One whole value."""
         self.peek()
@@ -112,13 +122,10 @@ class KinetoTrace:
             if isinstance(arguments, dict) and len(self._devices) < _MOST_NAMES:
                 self._devices.add("%.40s" % (arguments.get("device"),))
         elif category == "user_annotation" and event.get("ph") == "X":
-            self._take_step(event)
-
-    def _take_step(self, event: Dict[str, Any]) -> None:
-        step = _STEP.match(str(event.get("name")))
-        lasted, began = _number(event.get("dur")), _number(event.get("ts"))
-        if step and lasted is not None and began is not None and len(self.steps) < MOST_STEPS:
-            self.steps.append({"number": int(step.group(1)), "seconds": lasted / 1e6, "start_s": began / 1e6})
+            step = _STEP.match(str(event.get("name")))
+            lasted, began = _number(event.get("dur")), _number(event.get("ts"))
+            if step and lasted is not None and began is not None and len(self.steps) < MOST_STEPS:
+                self.steps.append({"number": int(step.group(1)), "seconds": lasted / 1e6, "start_s": began / 1e6})
 
     def done(self) -> Dict[str, Any]:
         planes = [
@@ -152,30 +159,17 @@ def read_kineto(file: IO[bytes], most_bytes: int) -> Dict[str, Any]:
     seen = False
     if not text.peek():
         raise UnreadableFile("the file is empty")
-    text.expect("{")
-    closing = text.peek() == "}" and text.expect("}") == "}"
-    while not closing:
+    for _ in text.items("{", "}"):
         key = text.item()
         text.expect(":")
         if key == "traceEvents":
             seen = True
-            _read_events(text, trace)
+            for _ in text.items("[", "]"):
+                trace.take(text.item())
         else:
             text.item()
-        closing = text.expect(",}") == "}"
     if text.peek():
         raise UnreadableFile("there is more behind the end of the trace")
     if not seen:
         raise UnreadableFile("it has no `traceEvents`")
     return trace.done()
-
-
-def _read_events(text: JsonWindow, trace: KinetoTrace) -> None:
-    text.expect("[")
-    if text.peek() == "]":
-        text.expect("]")
-        return
-    while True:
-        trace.take(text.item())
-        if text.expect(",]") == "]":
-            return

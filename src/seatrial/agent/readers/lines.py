@@ -96,7 +96,7 @@ class LongLine:
         self.host: Optional[int] = None
         self.prefix = 0
         self.found: Set[int] = set()  # ids of patterns that it matches
-        self.read_to: Dict[str, int] = {}  # by name, the end of the last metric
+        self.read_to: Dict[int, int] = {}  # by the id of a pattern, the end of its last metric
         self._raw = b""  # the start of an escape sequence
         self._text = b""
         self._offset = 0  # of the text, in the line

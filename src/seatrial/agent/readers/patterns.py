@@ -134,12 +134,16 @@ class Pattern:
             return -1
         return found.start()
 
-    def in_window(self, window: Window, position: int) -> Iterator[Tuple[Optional[bytes], int, int]]:
-        """The metrics that start at `position` or later in the window's own part; with the end of each match."""
+    def in_window(self, window: Window, again: bool = False) -> Iterator[Match]:
+        """The metrics in the window's own part, but for what is inside of a metric of the window before. `again`: the
+        window will come again."""
+        position = max(window.start, window.line.read_to.get(id(self), 0) - window.offset)
         for found in (self._line if self._by_line else self._block).finditer(window.data, position):
             if not window.last and found.start() >= window.end:
                 return
-            yield found.group(self._group), max(found.start(), found.start(self._group)), found.end()
+            if not again:
+                window.line.read_to[id(self)] = window.offset + found.end()
+            yield found.group(self._group), max(found.start(), found.start(self._group))
 
     def between(self, block: Block, start: int, end: int) -> Iterator[Match]:
         """The metrics of the lines from one line's start to another's."""

@@ -53,10 +53,6 @@ def to_json(value: Optional[float]) -> Any:
     return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
 
 
-def all_to_json(values: Sequence[Optional[float]]) -> List[Any]:
-    return [to_json(value) for value in values]
-
-
 # The metrics of one name on one host, as a log gives them: all are counted, enough are kept, noted in batches.
 
 
@@ -83,11 +79,8 @@ class ValueSeries:
         self._stride_ends = FULL
         self._odd = 0
         self._of_wanted = 0  # that are kept for that alone
-        self._steps: List[Optional[int]] = []
-        self._values: List[Optional[float]] = []
-        self._lines: List[int] = []
-        self._at: List[float] = []
-        self._ranks: List[Optional[int]] = []
+        # Since the last note: value, line, step, time, rank.
+        self._kept: List[Tuple[Optional[float], int, Optional[int], Optional[float], Optional[int]]] = []
 
     @property
     def thinned(self) -> bool:
@@ -95,7 +88,7 @@ class ValueSeries:
 
     @property
     def waiting(self) -> int:
-        return len(self._values)
+        return len(self._kept)
 
     def until_due(self) -> int:
         """How many to pass over before one is to be kept."""
@@ -135,27 +128,23 @@ class ValueSeries:
         self, value: Optional[float], line: int, step: Optional[int], at_s: Optional[float], rank: Optional[int] = None
     ) -> None:
         self.kept += 1
-        self._ranks.append(rank)
-        self._steps.append(step)
-        self._values.append(value)
-        self._lines.append(line)
-        if at_s is not None:
-            self._at.append(round(at_s, 3))
+        self._kept.append((value, line, step, at_s, rank))
 
     def note(self) -> Dict[str, Any]:
         """What has been kept since the last note. `at` is empty where it is not known when a line was written."""
+        kept, self._kept = self._kept, []
+        values, lines, steps, at, ranks = ([one[field] for one in kept] for field in range(5))
         made: Dict[str, Any] = {
             "note": "values",
             "name": self.name,
             "host": self.host,
-            "steps": self._steps,
-            "values": all_to_json(self._values),
-            "lines": self._lines,
-            "at": self._at,
+            "steps": steps,
+            "values": [to_json(value) for value in values],
+            "lines": lines,
+            "at": [round(at_s, 3) for at_s in at if at_s is not None],
         }
-        if any(rank is not None for rank in self._ranks):
-            made["ranks"] = self._ranks
-        self._steps, self._values, self._lines, self._at, self._ranks = [], [], [], [], []
+        if any(rank is not None for rank in ranks):
+            made["ranks"] = ranks
         return made
 
     def result(self) -> Dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from typing import AbstractSet, Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
+from typing import AbstractSet, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from ..masking.mask import Mask
 from .lines import Block, LogPart, Window, rank_of
@@ -27,12 +27,9 @@ _ONE_DIGIT = bytes.maketrans(b"123456789", b"000000000")
 class Shapes:
     def __init__(self) -> None:
         self._known: Dict[str, Dict[bytes, Optional[int]]] = {}
+        self._block: Optional[Block] = None  # that is being read, and its shapes
         self._of_block: Optional[Dict[bytes, int]] = None
-        self._ready = False
         self._skip = 0
-
-    def next_block(self) -> None:
-        self._ready = False
 
     def count(self, pattern: Pattern, block: Block) -> Optional[int]:
         """How many metrics there are; None when that cannot be known so, or when not all of them are finite numbers."""
@@ -55,8 +52,8 @@ class Shapes:
 
     def _shapes(self, block: Block) -> Optional[Dict[bytes, int]]:
         """Of the block that is being read: found once, for all patterns."""
-        if not self._ready:
-            self._ready, self._of_block = True, None
+        if self._block is not block:
+            self._block, self._of_block = block, None
             if self._skip:
                 self._skip -= 1
                 return None
@@ -110,7 +107,6 @@ class Values:
         steps = self.series.get((_STEP, host))
         self._step_before = steps.last_step if steps is not None else None
         self._steps_of, self._steps_in = {}, ([], [])
-        self._shapes.next_block()
 
     def read(self, name: str, block: LogPart, host: int, now_s: Optional[float]) -> None:
         pattern = self.patterns[name]
@@ -119,8 +115,7 @@ class Values:
             wanted = self._wanted if name == _LOSS else frozenset()
             series = self.series[name, host] = ValueSeries(name, host, wanted)
         if isinstance(block, Window):
-            for token, offset, end in pattern.in_window(block, self._position(name, block)):
-                block.line.read_to[name] = block.offset + end
+            for token, offset in pattern.in_window(block):
                 self._value(series, token, block, offset, now_s)
             return
         if series.thinned and pattern.literals and len(block.data) > MANY_BYTES:
@@ -236,20 +231,12 @@ class Values:
         self._steps_of[start] = self._step_before if token is None else whole(number(token))
         return self._steps_of[start]
 
-    def _position(self, name: str, window: Window) -> int:
-        """From where a window is read: not again what is inside of a metric of the one before."""
-        return max(window.start, window.line.read_to.get(name, 0) - window.offset)
-
     def find_not_finite(self, name: str, block: LogPart, host: int, now_s: float) -> None:
         """Only for what is not finite: the block will come again."""
         if name not in self._finite:
             return
         pattern = self.patterns[name]
-        found: Iterable[Match]
-        if isinstance(block, Window):
-            found = [(token, at) for token, at, _ in pattern.in_window(block, self._position(name, block))]
-        else:
-            found = pattern.matches(block)
+        found = pattern.in_window(block, again=True) if isinstance(block, Window) else pattern.matches(block)
         for token, offset in found:
             value = number(token)
             if value is not None and not math.isfinite(value):

@@ -70,10 +70,9 @@ class Output:
 
 
 class Notes:
-    """Splits what comes by the notes pipe into JSON objects; what is none, or too long for one, is counted."""
+    """Splits what comes by the notes pipe into JSON objects; what is none, or too long for one, is dropped."""
 
     def __init__(self) -> None:
-        self.broken = 0
         self._rest = b""
         self._too_long = False
 
@@ -88,8 +87,6 @@ class Notes:
             self._too_long = False
             if isinstance(note, dict):
                 found.append(note)
-            elif line.strip():
-                self.broken += 1
         if len(self._rest) > _LINE_BYTES:
             self._rest, self._too_long = b"", True
         return found

@@ -7,6 +7,7 @@ that accepts and then says nothing costs an attempt, and is asked again.
 from __future__ import annotations
 
 import os
+import re
 import selectors
 import socket
 import time
@@ -28,14 +29,11 @@ class Readiness:
     port of a container accepts connections even when the container does not."""
 
     def __init__(
-        self,
-        port: int,
-        path: str,
-        found: Callable[[], object],
-        listens: Optional[Callable[[], bool]] = None,
+        self, port: int, path: str, found: Callable[[], object], listens: Optional[Callable[[], bool]] = None
     ) -> None:
         self._port = port
-        self._request = _request(port, path) if path else b""
+        request = "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nUser-Agent: seatrial\r\nAccept: */*\r\nConnection: close"
+        self._request = (request % (path, port) + "\r\n\r\n").encode("ascii", "replace") if path else b""
         self._found = found
         self._listens = listens or (lambda: True)
         self._selector: Optional[selectors.BaseSelector] = None
@@ -55,25 +53,21 @@ class Readiness:
             self._again()
         else:
             self._selector = selector
-            self._begin(now_s)
+            try:
+                self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+                self._socket.setblocking(False)
+                self._socket.connect_ex(("127.0.0.1", self._port))  # how it went is known when it can be written to
+                selector.register(self._socket, selectors.EVENT_WRITE, self._advance)
+            except OSError:  # no descriptor to be had now
+                self._failed()
+                return
+            self._unsent, self._answer = self._request, b""
+            self.due_s = now_s + ATTEMPT_S
 
     def stop(self) -> None:
         """Ask no more."""
         self._close()
         self.due_s = None
-
-    def _begin(self, now_s: float) -> None:
-        try:
-            self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            self._socket.setblocking(False)
-            self._socket.connect_ex(("127.0.0.1", self._port))  # how it went is known when it can be written to
-            assert self._selector is not None
-            self._selector.register(self._socket, selectors.EVENT_WRITE, self._advance)
-        except OSError:  # no descriptor to be had now
-            self._failed()
-            return
-        self._unsent, self._answer = self._request, b""
-        self.due_s = now_s + ATTEMPT_S
 
     def _advance(self) -> int:
         """Something happened to the socket, or nothing did. 0: nothing of the job's was read."""
@@ -103,7 +97,8 @@ class Readiness:
             data = server.recv(_HEAD_BYTES)
             self._answer += data
             if b"\n" in self._answer:
-                self._succeeded() if _is_good(self._answer) else self._failed()
+                status = re.match(rb"\s*HTTP/\S*\s+(\d+)(?!\S)", self._answer.split(b"\n", 1)[0])
+                self._succeeded() if status and 200 <= int(status.group(1)) < 400 else self._failed()
             elif not data or len(self._answer) > _HEAD_BYTES:
                 self._failed()
 
@@ -126,22 +121,6 @@ class Readiness:
             self._selector.unregister(self._socket)
         self._socket.close()
         self._socket = None
-
-
-def _request(port: int, path: str) -> bytes:
-    lines = (
-        "GET %s HTTP/1.1" % path,
-        "Host: 127.0.0.1:%d" % port,
-        "User-Agent: seatrial",
-        "Accept: */*",
-        "Connection: close",
-    )
-    return "\r\n".join([*lines, "", ""]).encode("ascii", "replace")
-
-
-def _is_good(answer: bytes) -> bool:
-    fields = answer.split(b"\n", 1)[0].split()
-    return len(fields) >= 2 and fields[0].startswith(b"HTTP/") and fields[1].isdigit() and 200 <= int(fields[1]) < 400
 
 
 def listens_in(pid: int, port: int) -> bool:

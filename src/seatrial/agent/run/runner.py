@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tupl
 
 from ..contain.process import living, send_signal, stat
 from ..contain.sandbox import Sandbox
-from ..job_file import Ending, JobError, RunLimits
+from ..job_file import Ending, JobError, JobFile, RunLimits
 from ..masking.mask import Mask
-from ..steps.kinds import Context, Ended, Prepared, prepare
+from ..steps.kinds import Context, Ended, Prepared, agent_path, prepare
 from .child import PIPE_BYTES, Child, start
 from .log import Log
 from .measure import GpuQuery, Meter
@@ -28,6 +28,14 @@ SETTLE_S = 0.1  # for what is about to end anyway, before it counts as left over
 _FORCE_S = 60.0  # after SIGKILL: who is still there then cannot be ended by anybody
 WATCH_FOLDER_S = 1.0
 STOP_GRACE_S = 1.0  # for a program that said what it never should: what it would still save is worth nothing
+
+
+def step_context(
+    job: JobFile, folders: Any, env: Dict[str, str], sandbox: Sandbox, python: Optional[str] = None
+) -> Context:
+    """`folders` has `work` and `files`."""
+    driver = job.environment.get("driver")
+    return Context(folders.work, folders.files, env, python, driver, agent_path(), job.secrets, sandbox.oom_file)
 
 
 class Runner:

@@ -27,8 +27,8 @@ from ..run.log import Log
 from ..run.measure import hardware
 from ..run.readiness import listens_in
 from ..run.records import RecordsFile
-from ..run.runner import Runner
-from ..steps.kinds import Context, Ended, Prepared, Result, agent_path, follow
+from ..run.runner import Runner, step_context
+from ..steps.kinds import Context, Ended, Prepared, Result, follow
 
 _INSIDE = "/seatrial"
 _ENDING = "ending.json"
@@ -187,20 +187,11 @@ def main(arguments: List[str]) -> int:
         sys.stderr.write("%s is not a job that can be run: %s\n" % (arguments[0], error))
         return 2
     become_subreaper()
-    counted = oom_file()
+    sandbox = Sandbox(oom_file=oom_file())
     records = RecordsFile(folders.out, Mask(job.secrets, job.steps))
-    context = Context(
-        work=folders.work,
-        files=folders.files,
-        env=job.env,
-        python=job.environment.get("interpreter") or sys.executable,
-        driver=job.environment.get("driver"),
-        agent=agent_path(),
-        secrets=job.secrets,
-        oom_file=counted,
-    )
+    context = step_context(job, folders, job.env, sandbox, job.environment.get("interpreter") or sys.executable)
     records.begin(hardware())
-    runner = Runner(job.steps, context, records, StandardOutput(""), Sandbox(oom_file=counted), job.limits)
+    runner = Runner(job.steps, context, records, StandardOutput(""), sandbox, job.limits)
     signal.signal(signal.SIGTERM, lambda number, frame: runner.stop("cancelled", "cancelled"))
     ending = runner.run()
     write_whole(os.path.join(folders.out, _ENDING), json.dumps(ending._asdict()).encode())

@@ -28,8 +28,8 @@ from ..masking.mask import Mask
 from ..run.log import Log
 from ..run.measure import hardware
 from ..run.records import OutFolder, RecordsFile, join_messages
-from ..run.runner import Runner
-from ..steps.kinds import Context, Prepared, agent_path, prepare
+from ..run.runner import Runner, step_context
+from ..steps.kinds import Context, Prepared, prepare
 
 if TYPE_CHECKING:
     from ..run.readiness import Readiness
@@ -83,12 +83,14 @@ class Supervisor:
         records: Optional[RecordsFile] = None
         try:
             records = RecordsFile(self._folder, self._mask)
+            gpus = self._job.env.get("CUDA_VISIBLE_DEVICES")
+            self._hardware = hardware(self._job.cpus, memory_bytes, gpus)
             if self._job.container is not None:
                 ending = self._run_container(self._job.container, records, log)
             else:
                 group.create(memory_bytes)
                 sandbox = Sandbox(group, self._job.cpus, memory_bytes, self._out.path("oom"))
-                self._begin(records)
+                records.begin(self._hardware)
                 readiness = self._readiness(records)
                 ending = self._drive(self._job.steps, sandbox, records, log, prepare, self._job.env, readiness)
         except (JobError, OSError) as error:
@@ -97,10 +99,6 @@ class Supervisor:
         if stuck:
             ending = ending._replace(message=join_messages(ending.message, "cannot remove %s" % ", ".join(stuck)))
         self._out.finish(ending, records, log)
-
-    def _begin(self, records: RecordsFile) -> None:
-        gpus = self._job.env.get("CUDA_VISIBLE_DEVICES")
-        records.begin(hardware(self._job.cpus, self._job.memory_bytes, gpus))
 
     def _readiness(self, records: RecordsFile, listens: Optional[Callable[[int], bool]] = None) -> Optional[Readiness]:
         """Found from here, also for a container: the port is asked where others will ask it."""
@@ -120,7 +118,7 @@ class Supervisor:
             sandbox = container.start()
             readiness = self._readiness(records, container.listens)
             if container.python is None:
-                self._begin(records)
+                records.begin(self._hardware)
             else:  # the agent inside writes the records
                 records = RecordsFile(container.out, self._mask, "outer.jsonl")
             ending = self._drive(container.steps, sandbox, records, log, container.prepare, container.env, readiness)
@@ -143,20 +141,8 @@ class Supervisor:
         env: Dict[str, str],
         readiness: Optional[Readiness],
     ) -> Ending:
-        context = Context(
-            work=self._folders.work,
-            files=self._folders.files,
-            env=env,
-            python=self._job.environment.get("interpreter"),
-            driver=self._job.environment.get("driver"),
-            agent=agent_path(),
-            secrets=self._job.secrets,
-            oom_file=sandbox.oom_file,
-        )
-
-        def keep_folder() -> None:
-            self._out.restore(records, log)
-
+        context = step_context(self._job, self._folders, env, sandbox, self._job.environment.get("interpreter"))
+        keep_folder = functools.partial(self._out.restore, records, log)
         self._runner = Runner(
             steps, context, records, log, sandbox, self._job.limits, keep_folder, prepare, readiness=readiness
         )

@@ -82,12 +82,6 @@ def variables(number: int, count: int, port: int) -> Dict[str, str]:
     return {**ranks, **os.environ, "SEATRIAL_HOST": rank, "SEATRIAL_HOSTS": str(count)}
 
 
-def free_port() -> int:
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        return int(trial.getsockname()[1])
-
-
 def _follow(hosts: List[Host]) -> int:
     """Until all have ended and said all; the code of the first that failed, else 0."""
     selector = selectors.DefaultSelector()
@@ -130,7 +124,9 @@ def main(arguments: List[str]) -> int:
 
     for signalled in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(signalled, forward)
-    port = free_port()
+    with socket.socket() as trial:  # a port that is free
+        trial.bind(("127.0.0.1", 0))
+        port = int(trial.getsockname()[1])
     for number in range(count):
         hosts.append(Host(number, count, command, port))
     return _follow(hosts)
