@@ -25,12 +25,11 @@ out, or null, is as it is here; only `version` and `steps` must be there, and of
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 from .run.log import SEGMENTS
 
 _VERSION = 1
-_T = TypeVar("_T")
 
 
 class JobError(Exception):
@@ -45,6 +44,9 @@ class RunLimits(NamedTuple):
     run_s: Optional[float] = None
     stall_s: Optional[float] = None
     grace_s: float = 10.0
+
+
+_LIMITS = [(name, (int, float), default) for name, default in RunLimits()._asdict().items()]
 
 
 class Ending(NamedTuple):
@@ -124,11 +126,12 @@ def read_job_file(given: Any, own_env: Mapping[str, str]) -> JobFile:
     env = dict(own_env) if variables is None else {str(name): str(value) for name, value in variables.items()}
     names = map(str, _field(given, "secret_variables", list, []))
     ready, folders = _field(given, "ready", dict, None), _field(given, "folders", dict, None)
+    limits = _field(given, "limits", dict, {})
     return JobFile(
         given=given,
         name=_field(given, "name", str, ""),
         steps=[_step(number, step) for number, step in enumerate(_field(given, "steps", list, None, required=True))],
-        limits=_limits(_field(given, "limits", dict, {})),
+        limits=RunLimits(*(_field(limits, *limit) for limit in _LIMITS)),
         folders=None if folders is None else Folders(*(_named(folders, "folders", name) for name in Folders._fields)),
         env=env,
         secrets=[env[name] for name in names if env.get(name)],
@@ -153,25 +156,13 @@ def _step(number: int, step: Any) -> Dict[str, Any]:
     return step
 
 
-def _limits(given: Dict[str, Any]) -> RunLimits:
-    for name in RunLimits._fields:
-        _field(given, name, (int, float), None)
-    return RunLimits(**{name: given[name] for name in RunLimits._fields if given.get(name) is not None})
-
-
 def _named(given: Dict[str, Any], where: str, name: str) -> str:
     if not isinstance(given.get(name), str):
         raise JobError("%s: `%s` is %s, not a text" % (where, name, _called(given.get(name))))
     return str(given[name])
 
 
-def _field(
-    given: Dict[str, Any],
-    name: str,
-    kind: Union[Type[_T], Tuple[Type[Any], ...]],
-    default: Any,
-    required: bool = False,
-) -> Any:
+def _field(given: Dict[str, Any], name: str, kind: Any, default: Any, required: bool = False) -> Any:
     value = given.get(name)
     if value is None and not required:
         return default

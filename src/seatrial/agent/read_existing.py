@@ -11,77 +11,69 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 import zlib
-from typing import IO, Any, Dict, List
+from typing import IO, Any, Dict, Iterator, List
 
+from .masking.mask import Mask
 from .readers.files import Limited, OverTime
 from .readers.log import Reading
 from .readers.patterns import search_output
 from .run.measure import hardware
+from .run.records import RecordsFile
 
 _READ_BYTES = 1 << 18
 
 
 def main(arguments: List[str]) -> int:
     spec = json.load(sys.stdin)
-    _record("begin", version=1, wall_s=time.time(), host=os.uname().nodename, pid=os.getpid(), hardware=hardware())
+    records = StandardOutput("", Mask())
+    records.begin(hardware())
     limited = Limited(spec.get("memory_bytes"), spec.get("seconds"))
-    _record("step", step=0)
-    _record("done", step=0, outcome="exited", code=0, result=_read_logs(spec, limited))
-    _record("step", step=1)
-    _record("done", step=1, outcome="exited", code=0, result=_read_files(spec, limited))
+    records.write("step", step=0)
+    records.write("done", step=0, outcome="exited", code=0, result=_read_logs(spec, limited, records))
+    records.write("step", step=1)
+    records.write("done", step=1, outcome="exited", code=0, result=_read_files(spec, limited))
     for number, output in enumerate(spec.get("outputs") or (), 2):
-        _record("step", step=number)
+        records.write("step", step=number)
         result = search_output(output["text"], output["must"], output["never"])
-        _record("done", step=number, outcome="exited", code=0, result=result)
-    _record("end", outcome="exited", message="", left=0, log_bytes=0, log_omitted_bytes=0)
+        records.write("done", step=number, outcome="exited", code=0, result=result)
+    records.write("end", outcome="exited", message="", left=0, log_bytes=0, log_omitted_bytes=0)
     return 0
 
 
-def _record(event: str, **fields: Any) -> None:
-    record = dict(fields, event=event, at_s=round(time.monotonic(), 6))
-    try:
-        text = json.dumps(record, separators=(",", ":"), allow_nan=False)
-    except ValueError:  # a number that JSON has no word for
-        from .masking.mask import Mask
-
-        text = json.dumps(Mask().data(record), separators=(",", ":"))
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+class StandardOutput(RecordsFile):
+    def _open(self) -> int:
+        return os.dup(1)
 
 
-def _read_logs(spec: Dict[str, Any], limited: Limited) -> Dict[str, Any]:
+def _read_logs(spec: Dict[str, Any], limited: Limited, records: RecordsFile) -> Dict[str, Any]:
     reading = Reading(spec.get("follow") or {}, spec.get("hosts") or 1)
     errors = []
     for log in spec.get("logs") or ():
         host = log.get("host")
         try:
             with limited.reading(), open(log["path"], "rb") as file:
-                _read_log(reading, file, host)
+                for data in _blocks(file):
+                    reading.feed(data, host=host)
+                    for note in reading.notes(None):
+                        records.write("note", step=0, data=note)
         except OverTime as error:
             errors.append({"path": log["path"], "error": "not read to its end: %s" % error})
         except (OSError, EOFError, zlib.error, MemoryError) as error:
             errors.append({"path": log["path"], "error": "cannot be read: %s" % (error or "not enough memory")})
         reading.flush(host=host)
     for note in reading.notes(None, last=True):
-        _record("note", step=0, data=note)
+        records.write("note", step=0, data=note)
     return dict(reading.result(), errors=errors)
 
 
-def _read_log(reading: Reading, file: IO[bytes], host: Any) -> None:
+def _blocks(file: IO[bytes]) -> Iterator[bytes]:
     source = file
     if file.peek(2)[:2] == b"\x1f\x8b":  # type: ignore[attr-defined]
         import gzip
 
         source = gzip.GzipFile(fileobj=file)  # type: ignore[assignment]
-    while True:
-        data = source.read(_READ_BYTES)
-        if not data:
-            return
-        reading.feed(data, host=host)
-        for note in reading.notes(None):
-            _record("note", step=0, data=note)
+    return iter(lambda: source.read(_READ_BYTES), b"")
 
 
 def _read_files(spec: Dict[str, Any], limited: Limited) -> Dict[str, Any]:

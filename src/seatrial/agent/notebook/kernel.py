@@ -216,7 +216,14 @@ class Kernel:
             pass
         if not waiting.done() or waiting.exception() is not None:
             waiting.cancel()
-            await self._not_ready()
+            code = await self.exit_code()
+            # A Python that has no kernel at all is the commonest reason, and not the kernel's fault.
+            if code is not None and self.argv[1:3] == NATIVE_ARGV[:2]:
+                seek = "import sys; from importlib.util import find_spec as f; sys.exit(3 * (f('%s') is None))"
+                if run_program([self.argv[0], "-c", seek % NATIVE_ARGV[1]], 60.0)[0] == 3:
+                    raise Broken(_NO_IPYKERNEL % self.argv[0])
+            how = "did not answer within %g s" % START_TIMEOUT_S if code is None else "ended with exit code %d" % code
+            raise Dead("the kernel did not come up: it %s (%s)" % (how, " ".join(self.argv[:3])))
         self.kc.allow_stdin = False
         self.kc.shell_channel.send = sending(self.kc.shell_channel)
         execute = self.kc.execute
@@ -226,20 +233,6 @@ class Kernel:
             return execute(code, **more)
 
         self.kc.execute = asking
-
-    async def _not_ready(self) -> None:
-        """Say why: a Python that has no kernel at all is the commonest reason, and not the kernel's fault."""
-        code = await self.exit_code()
-        if code is not None and not self._has_ipykernel():
-            raise Broken(_NO_IPYKERNEL % self.argv[0])
-        how = "it did not answer within %g s" % START_TIMEOUT_S if code is None else "it ended with exit code %d" % code
-        raise Dead("the kernel did not come up: %s (%s)" % (how, " ".join(self.argv[:3])))
-
-    def _has_ipykernel(self) -> bool:
-        if self.argv[1:3] != NATIVE_ARGV[:2]:
-            return True  # it is started in some way of its own
-        code = "import sys; from importlib.util import find_spec as f; sys.exit(3 * (f('ipykernel_launcher') is None))"
-        return run_program([self.argv[0], "-c", code], 60.0)[0] != 3
 
     @property
     def pid(self) -> int:

@@ -34,12 +34,6 @@ def main(arguments: List[str]) -> int:
         sys.stderr.write("usage: python AGENT keep SECONDS\n")
         return 2
     folders = PodFolders()
-    keep_files(folders, keep_s)
-    end_pod(folders)
-    return 0
-
-
-def keep_files(folders: PodFolders, keep_s: float) -> None:
     trial = Trial(folders)
     start_until_s = time.monotonic() + _START_S
     ended_s: Optional[float] = None
@@ -49,17 +43,14 @@ def keep_files(folders: PodFolders, keep_s: float) -> None:
             ended_s = trial.ended_s(now_s)
         never = ended_s is None and now_s >= start_until_s and not trial.started()
         if never or (ended_s is not None and now_s >= ended_s + keep_s):
-            return
+            break
         time.sleep(_POLL_S)
-
-
-def end_pod(folders: PodFolders) -> None:
-    """Pods with no others in them are over before their node looks at the volume."""
-    try:
+    try:  # pods with no others in them are over before their node looks at the volume
         with open(os.path.join(folders.root, END_VOLUME, "full"), "wb") as file:
             file.write(b"\0" * END_BYTES)
     except OSError as error:  # none is there, or it is full, which is as well
         sys.stderr.write("the end of the pod is left to its deadline: {}\n".format(error))
+    return 0
 
 
 class Trial:

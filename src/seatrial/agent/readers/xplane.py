@@ -81,6 +81,11 @@ def fields(data: Buffer, at: int, end: int) -> Iterator[Field]:
         yield field
 
 
+def text_of(data: Buffer, field: Field) -> str:
+    cut = min(field.end, field.start + 4 * _TEXT_CHARACTERS)
+    return data[field.start : cut].decode("utf-8", "replace")[:_TEXT_CHARACTERS]
+
+
 def signed(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
@@ -89,7 +94,7 @@ class Plane:
     """One device or host: its lines are found first, for what their events are called stands behind them."""
 
     def __init__(self, data: Buffer, start: int, end: int) -> None:
-        self._data = data
+        self.data = data
         self.name = ""
         self.lines: List[Tuple[int, int]] = []
         self.names: Dict[int, str] = {}  # of events
@@ -100,33 +105,29 @@ class Plane:
             if field.wire != (0 if field.number == 1 else 2) and field.number <= 6:
                 raise UnreadableFile("field %d of a plane has a form that it cannot have" % field.number)
             if field.number == 2:
-                self.name = self._text(field)
+                self.name = text_of(data, field)
             elif field.number == 3:
                 self.lines.append((field.start, field.end))
             elif field.number in (4, 5):
                 key, name = self._entry(field)
                 (self.names if field.number == 4 else self.stat_names)[key] = name
 
-    def _text(self, field: Field) -> str:
-        cut = min(field.end, field.start + 4 * _TEXT_CHARACTERS)
-        return self._data[field.start : cut].decode("utf-8", "replace")[:_TEXT_CHARACTERS]
-
     def _entry(self, entry: Field) -> Tuple[int, str]:
         """Of a map: its key, and the name of what it holds."""
         key, name = 0, ""
-        for field in fields(self._data, entry.start, entry.end):
+        for field in fields(self.data, entry.start, entry.end):
             if field.number == 1 and field.wire == 0:
                 key = signed(field.value)
             elif field.number == 2 and field.wire == 2:
-                for inner in fields(self._data, field.start, field.end):
+                for inner in fields(self.data, field.start, field.end):
                     if inner.number == 2 and inner.wire == 2:
-                        name = self._text(inner)
+                        name = text_of(self.data, inner)
         return key, name
 
     def read_line(self, start: int, end: int) -> Tuple[str, int]:
         """(name, timestamp_ns). Counts the events, and those whose name is not known: most of a profile is these, so
         their usual form (a field of a short length that starts with a small number) is read without ceremony."""
-        data, names = self._data, self.names
+        data, names = self.data, self.names
         name, timestamp_ns, at = "", 0, start
         while at < end:
             if data[at] == EVENT_TAG and at + 3 < end and data[at + 1] < 0x80 and data[at + 2] == ID_TAG:
@@ -139,7 +140,7 @@ class Plane:
             else:
                 field, at = field_at(data, at, end)
                 if field.number == 2 and field.wire == 2:
-                    name = self._text(field)
+                    name = text_of(data, field)
                 elif field.number == 3 and field.wire == 0:
                     timestamp_ns = signed(field.value)
                 if field.number != 4:
@@ -151,13 +152,10 @@ class Plane:
             self.unresolved += identity not in names
         return name, timestamp_ns
 
-    def events_of(self, start: int, end: int) -> Iterator[Tuple[int, int]]:
-        return ((field.start, field.end) for field in fields(self._data, start, end) if field.number == 4)
-
     def event(self, start: int, end: int) -> Tuple[int, int, int]:
         """(metadata id, offset_ps, duration_ps)."""
         found = [0, 0, 0]
-        for field in fields(self._data, start, end):
+        for field in fields(self.data, start, end):
             if field.number <= 3:
                 if field.wire != 0:
                     raise UnreadableFile("field %d of an event has a form that it cannot have" % field.number)
@@ -166,11 +164,11 @@ class Plane:
 
     def stat(self, start: int, end: int, wanted: int) -> Optional[int]:
         """The whole number that an event has as its statistic `wanted`."""
-        for field in fields(self._data, start, end):
+        for field in fields(self.data, start, end):
             if field.number != 4 or field.wire != 2:
                 continue
             identity, value = 0, None
-            for inner in fields(self._data, field.start, field.end):
+            for inner in fields(self.data, field.start, field.end):
                 if inner.number == 1 and inner.wire == 0:
                     identity = signed(inner.value)
                 elif inner.number in (3, 4) and inner.wire == 0:
@@ -198,11 +196,22 @@ class Summary:
         step_stat = next((key for key, name in plane.stat_names.items() if name == STEP_STAT), None)
         for start, end in plane.lines:
             name, timestamp_ns = plane.read_line(start, end)
-            events = islice(plane.events_of(start, end), max(0, MOST_EVENTS_READ - self._read))
+            found = ((field.start, field.end) for field in fields(plane.data, start, end) if field.number == 4)
+            events = islice(found, max(0, MOST_EVENTS_READ - self._read))
             if device and name == MODULES:
-                self._take_modules(plane, timestamp_ns, events)
+                for begin, finish in events:
+                    self._read += 1
+                    identity, offset_ps, _ = plane.event(begin, finish)
+                    at = (timestamp_ns * 1000 + offset_ps, plane.names.get(identity, "?"))
+                    self.modules.setdefault(plane.name, []).append(at)
             elif step_stat is not None and not device:
-                self._take_steps(plane, timestamp_ns, events, step_stat)
+                for begin, finish in events:
+                    self._read += 1
+                    number = plane.stat(begin, finish, step_stat)
+                    if number is not None:
+                        _, offset_ps, duration_ps = plane.event(begin, finish)
+                        start_s = timestamp_ns / 1e9 + offset_ps / 1e12
+                        self.annotated.append({"number": number, "seconds": duration_ps / 1e12, "start_s": start_s})
         self.events += plane.events
         self.unresolved += plane.unresolved
         if len(self.planes) < MOST_PLANES:
@@ -211,22 +220,6 @@ class Summary:
             kind = self.devices.setdefault(device.group(1), {"count": 0, "events": 0})
             kind["count"] += 1
             kind["events"] += plane.events
-
-    def _take_modules(self, plane: Plane, timestamp_ns: int, events: Iterator[Tuple[int, int]]) -> None:
-        for begin, finish in events:
-            self._read += 1
-            identity, offset_ps, _ = plane.event(begin, finish)
-            at = (timestamp_ns * 1000 + offset_ps, plane.names.get(identity, "?"))
-            self.modules.setdefault(plane.name, []).append(at)
-
-    def _take_steps(self, plane: Plane, timestamp_ns: int, events: Iterator[Tuple[int, int]], step_stat: int) -> None:
-        for begin, finish in events:
-            self._read += 1
-            number = plane.stat(begin, finish, step_stat)
-            if number is not None:
-                _, offset_ps, duration_ps = plane.event(begin, finish)
-                start_s = timestamp_ns / 1e9 + offset_ps / 1e12
-                self.annotated.append({"number": number, "seconds": duration_ps / 1e12, "start_s": start_s})
 
     def done(self) -> Dict[str, Any]:
         steps, source, ambiguous = self._steps()
@@ -282,6 +275,5 @@ def read_xplane(data: Buffer) -> Dict[str, Any]:
         else:
             texts = summary.texts[_SPACE_FIELDS[field.number]]
             if len(texts) < MOST_TEXTS:
-                cut = min(field.end, field.start + 4 * _TEXT_CHARACTERS)
-                texts.append(data[field.start : cut].decode("utf-8", "replace")[:_TEXT_CHARACTERS])
+                texts.append(text_of(data, field))
     return summary.done()

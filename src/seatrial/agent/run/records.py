@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import Any, Dict, Iterable, Optional, Tuple
+from typing import Any, Dict, Iterable, Optional
 
 from ..contain.process import write_whole
 from ..job_file import Ending, JobError
@@ -112,7 +112,6 @@ class OutFolder:
         self.kept: Dict[str, bytes] = {}
         self._mask = mask
         self._end_fd = -1
-        self._as_written: Dict[str, Tuple[int, ...]] = {}  # what a file looks like that was found as it should be
 
     def path(self, name: str) -> str:
         return os.path.join(self.folder, name)
@@ -162,42 +161,22 @@ class OutFolder:
                 else:
                     os.makedirs(self.folder, 0o700)
             for name, data in self.kept.items():
-                self._put_back(self.path(name), data)
+                if _content(self.path(name), len(data) + 1) != data:
+                    write_whole(self.path(name), data)
         except OSError as error:
             raise JobError("cannot write %s: %s" % (self.folder, error)) from error
         records.restore()
         log.restore()
-
-    def _put_back(self, path: str, data: bytes) -> None:
-        found = _look(path)
-        if found is not None and found == self._as_written.get(path):
-            return
-        if _content(path, len(data) + 1) != data:
-            write_whole(path, data)
-        self._as_written[path] = _look(path) or ()
-
-
-def _look(path: str) -> Optional[Tuple[int, ...]]:
-    """What changes with the content of a file; None when it is not there."""
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _content(path: str, most_bytes: int) -> Optional[bytes]:
     """None for what is no file: then it is replaced, whatever it is."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(fd, "rb") as file:
+            return file.read(most_bytes)
     except OSError:
         return None
-    try:
-        return os.read(fd, most_bytes)
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
 
 
 def join_messages(*messages: str) -> str:
