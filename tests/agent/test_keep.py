@@ -62,7 +62,7 @@ def test_it_stays_while_the_trial_runs_and_leaves_when_nobody_came(pod: PodProce
     pod.write("while [ ! -e ../go ]; do sleep 0.1; done")
     trial = pod.start()
     until(lambda: (pod.out / "alive").exists())
-    time.sleep(1.5)
+    time.sleep(1.2)  # longer than it waits for whoever fetches
     assert kept.poll() is None
     (pod.root / "volume/go").touch()
     assert pod.ended(trial)["exit"] == 0

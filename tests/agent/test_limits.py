@@ -76,9 +76,9 @@ def test_silence_is_a_stall(job: Supervised) -> None:
 
 
 def test_words_and_notes_keep_a_stall_away(job: Supervised) -> None:
-    chatty = "for n in 1 2 3 4 5 6 7 8; do sleep 0.2; echo x; done"
-    noting = "for n in 1 2 3 4 5 6 7 8; do sleep 0.2; echo '{}' >&3; done"
-    assert any(one.run(chatty, noting, limits={"stall_s": 1.0})["outcome"] == "exited" for one in attempts(job))
+    chatty = "for n in 1 2 3 4 5 6 7; do sleep 0.1; echo x; done"
+    noting = "for n in 1 2 3 4 5 6 7; do sleep 0.1; echo '{}' >&3; done"
+    assert any(one.run(chatty, noting, limits={"stall_s": 0.5})["outcome"] == "exited" for one in attempts(job))
 
 
 def test_a_job_gets_its_cpus(job: Supervised) -> None:

@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from driven import StepRunner
+from driven import NOTEBOOKS, StepRunner
 
 from seatrial.targets.agent_file import agent_file
 
-FAILURES = {
+# Each is a cell that fails, and after which its kernel goes on.
+FAILING_CELLS = {
     "shell": ("shell", "`exit 7` failed with exit code 7; `no-such-command-at-all` failed with exit code 127"),
     "shell_captured": ("shell", "`echo before; exit 5` failed with exit code 5"),
     "shell_raw": ("shell", "`exit 6` failed with exit code 6"),
@@ -22,14 +23,15 @@ FAILURES = {
         "No module named 'no_such_module_at_all' (before it, `exit 9` failed with exit code 9)",
     ),
     "bash": ("shell", "CalledProcessError"),
-    "error": ("error", "cell 2: ValueError: the number is wrong"),
     "exits": ("error", "SystemExit: 3"),
-    "dies": ("dead", "cell 1: the kernel died: it ended with exit code 0"),
-    "killed": ("dead", "the kernel died: killed by signal 9"),
     "asks": ("error", "StdinNotImplementedError"),
     "memory_error": ("memory", "MemoryError"),
     "gpu_memory": ("memory", "CUDA out of memory"),
-    "raises_not": ("error", "cell 1: it is tagged `raises-exception` and raised nothing"),
+    "raises_not": ("error", "it is tagged `raises-exception` and raised nothing"),
+}
+FAILURES = {
+    "dies": ("dead", "cell 1: the kernel died: it ended with exit code 0"),
+    "killed": ("dead", "the kernel died: killed by signal 9"),
     "other_language": ("broken", "no such kernel: the notebook is for r"),
     "other_kernel": ("broken", "no such kernel: 'no-such-kernel' is not installed"),
     "not_json": ("broken", "it is not JSON"),
@@ -47,17 +49,37 @@ def runner(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> StepRunn
 
 @pytest.mark.parametrize("name", FAILURES)
 def test_each_way_to_fail_has_its_class_and_says_what_happened(name: str, runner: StepRunner) -> None:
-    driven = runner.notebook(name)
+    driven = runner.notebook(name, passes=["fresh", "rerun"])
     class_, message = FAILURES[name]
-    seen = driven.passes["fresh"]
-    assert (seen["state"], seen["class"]) == ("failed", class_)
-    assert message in seen["message"]
+    for seen in driven.passes.values():
+        assert (seen["state"], seen["class"]) == ("failed", class_)
+        assert message in seen["message"]
+    new_kernel = "in a new kernel, because the one before was gone" in driven.passes["rerun"]["message"]
+    assert new_kernel is (class_ == "dead")
     assert driven.ended.code == 1
     assert "Task exception" not in driven.output  # nothing of the driver's own insides
 
 
+def test_each_cell_that_fails_has_its_class_and_says_what_happened_after_a_restart_too(runner: StepRunner) -> None:
+    notebooks = [json.loads((NOTEBOOKS / f"{name}.ipynb").read_text()) for name in FAILING_CELLS]
+    cells = [{**notebook["cells"][0], "source": "".join(notebook["cells"][0]["source"])} for notebook in notebooks]
+    passes = ["fresh", "rerun", "restart"]
+    driven = runner.cells(*cells, keep_going=True, passes=passes, metadata=notebooks[0]["metadata"])
+    for name in passes:
+        for cell, (class_, message) in zip(driven.cells(name), FAILING_CELLS.values(), strict=True):
+            assert (cell["state"], cell["class"]) == ("failed", class_), (name, cell)
+            assert message in cell["message"]
+        first_class, first_message = FAILING_CELLS["shell"]
+        assert (driven.passes[name]["state"], driven.passes[name]["class"]) == ("failed", first_class)
+        assert driven.passes[name]["message"].startswith(f"cell 1: {first_message}")
+    assert driven.ended.code == 1
+    assert "Task exception" not in driven.output
+
+
 def test_a_notebook_that_works_passes_and_each_cell_has_its_metrics(runner: StepRunner) -> None:
-    driven = runner.notebook("plain")
+    """It requires what is there."""
+    requires = {"paths": ["plain.ipynb"], "variables": ["PATH"], "commands": ["sh"]}
+    driven = runner.notebook("plain", requires=requires)
     assert driven.ended.code == 0
     assert driven.passes["fresh"]["state"] == "passed"
     assert [cell["cell"] for cell in driven.cells()] == [2, 3, 4]
@@ -80,15 +102,14 @@ def test_commands_that_end_well_change_nothing_and_see_local_variables(runner: S
     assert "['a', 'b'] SList" in driven.output
 
 
-def test_the_traceback_of_a_cell_that_failed_is_in_the_log(runner: StepRunner) -> None:
-    output = runner.notebook("error").output
-    assert "[cell 2 failed: ValueError: the number is wrong]\n" in output
-    assert "----> 3 inner()\n" in output
-    assert output.rstrip().endswith("ValueError: the number is wrong")
-
-
-def test_cells_after_a_failure_are_reported_as_not_run(runner: StepRunner) -> None:
+def test_a_cell_that_failed_has_its_traceback_in_the_log_and_those_after_it_are_not_run(runner: StepRunner) -> None:
     driven = runner.notebook("error")
+    seen = driven.passes["fresh"]
+    assert (seen["state"], seen["class"], driven.ended.code) == ("failed", "error", 1)
+    assert seen["message"] == "cell 2: ValueError: the number is wrong"
+    assert "[cell 2 failed: ValueError: the number is wrong]\n" in driven.output
+    assert "----> 3 inner()\n" in driven.output
+    assert driven.output.rstrip().endswith("ValueError: the number is wrong")
     assert [cell["state"] for cell in driven.cells()] == ["passed", "failed", "skipped"]
     assert driven.cells()[2]["message"] == "not run: cell 2 did not pass"
     failed = driven.cells()[1]
@@ -113,22 +134,11 @@ def test_rerun_is_in_the_same_kernel_and_restart_in_a_new_one(runner: StepRunner
     ]
 
 
-def test_shell_failures_are_seen_after_a_restart_too(runner: StepRunner) -> None:
-    driven = runner.notebook("shell_captured", passes=["fresh", "rerun", "restart"])
-    assert [seen["class"] for seen in driven.passes.values()] == ["shell"] * 3
-
-
 def test_a_pass_that_was_not_asked_for_is_run_when_another_builds_on_it(runner: StepRunner) -> None:
     driven = runner.notebook("once", passes=["rerun"])
     assert driven.passes["fresh"]["implied"] is True
     assert driven.passes["rerun"]["state"] == "failed"
     assert "restart" not in driven.passes
-
-
-def test_a_later_pass_runs_in_a_new_kernel_when_the_one_before_died(runner: StepRunner) -> None:
-    driven = runner.notebook("dies", passes=["fresh", "rerun"])
-    assert [seen["class"] for seen in driven.passes.values()] == ["dead", "dead"]
-    assert "in a new kernel, because the one before was gone" in driven.passes["rerun"]["message"]
 
 
 def test_a_cell_over_its_limit_is_interrupted(runner: StepRunner) -> None:
@@ -159,11 +169,6 @@ def test_silence_is_a_timeout_that_says_stalled(runner: StepRunner) -> None:
     assert seen["message"].startswith("cell 1: stalled: no output for 1 s")
 
 
-def test_a_cell_that_keeps_talking_does_not_stall(runner: StepRunner) -> None:
-    passes = (runner.notebook("talking", stall_s=2).passes["fresh"] for _ in range(10))
-    assert any(seen["state"] == "passed" for seen in passes)  # where a busy machine keeps it from talking, it stalls
-
-
 def test_parameters_follow_the_tagged_cell_as_python_values(runner: StepRunner) -> None:
     values = {"epochs": 1, "rate": math.nan, "nothing": None, "flags": [True, {"a": "it's"}], "name": "ä\n"}
     driven = runner.notebook("parameters", parameters=values)
@@ -186,27 +191,14 @@ def test_tagged_cells_are_skipped_or_must_raise(runner: StepRunner) -> None:
     assert driven.cells()[0]["message"] == "tagged `skip`"
 
 
-@pytest.mark.parametrize(
-    ("requires", "reason"),
-    [
-        ({"paths": ["/no/such/path"]}, "there is no /no/such/path"),
-        ({"variables": ["NO_SUCH_VARIABLE"]}, "the variable NO_SUCH_VARIABLE is not set"),
-        ({"commands": ["no-such-command"]}, "there is no command no-such-command"),
-    ],
-)
-def test_what_it_requires_and_is_not_there_skips_it_with_the_reason(
-    requires: dict[str, list[str]], reason: str, runner: StepRunner
-) -> None:
+def test_what_it_requires_and_is_not_there_skips_it_with_the_reasons(runner: StepRunner) -> None:
+    requires = {"paths": ["/no/such/path"], "variables": ["NO_SUCH_VARIABLE"], "commands": ["no-such-command"]}
     driven = runner.notebook("plain", requires=requires, passes=["fresh", "restart"])
+    reasons = "there is no /no/such/path; the variable NO_SUCH_VARIABLE is not set; there is no command no-such-command"
     assert [(seen["state"], seen["message"]) for seen in driven.passes.values()] == [
-        ("skipped", f"skipped: {reason}")
+        ("skipped", f"skipped: {reasons}")
     ] * 2
     assert driven.ended.code == 0
-
-
-def test_what_it_requires_and_is_there_lets_it_run(runner: StepRunner) -> None:
-    requires = {"paths": ["plain.ipynb"], "variables": ["PATH"], "commands": ["sh"]}
-    assert runner.notebook("plain", requires=requires).passes["fresh"]["state"] == "passed"
 
 
 def test_peak_memory_and_cpu_are_of_each_cell_and_of_its_children(runner: StepRunner) -> None:
@@ -222,7 +214,7 @@ def test_peak_memory_and_cpu_are_of_each_cell_and_of_its_children(runner: StepRu
 
 
 @pytest.mark.parametrize(("apps", "peak", "source"), [("", 7 << 20, "device"), ("$PARENT, 5", 5 << 20, "process")])
-def test_gpu_memory_is_of_the_kernel_or_where_that_is_not_known_of_the_device(
+def test_gpu_memory_is_of_the_kernel_or_of_the_device_and_a_cell_that_keeps_talking_does_not_stall(
     apps: str, peak: int, source: str, runner: StepRunner, tmp_path: Path
 ) -> None:
     """nvidia-smi as data; the one process that it may name is a child of the driver: the kernel."""
@@ -232,10 +224,13 @@ def test_gpu_memory_is_of_the_kernel_or_where_that_is_not_known_of_the_device(
     smi.write_text(f'#!/bin/sh\n{kernel}\ncase "$*" in *compute-apps*) echo "{apps}" ;; *) echo "0, 7" ;; esac\n')
     smi.chmod(0o755)
     runner.env = {"PATH": f"{smi.parent}:{os.environ['PATH']}"}
-    for _ in range(5):
-        (cell,) = runner.notebook("talking").cells()
-        if cell["gpu_memory_source"] is not None:  # a busy machine may not ask before the cell is done
+    for _ in range(10):
+        driven = runner.notebook("talking", stall_s=2)
+        (cell,) = driven.cells()
+        # A busy machine may not ask before the cell is done, or may keep it from talking, and then it stalls.
+        if cell["gpu_memory_source"] is not None and driven.passes["fresh"]["state"] == "passed":
             break
+    assert driven.passes["fresh"]["state"] == "passed"
     assert (cell["gpu_peak_memory_bytes"], cell["gpu_memory_source"]) == (peak, source)
 
 
@@ -282,8 +277,7 @@ def test_an_old_format_is_read(runner: StepRunner) -> None:
 def test_a_notebook_runs_in_its_own_folder_even_where_names_are_long(runner: StepRunner, tmp_path: Path) -> None:
     deep = "/".join(["a-folder-with-quite-a-long-name"] * 5)
     (tmp_path / "work" / deep).mkdir(parents=True)
-    source = Path(__file__).parent.parent / "notebooks" / "plain.ipynb"
-    (tmp_path / "work" / deep / "deep.ipynb").write_bytes(source.read_bytes())
+    (tmp_path / "work" / deep / "deep.ipynb").write_bytes((NOTEBOOKS / "plain.ipynb").read_bytes())
     driven = runner.do("notebook", path=f"{deep}/deep.ipynb")
     assert driven.passes["fresh"]["state"] == "passed", driven.passes
     assert "a-folder-with-quite-a-long-name" in driven.output
@@ -320,10 +314,8 @@ def test_a_kernel_killed_for_memory_is_told_from_one_that_died(runner: StepRunne
     runner.oom_file.write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
     runner.env = {"COUNTER": str(runner.oom_file)}
     raised = "open(os.environ['COUNTER'], 'w').write('oom_kill 4\\n')"
-    cells = [f"import os, signal\n{raised}\nos.kill(os.getpid(), signal.SIGKILL)"]
-    (tmp_path / "work").mkdir()
-    (tmp_path / "work" / "oom.ipynb").write_text(json.dumps(_notebook(cells)))
-    seen = runner.do("notebook", path="oom.ipynb").passes["fresh"]
+    driven = runner.cells(f"import os, signal\n{raised}\nos.kill(os.getpid(), signal.SIGKILL)")
+    seen = driven.passes["fresh"]
     assert seen["class"] == "memory"
     assert seen["message"].startswith("cell 1: out of memory")
 
@@ -338,10 +330,8 @@ def test_a_disk_that_takes_no_copy_leaves_the_verdict(runner: StepRunner, tmp_pa
 def test_ended_from_outside_it_keeps_what_there_is_and_leaves_no_kernel(runner: StepRunner, tmp_path: Path) -> None:
     from seatrial.agent.steps.kinds import prepare
 
-    runner.notebook("nowhere_to_be_found")  # makes the folders
-    source = Path(__file__).parent.parent / "notebooks" / "silent.ipynb"
-    (tmp_path / "work" / "silent.ipynb").write_bytes(source.read_bytes())
     context = runner.context()
+    (tmp_path / "work" / "silent.ipynb").write_bytes((NOTEBOOKS / "silent.ipynb").read_bytes())
     prepared = prepare({"name": "n", "kind": "notebook", "args": {"path": "silent.ipynb"}}, context)
     assert prepared.argv
     process = subprocess.Popen(prepared.argv, cwd=context.work, env=context.env, stdout=subprocess.PIPE, text=True)
@@ -366,11 +356,3 @@ def _children_in(work: str) -> list[str]:
         except OSError:
             continue
     return found
-
-
-def _notebook(sources: list[str]) -> dict[str, object]:
-    cells = [
-        {"cell_type": "code", "metadata": {}, "source": source, "outputs": [], "execution_count": None}
-        for source in sources
-    ]
-    return {"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": cells}

@@ -34,5 +34,5 @@ def test_no_reply_is_lost_in_200_notebooks(runner: StepRunner) -> None:
 
 
 def test_no_reply_is_lost_in_many_cells_of_one_kernel(runner: StepRunner) -> None:
-    driven = runner.cells("from ipywidgets import Output", *["with Output():\n    print('x')"] * 100, cell_timeout_s=60)
+    driven = runner.cells("from ipywidgets import Output", *["with Output():\n    print('x')"] * 50, cell_timeout_s=60)
     assert driven.passes["fresh"]["state"] == "passed", driven.passes

@@ -143,7 +143,7 @@ def _refused(data: bytes) -> bool:
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=500)
+@settings(max_examples=200)
 def test_no_bytes_at_all_break_the_reader(data: bytes) -> None:
     for candidate in (
         data,
@@ -155,7 +155,7 @@ def test_no_bytes_at_all_break_the_reader(data: bytes) -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(0, 255))
-@settings(max_examples=500)
+@settings(max_examples=200)
 def test_a_changed_byte_never_breaks_the_reader(place: int, byte: int) -> None:
     data = bytearray(host_profile({1: 0.1, 2: 0.2}) + tpu_profile())
     data[place % len(data)] = byte
@@ -237,7 +237,7 @@ def test_what_is_no_trace_says_why(data: bytes, error: str) -> None:
 
 
 @given(st.integers(0, 10**6), st.binary(max_size=4))
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_a_changed_trace_never_breaks_the_reader(place: int, put: bytes) -> None:
     data = trace(step(1, 1, 2), KERNEL, step(2, 3, 4))
     place %= len(data)

@@ -260,7 +260,7 @@ PATTERNS = [
     st.integers(1, 60),
     st.sampled_from(PATTERNS),
 )
-@settings(max_examples=400)
+@settings(max_examples=200)
 @example(["loss:", "5"], 60, PATTERNS[2])
 def test_a_pattern_on_blocks_finds_what_it_finds_line_by_line(
     lines: list[str], chunk: int, sought: tuple[str, str]
@@ -286,7 +286,7 @@ DIGITS = st.lists(
     st.lists(DIGITS.map("".join), max_size=12),
     st.sampled_from([*PATTERNS, (r"(\d{2})\b", ""), (r"loss: ([0-9.]+)", "")]),
 )
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_metrics_counted_by_the_shapes_of_lines_are_as_many_as_there_are(
     lines: list[str], sought: tuple[str, str]
 ) -> None:
@@ -339,7 +339,7 @@ def test_what_is_no_pattern_is_dropped_and_told() -> None:
 @given(
     st.lists(st.binary(max_size=60) | st.sampled_from([b"loss: ", b"step: ", b"\n", b"\r", b"[1] ", b"nan", b"\x1b["]))
 )
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_no_bytes_at_all_break_the_reading(pieces: list[bytes]) -> None:
     reading = Reading(
         {"values": ALL, "finite": ["loss"], "stall": {"factor": 2}, "must": [pattern("x|y")]}, hosts=2, begun_s=0
