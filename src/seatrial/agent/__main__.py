@@ -8,7 +8,7 @@ import sys
 from typing import List
 
 COMMANDS = {
-    "spawn": "start.zygote",
+    "spawn": "start.supervisor",
     "run": "start.container",
     "pod": "pod.pod",
     "keep": "pod.keep",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from typing import AnyStr, Generic, Iterable, List, Match, Optional, Pattern, Tuple
+from typing import AnyStr, Generic, List, Optional, Pattern, Tuple
 
 MOST_TITLE = 4096  # characters of a window's title, or a link's address
 _SEQUENCE = (
@@ -54,7 +54,15 @@ class VisibleText(Generic[AnyStr]):
         if self._unseen is None or len(self.plain) == len(self.data):
             return offset
         if self._starts is None:
-            self._starts = _pieces(self._unseen.finditer(self.data))
+            in_plain, in_data, removed = [0], [0], 0
+            for found in self._unseen.finditer(self.data):
+                removed += found.end() - found.start()
+                if found.end() - removed == in_plain[-1]:
+                    in_data[-1] = found.end()  # nothing was seen between the two
+                else:
+                    in_plain.append(found.end() - removed)
+                    in_data.append(found.end())
+            self._starts = in_plain, in_data
         in_plain, in_data = self._starts
         piece = bisect_right(in_plain, offset) - 1
         return in_data[piece] + offset - in_plain[piece]
@@ -68,18 +76,6 @@ class VisibleText(Generic[AnyStr]):
             position = self.at(stop - 1) + 1
         made.append(self.data[position:end])
         return self.data[:0].join(made)
-
-
-def _pieces(unseen: Iterable[Match[AnyStr]]) -> Tuple[List[int], List[int]]:
-    in_plain, in_data, removed = [0], [0], 0
-    for found in unseen:
-        removed += found.end() - found.start()
-        if found.end() - removed == in_plain[-1]:
-            in_data[-1] = found.end()  # nothing was seen between the two
-        else:
-            in_plain.append(found.end() - removed)
-            in_data.append(found.end())
-    return in_plain, in_data
 
 
 def all_visible(data: bytes) -> bool:

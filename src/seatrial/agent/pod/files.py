@@ -162,7 +162,7 @@ def _unpack(archive: tarfile.TarFile, work: str) -> None:
     links: List[Tuple[str, tarfile.TarInfo]] = []
     folders: List[Tuple[str, int]] = []
     for member in archive:
-        path = _inside(work, member)
+        path = _inside(work, member.name)
         if member.isdir():
             os.makedirs(path, exist_ok=True)
             folders.append((path, member.mode))
@@ -182,8 +182,7 @@ def _unpack(archive: tarfile.TarFile, work: str) -> None:
             os.chmod(path, mode & 0o777 | 0o700)
 
 
-def _inside(work: str, member: tarfile.TarInfo, name: Optional[str] = None) -> str:
-    name = member.name if name is None else name
+def _inside(work: str, name: str) -> str:
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in parts or "\0" in name:
         raise JobError("the inputs hold %r, which is outside of the work folder" % name, "refused")
@@ -208,6 +207,6 @@ def _link(path: str, member: tarfile.TarInfo, work: str) -> None:
         if member.issym():
             os.symlink(member.linkname, path)
         else:
-            os.link(_inside(work, member, member.linkname), path, follow_symlinks=False)
+            os.link(_inside(work, member.linkname), path, follow_symlinks=False)
     except (FileExistsError, FileNotFoundError) as error:
         raise JobError("the inputs hold a link %r that cannot be made: %s" % (member.name, error), "refused") from error

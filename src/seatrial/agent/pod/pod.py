@@ -18,7 +18,7 @@ import signal
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 from ..contain.process import become_subreaper
 from ..contain.sandbox import pod_sandbox
@@ -28,7 +28,7 @@ from ..masking.mask import Mask
 from ..run.log import SEGMENTS, TeeLog
 from ..run.measure import hardware
 from ..run.records import END_FILE, OutFolder, RecordsFile, join_messages
-from ..run.runner import Runner, step_context
+from ..run.runner import Prepare, Runner, Step, step_context
 from ..steps.kinds import Context, Ended, Prepared, prepare
 from .environment import PodEnvironments
 from .files import ALIVE, CANCEL, LOCK, STARTED, PodFolders, unpack
@@ -45,7 +45,7 @@ Done = List[Tuple[str, Optional[int]]]
 
 
 def termination_message(ending: Ending, steps: Done) -> bytes:
-    """At most MOST_BYTES: without the steps, and with less and less of the text, where that is needed."""
+    """At most TERMINATION_BYTES: without the steps, and with less and less of the text, where that is needed."""
     facts: Dict[str, Any] = {
         "seatrial": 1,
         "outcome": ending.outcome,
@@ -53,27 +53,14 @@ def termination_message(ending: Ending, steps: Done) -> bytes:
         "message": ending.message[:_MESSAGE_CHARACTERS],
         "left": ending.left,
         "wall_s": round(time.time(), 3),
+        "steps": steps,
     }
-    data = _json(dict(facts, steps=[list(step) for step in steps]))
-    while len(data) > TERMINATION_BYTES:
-        data = _json(facts)
-        facts["message"] = facts["message"][: len(facts["message"]) // 2]
-    return data
-
-
-def write_termination(data: bytes) -> None:
-    """Kubernetes makes the file before it starts the container; where there is none, it is not asked for."""
-    with contextlib.suppress(OSError):  # the node's disk may be full: there is still the exit code
-        fd = os.open(os.environ.get(VARIABLE) or DEFAULT, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
-        try:
-            os.write(fd, data)
-        finally:
-            os.close(fd)
-
-
-def _json(facts: Dict[str, Any]) -> bytes:
-    text = json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace")
+    while True:
+        data = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        if len(data) <= TERMINATION_BYTES:
+            return data
+        if facts.pop("steps", None) is None:
+            facts["message"] = facts["message"][: len(facts["message"]) // 2]
 
 
 _POLL_S = 0.25  # how often somebody may have asked for the end
@@ -122,7 +109,11 @@ class Pod:
             traceback.print_exc()
             text = "the agent broke: %s: %s" % (type(error).__name__, error)
             self._ending = Ending("infra", None, self._mask.text(text))
-        write_termination(termination_message(self._ending, self._done))
+        # Kubernetes makes the file before it starts the container; where there is none, it is not asked for. The disk
+        # of the node may be full: there is still the exit code.
+        with contextlib.suppress(OSError):
+            fd = os.open(os.environ.get(VARIABLE) or DEFAULT, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+            os.write(fd, termination_message(self._ending, self._done))
         if self._ending.outcome == "exited":
             return min(self._ending.code or 0, 255)
         return CODES.get(self._ending.outcome, 1)
@@ -190,53 +181,37 @@ class Pod:
         return ending
 
     def _env(self, host: Optional[int]) -> Dict[str, str]:
-        env = dict(self._job.env, SEATRIAL_HOST=str(host or 0), SEATRIAL_HOSTS=str(self._job.hosts))
+        volume, given, rank, hosts = self._folders.volume, self._job.env, str(host or 0), str(self._job.hosts)
+        env = {"HOME": volume("home"), "TMPDIR": volume("tmp"), "SEATRIAL_FILES": self._folders.files}
         if self._job.hosts > 1:  # as launchers of training jobs want it, one process a host
-            for name in ("RANK", "NODE_RANK"):
-                env.setdefault(name, str(host or 0))
-            env.setdefault("WORLD_SIZE", str(self._job.hosts))
-        env.setdefault("HOME", self._folders.volume("home"))
-        env.setdefault("TMPDIR", self._folders.volume("tmp"))
-        env.setdefault("SEATRIAL_FILES", self._folders.files)
+            env.update(RANK=rank, NODE_RANK=rank, WORLD_SIZE=hosts)
         try:
             pwd.getpwuid(os.getuid())
         except KeyError:  # a user by number alone, as clusters like to have it; many libraries ask for the name
-            env.setdefault("USER", "seatrial")
-            env.setdefault("LOGNAME", env["USER"])
-        return env
+            env.update(USER="seatrial", LOGNAME=given.get("USER", "seatrial"))
+        return {**env, **given, "SEATRIAL_HOST": rank, "SEATRIAL_HOSTS": hosts}
 
     # ---- running
 
     def _do(self, name: str, argv: List[str], env: Dict[str, str]) -> Ended:
         """A program that comes before the steps: in the log, within the run limit, ended when that is asked for."""
-        endings: List[Ended] = []
-
-        def finish(ended: Ended) -> Dict[str, Any]:
-            endings.append(ended)
-            return {}
-
         records = RecordsFile(self._folders.volume(""), self._mask, "environment.jsonl")
         limits = self._job.limits._replace(stall_s=None)  # an installer says nothing while it fetches
         step = {"name": name, "kind": "command", "timeout_s": None}
         context = step_context(self._job, self._folders, env, self._sandbox)
-        ending = self._drive([step], context, records, limits, lambda *_: Prepared(argv, finish=finish))
+        context.begun_s = self._begun_s
+        ending = self._drive([step], context, records, limits, lambda *_: Prepared(argv))
         records.close()
         self._done = []
-        if ending.outcome != "exited" or not endings:
+        ended = self._runner.ended if self._runner is not None else None
+        if ending.outcome != "exited" or ended is None:
             raise JobError(join_messages(ending.message, "while its environment was made (%s)" % name), ending.outcome)
-        return endings[-1]
+        return ended
 
     def _drive(
-        self,
-        steps: List[Dict[str, Any]],
-        context: Context,
-        records: RecordsFile,
-        limits: RunLimits,
-        prepare: Callable[[Dict[str, Any], Context], Prepared],
+        self, steps: List[Step], context: Context, records: RecordsFile, limits: RunLimits, prepare: Prepare
     ) -> Ending:
-        self._runner = Runner(
-            steps, context, records, self._log, self._sandbox, limits, self._poll, prepare, _POLL_S, self._begun_s
-        )
+        self._runner = Runner(steps, context, records, self._log, self._sandbox, limits, self._poll, prepare, _POLL_S)
         self._done = self._runner.done
         self._poll()
         if self._cancelled is not None:

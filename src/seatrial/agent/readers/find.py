@@ -9,6 +9,8 @@ from typing import Iterator, List, NamedTuple
 
 MOST_ENTRIES = 500_000  # files and folders that are looked at
 _MOST_DEPTH = 100
+_PIECE = re.compile(r"\*\*/?|\[(!?)(\]?[^\]]*)\]|.", re.DOTALL)
+_GLOBS = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 class FoundFile(NamedTuple):
@@ -25,25 +27,15 @@ def compiled(pattern: str) -> "re.Pattern[str]":
     Raises ValueError for what is none."""
     if pattern.startswith("/") or ".." in pattern.split("/"):
         raise ValueError("a pattern is relative and stays below its folders, and this does not: %s" % pattern)
-    made, position = [], 0
-    while position < len(pattern):
-        rest = pattern[position:]
-        some = re.match(r"\[(!?)(\]?[^\]]*)\]", rest)
-        if rest.startswith("**/"):
-            made.append("(?:[^/]+/)*")
-            position += 3
-        elif rest.startswith("**"):
-            made.append(".*")
-            position += 2
-        elif some:
-            inside = some.group(2).replace("\\", "\\\\").replace("[", "\\[")
-            made.append("(?!/)[%s%s]" % ("^" if some.group(1) else "", inside))
-            position += some.end()
-        else:
-            made.append({"*": "[^/]*", "?": "[^/]"}.get(rest[0], re.escape(rest[0])))
-            position += 1
+
+    def piece(found: "re.Match[str]") -> str:
+        negated, some = found.groups()
+        if some is None:
+            return _GLOBS.get(found.group()) or re.escape(found.group())
+        return "(?!/)[%s%s]" % ("^" if negated else "", some.replace("\\", "\\\\").replace("[", "\\["))
+
     try:
-        return re.compile("".join(made) + r"\Z", re.DOTALL)
+        return re.compile(_PIECE.sub(piece, pattern) + r"\Z", re.DOTALL)
     except re.error as error:
         raise ValueError("%s is no pattern for files: %s" % (pattern, error)) from None
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import re
-from typing import Any, Dict, List, Optional, Protocol, Set, Tuple, Union
+from typing import Any, Dict, List, Protocol, Set, Tuple, Union
 
 from .series import to_json
 
@@ -116,25 +116,21 @@ def find_key(data: Any, parts: List[str]) -> Any:
 
 def _found(raw: Dict[str, Any], twice: List[str]) -> Dict[str, Any]:
     warnings = ["the key %r is there twice; the last one counts" % name[:100] for name in twice]
-    values: Dict[str, Any] = {}
     for key, value in raw.items():
-        values[key], remark = _plain(value)
-        if remark:
-            warnings.append("%s %s" % (key, remark))
+        if isinstance(value, (list, dict)):
+            warnings.append("%s is %s, not a metric" % (key, "a list" if isinstance(value, list) else "an object"))
     missing = [key for key, value in raw.items() if value is ABSENT]
-    return {"values": values, "missing": missing, "warnings": warnings}
+    return {"values": {key: _plain(value) for key, value in raw.items()}, "missing": missing, "warnings": warnings}
 
 
-def _plain(value: Any) -> Tuple[Any, Optional[str]]:
-    if value is ABSENT or value is None:
-        return None, None
+def _plain(value: Any) -> Any:
     if isinstance(value, bool):
-        return ("true" if value else "false"), None
-    if isinstance(value, float):
-        return (value if math.isfinite(value) else to_json(value)), None
-    if isinstance(value, (int, str)):
-        return (value[:_TEXT_CHARACTERS] if isinstance(value, str) else value), None
-    return None, "is %s, not a metric" % ("a list" if isinstance(value, list) else "an object")
+        return "true" if value else "false"
+    if isinstance(value, float) and not math.isfinite(value):
+        return to_json(value)
+    if isinstance(value, str):
+        return value[:_TEXT_CHARACTERS]
+    return value if isinstance(value, (int, float)) else None
 
 
 MOST_NUMBERS = 10_000

@@ -118,8 +118,7 @@ class Pattern:
                 yield found.group(group), at if at >= 0 else found.start()
             return
         for start in self.lines(block):
-            for found in self._line.finditer(block.data[start : block.bounds(start)[1]]):
-                yield found.group(group), start + max(found.start(), found.start(group))
+            yield from self._in_line(block, start, block.bounds(start)[1])
 
     def is_in(self, window: Window) -> int:
         """Where it is in a part of a long line; -1: not there. What reaches to the end of the part may be different
@@ -148,10 +147,14 @@ class Pattern:
     def between(self, block: Block, start: int, end: int) -> Iterator[Match]:
         """The metrics of the lines from one line's start to another's."""
         while start < end:
-            line = block.data[start : block.bounds(start)[1]]
-            for found in self._line.finditer(line) if self.may_match(line) else ():
-                yield found.group(self._group), start + max(found.start(), found.start(self._group))
-            start += len(line) + 1
+            line_end = block.bounds(start)[1]
+            if self.may_match(block.data[start:line_end]):
+                yield from self._in_line(block, start, line_end)
+            start = line_end + 1
+
+    def _in_line(self, block: Block, start: int, end: int) -> Iterator[Match]:
+        for found in self._line.finditer(block.data[start:end]):
+            yield found.group(self._group), start + max(found.start(), found.start(self._group))
 
     def last_before(self, block: Block, offset: int) -> Optional[Match]:
         """The last metric that starts before `offset`, if it is on one of the nearest lines that may have one."""

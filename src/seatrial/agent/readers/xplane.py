@@ -246,15 +246,14 @@ class Summary:
             names = sorted({name for _, name in modules})
             if len(names) == 1:
                 starts = [start_ps for start_ps, _ in modules]
-                steps = [_step(start_ps, starts[after]) for after, start_ps in enumerate(starts[:-1], 1)]
+                steps: List[Dict[str, Any]] = [
+                    {"number": None, "seconds": (starts[after] - start_ps) / 1e12, "start_s": start_ps / 1e12}
+                    for after, start_ps in enumerate(starts[:-1], 1)
+                ]
                 return steps, "%s on %s" % (MODULES, device), []
             ambiguous = names[:MOST_TEXTS]
         steps = sorted(self.annotated, key=lambda step: float(step["start_s"]))
         return steps, "step annotations of the host" if steps else "", ambiguous
-
-
-def _step(start_ps: int, next_ps: int) -> Dict[str, Any]:
-    return {"number": None, "seconds": (next_ps - start_ps) / 1e12, "start_s": start_ps / 1e12}
 
 
 def _device_order(name: str) -> Tuple[bool, int, str]:

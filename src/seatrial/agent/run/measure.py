@@ -142,28 +142,21 @@ class GpuQuery:
         self._program = shutil.which(self._program, path=self._env.get("PATH", os.defpath))
         if self._program is None:
             return None
+        argv = [self._program, *(self._scope or []), *GPU_QUERY]
         reader, writer = os.pipe()
-        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         actions = [
-            (os.POSIX_SPAWN_DUP2, nothing, 0),
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_DUP2, writer, 1),
-            (os.POSIX_SPAWN_DUP2, nothing, 2),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
         ]
         try:
-            self.pid = os.posix_spawn(
-                self._program,
-                [self._program, *(self._scope or []), *GPU_QUERY],
-                self._env,
-                file_actions=actions,
-                setpgroup=0,
-            )
+            self.pid = os.posix_spawn(argv[0], argv, self._env, file_actions=actions, setpgroup=0)
         except OSError:
             self._program = None
             os.close(reader)
             return None
         finally:
             os.close(writer)
-            os.close(nothing)
         self._answer = b""
         os.set_blocking(reader, False)
         return reader
@@ -186,12 +179,9 @@ class GpuQuery:
         for line in self._answer.decode("utf-8", "replace").splitlines():
             fields = [field.strip() for field in line.split(",")]
             if len(fields) == 3 and fields[0].isdigit():
-                used_mib = _number(fields[2])
-                found.append({
-                    "index": int(fields[0]),
-                    "utilization": _number(fields[1]),
-                    "memory_bytes": None if used_mib is None else int(used_mib * (1 << 20)),
-                })  # fmt: skip
+                utilization, used_mib = _number(fields[1]), _number(fields[2])
+                used = None if used_mib is None else int(used_mib * (1 << 20))
+                found.append({"index": int(fields[0]), "utilization": utilization, "memory_bytes": used})
         return found
 
 

@@ -27,6 +27,8 @@ _READ_BYTES = 1 << 18
 SETTLE_S = 0.1  # for what is about to end anyway, before it counts as left over
 _FORCE_S = 60.0  # after SIGKILL: who is still there then cannot be ended by anybody
 WATCH_FOLDER_S = 1.0
+Step = Dict[str, Any]
+Prepare = Callable[[Step, Context], Prepared]
 STOP_GRACE_S = 1.0  # for a program that said what it never should: what it would still save is worth nothing
 
 
@@ -44,19 +46,19 @@ class Runner:
 
     def __init__(
         self,
-        steps: List[Dict[str, Any]],
+        steps: List[Step],
         context: Context,
         records: RecordsFile,
         log: Log,
         sandbox: Sandbox,
         limits: RunLimits,
         keep_folder: Optional[Callable[[], None]] = None,
-        prepare: Callable[[Dict[str, Any], Context], Prepared] = prepare,
+        prepare: Prepare = prepare,
         keep_s: float = WATCH_FOLDER_S,
-        begun_s: Optional[float] = None,
         readiness: Optional[Readiness] = None,
     ) -> None:
         self.done: List[Tuple[str, Optional[int]]] = []  # outcome and code of each step that is over
+        self.ended: Optional[Ended] = None  # the last program
         self._steps = steps
         self._context = context
         self._records = records
@@ -75,7 +77,6 @@ class Runner:
         self._line_ended = True
         self._first_code = 0
         self._last_word_s = time.monotonic()
-        self._begun_s = self._last_word_s if begun_s is None else begun_s  # from when on the run limit counts
         self._keep_s = keep_s
         self._next_keep_s = self._last_word_s + keep_s
         self._readiness = readiness
@@ -120,7 +121,7 @@ class Runner:
 
     # ---- one step
 
-    def _run_step(self, step: Dict[str, Any]) -> None:
+    def _run_step(self, step: Step) -> None:
         self._say("[%d/%d] %s" % (self._index + 1, len(self._steps), step["name"]))
         prepared = self._prepare(step, self._context)
         self._last_word_s = self._records.write("step", step=self._index)
@@ -194,7 +195,7 @@ class Runner:
                 child.reading.stopped = None  # it ended by itself, or for another reason, before that became due
         sample = self._meter.sample()
         self._records.write("sample", step=self._index, **sample)
-        ended = Ended(outcome, code, number, child.output.text(), child.kept_notes, oom_kills)
+        ended = self.ended = Ended(outcome, code, number, child.output.text(), child.kept_notes, oom_kills)
         self._records.write(
             "done",
             step=self._index,
@@ -280,7 +281,7 @@ class Runner:
         if now_s >= self._next_keep_s:
             self._next_keep_s = now_s + self._keep_s
             self._keep_folder()
-        if self._limits.run_s is not None and now_s >= self._begun_s + self._limits.run_s:
+        if self._limits.run_s is not None and now_s >= self._context.begun_s + self._limits.run_s:
             self.stop("timeout", "not done after %g s" % self._limits.run_s)
         if self._limits.stall_s is not None and now_s >= self._last_word_s + self._limits.stall_s:
             self.stop("stall", "said nothing for %g s" % self._limits.stall_s)
@@ -325,7 +326,7 @@ class Runner:
             self._sandbox.next_check_s(),
             None if reading is None else reading.due_s(),
             None if self._readiness is None else self._readiness.due_s,
-            None if run_s is None else self._begun_s + run_s,
+            None if run_s is None else self._context.begun_s + run_s,
             None if stall_s is None else self._last_word_s + stall_s,
         ]
         return max(0.0, min(at_s for at_s in times if at_s is not None) - time.monotonic())

@@ -7,14 +7,24 @@ The folder of a job:
     supervisor.json   who supervises (boot, pid, start time), which control groups it makes; before the first step
     records.jsonl, log.txt, log.txt.N, files/, work/, home/, tmp/
     end.json          how it ended; written when nothing of the job runs any more. Not there, and no supervisor: killed
+
+`python -I -S AGENT spawn` is the zygote. It starts supervisors by a fork instead of an interpreter each. It reads
+requests, one JSON object a line, from its input: {"id": 1, "job": as in `job_file.py`}, and answers each by a line:
+{"id": 1, "pid": ..., "start": ...} when the job is known on disk and will run, {"id": 1, "taken": true} when it has or
+had a supervisor already, {"id": 1, "error": "..."} when it was not started.
+The answer comes from the supervisor itself; the zygote answers for one that died before it could. When its input ends
+the zygote ends; supervisors are in sessions of their own and go on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
+import gc
 import json
 import os
+import select
 import signal
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
@@ -22,14 +32,14 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 from ..contain import cgroup
 from ..contain.process import become_subreaper, boot_id, stat, write_whole
 from ..contain.sandbox import Sandbox
-from ..job_file import Ending, JobError, JobFile
+from ..job_file import Ending, JobError, JobFile, read_job_file
 from ..masking.files import mask_files
 from ..masking.mask import Mask
 from ..run.log import Log
 from ..run.measure import hardware
 from ..run.records import OutFolder, RecordsFile, join_messages
-from ..run.runner import Runner, step_context
-from ..steps.kinds import Context, Prepared, prepare
+from ..run.runner import Prepare, Runner, Step, step_context
+from ..steps.kinds import agent_path, prepare
 
 if TYPE_CHECKING:
     from ..run.readiness import Readiness
@@ -79,20 +89,21 @@ class Supervisor:
         """Run the job to its end, whatever that is."""
         group = cgroup.Cgroup(self._identity["cgroups"])
         memory_bytes = self._job.memory_bytes
-        log = Log(self._folder, self._job.log_segments)
+        log = self._log = Log(self._folder, self._job.log_segments)
+        self._readiness: Optional[Readiness] = None
         records: Optional[RecordsFile] = None
         try:
             records = RecordsFile(self._folder, self._mask)
             gpus = self._job.env.get("CUDA_VISIBLE_DEVICES")
             self._hardware = hardware(self._job.cpus, memory_bytes, gpus)
             if self._job.container is not None:
-                ending = self._run_container(self._job.container, records, log)
+                ending = self._run_container(self._job.container, records)
             else:
                 group.create(memory_bytes)
                 sandbox = Sandbox(group, self._job.cpus, memory_bytes, self._out.path("oom"))
                 records.begin(self._hardware)
-                readiness = self._readiness(records)
-                ending = self._drive(self._job.steps, sandbox, records, log, prepare, self._job.env, readiness)
+                self._ask_port(records)
+                ending = self._drive(self._job.steps, sandbox, records, prepare, self._job.env)
         except (JobError, OSError) as error:
             ending = Ending("infra", None, str(error))
         stuck = group.remove()
@@ -100,28 +111,27 @@ class Supervisor:
             ending = ending._replace(message=join_messages(ending.message, "cannot remove %s" % ", ".join(stuck)))
         self._out.finish(ending, records, log)
 
-    def _readiness(self, records: RecordsFile, listens: Optional[Callable[[int], bool]] = None) -> Optional[Readiness]:
-        """Found from here, also for a container: the port is asked where others will ask it."""
+    def _ask_port(self, records: RecordsFile, listens: Optional[Callable[[int], bool]] = None) -> None:
+        """From here, also for a container: the port is asked where others will ask it."""
         ready = self._job.ready
-        if ready is None:
-            return None
-        from ..run.readiness import Readiness  # and with it what few jobs need
+        if ready is not None:
+            from ..run.readiness import Readiness  # and with it what few jobs need
 
-        gate = None if listens is None else functools.partial(listens, ready.number)
-        return Readiness(ready.number, ready.path, functools.partial(records.write, "ready"), gate)
+            gate = None if listens is None else functools.partial(listens, ready.number)
+            self._readiness = Readiness(ready.number, ready.path, functools.partial(records.write, "ready"), gate)
 
-    def _run_container(self, spec: Dict[str, Any], records: RecordsFile, log: Log) -> Ending:
+    def _run_container(self, spec: Dict[str, Any], records: RecordsFile) -> Ending:
         from .container import Container
 
         container = Container(self._job, spec)
         try:
             sandbox = container.start()
-            readiness = self._readiness(records, container.listens)
+            self._ask_port(records, container.listens)
             if container.python is None:
                 records.begin(self._hardware)
             else:  # the agent inside writes the records
                 records = RecordsFile(container.out, self._mask, "outer.jsonl")
-            ending = self._drive(container.steps, sandbox, records, log, container.prepare, container.env, readiness)
+            ending = self._drive(container.steps, sandbox, records, container.prepare, container.env)
             ending = ending if container.python is None else container.ending(ending)
         except JobError as error:
             ending = Ending(error.outcome, None, str(error))
@@ -132,19 +142,13 @@ class Supervisor:
         return ending
 
     def _drive(
-        self,
-        steps: List[Dict[str, Any]],
-        sandbox: Sandbox,
-        records: RecordsFile,
-        log: Log,
-        prepare: Callable[[Dict[str, Any], Context], Prepared],
-        env: Dict[str, str],
-        readiness: Optional[Readiness],
+        self, steps: List[Step], sandbox: Sandbox, records: RecordsFile, prepare: Prepare, env: Dict[str, str]
     ) -> Ending:
         context = step_context(self._job, self._folders, env, sandbox, self._job.environment.get("interpreter"))
-        keep_folder = functools.partial(self._out.restore, records, log)
+        restore = functools.partial(self._out.restore, records, self._log)
+        limits, readiness = self._job.limits, self._readiness
         self._runner = Runner(
-            steps, context, records, log, sandbox, self._job.limits, keep_folder, prepare, readiness=readiness
+            steps, context, records, self._log, sandbox, limits, restore, prepare, readiness=readiness
         )
         if self._cancelled:
             self._cancel()
@@ -158,3 +162,102 @@ class Supervisor:
         self._cancelled = True
         if self._runner is not None:
             self._runner.stop("cancelled", "cancelled")
+
+
+# ---- the zygote
+
+
+def main(arguments: List[str]) -> int:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    os.set_blocking(reader, False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for find_once in (boot_id, cgroup.most_processes, agent_path, hardware):  # known to all children
+        find_once()
+    cgroup.plan("")
+    gc.collect()
+    gc.freeze()  # what is here now is never looked at again, so that children share it
+    waiting: Dict[int, int] = {}
+    rest = b""
+    while True:
+        ready, _, _ = select.select([0, reader], [], [])
+        if reader in ready:
+            os.read(reader, 4096)
+            _reap(waiting)
+        if 0 in ready:
+            data = os.read(0, 1 << 20)
+            if not data:
+                return 0
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                request = json.loads(line)
+                try:
+                    job = read_job_file(request["job"], {})
+                    job.in_folders()
+                    waiting[_fork(request["id"], job, reader, writer)] = request["id"]
+                except JobError as error:
+                    _answer(1, {"id": request["id"], "error": "not a job that can be run: %s" % error})
+                except OSError as error:  # no more processes, no more memory: this one fails, the next may not
+                    _answer(1, {"id": request["id"], "error": "cannot fork: %s" % error})
+
+
+def _fork(number: int, job: JobFile, *unneeded: int) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        for fd in unneeded:
+            os.close(fd)
+        _become_supervisor(number, job)
+        code = 0
+    except BaseException:  # noqa: BLE001 - the last place to say what broke; the process ends here
+        import traceback
+
+        # Without a disk to say it on: that it ended without end.json is seen by who watches.
+        with contextlib.suppress(OSError), open(os.path.join(job.in_folders().out, "supervisor.log"), "a") as file:
+            traceback.print_exc(file=file)
+    finally:
+        os._exit(code)
+
+
+def _become_supervisor(number: int, job: JobFile) -> None:
+    os.setsid()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    os.chdir("/")
+    answers = os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(nothing, fd)
+    supervisor = Supervisor(job)
+    try:
+        identity = supervisor.take()
+    except OSError as error:
+        return _answer(answers, {"id": number, "error": str(error)[:2000]})
+    if identity is None:
+        return _answer(answers, {"id": number, "taken": True})
+    _answer(answers, {"id": number, "pid": identity["pid"], "start": identity["start"]})
+    os.close(answers)
+    supervisor.supervise()
+
+
+def _answer(fd: int, answer: Dict[str, Any]) -> None:
+    """One write of less than a page: answers of several processes do not mix."""
+    with contextlib.suppress(BrokenPipeError):  # who asked is gone; the job is known on disk
+        os.write(fd, json.dumps(answer).encode() + b"\n")
+
+
+def _reap(waiting: Dict[int, int]) -> None:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        number = waiting.pop(pid, None)
+        if number is not None and status != 0:
+            _answer(1, {"id": number, "error": "the supervisor ended before its job did (status %d)" % status})

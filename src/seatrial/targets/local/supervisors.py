@@ -116,7 +116,7 @@ class Zygote:
         self._count = 0
 
     async def spawn(self, job: dict[str, Any]) -> dict[str, Any]:
-        """The answer, as `agent/start/zygote.py` describes it. Raises TargetError when there was none."""
+        """The answer, as `agent/start/supervisor.py` describes it. Raises TargetError when there was none."""
         process = await self._running()
         assert process.stdin is not None
         self._count += 1
