@@ -150,6 +150,15 @@ def test_a_job_that_deletes_everything_is_findable_again_while_it_runs(job: Supe
     assert job.wait()["outcome"] == "cancelled"
 
 
+def test_a_job_that_puts_a_file_in_the_place_of_its_folder_is_ended(job: Supervised, tmp_path: Path) -> None:
+    """Each attempt to put the folder back fails; this must not keep the supervisor from ending all processes."""
+    pid = tmp_path / "pid"
+    hide = f"mv {job.folder} {tmp_path}/away; : > {job.folder}"
+    job.start(f"trap '' TERM; {hide}; echo $$ > {pid}; sleep 1000; sleep 1000", limits={"grace_s": 2.5})
+    until(lambda: pid.exists() and pid.read_text())
+    until(lambda: not living([int(pid.read_text())]))
+
+
 def test_binary_garbage_is_unharmed_in_the_log_and_replaced_in_records(job: Supervised, tmp_path: Path) -> None:
     garbage = bytes(range(256)) * 20
     (tmp_path / "garbage").write_bytes(garbage)

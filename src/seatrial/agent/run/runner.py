@@ -109,8 +109,9 @@ class Runner:
             if self._settle():
                 return self._stopped or Ending("exited", self._first_code)
             left = self._end(self._sandbox.members)
-        except JobError as error:  # raised once at most, by a note that came now
+        except JobError as error:  # by a note that came now, or because the folder cannot be put back
             self.stop("infra", str(error))
+            self._keep_folder = lambda: None  # it would fail again
             left = self._end(self._sandbox.members)
         ending = self._stopped or Ending("exited", self._first_code)
         unended = living(self._sandbox.members())
