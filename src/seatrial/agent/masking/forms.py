@@ -10,7 +10,7 @@ import html
 import json
 import re
 import shlex
-from typing import Callable, Iterator, List, Set
+from typing import Iterator, List, Set
 from urllib.parse import quote, quote_plus
 
 SHORTEST_LINE = 4  # of a secret of several lines; a closing bracket alone is no secret
@@ -69,15 +69,8 @@ def _in_json(value: str) -> Iterator[str]:
 
 def _in_url(value: str) -> Iterator[str]:
     data = value.encode("utf-8", "surrogateescape")
-    spellings: List[Callable[[bytes], str]] = [
-        lambda text: quote(text, safe=""),
-        lambda text: quote(text, safe="/"),
-        lambda text: quote(text, safe="!'()*"),
-        lambda text: quote(text, safe="!$&'()*+,;=:@"),
-        lambda text: quote_plus(text),
-    ]
-    for spelled in spellings:
-        once = spelled(data)
+    spelled = [quote(data, safe=safe) for safe in ("", "/", "!'()*", "!$&'()*+,;=:@")]
+    for once in [*spelled, quote_plus(data)]:
         for form in (once, _PERCENT.sub(lambda found: found.group().lower(), once)):
             yield form
             yield quote(form, safe="")

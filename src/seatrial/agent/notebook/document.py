@@ -93,13 +93,8 @@ def inject(notebook: Data, parameters: Mapping[str, Any]) -> None:
     cells = [cell for cell in notebook["cells"] if INJECTED_TAG not in tags(cell)]
     after = next((index for index, cell in enumerate(cells, 1) if PARAMETERS_TAG in tags(cell)), 0)
     lines = ["# Parameters"] + ["%s = %s" % (name, _literal(value)) for name, value in parameters.items()]
-    cell: Data = {
-        "cell_type": "code",
-        "metadata": {"tags": [INJECTED_TAG]},
-        "source": "\n".join(lines),
-        "outputs": [],
-        "execution_count": None,
-    }
+    cell: Data = {"cell_type": "code", "metadata": {"tags": [INJECTED_TAG]}, "outputs": [], "execution_count": None}
+    cell["source"] = "\n".join(lines)
     if notebook["nbformat_minor"] >= 5:
         cell["id"] = "seatrial-parameters"
     notebook["cells"] = [*cells[:after], cell, *cells[after:]]

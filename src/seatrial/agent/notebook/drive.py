@@ -112,9 +112,8 @@ def _all(notes: NotebookNotes, spec: NotebookSpec, state: str, class_: str, mess
 
 def missing(requires: Mapping[str, List[str]]) -> str:
     """Why the notebook cannot be meant for this place; empty when nothing is missing."""
-    lacks = [
-        "there is no %s" % path for path in requires.get("paths", []) if not os.path.exists(os.path.expanduser(path))
-    ]
+    paths = [path for path in requires.get("paths", []) if not os.path.exists(os.path.expanduser(path))]
+    lacks = ["there is no %s" % path for path in paths]
     lacks += ["the variable %s is not set" % name for name in requires.get("variables", []) if not os.environ.get(name)]
     lacks += ["there is no command %s" % name for name in requires.get("commands", []) if shutil.which(name) is None]
     return "; ".join(lacks)

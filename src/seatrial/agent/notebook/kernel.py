@@ -125,10 +125,8 @@ def choose_kernel(notebook: Dict[str, Any], python: Optional[str]) -> Tuple[List
     remark = ""
     if not found and not name.startswith("python"):
         if not language:
-            raise Broken(
-                "no such kernel: %r is not installed in the runtime, and the notebook does not say that it is Python"
-                % name
-            )
+            text = "no such kernel: %r is not installed in the runtime, and the notebook does not say that it is Python"
+            raise Broken(text % name)
         remark = "kernel %r is not installed in the runtime; its Python kernel was taken" % name
     found = found or _installed("python3", own, interpreter)
     if found:

@@ -83,9 +83,8 @@ def requirement(text: Any) -> str:
 
 
 def names(packages: List[str]) -> str:
-    return (
-        ", ".join(packages) if len(packages) <= 5 else "%s and %d more" % (", ".join(packages[:4]), len(packages) - 4)
-    )
+    shown = packages if len(packages) <= 5 else packages[:4]
+    return ", ".join(shown) + (" and %d more" % (len(packages) - 4) if shown != packages else "")
 
 
 _MESSAGE_CHARACTERS = 600

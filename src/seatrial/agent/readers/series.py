@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import deque
-from typing import AbstractSet, Any, Deque, Dict, List, Optional, Sequence, Tuple
+from typing import AbstractSet, Any, Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 _AROUND = b" \t\r'\"`,;:()[]{}<>|="
 _BEFORE = rb"[%s]*(?:(?:tensor|[Aa]rray|np\.\w+|jnp?\.\w+)\()?" % re.escape(_AROUND)
@@ -60,6 +60,16 @@ FULL = 10_000  # are kept one by one; after that every second, fourth, ... of
 MORE = 250  # further ones each
 
 
+class Metric(NamedTuple):
+    """As a log gives it; a `value` of None is no number."""
+
+    value: Optional[float] = None
+    line: Optional[int] = None
+    step: Optional[int] = None
+    at_s: Optional[float] = None
+    rank: Optional[int] = None
+
+
 class ValueSeries:
     """What is not finite, or no number, or of a step that is `wanted`, is kept whatever the count (as long as there are
     not more than FULL of those)."""
@@ -72,15 +82,12 @@ class ValueSeries:
         self.kept = 0
         self.unread = 0  # that were no numbers
         self.first: Optional[float] = None
-        self.last: Optional[float] = None
-        self.last_line: Optional[int] = None
-        self.last_step: Optional[int] = None
+        self.last = Metric()
         self._stride = 1
         self._stride_ends = FULL
         self._odd = 0
         self._of_wanted = 0  # that are kept for that alone
-        # Since the last note: value, line, step, time, rank.
-        self._kept: List[Tuple[Optional[float], int, Optional[int], Optional[float], Optional[int]]] = []
+        self._kept: List[Metric] = []  # since the last note
 
     @property
     def thinned(self) -> bool:
@@ -94,57 +101,46 @@ class ValueSeries:
         """How many to pass over before one is to be kept."""
         return -self.count % self._stride
 
-    def passed(self, count: int) -> None:
-        """So many that are surely finite numbers, and are not kept."""
-        self.count += count
-
-    def add(
-        self, value: Optional[float], line: int, step: Optional[int], at_s: Optional[float], rank: Optional[int] = None
-    ) -> None:
-        keep = self.count % self._stride == 0
+    def add(self, metric: Metric) -> None:
+        keep, value = self.count % self._stride == 0, metric.value
         if self.count == 0:
             self.first = value
         self.count += 1
-        self.last, self.last_line, self.last_step = value, line, step
+        self.last = metric
         if value is None or value - value != 0.0:  # which it is of every number but nan and the infinities
             self.unread += value is None
             self._odd += 1
             keep = keep or self._odd < FULL
         if keep:
-            self._keep(value, line, step, at_s, rank)
+            self.kept += 1
+            self._kept.append(metric)
             if self.kept - self._of_wanted >= self._stride_ends:
                 self._stride *= 2
                 self._stride_ends += MORE
         else:
-            self.keep_wanted(value, line, step, at_s)
+            self.keep_wanted(metric)
 
-    def keep_wanted(self, value: Optional[float], line: int, step: Optional[int], at_s: Optional[float]) -> None:
+    def keep_wanted(self, metric: Metric) -> None:
         """One that has been counted, or will be, and is kept only if its step is wanted."""
-        if step in self.wanted and self._of_wanted < FULL:
+        if metric.step in self.wanted and self._of_wanted < FULL:
             self._of_wanted += 1
-            self._keep(value, line, step, at_s)
-
-    def _keep(
-        self, value: Optional[float], line: int, step: Optional[int], at_s: Optional[float], rank: Optional[int] = None
-    ) -> None:
-        self.kept += 1
-        self._kept.append((value, line, step, at_s, rank))
+            self.kept += 1
+            self._kept.append(metric._replace(rank=None))
 
     def note(self) -> Dict[str, Any]:
         """What has been kept since the last note. `at` is empty where it is not known when a line was written."""
         kept, self._kept = self._kept, []
-        values, lines, steps, at, ranks = ([one[field] for one in kept] for field in range(5))
         made: Dict[str, Any] = {
             "note": "values",
             "name": self.name,
             "host": self.host,
-            "steps": steps,
-            "values": [to_json(value) for value in values],
-            "lines": lines,
-            "at": [round(at_s, 3) for at_s in at if at_s is not None],
+            "steps": [metric.step for metric in kept],
+            "values": [to_json(metric.value) for metric in kept],
+            "lines": [metric.line for metric in kept],
+            "at": [round(metric.at_s, 3) for metric in kept if metric.at_s is not None],
         }
-        if any(rank is not None for rank in ranks):
-            made["ranks"] = ranks
+        if any(metric.rank is not None for metric in kept):
+            made["ranks"] = [metric.rank for metric in kept]
         return made
 
     def result(self) -> Dict[str, Any]:
@@ -153,9 +149,9 @@ class ValueSeries:
             "kept": self.kept,
             "unread": self.unread,
             "first": to_json(self.first) if self.count else None,
-            "last": to_json(self.last) if self.count else None,
-            "last_line": self.last_line,
-            "last_step": self.last_step,
+            "last": to_json(self.last.value) if self.count else None,
+            "last_line": self.last.line,
+            "last_step": self.last.step,
         }
 
 

@@ -10,7 +10,7 @@ from typing import AbstractSet, Any, Callable, Dict, List, Optional, Set, Tuple
 from ..masking.mask import Mask
 from .lines import Block, LogPart, Window, rank_of
 from .patterns import Match, Pattern
-from .series import StepProgress, ValueSeries, all_plain, number, to_json, whole
+from .series import Metric, StepProgress, ValueSeries, all_plain, number, to_json, whole
 
 # Counts metrics by the shapes of lines: lines that differ only in their digits have their metrics at the same places.
 #
@@ -105,10 +105,12 @@ class Values:
 
     def next_block(self, host: int) -> None:
         steps = self.series.get((_STEP, host))
-        self._step_before = steps.last_step if steps is not None else None
+        self._step_before = steps.last.step if steps is not None else None
         self._steps_of, self._steps_in = {}, ([], [])
 
     def read(self, name: str, block: LogPart, host: int, now_s: Optional[float]) -> None:
+        self._now_s = now_s
+        self._at_s = None if now_s is None or self._begun_s is None else now_s - self._begun_s
         pattern = self.patterns[name]
         series = self.series.get((name, host))
         if series is None:
@@ -116,7 +118,7 @@ class Values:
             series = self.series[name, host] = ValueSeries(name, host, wanted)
         if isinstance(block, Window):
             for token, offset in pattern.in_window(block):
-                self._value(series, token, block, offset, now_s)
+                self._value(series, token, block, offset)
             return
         if series.thinned and pattern.literals and len(block.data) > MANY_BYTES:
             total = self._shapes.count(pattern, block)
@@ -125,33 +127,31 @@ class Values:
                 total = len(tokens) if all_plain(tokens) else 0
             last = pattern.last_before(block, len(block.data)) if total > MANY else None
             if last is not None:
-                self._sample(series, pattern, block, total, last, now_s)
+                self._sample(series, pattern, block, total, last)
                 return
         for token, offset in pattern.matches(block):
-            self._value(series, token, block, offset, now_s)
+            self._value(series, token, block, offset)
 
-    def _sample(
-        self, series: ValueSeries, pattern: Pattern, block: Block, total: int, last: Match, now_s: Optional[float]
-    ) -> None:
+    def _sample(self, series: ValueSeries, pattern: Pattern, block: Block, total: int, last: Match) -> None:
         """Thousands of plain numbers: some of them, spread evenly, and the last one."""
         taken = offset = 0
         wanted = self._of_wanted(pattern, block) if series.wanted else []
-        self._standing = series.name == _STEP and whole(number(last[0])) == series.last_step
+        self._standing = series.name == _STEP and whole(number(last[0])) == series.last.step
         while taken + series.until_due() < total - 1:
             skip = series.until_due()
             at = max(offset, len(block.data) * (taken + skip + 1) // total)
             found = pattern.last_before(block, at)
             if found is None or not offset <= found[1] < last[1]:
-                self._pass_over(series, skip + 1, now_s)
+                self._pass_over(series, skip + 1)
             else:
-                self._pass_over(series, skip, now_s)
-                wanted = self._keep_wanted(series, wanted, block, found[1], now_s)
-                self._value(series, found[0], block, found[1], now_s)
+                self._pass_over(series, skip)
+                wanted = self._keep_wanted(series, wanted, block, found[1])
+                self._value(series, found[0], block, found[1])
                 offset = found[1] + 1
             taken += skip + 1
-        self._pass_over(series, total - 1 - taken, now_s)
-        self._keep_wanted(series, wanted, block, last[1], now_s)
-        self._value(series, last[0], block, last[1], now_s)
+        self._pass_over(series, total - 1 - taken)
+        self._keep_wanted(series, wanted, block, last[1])
+        self._value(series, last[0], block, last[1])
 
     def _of_wanted(self, pattern: Pattern, block: Block) -> List[Match]:
         """The metrics of steps that are wanted."""
@@ -167,28 +167,21 @@ class Values:
             step, begin = whole(number(token)), start
         return found + list(pattern.between(block, begin, len(block.data))) if step in self._wanted else found
 
-    def _keep_wanted(
-        self, series: ValueSeries, wanted: List[Match], block: Block, until: int, now_s: Optional[float]
-    ) -> List[Match]:
+    def _keep_wanted(self, series: ValueSeries, wanted: List[Match], block: Block, until: int) -> List[Match]:
         """Those before `until`, where one is that is looked at anyway. What is left of them."""
         for number_of, (token, offset) in enumerate(wanted):
             if offset >= until:
                 return wanted[number_of + (offset == until) :]
             step = self._step_at(block, offset)
-            series.keep_wanted(number(token), block.line_at(offset), step, self._since_begin(now_s))
+            series.keep_wanted(Metric(number(token), block.line_at(offset), step, self._at_s))
         return []
 
-    def _pass_over(self, series: ValueSeries, count: int, now_s: Optional[float]) -> None:
-        series.passed(count)
+    def _pass_over(self, series: ValueSeries, count: int) -> None:
+        series.count += count  # surely finite numbers, which are not kept
         if series.name == self._counts_steps and not self._standing:
-            self._progress.passed(series.host, count, now_s)
+            self._progress.passed(series.host, count, self._now_s)
 
-    def _since_begin(self, now_s: Optional[float]) -> Optional[float]:
-        return None if now_s is None or self._begun_s is None else now_s - self._begun_s
-
-    def _value(
-        self, series: ValueSeries, token: Optional[bytes], block: LogPart, offset: int, now_s: Optional[float]
-    ) -> None:
+    def _value(self, series: ValueSeries, token: Optional[bytes], block: LogPart, offset: int) -> None:
         value = number(token)
         if series.name == _STEP:
             step = whole(value)
@@ -198,17 +191,17 @@ class Values:
             else:
                 self._steps_of[block.data.rfind(b"\n", 0, offset) + 1] = step
             if step is not None:
-                self._progress.saw(series.host, step, now_s)
+                self._progress.saw(series.host, step, self._now_s)
         else:
             step = self._step_at(block, offset)
             if series.name == self._counts_steps:
-                self._progress.saw(series.host, None, now_s)
+                self._progress.saw(series.host, None, self._now_s)
         line = block.line_at(offset)
         rank = None if isinstance(block, Window) else rank_of(block.data[slice(*block.bounds(offset))])
-        series.add(value, line, step, self._since_begin(now_s), rank)
+        series.add(Metric(value, line, step, self._at_s, rank))
         if series.name in self._finite and value is not None and not math.isfinite(value):
             reading = {"name": series.name, "host": series.host, "line": line, "step": step, "value": to_json(value)}
-            self._stop("value", dict(reading, text=block.text_at(offset, self._mask)), now_s)
+            self._stop("value", dict(reading, text=block.text_at(offset, self._mask)), self._now_s)
 
     def _step_at(self, block: LogPart, offset: int) -> Optional[int]:
         """The step of a metric: of its own line, else the last one before it. In a long line, which may tell many, the
@@ -254,6 +247,6 @@ class Values:
         parts = []
         for name in (_STEP, _LOSS, "step_time"):
             series = next((self.series[key] for key in sorted(self.series) if key[0] == name), None)
-            if series is not None and series.last is not None:
-                parts.append("%s %s" % (name, to_json(series.last)))
+            if series is not None and series.last.value is not None:
+                parts.append("%s %s" % (name, to_json(series.last.value)))
         return ", ".join(parts)
