@@ -7,11 +7,11 @@ refused.
 
 from __future__ import annotations
 
-import operator
 import os
 import re
 import shutil
 import sys
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from ..job_file import JobError
@@ -24,16 +24,7 @@ from ..steps.probe import run_program
 Numbers = Tuple[int, ...]
 
 _CLAUSE = re.compile(r"(~=|===?|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?")
-_COMPARED: Dict[str, Callable[[Numbers, Numbers], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "~=": operator.ge,
-    "==": operator.eq,
-    "===": operator.eq,
-    "!=": operator.ne,
-}
+_COMPARED = {"<": lt, "<=": le, ">": gt, ">=": ge, "~=": ge, "==": eq, "===": eq, "!=": ne}
 
 
 def allows(specifier: str, have: Numbers) -> bool:

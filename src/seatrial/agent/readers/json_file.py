@@ -6,7 +6,8 @@ import contextlib
 import json
 import math
 import re
-from typing import Any, Dict, List, Protocol, Set, Tuple, Union
+from collections import Counter
+from typing import Any, Dict, List, Protocol, Tuple, Union
 
 from .series import to_json
 
@@ -30,8 +31,7 @@ def _decoder(twice: List[str]) -> json.JSONDecoder:
     def pairs(found: List[Tuple[str, Any]]) -> Dict[str, Any]:
         made = dict(found)
         if len(made) < len(found) and len(twice) < MOST_WARNINGS:
-            seen: Set[str] = set()
-            twice.append(next(name for name, _ in found if name in seen or seen.add(name)))  # type: ignore[func-returns-value]
+            twice.append(Counter(name for name, _ in found).most_common(1)[0][0])
         return made
 
     return json.JSONDecoder(object_pairs_hook=pairs, parse_int=whole_number)

@@ -24,7 +24,7 @@ _BEFORE = r"(?:\\b|\\B|\^|\(\?<[!=](?:\[\^?\]?(?:\\.|[^\]\\])*\]|\\.|[^()\[\]\\|
 _LEADING = re.compile(_BEFORE)
 _ANY_DIGIT = re.compile(r"\\d|0-9|\{\d*,?\d*\}")
 _NAMES_DIGITS = re.compile(r"\d|\(\?P=")  # a digit itself, a character by its number, the text of a group again
-_ANYTHING = re.compile(r"\^?\.\*\??(?![+*?{])")  # at the start of a pattern: it says nothing about a line
+_ANYTHING = re.compile(r"\A\^?\.\*\??(?![+*?{])")  # at the start of a pattern: it says nothing about a line
 _TEXT_CHARACTERS = 500
 _SAFE_SPACE = " \\t\\r\\f\\v"
 
@@ -124,10 +124,7 @@ class Pattern:
         """Where it is in a part of a long line; -1: not there. What reaches to the end of the part may be different
         with what follows: the next window has all of it, unless it is longer than what windows share."""
         if self._window is None:
-            whatever = _ANYTHING.match(self.text)
-            self._window = (
-                re.compile(self.text[whatever.end() :].encode("utf-8"), re.MULTILINE) if whatever else self._line
-            )
+            self._window = re.compile(_ANYTHING.sub("", self.text).encode("utf-8"), re.MULTILINE)
         found = self._window.search(window.data, window.start)
         if found is None or (not window.last and found.end() == len(window.data) and found.start() >= window.end):
             return -1

@@ -146,15 +146,9 @@ class Container:
         return [*argv, self._name, *arguments]
 
     def _do(self, arguments: List[str]) -> str:
+        argv, env = [self._engine, *arguments], self._spec["env"]
         try:
-            done = subprocess.run(
-                [self._engine, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=self._spec["env"],
-                timeout=_START_S,
-            )
+            done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, env=env, timeout=_START_S)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise JobError("%s %s: %s" % (self._engine, arguments[0], error)) from error
         if done.returncode:

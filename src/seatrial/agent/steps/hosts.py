@@ -88,7 +88,7 @@ def _follow(hosts: List[Host]) -> int:
     for host in hosts:
         selector.register(host.pipe, selectors.EVENT_READ, host)
     first, failed_s = 0, 0.0
-    sent: Dict[int, bool] = {}
+    signals = [(signal.SIGTERM, _AFTER_FAILURE_S), (signal.SIGKILL, _AFTER_FAILURE_S + AFTER_TERM_S)]
     while any(host.code is None for host in hosts):
         for key, _ in selector.select(_LOOK_S):
             if not key.data.read():
@@ -103,11 +103,10 @@ def _follow(hosts: List[Host]) -> int:
                 if host.code and not first:
                     first, failed_s = host.code, time.monotonic()
                     host.tell([b"--- host %d ended with code %d" % (host.number, host.code)])
-        for number, after_s in ((signal.SIGTERM, _AFTER_FAILURE_S), (signal.SIGKILL, _AFTER_FAILURE_S + AFTER_TERM_S)):
-            if first and not sent.get(number) and time.monotonic() >= failed_s + after_s:
-                sent[number] = True
-                for host in hosts:
-                    host.send(number)
+        if first and signals and time.monotonic() >= failed_s + signals[0][1]:
+            number, _ = signals.pop(0)
+            for host in hosts:
+                host.send(number)
     for key in list(selector.get_map().values()):  # what was written before the end; a child that stays may go on
         while key.data.read() and selector.select(0):
             pass
