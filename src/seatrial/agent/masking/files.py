@@ -37,7 +37,12 @@ def mask_files(folder: str, mask: Mask) -> str:
                     not_kept(error, path)
                     _delete(path)
             for name in names + folders:
-                _mask_name(parent, name, mask)
+                masked = mask.text(name)
+                if masked != name and os.path.lexists(os.path.join(parent, name)):
+                    stem, ending = os.path.splitext(masked)
+                    new = os.path.join(parent, stem + "-" + os.urandom(2).hex() + ending)
+                    with contextlib.suppress(OSError):
+                        os.rename(os.path.join(parent, name), new)
     except RecursionError:
         return "folders in folders are too many to look for secrets in: what was kept is not"
     return "; ".join(problems)
@@ -122,14 +127,6 @@ def _rewrite(path: str, blocks: Iterable[bytes], mode: int) -> None:
     finally:
         os.close(sink)
         _delete(new)
-
-
-def _mask_name(parent: str, name: str, mask: Mask) -> None:
-    masked = mask.text(name)
-    if masked != name and os.path.lexists(os.path.join(parent, name)):
-        stem, ending = os.path.splitext(masked)
-        with contextlib.suppress(OSError):
-            os.rename(os.path.join(parent, name), os.path.join(parent, stem + "-" + os.urandom(2).hex() + ending))
 
 
 def _open(path: str) -> IO[bytes]:

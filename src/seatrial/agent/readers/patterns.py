@@ -288,43 +288,33 @@ def _alternates(text: str) -> bool:
     return False
 
 
+_ESCAPES = {"s": "[%s]" % _SAFE_SPACE, "W": "[^\\w\\n]", "D": "[^\\d\\n]"}
+_OTHERS = "AZnxuUN0"  # the ends of the text, a line feed itself, and characters by their number
+
+
 def _line_bound(text: str) -> Optional[str]:
     """The same pattern for a block of lines: nothing in it matches a line feed. None where that cannot be said."""
     made: List[str] = []
     position = 0
     while position < len(text):
-        char = text[position]
-        if char == "\\":
-            piece, position = _escape(text, position)
-        elif char == "[":
-            piece, position = _class(text, position)
-        elif char == "(" and re.match(r"\(\?[a-zA-Z]*[xsaLu]", text[position:]):
-            return None
-        else:
-            piece, position = char, position + 1
-        if piece is None:
+        piece, size = text[position], 1
+        if piece == "\\":
+            letter = text[position + 1 : position + 2]
+            if letter and letter in _OTHERS:
+                return None
+            piece, size = _ESCAPES.get(letter, "\\" + letter), 2
+        elif piece == "[":
+            found = re.match(r"\[(\^?)(\]?(?:\\.|[^\]\\])*)\]", text[position:], re.DOTALL)
+            if found is None:
+                return None
+            negated, inside = found.groups()
+            feeds = not negated and re.search(r"(?:[\x00-\x0a]|\\[tabfrv])-|\n", inside)
+            if feeds or re.search(r"\\[nxWD0-7]", inside):
+                return None
+            inside = inside + "\\n" if negated else inside.replace("\\s", _SAFE_SPACE)
+            piece, size = "[%s%s]" % (negated, inside), found.end()
+        elif piece == "(" and re.match(r"\(\?[a-zA-Z]*[xsaLu]", text[position:]):
             return None
         made.append(piece)
+        position += size
     return "".join(made)
-
-
-_ESCAPES = {"s": "[%s]" % _SAFE_SPACE, "W": "[^\\w\\n]", "D": "[^\\d\\n]"}
-_OTHERS = "AZnxuUNx01234567"  # the ends of the text, a line feed itself, and characters by their number
-
-
-def _escape(text: str, position: int) -> Tuple[Optional[str], int]:
-    letter = text[position + 1 : position + 2]
-    if letter and letter in _OTHERS and not (letter.isdigit() and letter != "0"):
-        return None, position
-    return _ESCAPES.get(letter, "\\" + letter), position + 2
-
-
-def _class(text: str, position: int) -> Tuple[Optional[str], int]:
-    found = re.match(r"\[(\^?)(\]?(?:\\.|[^\]\\])*)\]", text[position:], re.DOTALL)
-    if found is None:
-        return None, position
-    negated, inside = found.groups()
-    if re.search(r"\\[nxWD0-7]", inside) or (not negated and re.search(r"(?:[\x00-\x0a]|\\[tabfrv])-|\n", inside)):
-        return None, position
-    inside = inside.replace("\\s", _SAFE_SPACE) if not negated else inside
-    return "[%s%s%s]" % (negated, inside, "\\n" if negated else ""), position + found.end()

@@ -47,10 +47,8 @@ class Readiness:
         now_s = time.monotonic()
         if self.due_s is None or now_s < self.due_s:
             return
-        if self._socket is not None:
+        if self._socket is not None or not self._listens():
             self._failed()
-        elif not self._listens():
-            self._again()
         else:
             self._selector = selector
             try:
@@ -107,10 +105,8 @@ class Readiness:
         self._found()
 
     def _failed(self) -> None:
+        """Ask again later."""
         self._close()
-        self._again()
-
-    def _again(self) -> None:
         now_s = time.monotonic()
         self.due_s = now_s + min(SLOWEST_S, max(_FIRST_S, _SHARE * (now_s - self._begun_s)))
 

@@ -103,7 +103,8 @@ class Runner:
         except (JobError, OSError) as error:  # a full disk; no more processes or descriptors to be had
             self.stop("infra", str(error))
         self._gpu.stop()
-        self._ask_no_more()
+        if self._readiness is not None:
+            self._readiness.stop()
         self._limits = self._limits._replace(run_s=None, stall_s=None)  # they were for the steps, which are over
         try:
             if self._settle():
@@ -270,13 +271,12 @@ class Runner:
         os.set_blocking(fd, False)
         self._selector.register(fd, selectors.EVENT_READ, lambda: self._read(fd, take))
 
-    def _turn(self, timeout_s: Optional[float]) -> bool:
-        """Wait for something to happen, deal with it. False: nothing did."""
-        events = self._selector.select(timeout_s)
-        for key, _ in events:
+    def _turn(self, timeout_s: float) -> None:
+        """Wait for something to happen, deal with it."""
+        for key, _ in self._selector.select(timeout_s):
             key.data()
         if self._readiness is not None:
-            self._readiness.turn(self._selector) if self._stopped is None else self._ask_no_more()
+            self._readiness.turn(self._selector) if self._stopped is None else self._readiness.stop()
         now_s = time.monotonic()
         self._sandbox.check_memory()
         if now_s >= self._next_keep_s:
@@ -286,12 +286,6 @@ class Runner:
             self.stop("timeout", "not done after %g s" % self._limits.run_s)
         if self._limits.stall_s is not None and now_s >= self._last_word_s + self._limits.stall_s:
             self.stop("stall", "said nothing for %g s" % self._limits.stall_s)
-        return bool(events)
-
-    def _ask_no_more(self) -> None:
-        if self._readiness is not None:
-            self._readiness.stop()
-            self._readiness = None
 
     def _read(self, fd: int, take: Callable[[bytes], None]) -> int:
         try:

@@ -15,11 +15,6 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 VERSION_TIMEOUT_S = 5.0
 
 
-def _report(note: Dict[str, Any]) -> None:
-    with os.fdopen(os.dup(int(os.environ["SEATRIAL_NOTES_FD"])), "wb") as notes:
-        notes.write(json.dumps(note).encode("utf-8") + b"\n")
-
-
 # ---- import
 
 
@@ -272,7 +267,9 @@ _PROBES = {"import": probe_import, "which": probe_version, "facts": probe_facts}
 
 def main(arguments: List[str]) -> int:
     kind, argument = arguments[0], "".join(arguments[1:])
-    _report(dict(_PROBES[kind](argument), note=kind))
+    note = dict(_PROBES[kind](argument), note=kind)
+    with os.fdopen(os.dup(int(os.environ["SEATRIAL_NOTES_FD"])), "wb") as notes:
+        notes.write(json.dumps(note).encode("utf-8") + b"\n")
     return 0
 
 
