@@ -25,7 +25,7 @@ from seatrial.baseline import (
     selection,
 )
 from seatrial.baseline import edit as file_change
-from seatrial.baseline.edit import FileChanged, Refused, Updated, Why, edited
+from seatrial.baseline.edit import Refused, Updated, Why, edited
 from seatrial.baseline.selection import MetricHistory, SelectedFile
 from seatrial.job import (
     AttemptResult,
@@ -415,7 +415,7 @@ def test_a_run_with_too_few_metrics_says_what_it_has(history: History) -> None:
 
 
 def as_place(entry: BaselineEntry) -> SelectedFile:
-    return SelectedFile("f", Path("f"), True, Baselines("f", OURS, {"train": {"step_time": entry}}), ("train",), {})
+    return SelectedFile("f", Path("f"), True, Baselines("f", OURS, {"train": {"step_time": entry}}), {"train": "train"})
 
 
 def slower(history: History, first: int, count: int, level: float) -> None:
@@ -554,7 +554,7 @@ def test_large_metrics_are_told_in_plain_digits(history: History) -> None:
 def place(path: Path) -> SelectedFile:
     exists = path.exists()
     read = read_baselines(path) if exists else Baselines(str(path))
-    return SelectedFile("bounds.yaml", path, exists, read, ("train",), {"train": "train"})
+    return SelectedFile("bounds.yaml", path, exists, read, {"train": "train"})
 
 
 def test_a_file_is_written_whole_with_its_mode_and_through_its_link(tmp_path: Path, history: History) -> None:
@@ -580,11 +580,12 @@ def test_what_somebody_else_wrote_meanwhile_is_left_alone(tmp_path: Path, histor
     made = new_bounds.update(chosen(history), None, WHY).edit
     first = file_change.change(place(path), [made])
     file_change.write_change(first)
-    with pytest.raises(FileChanged):  # there was no file when it was asked for
+    # There was no file when it was asked for.
+    with pytest.raises(Refused, match="was changed by somebody else meanwhile"):
         file_change.write_change(first)
     second = file_change.change(place(path), [made])
     path.write_text(path.read_text() + "# by hand\n")
-    with pytest.raises(FileChanged):
+    with pytest.raises(Refused, match="was changed by somebody else meanwhile"):
         file_change.write_change(second)
     assert path.read_text().endswith("# by hand\n")
 
@@ -599,7 +600,7 @@ def test_of_many_writers_at_once_none_takes_anothers_change_away(tmp_path: Path,
         while True:
             try:
                 file_change.write_change(file_change.change(place(path), [replace(edit, benchmark=name)]))
-            except FileChanged:
+            except Refused:
                 continue
             written.append(name)
             return
@@ -685,19 +686,21 @@ def test_imported_runs_replace_no_run_of_ours_and_twice_is_once(tmp_path: Path, 
     path.write_text("run,time,value,good\nr1,2026-10-01,2.4,true\nr2,2026-10-02,2.5,false\n")
     metric = imported.ImportedMetric("train", "step_time", "s", "lower", "train")
     for _ in range(2):
-        kept = imported.import_runs(history, past_runs.read_runs(path).runs, metric, "aaaa", WHY, "runs.csv")
-    assert (kept.runs, kept.first_s) == (2, START_S)
+        kept = list(imported.past_results(past_runs.read_runs(path).runs, metric, "aaaa", WHY, "runs.csv"))
+        history.add(*kept)
+    assert (len(kept), kept[0].started_s) == (2, START_S)
     points = chosen(history).points
     assert sorted((point.value, point.good) for point in points) == [(2.4, True), (2.5, False), (9.0, True)]
 
 
-def test_hardware_is_told_in_words_and_nothing_is_told_of_a_run_that_is_gone(tmp_path: Path) -> None:
+def test_hardware_is_told_in_words_and_nothing_is_told_of_a_run_that_is_gone(tmp_path: Path, history: History) -> None:
     from seatrial.baseline.describe import hardware_text
 
     seen = {"cpu": "Some CPU", "cores": 8, "gpu": ["A100", "A100", "T4"], "memory_bytes": 1}
     assert hardware_text(seen) == "Some CPU, 8 cores, 2 × A100, 1 × T4"
     assert hardware_text({}) == ""
-    assert describe.hardware_of(tmp_path, "gone", "train") == ""
+    history.add(result("gone", 0, 2.4))
+    assert describe.hardware_of(tmp_path, chosen(history).points) == ""
 
 
 THEIR_ROWS = """\

@@ -6,7 +6,7 @@ import pytest
 
 from seatrial.baseline import Baselines
 from seatrial.baseline import edit as file_change
-from seatrial.baseline.edit import CannotWrite, Edit, FileChange
+from seatrial.baseline.edit import Edit, FileChange
 from seatrial.baseline.selection import SelectedFile
 from seatrial.record import write_whole
 
@@ -14,28 +14,28 @@ EDIT = Edit("train", "x", {"upper": 2.0}, {"at": "1", "what": "made", "why": "fi
 
 
 def place(path: Path) -> SelectedFile:
-    return SelectedFile("bounds.yaml", path, False, Baselines(str(path)), ("train",), {"train": "train"})
+    return SelectedFile("bounds.yaml", path, False, Baselines(str(path)), {"train": "train"})
 
 
 def test_a_link_to_nothing_is_told_and_no_folder_is_made(tmp_path: Path) -> None:
     link = tmp_path / "bounds.yaml"
     link.symlink_to("disk/bounds.yaml")
     with pytest.raises(
-        CannotWrite, match=r"bounds.yaml cannot be written: it is a link to disk/bounds.yaml, and that does not exist"
+        OSError, match=r"bounds.yaml cannot be written: it is a link to disk/bounds.yaml, and that does not exist"
     ):
         file_change.change(place(link), [EDIT])
     assert list(tmp_path.iterdir()) == [link]
 
 
 def test_a_folder_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
-    with pytest.raises(CannotWrite, match=r"bounds.yaml cannot be written: there is no folder .*/disk$"):
+    with pytest.raises(OSError, match=r"bounds.yaml cannot be written: there is no folder .*/disk$"):
         file_change.change(place(tmp_path / "disk" / "bounds.yaml"), [EDIT])
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_went_away_meanwhile_is_told(tmp_path: Path) -> None:
     gone = FileChange("bounds.yaml", tmp_path / "disk" / "bounds.yaml", None, b"x", "")
-    with pytest.raises(CannotWrite, match=r"^bounds.yaml cannot be written: No such file or directory$"):
+    with pytest.raises(OSError, match=r"^bounds.yaml cannot be written: No such file or directory$"):
         file_change.write_change(gone)
     assert list(tmp_path.iterdir()) == []
 

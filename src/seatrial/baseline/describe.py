@@ -3,6 +3,7 @@
 import math
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from seatrial.baseline.selection import MetricHistory, SelectedFile, newest_hist
 from seatrial.checks.bounds import bound_sentence
 from seatrial.job import Bound, BoundState, Level, Unreadable, pair_text, value_text
 from seatrial.record import RunFolder
-from seatrial.record.history import History
+from seatrial.record.history import History, Point
 from seatrial.suite import Suite
 
 
@@ -30,7 +31,7 @@ class ShownBaseline:
 def describe_baselines(place: SelectedFile, history: History, metric: str | None = None) -> list[ShownBaseline]:
     """One for each entry of the selected benchmarks, and one for each of them that has none."""
     shown = []
-    for benchmark in place.benchmarks:
+    for benchmark in place.trials:
         runs = {
             chosen.series.metric: chosen
             for chosen in newest_histories(history, benchmark, metric)
@@ -50,7 +51,7 @@ def unused(place: SelectedFile, suite: Suite) -> list[ShownBaseline]:
     """Entries of no cell that would run: they, or their trial, are switched off; or a trial was renamed, say."""
     shown = []
     for benchmark, entries in place.baselines.entries.items():
-        if benchmark not in place.benchmarks:
+        if benchmark not in place.trials:
             off = _switched_off(suite, benchmark)
             for metric, entry in entries.items():
                 why = f"its trial is switched off: {off}" if off else "of no cell that would run"
@@ -109,12 +110,11 @@ def _with_newest_change(entry: BaselineEntry, chosen: MetricHistory | None) -> B
 
 
 def _details(entry: BaselineEntry, chosen: MetricHistory | None) -> list[str]:
-    bound, details = entry.bound, []
     half = entry.half_width
     width = f"±{half:.2%}" if half is not None else ""
-    details.append(", ".join(part for part in (width, entry.method, entry.hardware) if part))
+    details = [", ".join(part for part in (width, entry.method, entry.hardware) if part)]
     details.append(counted_reasons(entry.left_out))
-    if chosen and (other := bound.why_not_for(chosen.series.settings)):
+    if chosen and (other := entry.bound.why_not_for(chosen.series.settings)):
         details.append(f"the last run is not judged by them: {other}")
     if entry.reasons:
         last = entry.reasons[-1]
@@ -124,31 +124,32 @@ def _details(entry: BaselineEntry, chosen: MetricHistory | None) -> list[str]:
     return [detail for detail in details if detail]
 
 
-def hardware_of(runs: Path, run: str, cell: str) -> str:
-    """`AMD EPYC 7B12, 2 cores, 4 × NVIDIA A100`"""
-    folder = RunFolder(runs / run)
+def hardware_of(runs: Path, points: Sequence[Point]) -> str:
+    """Of the newest run: `AMD EPYC 7B12, 2 cores, 4 × NVIDIA A100`; empty when it is not known any more."""
+    if not points:
+        return ""
+    folder = RunFolder(runs / points[-1].run)
     results = folder.read_results()
-    found = next((one for one in results.cells if one.id == cell), None) if results else None
+    found = next((one for one in results.cells if one.id == points[-1].id), None) if results else None
     if found is None or not found.attempts:
         return ""
     try:
         last = found.attempts[-1]
-        found_hardware = folder.read_observation(found.hash, last.number, next(iter(last.parts), "job")).hardware
+        return hardware_text(folder.read_observation(found.hash, last.number, next(iter(last.parts), "job")).hardware)
     except Unreadable:
         return ""
-    return hardware_text(found_hardware)
 
 
-def hardware_text(found_hardware: dict[str, Any]) -> str:
-    parts = [str(found_hardware["cpu"])] if found_hardware.get("cpu") else []
-    if found_hardware.get("cores"):
-        parts.append(f"{found_hardware['cores']} cores")
-    gpus = found_hardware.get("gpu")
+def hardware_text(hardware: Mapping[str, Any]) -> str:
+    parts = [str(hardware["cpu"])] if hardware.get("cpu") else []
+    if hardware.get("cores"):
+        parts.append(f"{hardware['cores']} cores")
+    gpus = hardware.get("gpu")
     models = Counter(map(str, gpus)) if isinstance(gpus, list) else Counter()
     parts += [f"{count} × {model}" for model, count in models.items()]
-    tpu = found_hardware.get("tpu")
+    tpu = hardware.get("tpu")
     if isinstance(tpu, dict):
         parts.append(" ".join(str(tpu[key]) for key in ("type", "topology") if tpu.get(key)) or "TPU")
-    if others := found_hardware.get("others"):
+    if others := hardware.get("others"):
         parts.append(f"{len(others)} of its hosts other than that")
     return ", ".join(parts)

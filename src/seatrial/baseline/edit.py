@@ -5,10 +5,13 @@ import fcntl
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from seatrial import SeatrialError
 from seatrial.baseline import read as theirs
 from seatrial.baseline.models import OURS, THEIRS, text_of
 from seatrial.baseline.read import BASELINE_LIMITS, baselines_of
@@ -24,6 +27,7 @@ _NEW = {
 }
 _THEIR_KEYS = {"lower": theirs.LOWER, "upper": theirs.UPPER, "center": theirs.CENTER, "runs": theirs.RUNS}
 _FIXED = ("unit", "better")  # of a step time: seconds, lower
+_Values = dict[str, Any]  # keys of an entry
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Edit:
     values: Mapping[str, Any]
     reason: Mapping[str, str]
     title: str = ""
-    untrue: tuple[int, ...] = field(default=())  # lines of comments that are no longer true, and go
+    untrue: tuple[int, ...] = ()  # lines of comments that are no longer true, and go
 
 
 def edited(text: str, file: str, form: str, edits: Iterable[Edit]) -> str:
@@ -49,37 +53,37 @@ def edited(text: str, file: str, form: str, edits: Iterable[Edit]) -> str:
                 raise CannotEdit(file, f"{what} is no metric that bounds can be written for")
     before = text.removeprefix("\ufeff") or _NEW[form]
     mark = "\ufeff" if text.startswith("\ufeff") else ""
-    wanted = _copy(Source(file, before, limits=BASELINE_LIMITS).data)
+    # What the file must say afterwards. What an alias made one thing becomes two.
+    wanted = msgspec.to_builtins(Source(file, before, limits=BASELINE_LIMITS).data)
     document = Document(before)
     for edit in edits:
-        path, values, reasons = _written(edit, form, wanted)
-        nested = {key: value for key, value in values.items() if isinstance(value, _Inner)}
-        document.set(path, {key: value for key, value in values.items() if key not in nested})
-        for key, inner in nested.items():
-            document.set((*path, key), inner)
-        document.append(reasons, dict(edit.reason))
-        document.remove_comments(path, edit.untrue)
-        _apply(wanted, path, values, reasons, edit)
+        changes = _written(edit, form, wanted)
+        for path, values in changes.items():
+            document.set(path, values)
+            entry = _set(wanted, path, values)
+        document.append((*path, "reasons"), dict(edit.reason))
+        document.remove_comments(next(iter(changes)), edit.untrue)
+        reasons = entry.get("reasons")
+        entry["reasons"] = [*(reasons if isinstance(reasons, list) else []), dict(edit.reason)]
     after = document.apply()
-    _prove(file, after, wanted)
+    source = Source(file, after, limits=BASELINE_LIMITS)
+    check_data(source, wanted)
+    try:
+        baselines_of(source)
+    except SuiteError as error:
+        raise CannotEdit(file, f"it would not be sound afterwards: {error}") from error
     return mark + after
 
 
-class _Inner(dict[str, Any]):
-    """Keys of a map inside the entry, which has others too."""
-
-
-def _written(edit: Edit, form: str, data: Any) -> tuple[tuple[str, ...], dict[str, Any], tuple[str, ...]]:
-    """Where the entry is, its keys as this form calls them, and where its reasons are."""
+def _written(edit: Edit, form: str, data: Any) -> dict[tuple[str, ...], _Values]:
+    """The keys of the entry as this form calls them, by the map that they stand in; the last one has the reasons."""
     if form == OURS:
-        path: tuple[str, ...] = ("baselines", edit.benchmark, edit.metric)
-        return path, {key: _number(value) for key, value in edit.values.items()}, (*path, "reasons")
-    path = ("benchmarks", edit.benchmark)
-    values: dict[str, Any] = {}
-    there = (data.get("benchmarks") or {}).get(edit.benchmark)
-    if not there:
+        path = ("baselines", edit.benchmark, edit.metric)
+        return {path: {key: _number(value) for key, value in edit.values.items()}}
+    values: _Values = {}
+    if not (data.get("benchmarks") or {}).get(edit.benchmark):
         values["name"] = edit.title or edit.benchmark
-    beside = _Inner()
+    beside: _Values = {}
     for key, value in edit.values.items():
         if key in _THEIR_KEYS:
             values[_THEIR_KEYS[key]] = _rounded(value, 4 if key == "center" else 8)
@@ -97,7 +101,7 @@ def _written(edit: Edit, form: str, data: Any) -> tuple[tuple[str, ...], dict[st
         values[theirs.HALF] = _rounded(half, 5)
     order = ("name", theirs.LOWER, theirs.UPPER, theirs.HALF, theirs.CENTER, theirs.RUNS)
     values = {key: values[key] for key in order if key in values}
-    return path, {**values, theirs.OWN_KEY: beside}, (*path, theirs.OWN_KEY, "reasons")
+    return {("benchmarks", edit.benchmark): values, ("benchmarks", edit.benchmark, theirs.OWN_KEY): beside}
 
 
 def _rounded(value: Any, digits: int) -> Any:
@@ -115,50 +119,23 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _apply(data: Any, path: tuple[str, ...], values: dict[str, Any], reasons: tuple[str, ...], edit: Edit) -> None:
-    """Do the same to the data that was read: what the file must say afterwards."""
-    entry = data
+def _set(data: Any, path: tuple[str, ...], values: _Values) -> _Values:
+    """Do to plain data what `Document.set` does to the text; the map at `path`."""
     for part in path:
-        if not isinstance(entry.get(part), dict):
-            entry[part] = {}
-        entry = entry[part]
-    for key, value in values.items():
-        if isinstance(value, _Inner):
-            inner = entry[key] if isinstance(entry.get(key), dict) else entry.setdefault(key, {})
-            _set(inner, value)
-        else:
-            _set(entry, {key: value})
-    holder = entry if len(reasons) == len(path) + 1 else entry[reasons[-2]]
-    held = holder.get(reasons[-1])
-    holder[reasons[-1]] = [*(held if isinstance(held, list) else []), dict(edit.reason)]
-
-
-def _set(entry: dict[str, Any], values: Mapping[str, Any]) -> None:
+        if not isinstance(data.get(part), dict):
+            data[part] = {}
+        data = data[part]
     for key, value in values.items():
         if value is None:
-            entry.pop(key, None)
+            data.pop(key, None)
         else:
-            entry[key] = _copy(value)
+            data[key] = msgspec.to_builtins(value)
+    found: _Values = data
+    return found
 
 
-def _copy(value: Any) -> Any:
-    """Of plain data; what an alias made one thing becomes two."""
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _prove(file: str, after: str, wanted: Any) -> None:
-    source = Source(file, after, limits=BASELINE_LIMITS)
-    check_data(source, wanted)
-    try:
-        baselines_of(source)
-    except SuiteError as error:
-        raise CannotEdit(file, f"it would not be sound afterwards: {error}") from error
-
-
-class Refused(Exception):
-    """An entry stays as it is, and why."""
+class Refused(SeatrialError):
+    """An entry, or the whole file, stays as it is, and why."""
 
 
 @dataclass(frozen=True)
@@ -182,21 +159,6 @@ class Why:
         return {"at": text_of(self.at_s), "what": what, "why": self.reason}
 
 
-class FileChanged(Exception):
-    """Somebody else wrote the file meanwhile."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} was changed by somebody else meanwhile; it was left alone. Try again")
-
-
-class CannotWrite(OSError):
-    """The file is as it was; why nothing could be put in its place."""
-
-    def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"{name} cannot be written: {why}")
-        self.name, self.why = name, why
-
-
 @dataclass(frozen=True)
 class FileChange:
     name: str
@@ -205,18 +167,14 @@ class FileChange:
     after: bytes
     diff: str
 
-    @property
-    def empty(self) -> bool:
-        return self.before == self.after
-
 
 def change(place: SelectedFile, edits: Iterable[Edit]) -> FileChange:
-    """What these edits make of the file. Raises CannotEdit and CannotWrite; nothing is written."""
+    """What these edits make of the file. Raises CannotEdit and OSError; nothing is written."""
     # A folder that is not there is a slip of the pen, or a disk that is not mounted: none is made.
     if place.path.is_symlink() and not place.path.exists():
-        raise CannotWrite(place.name, f"it is a link to {place.path.readlink()}, and that does not exist")
+        raise _cannot_write(place.name, f"it is a link to {place.path.readlink()}, and that does not exist")
     if not place.path.parent.is_dir():
-        raise CannotWrite(place.name, f"there is no folder {place.path.parent}")
+        raise _cannot_write(place.name, f"there is no folder {place.path.parent}")
     before = place.path.read_bytes() if place.exists else None
     old = (before or b"").decode()
     new = edited(old, place.name, place.baselines.form, edits)
@@ -227,22 +185,24 @@ def change(place: SelectedFile, edits: Iterable[Edit]) -> FileChange:
 
 
 def write_change(changed: FileChange) -> None:
-    """Write the file whole; a link to it stays a link, its mode stays. Raises FileChanged and CannotWrite."""
+    """Write the file whole; a link to it stays a link, its mode stays. Raises Refused when somebody else wrote it
+    meanwhile, and OSError; it is as it was then."""
+    path = changed.path.resolve()
     try:
-        _write(changed, changed.path.resolve())
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)  # against others of ours; an editor is seen by what it wrote
+            mode = path.stat().st_mode & 0o777 if path.exists() else None
+            if (path.read_bytes() if path.exists() else None) != changed.before:
+                raise Refused(f"{changed.path} was changed by somebody else meanwhile; it was left alone. Try again")
+            write_whole(path, changed.after, mode=mode or 0o644)
+            if mode is not None:
+                path.chmod(mode)
+        finally:
+            os.close(folder)
     except OSError as error:
-        raise CannotWrite(changed.name, error.strerror or str(error)) from error
+        raise _cannot_write(changed.name, error.strerror or str(error)) from error
 
 
-def _write(changed: FileChange, path: Path) -> None:
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)  # against others of ours; an editor is seen by what it wrote
-        mode = path.stat().st_mode & 0o777 if path.exists() else None
-        if (path.read_bytes() if path.exists() else None) != changed.before:
-            raise FileChanged(changed.path)
-        write_whole(path, changed.after, mode=mode or 0o644)
-        if mode is not None:
-            path.chmod(mode)
-    finally:
-        os.close(folder)
+def _cannot_write(name: str, why: str) -> OSError:
+    return OSError(f"{name} cannot be written: {why}")

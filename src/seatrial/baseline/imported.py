@@ -1,7 +1,7 @@
 """Takes over what another tool kept: bounds into a baseline file, runs into the history."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -49,14 +49,14 @@ def imported_metric(
     metric: str,
     unit: str,
     better: str | None,
-    before: Iterable[tuple[str, str | None]],
+    before: Iterable[tuple[str, str]],
 ) -> ImportedMetric:
     """What runs with these words of their own are metrics of: the suite's words count, then those of `before`, units
     and directions that are known of the metric already. Raises Refused."""
     own = _declared(model, trial, metric)
-    ours, way = own.unit, own.better
-    for known_unit, known_way in before:
-        ours, way = ours or known_unit, way or (known_way or None)  # type: ignore[assignment]
+    known = [(own.unit, own.better), *before]
+    ours = next((unit for unit, _ in known if unit), "")
+    way = next((way for _, way in known if way), None)
     if better and way and better != way:
         raise Refused(f"{metric} is better {better} by what was said, and {way} by the suite; the suite counts")
     if not (way or better):
@@ -74,23 +74,13 @@ def _declared(model: TrialModel, trial: str, metric: str) -> DeclaredMetric:
     return (declared or {}).get(metric, DeclaredMetric(""))
 
 
-@dataclass(frozen=True)
-class ImportedRuns:
-    runs: int
-    metric: ImportedMetric
-    fingerprint: str
-    first_s: float
-    last_s: float
-
-
 def import_bounds(
     place: SelectedFile, taken: Baselines, source: str, why: Why, trials: Mapping[str, TrialModel]
 ) -> tuple[list[Updated], list[str]]:
     """Edits that put the entries of another file into this one, for the selected benchmarks; what was refused."""
     updates, refused = [], []
-    for benchmark in place.benchmarks:
+    for benchmark, trial in place.trials.items():
         for metric, entry in taken.entries.get(benchmark, {}).items():
-            trial = place.trials[benchmark]
             try:
                 fitting = _in_unit_of_suite(entry, _declared(trials[trial], trial, metric))
                 updates.append(_taken(place.entry(benchmark, metric), fitting, source, why))
@@ -146,23 +136,16 @@ def _taken(old: BaselineEntry | None, entry: BaselineEntry, source: str, why: Wh
     return Updated(edit, tuple(notes))
 
 
-def import_runs(
-    history: History, runs: Sequence[PastRun], metric: ImportedMetric, fingerprint: str, why: Why, source: str
-) -> ImportedRuns:
-    """Add the runs to the history, all or none. Importing the same ones again changes nothing."""
-    history.add(*_results(runs, metric, fingerprint, why, source))
-    return ImportedRuns(len(runs), metric, fingerprint, runs[0].at_s, runs[-1].at_s)
-
-
 def newest_fingerprint(history: History, benchmark: str) -> str:
     """Of the configuration and hardware that ran last; empty, not known, when nothing ran yet."""
     series = [one for one in history.series(benchmark=benchmark, last=1) if one.fingerprint]
     return max(series, key=lambda one: one.points[-1].at_s).fingerprint if series else ""
 
 
-def _results(
+def past_results(
     runs: Iterable[PastRun], metric: ImportedMetric, fingerprint: str, why: Why, source: str
 ) -> Iterable[RunResults]:
+    """The runs as the history keeps them. Importing the same ones again changes nothing there."""
     # A name of its own, so that a run of Seatrial, or of another import, is never replaced by it.
     digest = hashlib.sha256(f"{metric.benchmark}\0{metric.metric}".encode()).hexdigest()[:4]
     for one in runs:

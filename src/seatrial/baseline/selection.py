@@ -11,17 +11,6 @@ from seatrial.suite import Cell, Suite
 _MOST_RUNS = 1_000  # of a series: what is older says nothing of the next run
 
 
-class NoBaseline(Exception):
-    """No trial of what was selected names a baseline."""
-
-    def __init__(self, suite: Suite) -> None:
-        trials = ", ".join(suite.trials)
-        super().__init__(
-            f"no selected cell has a baseline: give its trial `baseline: bounds.yaml` (trials: {trials}); "
-            "the file need not exist yet"
-        )
-
-
 @dataclass(frozen=True)
 class SelectedFile:
     """A baseline file and the benchmarks of it that were selected."""
@@ -30,8 +19,7 @@ class SelectedFile:
     path: Path
     exists: bool
     baselines: Baselines
-    benchmarks: tuple[str, ...]
-    trials: dict[str, str]  # of each benchmark
+    trials: dict[str, str]  # of each selected benchmark
     prefixes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of the metrics of each that it is for
 
     def covers(self, benchmark: str, metric: str) -> bool:
@@ -42,7 +30,7 @@ class SelectedFile:
 
 
 def selected_files(suite: Suite, cells: Iterable[Cell], switched_off: bool = False) -> list[SelectedFile]:
-    """The files that the trials of these cells name, in the order of the suite. Raises NoBaseline.
+    """The files that the trials of these cells name, in the order of the suite.
 
     `switched_off`: those of trials that are disabled too, which have no cells."""
     found: dict[str, dict[str, str]] = {}
@@ -54,15 +42,13 @@ def selected_files(suite: Suite, cells: Iterable[Cell], switched_off: bool = Fal
     for model in suite.trials.values() if switched_off else ():
         for file in model.baseline_files() if model.disabled is not None else ():
             found.setdefault(file, {})
-    if not found:
-        raise NoBaseline(suite)
     made = []
     for name, trials in found.items():
         path = suite.directory / name
         known = suite.baselines.get(name)
         baselines = known if isinstance(known, Baselines) else Baselines(str(path), OURS)
         of_metrics = prefixes.get(name, {})
-        made.append(SelectedFile(name, path, known is not None, baselines, tuple(trials), trials, of_metrics))
+        made.append(SelectedFile(name, path, known is not None, baselines, trials, of_metrics))
     return made
 
 

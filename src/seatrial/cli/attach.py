@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from seatrial.api import final_results, history_of
-from seatrial.cli.common import HISTORY, RUN, RUNS, fail, find_own, planned
+from seatrial.api import final_results
+from seatrial.cli.common import HISTORY, RUN, RUNS, fail, find_own, history_of
 from seatrial.cli.common.copies import NOTIFY, checked_notify, copied
 
 
@@ -33,7 +33,7 @@ def command(run: str, notify: str | None, runs: Path, history: str | None) -> No
     done = finished(folder, kept)
     if done is None:
         raise SystemExit(run_shown(reopened(folder), kept, notify=notify))
-    raise SystemExit(copied(folder, planned(folder).options.out, done))
+    raise SystemExit(copied(folder, folder.read_plan().options.out, done))
 
 
 # `seatrial cancel`: stops a run.

@@ -1,5 +1,6 @@
 """`seatrial check`: judges the log and the files of a training job that ran elsewhere, without running anything."""
 
+import shutil
 import signal
 import tempfile
 from pathlib import Path
@@ -7,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.api import history_of
-from seatrial.cli.common import HISTORY, RUNS, fail, loaded
+from seatrial.cli.common import HISTORY, RUNS, fail, history_of, loaded, print_lines
 
 if TYPE_CHECKING:
     from seatrial.engine.check_folder import Checked
@@ -145,10 +145,7 @@ def _matches(cell: "Cell") -> list[str]:
 
 
 def _print(checked: "Checked", folder: str) -> None:
-    import shutil
-    import sys
-
-    from seatrial.report.terminal.lines import glyph, is_ascii, paint, wants_colour
+    from seatrial.report.terminal.lines import glyph
     from seatrial.report.view.words import one_line
 
     columns = min(shutil.get_terminal_size((100, 24)).columns, 140)
@@ -164,7 +161,7 @@ def _print(checked: "Checked", folder: str) -> None:
         lines.append([])
         lines += [_metric_line(name, metric) for name, metric in result.metrics.items()]
     lines += [[("─" * columns, "dim")], [(f"{mark} {result.verdict.value}", f"bold {colour}")]]
-    sys.stdout.write(paint(lines, wants_colour(sys.stdout), is_ascii(sys.stdout)))
+    print_lines(lines)
 
 
 def _finding_lines(finding: "Finding", columns: int) -> "list[Line]":

@@ -1,14 +1,13 @@
 """`seatrial compare`: what moved between two runs."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.api import find, history_of
-from seatrial.cli.common import HISTORY, RUNS, fail
+from seatrial.api import find
+from seatrial.cli.common import HISTORY, RUNS, fail, history_of, print_lines, say
 
 if TYPE_CHECKING:
     from seatrial.job import RunResults
@@ -36,9 +35,8 @@ def command(before: str, after: str, all_metrics: bool, as_json: bool, runs: Pat
         click.echo(json.dumps(comparison_json(found), indent=1, ensure_ascii=False))
         return
     from seatrial.report.terminal.comparison import compare_lines
-    from seatrial.report.terminal.lines import is_ascii, paint, wants_colour
 
-    sys.stdout.write(paint(compare_lines(found), wants_colour(sys.stdout), is_ascii(sys.stdout)))
+    print_lines(compare_lines(found))
 
 
 def _results(runs: Path, name: str) -> "RunResults":
@@ -61,5 +59,5 @@ def _past(history: "History", results: "RunResults", all_metrics: bool) -> "list
     try:
         return history.filled(history.names(run=results.run, judged=not all_metrics), POINTS_SHOWN)
     except HistoryError as error:
-        click.echo(f"seatrial: compared without the history: {error}", err=True)
+        say(f"compared without the history: {error}")
         return []

@@ -19,12 +19,12 @@ def command(suite: Path | None, target: str | None, as_json: bool) -> None:
     """Examine the targets of SUITE, or this machine and the cluster that kubectl would use. Exit code 3: a problem."""
     import asyncio
 
-    from seatrial.cli.common import loaded, targets_of
-    from seatrial.engine.verify import available_targets, examine
+    from seatrial.cli.common import loaded
+    from seatrial.engine.verify import available_targets, chosen_targets, examine
     from seatrial.job import ExitCode
 
     nothing_named = suite is None and target is None
-    wanted = available_targets() if nothing_named else targets_of(loaded(suite) if suite else None, target)
+    wanted = available_targets() if nothing_named else chosen_targets(loaded(suite) if suite else None, target)
     found = asyncio.run(examine(wanted))
     _print_json(found) if as_json else _print(found)
     if not all(one.sound for one in found):

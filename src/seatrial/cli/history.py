@@ -3,21 +3,20 @@
 import difflib
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.api import find, history_of
-from seatrial.cli.common import HISTORY, RUNS, duration, fail, plan_of, print_json
+from seatrial.api import find
+from seatrial.cli.common import HISTORY, RUNS, duration, fail, history_of, plan_of, print_json, print_lines, say
 
 if TYPE_CHECKING:
-    from seatrial.job import Bound
-    from seatrial.record.history import CellRow, History, HistoryError, Series, SuiteRun
-    from seatrial.report.terminal.lines import Line
+    from seatrial.api import RunPlan
+    from seatrial.record.history import Alarm, History, Series
+    from seatrial.report.view.series import SeriesView
 
-INFRA = 3
 MOST_READ = 500  # series, for a terminal
 
 
@@ -79,34 +78,45 @@ def show(
     history: str | None,
 ) -> None:
     """Show the cells and draw the metrics of TRIAL over its runs. Without TRIAL: what the history has."""
-    from seatrial.record.history import HistoryError, TimeWindow
+    from seatrial.record.history import TimeWindow
     from seatrial.report.terminal.history import RUNS_SHOWN
-    from seatrial.report.view.series import POINTS_SHOWN
+    from seatrial.report.view.series import POINTS_SHOWN, group_changes
 
     past = history_of(runs, history)
     window = TimeWindow(_time(since, "--since"), _time(until, "--until", ends=True))
-    try:
-        if trial is None:
-            if benchmark or metric or since or until:
-                fail("--benchmark, --metric, --since and --until are of a TRIAL: `seatrial history TRIAL --metric M`")
-            _show_all(past, as_json)
-            return
-        cells = past.cells(trial, RUNS_SHOWN)
-        if not cells:
-            _no_such_trial(past, trial)
-        cells = [cell for cell in cells if window.has(cell.at_s)]
-        chosen = _chosen(past.names(trial), benchmark, metric)
-        judged = chosen if all_metrics or metric else [one for one in chosen if one.better]
-        read = judged if as_json else judged[:MOST_READ]
-        series = past.filled(read, last or POINTS_SHOWN, window)
-        alarms = past.alarms()
-    except HistoryError as error:
-        _unusable(error)
+    if trial is None:
+        if benchmark or metric or since or until:
+            fail("--benchmark, --metric, --since and --until are of a TRIAL: `seatrial history TRIAL --metric M`")
+        _show_all(past, as_json)
+        return
+    cells = past.cells(trial, RUNS_SHOWN)
+    if not cells:
+        known = past.trials()
+        if not known:
+            fail(f"the history {past.place} is empty: each `seatrial run` adds to it")
+        fail(f"the history has no trial {trial!r}{_nearest(trial, [one.trial for one in known])}")
+    chosen = _chosen(past.names(trial), benchmark, metric)
+    judged = chosen if all_metrics or metric else [one for one in chosen if one.better]
+    read = judged if as_json else judged[:MOST_READ]
+    series = past.filled(read, last or POINTS_SHOWN, window)
+    benchmarks = {one.benchmark for one in series}
+    alarms = [alarm for alarm in past.alarms() if alarm.benchmark in benchmarks]
     if len(read) < len(judged):
         warning = f"only the first {len(read)} of {len(judged)} series were read"
-        click.echo(f"seatrial: {warning}; --benchmark and --metric choose others", err=True)
-    bounds = _bounds(suite, runs) if suite else None
-    _show(trial, [] if benchmark or metric else cells, series, len(chosen) - len(judged), alarms, bounds, as_json)
+        say(f"{warning}; --benchmark and --metric choose others")
+    views = _views(series, plan_of(suite, runs) if suite else None, as_json)
+    cells = [cell for cell in cells if window.has(cell.at_s) and not (benchmark or metric)]
+    if as_json:
+        found = {"trial": trial, "cells": cells, "series": views, "together": group_changes(views)}
+        print_json({**found, **_judged(alarms)})
+        return
+    from seatrial.report.terminal.history import cell_history_lines, history_lines
+    from seatrial.report.terminal.lines import is_ascii
+
+    columns = min(shutil.get_terminal_size((100, 24)).columns, 140)
+    lines = [*cell_history_lines(trial, cells, columns), []] if cells else []
+    others = len(chosen) - len(judged)
+    print_lines([*lines, *history_lines(views, alarms, others, columns, is_ascii(sys.stdout))])
 
 
 def _time(text: str | None, option: str, ends: bool = False) -> float | None:
@@ -133,20 +143,16 @@ def _time(text: str | None, option: str, ends: bool = False) -> float | None:
 def add(names: tuple[str, ...], runs: Path, history: str | None) -> None:
     """Add runs to the history: those that are missing because it could not be reached, or each RUN (an id, its
     beginning, a path, or `last`). One that is there already is replaced."""
-    from seatrial.record.history import HistoryError, add_missed, add_run
+    from seatrial.record.history import add_missed, add_run
 
     past = history_of(runs, history)
-    try:
-        if not names:
-            added = add_missed(runs, past)
-            click.echo(f"added {', '.join(added)}" if added else f"no run in {runs} is missing in {past.place}")
-            return
-        for folder in [find(runs, name) for name in names]:
-            if not add_run(folder, past):
-                fail(f"{folder.run} has no results that can be read; `seatrial attach {folder.run}` finishes it")
-            click.echo(f"added {folder.run}")
-    except HistoryError as error:
-        _unusable(error)
+    if not names:
+        added = add_missed(runs, past)
+        click.echo(f"added {', '.join(added)}" if added else f"no run in {runs} is missing in {past.place}")
+    for folder in [find(runs, name) for name in names]:
+        if not add_run(folder, past):
+            fail(f"{folder.run} has no results that can be read; `seatrial attach {folder.run}` finishes it")
+        click.echo(f"added {folder.run}")
 
 
 @command.command()
@@ -166,21 +172,16 @@ def mark(run: str, label: str | None, reason: str, benchmark: str | None, runs: 
     import getpass
     import time
 
-    from seatrial.record.history import HistoryError
-
     if label is None:
         fail("say which: --false-alarm, --regression, --fixed or --clear")
     if not reason.strip():
         fail("--reason is missing: whoever reads this in a year will want to know")
     past = history_of(runs, history)
-    try:
-        found = _run_of(past, run)
-        chosen = _meant(past, found.run, benchmark, label)
-        for one in chosen or [""]:
-            past.mark(found.run, one or None, label, reason, getpass.getuser(), time.time())
-    except HistoryError as error:
-        _unusable(error)
-    what = f"{', '.join(chosen)} of {found.run}" if chosen else f"all of {found.run}"
+    run = _run_of(past, run)
+    chosen = _meant(past, run, benchmark, label)
+    for one in chosen or [""]:
+        past.mark(run, one or None, label, reason, getpass.getuser(), time.time())
+    what = f"{', '.join(chosen)} of {run}" if chosen else f"all of {run}"
     click.echo(f"{what}: {label or 'earlier marks are taken back'}")
 
 
@@ -195,9 +196,7 @@ def _meant(past: "History", run: str, benchmark: str | None, label: str) -> list
         return []
     alarmed = [alarm.benchmark for alarm in past.alarms() if alarm.run == run]
     if not alarmed:
-        click.echo(
-            f"seatrial: {run} raised no alarm, so this is about all its benchmarks; --benchmark names one", err=True
-        )
+        say(f"{run} raised no alarm, so this is about all its benchmarks; --benchmark names one")
     return list(dict.fromkeys(alarmed))
 
 
@@ -207,126 +206,77 @@ def _meant(past: "History", run: str, benchmark: str | None, label: str) -> list
 @HISTORY
 def alarms(as_json: bool, runs: Path, history: str | None) -> None:
     """List all alarms with what people said of them, and how often they were right."""
-    from seatrial.record.history import HistoryError
     from seatrial.report.terminal.history import alarms_lines
+
+    found = history_of(runs, history).alarms()
+    print_json(_judged(found)) if as_json else print_lines(alarms_lines(found))
+
+
+def _judged(alarms: "list[Alarm]") -> dict[str, object]:
+    """For programs: the alarms, and how often they were right."""
+    import msgspec
+
     from seatrial.report.view.series import alarm_precision
 
-    try:
-        found = history_of(runs, history).alarms()
-    except HistoryError as error:
-        _unusable(error)
-    if as_json:
-        print_json({"alarms": found, "precision": _precision(alarm_precision(found))})
-    else:
-        _print(alarms_lines(found))
+    found = alarm_precision(alarms)
+    precision = {**msgspec.structs.asdict(found), "unjudged": found.unjudged, "precision": found.share}
+    return {"alarms": alarms, "precision": precision}
 
 
 def _show_all(past: "History", as_json: bool) -> None:
     from seatrial.report.terminal.history import trials_lines
-    from seatrial.report.view.series import alarm_precision
 
     trials, runs, alarms = past.trials(), past.runs(), past.alarms()
     if as_json:
-        print_json(
-            {"history": past.place, "trials": trials, "runs": runs, "precision": _precision(alarm_precision(alarms))}
-        )
+        found = {"history": past.place, "trials": trials, "runs": runs}
+        print_json({**found, "precision": _judged(alarms)["precision"]})
     elif not runs:
         click.echo(f"the history {past.place} is empty: each `seatrial run` adds to it")
     else:
-        _print(trials_lines(trials, runs, alarms))
+        print_lines(trials_lines(trials, runs, alarms))
 
 
-def _show(
-    trial: str,
-    cells: "list[CellRow]",
-    series: "list[Series]",
-    others: int,
-    alarms: "list[Any]",
-    bounds: "Mapping[str, Iterable[Bound]] | None",
-    as_json: bool,
-) -> None:
-    from seatrial.report.terminal.history import MOST_DRAWN, cell_history_lines, history_lines, ranked
-    from seatrial.report.terminal.lines import is_ascii
-    from seatrial.report.view.series import alarm_precision, group_changes, view_series, with_bound, with_changes
+def _views(series: "list[Series]", suite: "RunPlan | None", as_json: bool) -> "list[SeriesView]":
+    """With the bounds of a suite, else with those that the runs give: only of what is shown, for they take a while."""
+    from seatrial.report.terminal.history import MOST_DRAWN, ranked
+    from seatrial.report.view.series import view_series, with_bound, with_changes
 
-    benchmarks = {one.benchmark for one in series}
-    alarms = [alarm for alarm in alarms if alarm.benchmark in benchmarks]
-    if bounds is None:
-        views = ranked([with_changes(one) for one in series])
-        shown = len(views) if as_json else MOST_DRAWN
-        views[:shown] = [with_bound(one) for one in views[:shown]]
-    else:
-        views = ranked([view_series(one, bounds.get(one.benchmark, ())) for one in series])
-    if as_json:
-        data = {"trial": trial, "cells": cells, "series": views, "together": group_changes(views), "alarms": alarms}
-        print_json({**data, "precision": _precision(alarm_precision(alarms))})
-    else:
-        columns = min(shutil.get_terminal_size((100, 24)).columns, 140)
-        lines = [*cell_history_lines(trial, cells, columns), []] if cells else []
-        _print([*lines, *history_lines(views, alarms, others, columns, is_ascii(sys.stdout))])
+    if suite is not None:
+        bounds = {cell.benchmark: cell.bounds for cell in suite.cells}
+        return ranked([view_series(one, bounds.get(one.benchmark, ())) for one in series])
+    views = ranked([with_changes(one) for one in series])
+    shown = len(views) if as_json else MOST_DRAWN
+    return [*map(with_bound, views[:shown]), *views[shown:]]
 
 
 def _chosen(series: "list[Series]", benchmark: str | None, metric: str | None) -> "list[Series]":
     from seatrial.suite.values import glob_matches
 
-    for option, wanted, name in (("benchmark", benchmark, "benchmark"), ("metric", metric, "metric")):
+    for name, wanted in (("benchmark", benchmark), ("metric", metric)):
         if wanted is not None:
             known = sorted({getattr(one, name) for one in series})
             fitting = {one for one in known if glob_matches(wanted, one)}
             if not fitting:
-                fail(f"there is no {option} {wanted!r} in this trial{_nearest(wanted, known)}")
+                fail(f"there is no {name} {wanted!r} in this trial{_nearest(wanted, known)}")
             series = [one for one in series if getattr(one, name) in fitting]
     return series
 
 
-def _no_such_trial(past: "History", trial: str) -> NoReturn:
-    known = past.trials()
-    if not known:
-        fail(f"the history {past.place} is empty: each `seatrial run` adds to it")
-    fail(f"the history has no trial {trial!r}{_nearest(trial, [one.trial for one in known])}")
-
-
-def _run_of(past: "History", name: str) -> "SuiteRun":
+def _run_of(past: "History", name: str) -> str:
     """The run of that id, of a beginning that only one has, of the folder that a path leads to, or the last."""
-    known = past.runs()
+    known = [one.run for one in past.runs()]
     name = Path(name).name if "/" in name else name
-    matching = [one for one in known if one.run == name] or [one for one in known if one.run.startswith(name)]
+    matching = [run for run in known if run == name] or [run for run in known if run.startswith(name)]
     if name == "last" and known:
         return known[-1]
     if len(matching) == 1:
         return matching[0]
     if matching:
-        fail(f"{name!r} is the beginning of {len(matching)} runs: {', '.join(one.run for one in matching[:5])}")
-    fail(f"the history has no run {name!r}{_nearest(name, [one.run for one in known])}")
+        fail(f"{name!r} is the beginning of {len(matching)} runs: {', '.join(matching[:5])}")
+    fail(f"the history has no run {name!r}{_nearest(name, known)}")
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
     names = list(known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.3) or names[:3]
     return f"; did you mean {', '.join(near)}?" if near else ""
-
-
-def _bounds(suite: Path, runs: Path) -> "dict[str, tuple[Bound, ...]]":
-    plan = plan_of(suite, runs)
-    return {cell.benchmark: cell.bounds for cell in plan.cells}
-
-
-def _unusable(error: "HistoryError") -> NoReturn:
-    fail(str(error), INFRA)
-
-
-def _precision(found: Any) -> dict[str, Any]:
-    return {
-        "alarms": found.alarms,
-        "confirmed": found.confirmed,
-        "false": found.false,
-        "accepted": found.accepted,
-        "unjudged": found.unjudged,
-        "precision": found.share,
-    }
-
-
-def _print(lines: "list[Line]") -> None:
-    from seatrial.report.terminal.lines import is_ascii, paint, wants_colour
-
-    sys.stdout.write(paint(lines, wants_colour(sys.stdout), is_ascii(sys.stdout)))

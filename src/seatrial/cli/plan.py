@@ -1,15 +1,17 @@
 """`seatrial plan`: what would run, what would not and why, how long and for how much. Touches no target."""
 
 import json
+import shutil
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from seatrial.cli.common import HISTORY, RUNS, plan_of, selecting
+from seatrial.cli.common import HISTORY, RUNS, SELECTING, plan_of, print_lines
 from seatrial.job import Contents, Excluded, SkippedItem, count, table_axes
 from seatrial.plan import Plan
 from seatrial.plan.expand import short_need
@@ -24,51 +26,34 @@ _LISTED = 40
 
 @click.command()
 @click.argument("suite", type=click.Path(path_type=Path))
-@selecting
+@SELECTING
 @click.option("--list", "list_cells", is_flag=True, help="List every cell with its hash.")
 @click.option("--json", "as_json", is_flag=True, help="For programs; every excluded combination with its reason.")
 @HISTORY
 @RUNS
 def command(
     suite: Path,
-    select: tuple[str, ...],
-    tag: tuple[str, ...],
-    pairwise: bool,
-    repeat: int | None,
-    target: str | None,
     max_cost: float | None,
     list_cells: bool,
     as_json: bool,
     runs: Path,
     history: str | None,
+    **chosen: Any,
 ) -> None:
     """Show what running SUITE would do: its cells, its excluded combinations with their reasons, hours and price."""
     from seatrial.engine.prepare import with_contents
 
-    made = plan_of(suite, runs, select, tag, pairwise, repeat, history=history, target=target)
+    made = plan_of(suite, runs, history=history, **chosen)
     plan = with_contents(made.plan)
     if as_json:
         click.echo(json.dumps(plan.as_json(), indent=1, ensure_ascii=False))
     else:
-        _print(plan, list_cells)
+        columns = shutil.get_terminal_size((120, 24)).columns if sys.stdout.isatty() else 120
+        print_lines(_lines(plan, list_cells, columns))
     plan.check_cost(made.suite.max_cost if max_cost is None else max_cost)
 
 
-def _print(plan: "Plan", list_cells: bool) -> None:
-    import shutil
-    import sys
-
-    from seatrial.report.terminal.lines import is_ascii, paint, wants_colour
-
-    columns = shutil.get_terminal_size((120, 24)).columns if sys.stdout.isatty() else 120
-    lines = _lines(plan, list_cells, columns)
-    colour = wants_colour(sys.stdout)
-    click.echo(paint(lines, colour, is_ascii(sys.stdout)), nl=False, color=colour)
-
-
 def _lines(plan: "Plan", list_cells: bool, columns: int) -> "list[Line]":
-    from seatrial.job import count
-
     grids = plan_grids(plan)
     lines: list[Line] = [line for grid in grids for line in _grid_lines(grid, columns)]
     if grids:

@@ -1,17 +1,18 @@
 """`seatrial run`: runs a suite."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from seatrial.api import history_of, prepare
-from seatrial.cli.common import AGAINST, HISTORY, RUNS, compared_with, plan_of, selecting
+from seatrial.api import prepare
+from seatrial.cli.common import AGAINST, HISTORY, RUNS, SELECTING, compared_with, history_of, plan_of
 from seatrial.cli.common.copies import NOTIFY, begin_copy_or_fail, checked_notify, checked_out
 
 
 @click.command()
 @click.argument("suite", type=click.Path(path_type=Path))
-@selecting
+@SELECTING
 @click.option("--failed", metavar="RUN", help="Only the cells that did not pass in that run.")
 @click.option("--parallel", type=click.IntRange(min=1), help="Cells at a time on each target.")
 @click.option("--retries", type=click.IntRange(min=0), help="Further attempts for each class that the trial retries.")
@@ -46,12 +47,8 @@ def command(
     notify: str | None,
     runs: Path,
     history: str | None,
-    select: tuple[str, ...],
-    tag: tuple[str, ...],
-    pairwise: bool,
-    repeat: int | None,
-    target: str | None,
     max_cost: float | None,
+    **chosen: Any,
 ) -> None:
     """Run SUITE and say what passed, what failed and why."""
     from seatrial.cli.common.watching import detached, run_shown
@@ -60,7 +57,7 @@ def command(
     out = checked_out(out)
     notify = checked_notify(notify)
     before = compared_with(runs, against) if against else None
-    plan = plan_of(suite, runs, select, tag, pairwise, repeat, failed, history, target)
+    plan = plan_of(suite, runs, failed=failed, history=history, **chosen)
     options = RunOptions(parallel, retries, max_failures, max_cost, commit, out, strict)
     prepared = prepare(plan, runs, options, before)
     if out:

@@ -1,25 +1,21 @@
 """`seatrial runs`: the runs that are there."""
 
-import sys
 import time
 from pathlib import Path
 
 import click
 
-from seatrial.cli.common import RUNS, print_json
-
-_LAST = 20
+from seatrial.cli.common import RUNS, duration, loaded, print_json, print_lines, say
 
 
 @click.command()
-@click.option("--last", metavar="N", type=click.IntRange(min=1), default=_LAST, show_default=True, help="How many.")
+@click.option("--last", metavar="N", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @RUNS
 def command(last: int, as_json: bool, runs: Path) -> None:
     """List runs, the newest first: what each came to, or how far it is and who works on it."""
     from seatrial.record import run_overviews
     from seatrial.report.terminal.history import runs_lines
-    from seatrial.report.terminal.lines import is_ascii, paint, wants_colour
 
     found, there = run_overviews(runs, last)
     if as_json:
@@ -27,7 +23,7 @@ def command(last: int, as_json: bool, runs: Path) -> None:
     elif not found:
         click.echo(f"there are no runs in {runs} yet: `seatrial run SUITE` makes one")
     else:
-        sys.stdout.write(paint(runs_lines(found, there), wants_colour(sys.stdout), is_ascii(sys.stdout)))
+        print_lines(runs_lines(found, there))
 
 
 # `seatrial reap`: removes what runs left behind.
@@ -48,13 +44,13 @@ def reap_command(
     """Remove the jobs of RUNs, or of all runs that no process works on. They are found by their label alone."""
     import asyncio
 
-    from seatrial.cli.common import duration, loaded, targets_of
     from seatrial.engine import reap
+    from seatrial.engine.verify import chosen_targets
     from seatrial.job import ExitCode
 
     now_s = time.time()
     older_s = duration(older) if older else 0.0
-    wanted = targets_of(loaded(suite) if suite else None, target)
+    wanted = chosen_targets(loaded(suite) if suite else None, target)
     reaping = asyncio.run(reap(wanted, runs, older_s, now_s, dry_run, running))
     for one in reaping.reaped:
         what = "left, its run goes on" if one.in_use else "would be removed" if dry_run else "removed"
@@ -64,7 +60,7 @@ def reap_command(
         state = "running" if one.found.alive else "ended"
         click.echo(f"{what}: {one.found.handle} ({state}, {max(0.0, now_s - one.found.created_s):.0f} s old)")
     for name, why in reaping.unreached.items():
-        click.echo(f"seatrial: nothing is known of target {name}: {why}", err=True)
+        say(f"nothing is known of target {name}: {why}")
     if not reaping.reaped and reaping.done:
         click.echo("nothing was found")
     if not reaping.done:

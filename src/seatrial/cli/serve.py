@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.api import history_of
-from seatrial.cli.common import HISTORY, RUNS, fail
+from seatrial.cli.common import HISTORY, RUNS, fail, history_of, say
 
 if TYPE_CHECKING:
     from seatrial.web.catalogue import Site
@@ -66,15 +65,11 @@ def _options(runs: Path, history: str | None) -> tuple[str, ...]:
 
 
 def _write(site: "Site", folder: Path) -> None:
-    from seatrial.record.history import HistoryError
     from seatrial.web.public import write_public
 
-    try:
-        written = write_public(site, folder)
-    except HistoryError as error:
-        fail(str(error), 3)
+    written = write_public(site, folder)
     click.echo(f"wrote {written.pages} pages and {written.files} files of jobs to {folder}")
     for path in written.left_out[:5]:
-        click.echo(f"seatrial: left out: {path}", err=True)
+        say(f"left out: {path}")
     if len(written.left_out) > 5:
-        click.echo(f"seatrial: left out: {len(written.left_out) - 5} more", err=True)
+        say(f"left out: {len(written.left_out) - 5} more")

@@ -2,52 +2,28 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial, reduce, wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from seatrial.cli.baseline.import_ import command as import_
-from seatrial.cli.baseline.import_ import curve
-from seatrial.cli.baseline.scope import METRIC, SELECT, SUITE, BaselineScope, reason_of, say
-from seatrial.cli.common import HISTORY, RUNS, duration, fail
+from seatrial.cli.baseline.import_ import curve, import_bounds, import_runs
+from seatrial.cli.baseline.scope import BaselineScope, say
+from seatrial.cli.common import HISTORY, RUNS, SELECT, duration, fail, options
 
 if TYPE_CHECKING:
-    from seatrial.baseline.edit import Updated, Why
-    from seatrial.baseline.selection import SelectedFile
+    from seatrial.baseline.edit import Updated
+    from seatrial.baseline.selection import MetricHistory, SelectedFile
 
-_CHANGING = [
-    SUITE,
-    SELECT,
-    click.option("--reason", required=True, metavar="TEXT", help="Why; it is kept in the entry."),
-    click.option("--force", is_flag=True, help="Also bounds that are wider than the cap."),
-    click.option("--dry-run", is_flag=True, help="Print the change, and make none."),
-    RUNS,
-    HISTORY,
-]
+    Entries = list[tuple[str, Callable[[], Updated]]]
 
-
-@dataclass(frozen=True)
-class _Asked:
-    """What every command that changes an entry is asked for."""
-
-    scope: BaselineScope
-    why: "Why"
-    dry_run: bool
-    runs: Path
-
-    def known(self, place: "SelectedFile", chosen: Any) -> tuple[Any, ...]:
-        from seatrial.baseline.describe import hardware_of
-
-        last = chosen.points[-1] if chosen.points else None
-        hardware = hardware_of(self.runs, last.run, last.id) if last else ""
-        return place.entry(chosen.series.benchmark, chosen.series.metric), self.why, hardware, place.baselines.form
+_SUITE = click.argument("suite", type=click.Path(path_type=Path))
+_METRIC = click.option("--metric", metavar="NAME", help="Just this metric.")
 
 
 def _changing(change: Callable[..., None]) -> Callable[..., Any]:
-    """The options of every command that changes an entry."""
+    """The arguments of every command that changes an entry, as a scope."""
 
     @wraps(change)
     def command(
@@ -58,12 +34,23 @@ def _changing(change: Callable[..., None]) -> Callable[..., Any]:
         dry_run: bool,
         runs: Path,
         history: str | None,
-        **options: Any,
+        **given: Any,
     ) -> None:
-        scope = BaselineScope(suite, select, runs, history)
-        change(_Asked(scope, reason_of(reason, force), dry_run, runs), **options)
+        reason = " ".join(reason.encode("utf-8", "replace").decode().split())
+        if not reason:
+            fail("--reason is empty: say why, for whoever looks at these bounds later")
+        change(BaselineScope(suite, select, runs, history, reason, force, dry_run), **given)
 
-    return reduce(lambda wrapped, option: option(wrapped), reversed(_CHANGING), command)
+    add = options(
+        _SUITE,
+        SELECT,
+        click.option("--reason", required=True, metavar="TEXT", help="Why; it is kept."),
+        click.option("--force", is_flag=True, help="Also bounds that are wider than the cap."),
+        click.option("--dry-run", is_flag=True, help="Print the change, and make none."),
+        RUNS,
+        HISTORY,
+    )
+    return add(command)
 
 
 @click.group()
@@ -76,9 +63,9 @@ def command() -> None:
 
 
 @command.command(short_help="Say what the last run is by its bounds, and where these come from.")
-@SUITE
+@_SUITE
 @SELECT
-@METRIC
+@_METRIC
 @RUNS
 @HISTORY
 def show(suite: Path, select: tuple[str, ...], metric: str | None, runs: Path, history: str | None) -> None:
@@ -88,19 +75,18 @@ def show(suite: Path, select: tuple[str, ...], metric: str | None, runs: Path, h
     scope = BaselineScope(suite, select, runs, history, switched_off=not select)
     for place in scope.places:
         say(place.name if place.exists else f"{place.name} (does not exist yet)")
-        for one in scope.safely(partial(describe.describe_baselines, place, scope.history, metric)):
+        shown = describe.describe_baselines(place, scope.history, metric)
+        for one in [*shown, *(describe.unused(place, scope.suite) if not select else [])]:
             say(f"  {' '.join((one.benchmark, one.metric)).strip()}: {one.sentence}")
             for detail in one.details:
                 say(f"      {detail}")
-        for one in describe.unused(place, scope.suite) if not select else []:
-            say(f"  {one.benchmark} {one.metric}: {one.sentence}")
 
 
 @command.command(short_help="Make bounds from the runs in the history.")
 @_changing
-@METRIC
+@_METRIC
 @click.option("--since", metavar="TIME", help="Only runs of the last so long: 30d, 12h.")
-def update(asked: _Asked, metric: str | None, since: str | None) -> None:
+def update(scope: BaselineScope, metric: str | None, since: str | None) -> None:
     """Make bounds from the runs in the history: good ones, of the newest level, of the same configuration.
 
     Entries without bounds are made; those that have some are brought up to date. Too few runs, or too wide a spread,
@@ -110,22 +96,21 @@ def update(asked: _Asked, metric: str | None, since: str | None) -> None:
 
     since_s = time.time() - duration(since) if since else None
 
-    def made(place: "SelectedFile", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
-        found = selection.newest_histories(asked.scope.history, benchmark, metric, since_s)
-        names = ["step_time"] if place.baselines.form == "torchprime" else [one.series.metric for one in found]
+    def made(place: "SelectedFile", benchmark: str) -> "Entries":
         return [
-            (one.series.metric, partial(new_bounds.update, one, *asked.known(place, one)))
-            for one in found
-            if one.series.metric in names and place.covers(benchmark, one.series.metric)
+            (one.series.metric, partial(new_bounds.update, one, *_known(scope, place, one)))
+            for one in selection.newest_histories(scope.history, benchmark, metric, since_s)
+            if one.series.metric == "step_time" or place.baselines.form != "torchprime"
+            if place.covers(benchmark, one.series.metric)
         ]
 
-    asked.scope.change(made, asked.dry_run, f"no run of it has {metric or 'a metric that can have bounds'} yet")
+    scope.change(made, f"no run of it has {metric or 'a metric that can have bounds'} yet")
 
 
 @command.command(short_help="Move bounds to the newest level; their width stays.")
 @_changing
-@METRIC
-def recenter(asked: _Asked, metric: str | None) -> None:
+@_METRIC
+def recenter(scope: BaselineScope, metric: str | None) -> None:
     """Move bounds to the level of the newest runs; their width stays. That level is in order from then on.
 
     The newest level is that of the last runs which are out of the bounds on one side; when the last run is inside, of
@@ -133,23 +118,31 @@ def recenter(asked: _Asked, metric: str | None) -> None:
     """
     from seatrial.baseline import new_bounds, selection
 
-    def made(place: "SelectedFile", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
-        found = {one.series.metric: one for one in selection.newest_histories(asked.scope.history, benchmark, metric)}
+    def made(place: "SelectedFile", benchmark: str) -> "Entries":
+        found = {one.series.metric: one for one in selection.newest_histories(scope.history, benchmark, metric)}
         return [
-            (name, partial(new_bounds.recenter, found[name], *asked.known(place, found[name])))
+            (name, partial(new_bounds.recenter, found[name], *_known(scope, place, found[name])))
             for name in place.baselines.entries.get(benchmark, {})
             if name in found
         ]
 
-    asked.scope.change(made, asked.dry_run, "it has no entry, or no run")
+    scope.change(made, "it has no entry, or no run")
+
+
+def _known(scope: BaselineScope, place: "SelectedFile", chosen: "MetricHistory") -> tuple[Any, ...]:
+    """What new bounds depend on beside the runs: the entry, the reason, the hardware and the form of the file."""
+    from seatrial.baseline.describe import hardware_of
+
+    entry = place.entry(chosen.series.benchmark, chosen.series.metric)
+    return entry, scope.why, hardware_of(scope.runs, chosen.points), place.baselines.form
 
 
 @command.command(short_help="Make bounds wider, and keep them so.")
 @_changing
-@METRIC
+@_METRIC
 @click.option("--by", metavar="PERCENT", help="So much wider than they are: 20%.")
 @click.option("--to", metavar="PERCENT", help="So much of the center to each side: 3%.")
-def widen(asked: _Asked, metric: str | None, by: str | None, to: str | None) -> None:
+def widen(scope: BaselineScope, metric: str | None, by: str | None, to: str | None) -> None:
     """Make bounds wider, and keep them so: the width becomes the floor of the entry."""
     from seatrial.baseline import adjust
 
@@ -157,18 +150,14 @@ def widen(asked: _Asked, metric: str | None, by: str | None, to: str | None) -> 
         fail("say how much wider: exactly one of --by 20% and --to 3%")
     by_share, to_share = (None if text is None else _percent(text) for text in (by, to))
 
-    def made(place: "SelectedFile", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
+    def made(place: "SelectedFile", benchmark: str) -> "Entries":
         return [
-            (name, partial(adjust.widen, entry, asked.why, by_share, to_share))
+            (name, partial(adjust.widen, entry, scope.why, by_share, to_share))
             for name, entry in place.baselines.entries.get(benchmark, {}).items()
             if metric is None or name == metric
         ]
 
-    asked.scope.change(made, asked.dry_run, "it has no entry")
-
-
-command.add_command(import_)
-command.add_command(curve)
+    scope.change(made, "it has no entry")
 
 
 def _percent(text: str) -> float:
@@ -180,3 +169,27 @@ def _percent(text: str) -> float:
     if not 0 < share < 100:
         fail(f"{text!r} is no percentage; write 3% or 20%")
     return share
+
+
+@command.command("import", short_help="Take over bounds or runs that another tool kept.")
+@_changing
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--metric", metavar="NAME", help="Of runs: what their values are metrics of.")
+@click.option("--unit", metavar="TEXT", default="", help="Of runs: s, MiB; default: that of the suite.")
+@click.option("--better", type=click.Choice(["lower", "higher"]), help="Of runs; default: as the suite says.")
+def import_(scope: BaselineScope, file: Path, metric: str | None, unit: str, better: str | None) -> None:
+    """Take over what another tool kept in FILE.
+
+    \b
+    bounds   torchprime's step_time_bounds.yaml, or a baseline of Seatrial: into the suite's own baseline
+    runs     CSV, JSON or YAML, a row with `run`, `time` and `value` each: into the history, for `update`
+    """
+    from seatrial.baseline.read import is_bounds
+
+    if is_bounds(file):
+        import_bounds(scope, file)
+    else:
+        import_runs(scope, file, metric, unit, better)
+
+
+command.add_command(curve)

@@ -1,82 +1,34 @@
-"""`seatrial baseline import`: takes over bounds or runs that another tool kept."""
+"""What `seatrial baseline import` takes over of another tool, and `seatrial baseline curve` of a run."""
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from seatrial.api import find
-from seatrial.cli.baseline.scope import SELECT, SUITE, BaselineScope, reason_of, say
-from seatrial.cli.common import HISTORY, RUN, RUNS, cells_of, fail
+from seatrial.cli.baseline.scope import BaselineScope, say
+from seatrial.cli.common import RUN, RUNS, cells_of, fail
 
 if TYPE_CHECKING:
-    from seatrial.baseline import Baselines
-    from seatrial.baseline.edit import Why
-    from seatrial.baseline.past_runs import PastRun, PastRuns
+    from seatrial.baseline.imported import ImportedMetric
+    from seatrial.baseline.past_runs import PastRun
 
 
-@click.command("import", short_help="Take over bounds or runs that another tool kept.")
-@SUITE
-@click.argument("file", type=click.Path(path_type=Path))
-@SELECT
-@click.option("--reason", required=True, metavar="TEXT", help="Why; it is kept.")
-@click.option("--metric", metavar="NAME", help="Of runs: what their values are metrics of.")
-@click.option("--unit", metavar="TEXT", default="", help="Of runs: s, MiB; default: that of the suite.")
-@click.option("--better", type=click.Choice(["lower", "higher"]), help="Of runs; default: as the suite says.")
-@click.option("--force", is_flag=True, help="Also bounds that are wider than the cap.")
-@click.option("--dry-run", is_flag=True, help="Print the change, and make none.")
-@RUNS
-@HISTORY
-def command(
-    suite: Path,
-    file: Path,
-    select: tuple[str, ...],
-    reason: str,
-    metric: str | None,
-    unit: str,
-    better: str | None,
-    force: bool,
-    dry_run: bool,
-    runs: Path,
-    history: str | None,
-) -> None:
-    """Take over what another tool kept in FILE.
+def import_bounds(scope: BaselineScope, file: Path) -> None:
+    from seatrial.baseline import imported, read_baselines
 
-    \b
-    bounds   torchprime's step_time_bounds.yaml, or a baseline of Seatrial: into the suite's own baseline
-    runs     CSV, JSON or YAML, a row with `run`, `time` and `value` each: into the history, for `update`
-    """
-    from seatrial.baseline import past_runs, read_baselines
-    from seatrial.baseline.read import is_bounds
-    from seatrial.suite import SuiteError
-
-    scope = BaselineScope(suite, select, runs, history)
-    why = reason_of(reason, force)
-    try:
-        if is_bounds(file):
-            taken = read_baselines(file)
-            _import_bounds(scope, taken, file, why, dry_run)
-        else:
-            _import_runs(scope, past_runs.read_runs(file), file, why, dry_run, (metric, unit, better))
-    except SuiteError as error:
-        fail(str(error))
-
-
-def _import_bounds(scope: BaselineScope, taken: "Baselines", file: Path, why: "Why", dry_run: bool) -> None:
-    from seatrial.baseline import imported
-
+    taken = read_baselines(file)
     for warning in taken.warnings:
         say(warning, err=True)
     refused, done = [], 0
     for place in scope.places:
         if place.exists and place.path.resolve() == file.resolve():
             fail(f"{file} is what the suite judges by already; there is nothing to import")
-        updates, no = imported.import_bounds(place, taken, file.name, why, scope.suite.trials)
+        updates, no = imported.import_bounds(place, taken, file.name, scope.why, scope.suite.trials)
         refused += no
         done += len(updates)
-        scope.write(place, updates, dry_run)
-    known = {benchmark for place in scope.places for benchmark in place.benchmarks}
+        scope.write(place, updates)
+    known = {benchmark for place in scope.places for benchmark in place.trials}
     others = [benchmark for benchmark in taken.entries if benchmark not in known]
     if others:
         say(f"of no selected cell, and not imported: {', '.join(others)}", err=True)
@@ -86,43 +38,31 @@ def _import_bounds(scope: BaselineScope, taken: "Baselines", file: Path, why: "W
         fail("nothing was imported: no benchmark of the file is one of the suite's" if not done else "not all", 1)
 
 
-def _import_runs(
-    scope: BaselineScope,
-    found: "PastRuns",
-    file: Path,
-    why: "Why",
-    dry_run: bool,
-    acceptance: tuple[str | None, str, str | None],
-) -> None:
+def import_runs(scope: BaselineScope, file: Path, metric: str | None, unit: str, better: str | None) -> None:
+    """What an option says counts before what the rows say."""
     from seatrial.baseline import imported, past_runs
-    from seatrial.baseline.edit import Refused
     from seatrial.checks.bounds import short_date
 
+    found = past_runs.read_runs(file)
+    trials = {name: trial for place in scope.places for name, trial in place.trials.items()}
     groups: dict[tuple[str, str], list[PastRun]] = {}
-    try:
-        for one in past_runs.assign_benchmarks(found.runs, scope.benchmarks):
-            groups.setdefault((one.benchmark, one.metric), []).append(one)
-    except Refused as error:
-        fail(str(error))
+    for one in past_runs.assign_benchmarks(found.runs, trials):
+        groups.setdefault((one.benchmark, one.metric), []).append(one)
+    # Nothing is added before it is known of all groups what they are metrics of.
     series = [
-        scope.imported(
-            benchmark,
-            acceptance[0] or metric or None,
-            acceptance[1] or group[0].unit,
-            acceptance[2] or group[0].better or None,
-        )
-        for (benchmark, metric), group in groups.items()
+        _metric(scope, trials, benchmark, metric or named, unit or runs[0].unit, better or runs[0].better or None)
+        for (benchmark, named), runs in groups.items()
     ]
     if found.without_value:
         rows = f"{len(found.without_value)} row{'' if len(found.without_value) == 1 else 's'}"
         say(f"{rows} without a value left out, the first at {found.without_value[0]}", err=True)
-    for row, group in zip(series, groups.values(), strict=True):
-        fingerprint = scope.safely(partial(imported.newest_fingerprint, scope.history, row.benchmark))
-        if not dry_run:
-            scope.safely(partial(imported.import_runs, scope.history, group, row, fingerprint, why, file.name))
-        count = f"{len(group)} run{'' if len(group) == 1 else 's'}"
-        summary = f"{count} of {row.metric} from {short_date(group[0].at_s)} to {short_date(group[-1].at_s)}"
-        say(f"{row.benchmark}: {'would add' if dry_run else 'added'} {summary} to {scope.history.place}")
+    for row, runs in zip(series, groups.values(), strict=True):
+        fingerprint = imported.newest_fingerprint(scope.history, row.benchmark)
+        if not scope.dry_run:
+            scope.history.add(*imported.past_results(runs, row, fingerprint, scope.why, file.name))
+        count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
+        summary = f"{count} of {row.metric} from {short_date(runs[0].at_s)} to {short_date(runs[-1].at_s)}"
+        say(f"{row.benchmark}: {'would add' if scope.dry_run else 'added'} {summary} to {scope.history.place}")
         if not fingerprint:
             say(
                 "  nothing ran here yet, so it is not known whether that was under the same conditions. "
@@ -131,7 +71,26 @@ def _import_runs(
             )
 
 
-# `seatrial baseline curve`: saves the losses of a run, for `loss: {curve: FILE}` of its trial.
+def _metric(
+    scope: BaselineScope, trials: dict[str, str], benchmark: str, metric: str, unit: str, better: str | None
+) -> "ImportedMetric":
+    """What a row of runs is a metric of, from what it says, the options, and what is known of it already."""
+    from seatrial.baseline.imported import imported_metric
+    from seatrial.suite import nearest
+
+    if not benchmark and len(trials) == 1:
+        (benchmark,) = trials
+    if benchmark not in trials:
+        what = f"there is no cell with benchmark {benchmark!r}" if benchmark else "the runs name no `benchmark`"
+        fail(f"{what}{nearest(benchmark, trials)}; --select one cell, or give each run its `benchmark`")
+    if not metric:
+        fail("the runs name no `metric`; say --metric step_time, or what they are metrics of")
+    series = scope.history.series(benchmark=benchmark, metric=metric, last=1)
+    entries = [place.entry(benchmark, metric) for place in scope.places]
+    before = [(one.unit, one.better) for one in reversed(series)]
+    before += [(entry.bound.unit, entry.bound.better or "") for entry in entries if entry is not None]
+    trial = trials[benchmark]
+    return imported_metric(benchmark, trial, scope.suite.trials[trial], metric, unit, better, before)
 
 
 @click.command("curve", short_help="Save the losses of a run as the curve that others are compared with.")

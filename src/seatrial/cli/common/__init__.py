@@ -2,7 +2,8 @@
 
 import functools
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,9 +15,11 @@ from seatrial.api import find
 if TYPE_CHECKING:
     from seatrial.api import RunPlan
     from seatrial.job import RunResults
-    from seatrial.job.plan import PlanFile, PlannedCell
+    from seatrial.job.plan import PlannedCell
     from seatrial.record import RunFolder
-    from seatrial.suite import Suite, TargetEntry
+    from seatrial.record.history import History
+    from seatrial.report.terminal.lines import Line
+    from seatrial.suite import Suite
 
 RUNS = click.option(
     "--runs",
@@ -68,15 +71,18 @@ def _money(context: click.Context, option: click.Parameter, value: float | None)
     return value
 
 
-_SELECTING = [
-    click.option(
-        "--select",
-        "select",
-        multiple=True,
-        metavar="EXPR",
-        help="Cells by id glob, axis=value or /hash; repeat for more.",
-    ),
-    click.option("--tag", "tag", multiple=True, help="Cells with this tag."),
+def options(*decorators: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Several options as one decorator, in the order of the help text."""
+    return lambda command: functools.reduce(lambda wrapped, option: option(wrapped), reversed(decorators), command)
+
+
+SELECT = click.option(
+    "--select", multiple=True, metavar="EXPR", help="Cells by id glob, axis=value or /hash; repeat for more."
+)
+# The options that say which cells; `plan_of` takes all but --max-cost.
+SELECTING = options(
+    SELECT,
+    click.option("--tag", multiple=True, help="Cells with this tag."),
     click.option("--pairwise", is_flag=True, help="A small set that still has every pair of values that can be had."),
     click.option("--repeat", type=click.IntRange(min=1), help="Each cell this many times."),
     click.option(
@@ -85,12 +91,7 @@ _SELECTING = [
         help="Run everything there: a target of the suite, a kind (kubernetes), kind:key=value,… or a YAML file.",
     ),
     click.option("--max-cost", type=float, callback=_money, help="Refuse a plan that may cost more."),
-]
-
-
-def selecting(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say which cells."""
-    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(_SELECTING), command)
+)
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
@@ -102,8 +103,9 @@ def fail_with(error: SeatrialError) -> NoReturn:
     """3 for what is no mistake of the caller: a run or a place that cannot be read or written."""
     from seatrial.engine import RunStopped
     from seatrial.record import DamagedRun, RecordError
+    from seatrial.record.history import HistoryError
 
-    infra = isinstance(error, DamagedRun | RecordError | RunStopped)
+    infra = isinstance(error, DamagedRun | HistoryError | RecordError | RunStopped)
     fail(str(error), 3 if infra else 2)
 
 
@@ -111,7 +113,7 @@ def say(note: str) -> None:
     click.echo(f"seatrial: {note}", err=True)
 
 
-def print_json(data: "dict[str, Any]") -> None:
+def print_json(data: Mapping[str, object]) -> None:
     import json
 
     import msgspec
@@ -119,8 +121,21 @@ def print_json(data: "dict[str, Any]") -> None:
     click.echo(json.dumps(msgspec.to_builtins({"version": 1, **data}), indent=1, ensure_ascii=False))
 
 
-def planned(folder: "RunFolder") -> "PlanFile":
-    return folder.read_plan()
+def print_lines(lines: "Iterable[Line]") -> None:
+    from seatrial.report.terminal.lines import is_ascii, paint, wants_colour
+
+    sys.stdout.write(paint(lines, wants_colour(sys.stdout), is_ascii(sys.stdout)))
+
+
+def history_of(runs: Path, place: str | None) -> "History":
+    """Ends the command with 2 for an address that can be none; a history that cannot be used ends it with 3."""
+    from seatrial import api
+    from seatrial.record.history import HistoryError
+
+    try:
+        return api.history_of(runs, place)
+    except HistoryError as error:
+        fail(str(error))
 
 
 def find_own(runs: Path, name: str) -> "RunFolder":
@@ -135,7 +150,7 @@ def cells_of(folder: "RunFolder", expression: str | None) -> "list[PlannedCell]"
     from seatrial.plan import UnknownName
     from seatrial.plan.select import select_cells
 
-    cells = planned(folder).cells
+    cells = folder.read_plan().cells
     if expression is None:
         return cells
     try:
@@ -148,42 +163,28 @@ def plan_of(
     suite: Path,
     runs: Path,
     select: tuple[str, ...] = (),
-    tag: tuple[str, ...] = (),
-    pairwise: bool = False,
-    repeat: int | None = None,
     failed: str | None = None,
     history: str | None = None,
     target: str | None = None,
+    tag: tuple[str, ...] = (),
+    **chosen: Any,
 ) -> "RunPlan":
     """The plan of a command; what a person should know of it is printed."""
     from seatrial.api import plan
 
     read = loaded(suite, target, look_for_files=True)
-    before = _not_passed(runs, failed) if failed else None
-    made = plan(
-        read,
-        select=select,
-        tags=tag,
-        pairwise=pairwise,
-        repeat=repeat,
-        failed=before,
-        runs=runs,
-        history=history,
-    )
+    before = None
+    if failed:
+        folder = find(runs, failed)
+        before = folder.read_results()
+        if before is None:
+            fail(f"{folder.run} has no results yet; `seatrial attach {folder.run}` finishes it")
+        if all(cell.done for cell in before.cells):
+            fail(f"in {folder.run} nothing failed, and nothing was left out", 0)
+    made = plan(read, select=select, tags=tag, failed=before, runs=runs, history=history, **chosen)
     for note in made.notes:
         say(note)
     return made
-
-
-def _not_passed(runs: Path, name: str) -> "RunResults":
-    """The results of that run. Ends the command when nothing failed in it."""
-    folder = find(runs, name)
-    results = folder.read_results()
-    if results is None:
-        fail(f"{folder.run} has no results yet; `seatrial attach {folder.run}` finishes it")
-    if all(cell.done for cell in results.cells):
-        fail(f"in {folder.run} nothing failed, and nothing was left out", 0)
-    return results
 
 
 def loaded(suite: Path, target: str | None = None, look_for_files: bool = False) -> "Suite":
@@ -195,13 +196,6 @@ def loaded(suite: Path, target: str | None = None, look_for_files: bool = False)
         for warning in baselines.warnings:
             say(warning)
     return read
-
-
-def targets_of(suite: "Suite | None", target: str | None) -> "dict[str, TargetEntry]":
-    """By name: the one that is asked for, else those of the suite, else this machine."""
-    from seatrial.engine.verify import chosen_targets
-
-    return chosen_targets(suite, target)
 
 
 def duration(text: str) -> float:

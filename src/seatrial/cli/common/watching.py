@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from seatrial.api import Cancellation, execute, finished_results, keep_results, ownership
-from seatrial.cli.common import fail, planned, say
+from seatrial.cli.common import fail, say
 from seatrial.cli.common.copies import copied, notified
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def finished(folder: "RunFolder", history: "History", show: bool = True, note: b
         if note:
             click.echo(f"{folder.run} has finished already", err=True)
         _tell(folder, results)
-    return _strictly(results, history) if planned(folder).options.strict else results.exit_code
+    return _strictly(results, history) if folder.read_plan().options.strict else results.exit_code
 
 
 def watched(folder: "RunFolder", owner: "Owner", history: "History") -> int:
@@ -150,7 +150,7 @@ def _watch(folder: "RunFolder", owner: "Owner") -> None:
     from seatrial.report.terminal.live import live_view
     from seatrial.report.view.live import monotonic_of
 
-    plan = planned(folder)
+    plan = folder.read_plan()
     expected = {cell.id: cell.estimate_s for cell in plan.cells if cell.estimate_s is not None}
     reader = LiveReader(folder.path)
     with live_view(plan.cells, plan.excluded, expected, plan.axes) as shown:
