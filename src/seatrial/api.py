@@ -212,6 +212,7 @@ async def attach(
     """
     import asyncio
 
+    from seatrial.engine import reopen
     from seatrial.record import DamagedRun, RecordError
 
     folder, kept = find(runs, run), history_of(runs, history)
@@ -296,13 +297,6 @@ def prepare(
     if against:
         write_whole(prepared.folder.against, msgspec.json.encode(against))
     return prepared
-
-
-def reopen(folder: "RunFolder") -> "PreparedRun":
-    """What `prepare` made, from the folder. Raises DamagedRun, and PlanError when another version planned it."""
-    from seatrial.engine import reopen as reopen_run
-
-    return reopen_run(folder)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """What may stand in a file of bounds, in either form. Unknown keys are the user's own, and are kept."""
 
+import contextlib
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -15,9 +16,6 @@ THEIRS = "torchprime"
 STEP_TIME = "step_time"  # the one metric that torchprime's file has bounds for
 FLOOR = 0.015  # half-width, as a share of the center, below which no bound goes
 CAP = 0.2  # half-width, as a share of the center, above which a bound finds too little to be of use
-
-
-_LOSS = "loss"  # the metric of a training trial
 
 
 class BaselineEntry(msgspec.Struct, frozen=True):
@@ -52,17 +50,10 @@ class BaselineEntry(msgspec.Struct, frozen=True):
         target, tolerance = self.target_loss, self.loss_tolerance
         if target is None or tolerance is None:
             return (self.bound,)
-        off = self.bound.state is BoundState.DISABLED
-        loss = Bound(
-            _LOSS,
-            target - tolerance,
-            target + tolerance,
-            better=None,
-            center=target,
-            state=BoundState.DISABLED if off else BoundState.USABLE,
-            why=self.bound.why if off else "",
-            source=self.bound.source,
-        )
+        # "loss" is the metric of a training trial.
+        loss = Bound("loss", target - tolerance, target + tolerance, None, center=target, source=self.bound.source)
+        if self.bound.state is BoundState.DISABLED:
+            loss = msgspec.structs.replace(loss, state=BoundState.DISABLED, why=self.bound.why)
         return (self.bound, loss)
 
 
@@ -96,7 +87,6 @@ def text_of(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-STATES = Literal["usable", "recording", "unusable", "disabled"]
 # Where YAML makes a number of what was meant as a name (hex digits without a letter, say), the text counts.
 TEXT_KEYS = frozenset(
     {"unit", "method", "measured", "why", "fingerprint", "hardware", "since", "at", "until", "run", "name"}
@@ -110,20 +100,15 @@ def describe_value(value: Any) -> str:
 
 
 def _number(value: Any, info: ValidationInfo) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"`{info.field_name}` is a number, not {describe_value(value)}{_advice(value)}")
-    return float(value)
-
-
-def _advice(value: Any) -> str:
-    if not isinstance(value, str):
-        return ""
-    if value.strip().lstrip("+-.").lower() in ("nan", "inf", "infinity"):
-        return "; nothing is inside such a bound. Take the line out, or `seatrial baseline update` it"
-    try:
-        return "; write it without quotes" if math.isfinite(float(value)) else ""
-    except ValueError:
-        return ""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    advice = ""
+    with contextlib.suppress(ValueError):
+        if isinstance(value, str) and math.isfinite(float(value)):
+            advice = "; write it without quotes"
+    if isinstance(value, str) and value.strip().lstrip("+-.").lower() in ("nan", "inf", "infinity"):
+        advice = "; nothing is inside such a bound. Take the line out, or `seatrial baseline update` it"
+    raise ValueError(f"`{info.field_name}` is a number, not {describe_value(value)}{advice}")
 
 
 def _within(allowed: Callable[[float], bool], what: str) -> BeforeValidator:
@@ -221,51 +206,17 @@ class Provenance(Keys):
     measured: PlainText = ""
     floor: Number | None = None
     cap: Cap | None = None
-    state: STATES | None = None
+    state: Literal["usable", "recording", "unusable", "disabled"] | None = None
     why: PlainText = ""
     fingerprint: PlainText = ""
     conditions: FieldTexts = {}
     under_test: FieldTexts = {}
     hardware: PlainText = ""
     level: Number | None = None
-    left_out: dict[str, Any] | None = None
+    left_out: dict[str, object] | None = None  # Seatrial 0.1 listed the runs, others count them
     changed: ChangedKeys | None = None
     accepted: AcceptedKeys | None = None
     reasons: tuple[Any, ...] | None = None
-
-    def for_bound(self) -> dict[str, Any]:
-        """Fields of a Bound."""
-        return {
-            "width_runs": None if self.width is None or not self.width.model_fields_set else self.width.runs or 0,
-            "false_alarm": self.false_alarm,
-            "fingerprint": self.fingerprint,
-            "conditions": self.conditions,
-            "under_test": self.under_test,
-            "changed": self.changed.level() if self.changed else None,
-        }
-
-    def for_entry(self) -> dict[str, Any]:
-        """Fields of an Entry."""
-        accepted = self.accepted or AcceptedKeys()
-        # Seatrial 0.1 listed the runs.
-        left_out = {
-            why: len(runs) if isinstance(runs, list) else runs if isinstance(runs, int) else 1
-            for why, runs in (self.left_out or {}).items()
-        }
-        return {
-            "method": self.method,
-            "floor": self.floor,
-            "cap": self.cap,
-            "hardware": self.hardware,
-            "level": self.level,
-            "left_out": left_out,
-            "accepted": accepted.run,
-            "accepted_s": accepted.at,
-            "accepted_until_s": accepted.until,
-            "reasons": tuple(
-                {k: str(v) for k, v in one.items()} for one in self.reasons or () if isinstance(one, dict)
-            ),
-        }
 
 
 class MetricKeys(Provenance):
@@ -292,7 +243,3 @@ class TorchprimeKeys(Keys):
     loss_tolerance: Distance | None = None
     disabled: Disabled = ""
     seatrial: Provenance | None = None
-
-
-def state_of(keys: Provenance) -> BoundState:
-    return BoundState(keys.state or "usable")

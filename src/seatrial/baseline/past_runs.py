@@ -13,10 +13,9 @@ from typing import Any
 from seatrial.baseline.edit import Refused
 from seatrial.baseline.models import STEP_TIME, seconds_of
 from seatrial.suite import Problem, SourceMark, SuiteError, nearest
-from seatrial.suite.yaml.source import FileLimits, Source
+from seatrial.suite.yaml.source import FileLimits, Source, read_text
 
-_MAX_BYTES = 64 << 20
-_LIMITS = FileLimits("list of runs", _MAX_BYTES, 5_000_000, "import it in parts", "import it in parts")
+_LIMITS = FileLimits("list of runs", 64 << 20, 5_000_000, "import it in parts", "import it in parts")
 
 # What a row may call a field: ours first, then the columns of torchprime's table.
 TABLE_STEP_TIME = "metrics_step_time"  # of torchprime's table: in seconds
@@ -124,35 +123,17 @@ def _time(value: Any) -> float | None:
 
 
 def _rows(path: Path) -> Iterator[tuple[SourceMark, Any]]:
-    text = _text(path)
-    start = text.lstrip()[:1]
+    text = read_text(path, limits=_LIMITS)
     if path.suffix.lower() == ".csv":
-        yield from _csv(path, text)
-    elif start == "{":
-        yield from _json_lines(path, text)
-    elif start == "[":
-        yield from _json(path, text)
-    else:
-        yield from _yaml(path, text)
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            raw = file.read(_MAX_BYTES + 1)
-        if len(raw) > _MAX_BYTES:
-            raise SuiteError([Problem(f"larger than {_MAX_BYTES >> 20} MiB; import it in parts", path=str(path))])
-        return raw.decode("utf-8-sig")
-    except OSError as error:
-        raise SuiteError([Problem(f"cannot be read: {error.strerror}", path=str(path))]) from error
-    except UnicodeDecodeError as error:
-        raise SuiteError([Problem(f"not UTF-8 (byte {error.start})", path=str(path))]) from error
+        return _csv(path, text)
+    return _json(path, text) if text.lstrip()[:1] in ("{", "[") else _yaml(path, text)
 
 
 def _csv(path: Path, text: str) -> Iterator[tuple[SourceMark, Any]]:
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip() and line[0] != "#"]
     names: list[str] | None = None
-    for number, line in lines:
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line[0] == "#":
+            continue
         mark = SourceMark(str(path), number, 1, line)
         try:
             cells = next(csv.reader([line]), [])
@@ -165,27 +146,21 @@ def _csv(path: Path, text: str) -> Iterator[tuple[SourceMark, Any]]:
 
 
 def _json(path: Path, text: str) -> Iterator[tuple[SourceMark, Any]]:
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise _not_json(path, error) from error
-    for number, row in enumerate(data if isinstance(data, list) else [data], 1):
-        yield SourceMark(f"{path}[{number}]", 1, 1), row
-
-
-def _json_lines(path: Path, text: str) -> Iterator[tuple[SourceMark, Any]]:
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            try:
-                yield SourceMark(str(path), number, 1, line), json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise _not_json(path, error, number) from error
-
-
-def _not_json(path: Path, error: Exception, line: int = 0) -> SuiteError:
-    line = line or getattr(error, "lineno", 1)
-    message = f"not JSON: {getattr(error, 'msg', error)}"
-    return SuiteError([Problem(message, SourceMark(str(path), line, getattr(error, "colno", 1)))])
+    """A list, or an object on each line."""
+    one_list = text.lstrip().startswith("[")
+    for number, part in enumerate([text] if one_list else text.splitlines(), 1):
+        if not part.strip():
+            continue
+        try:
+            data = json.loads(part)
+        except (ValueError, RecursionError) as error:
+            line = getattr(error, "lineno", 1) if one_list else number
+            mark = SourceMark(str(path), line, getattr(error, "colno", 1))
+            raise SuiteError([Problem(f"not JSON: {getattr(error, 'msg', error)}", mark)]) from error
+        if one_list:
+            yield from ((SourceMark(f"{path}[{index}]", 1, 1), row) for index, row in enumerate(data, 1))
+        else:
+            yield SourceMark(str(path), number, 1, part), data
 
 
 def _yaml(path: Path, text: str) -> Iterator[tuple[SourceMark, Any]]:

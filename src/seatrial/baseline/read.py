@@ -1,15 +1,19 @@
 """Reads a file of bounds, whichever of the two forms it has."""
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from seatrial.baseline.models import (
     CAP,
     OURS,
     STEP_TIME,
     THEIRS,
+    AcceptedKeys,
     BaselineEntry,
     Baselines,
     Disabled,
@@ -19,7 +23,6 @@ from seatrial.baseline.models import (
     TorchprimeKeys,
     describe_value,
     seconds_of,
-    state_of,
 )
 from seatrial.baseline.sheet import Sheet
 from seatrial.job import Better, Bound, BoundState
@@ -43,60 +46,51 @@ OWN_KEY = "seatrial"
 ROUNDING = 2 * (0.5e-5 + 0.5e-8) + 1e-9
 
 
-def read_torchprime(sheet: Sheet) -> dict[str, dict[str, BaselineEntry]]:
+_Entries = dict[str, dict[str, BaselineEntry]]  # benchmark -> metric -> entry
+
+
+def _read_torchprime(sheet: Sheet) -> _Entries:
     data = sheet.source.data if isinstance(sheet.source.data, dict) else {}
     sheet.warn_of_slips((), data, ("benchmarks", "metadata"))
     since_s = _since(sheet.map(("metadata",), "with `query_start` and `confidence_level`").get("query_start"))
-    found: dict[str, dict[str, BaselineEntry]] = {}
+    found: _Entries = {}
     for benchmark, written in sheet.map(("benchmarks",), "of benchmarks").items():
         path: KeyPath = ("benchmarks", benchmark)
         keys = sheet.validated(TorchprimeKeys, written, path)
         if keys is not None:
-            found[benchmark] = {STEP_TIME: _torchprime_entry(sheet, path, keys, since_s)}
+            entry = _entry(sheet, path, STEP_TIME, _as_ours(keys, since_s), LOWER, CENTER, (*path, OWN_KEY))
+            found[benchmark] = {
+                STEP_TIME: msgspec.structs.replace(
+                    entry, title=keys.name, target_loss=keys.target_loss, loss_tolerance=keys.loss_tolerance
+                )
+            }
+            unsaid = keys.seatrial is None or keys.seatrial.state is None
+            if entry.bound.state is BoundState.USABLE or (entry.bound.state is BoundState.RECORDING and unsaid):
+                _check_open(sheet, path, keys)
+            _check_convention(sheet, path, keys)
     return found
 
 
-def _torchprime_entry(sheet: Sheet, path: KeyPath, keys: TorchprimeKeys, since_s: float | None) -> BaselineEntry:
+def _as_ours(keys: TorchprimeKeys, since_s: float | None) -> MetricKeys:
+    """The same entry in the words of Seatrial's own form."""
     beside = keys.seatrial or Provenance()
-    bound = _torchprime_bound(sheet, path, keys, beside, since_s)
-    sheet.check_shares((*path, OWN_KEY), beside, bound)
-    sheet.check_sides(path, bound, LOWER, CENTER, CAP if beside.cap is None else beside.cap)
-    if bound.state is BoundState.USABLE or (bound.state is BoundState.RECORDING and beside.state is None):
-        _check_open(sheet, path, keys)
-    _check_convention(sheet, path, keys)
-    return BaselineEntry(
-        benchmark=str(path[1]),
-        metric=STEP_TIME,
-        bound=bound,
-        line=sheet.line(path),
-        title=keys.name,
-        target_loss=keys.target_loss,
-        loss_tolerance=keys.loss_tolerance,
-        **beside.for_entry(),
-    )
-
-
-def _torchprime_bound(
-    sheet: Sheet, path: KeyPath, keys: TorchprimeKeys, beside: Provenance, since_s: float | None
-) -> Bound:
-    lower, upper = keys.step_time_lower_bound, keys.step_time_upper_bound
-    state, why = state_of(beside), beside.why
-    if lower is None and upper is None and state is BoundState.USABLE:
-        state, why = BoundState.RECORDING, f"it has neither `{LOWER}` nor `{UPPER}`"
-    return Bound(
-        metric=STEP_TIME,
-        lower=lower,
-        upper=upper,
-        better="lower",
-        unit="s",
-        center=keys.average,
-        runs=beside.runs or keys.sample_size or 0,
-        values=keys.sample_size or 0 if "runs" in beside.model_fields_set else 0,
-        since_s=since_s if beside.since is None else beside.since,
-        state=BoundState.DISABLED if keys.disabled else state,
-        why=keys.disabled or why,
-        source=f"{sheet.source.file}:{sheet.line(path)}",
-        **beside.for_bound(),
+    changed: dict[str, object] = {}
+    if keys.step_time_lower_bound is None and keys.step_time_upper_bound is None and beside.state in (None, "usable"):
+        changed = {"state": "recording", "why": f"it has neither `{LOWER}` nor `{UPPER}`"}
+    return MetricKeys.model_construct(
+        **{name: getattr(beside, name) for name in Provenance.model_fields}
+        | {
+            "lower": keys.step_time_lower_bound,
+            "upper": keys.step_time_upper_bound,
+            "center": keys.average,
+            "unit": "s",
+            "better": "lower",
+            "disabled": keys.disabled,
+            "runs": beside.runs or keys.sample_size,
+            "figures": keys.sample_size if "runs" in beside.model_fields_set else None,
+            "since": since_s if beside.since is None else beside.since,
+        }
+        | changed
     )
 
 
@@ -127,14 +121,10 @@ def _check_convention(sheet: Sheet, path: KeyPath, keys: TorchprimeKeys) -> None
 
 def _since(value: Any) -> float | None:
     """Their times are ISO or GoogleSQL (`2025-05-29 17:52:00 America/Los_Angeles`), of which the day is enough."""
-    try:
-        return seconds_of(str(value))
-    except (ValueError, OverflowError):
-        pass
-    try:
-        return seconds_of(str(value)[:10])
-    except (ValueError, OverflowError):
-        return None
+    for text in (str(value), str(value)[:10]):
+        with contextlib.suppress(ValueError, OverflowError):
+            return seconds_of(text)
+    return None
 
 
 # Each entry lists its runs, so a file may be much longer than a suite.
@@ -172,7 +162,7 @@ def agreed_better(trials: Iterable[object]) -> dict[str, Better]:
 def baselines_of(source: Source, better: Mapping[str, Better] | None = None) -> Baselines:
     sheet = Sheet(source)
     form = _form(sheet)
-    found = read_torchprime(sheet) if form == THEIRS else _read_ours(sheet, better or {})
+    found = _read_torchprime(sheet) if form == THEIRS else _read_ours(sheet, better or {})
     if sheet.problems:
         raise SuiteError(sheet.problems)
     if _INVENTED.search(source.text):
@@ -196,24 +186,32 @@ def _form(sheet: Sheet) -> str:
     return form or OURS
 
 
-def _read_ours(sheet: Sheet, better: Mapping[str, Better]) -> dict[str, dict[str, BaselineEntry]]:
+def _read_ours(sheet: Sheet, better: Mapping[str, Better]) -> _Entries:
     data = sheet.source.data if isinstance(sheet.source.data, dict) else {}
     version = data.get("version", _VERSION)
     if version != _VERSION:
         sheet.error(("version",), f"this Seatrial reads version {_VERSION} of this file, not {describe_value(version)}")
     sheet.warn_of_slips((), data, ("version", "baselines"))
-    found: dict[str, dict[str, BaselineEntry]] = {}
+    found: _Entries = {}
     for benchmark in sheet.map(("baselines",), "of benchmarks"):
         path: KeyPath = ("baselines", benchmark)
         metrics = sheet.map(path, "of metrics, each a map with `lower` and `upper`")
         switch = sheet.validated(Switch, {key: metrics[key] for key in metrics if key == "disabled"}, path)
         for metric in metrics:
-            if metric != "disabled":
-                keys = sheet.validated(MetricKeys, metrics[metric], (*path, metric))
-                if keys is not None:
-                    off = keys.disabled or (switch.disabled if switch else "")
-                    entry = _entry(sheet, (*path, metric), keys, off, better.get(metric))
-                    found.setdefault(benchmark, {})[metric] = entry
+            at = (*path, metric)
+            keys = sheet.validated(MetricKeys, metrics[metric], at) if metric != "disabled" else None
+            if keys is None:
+                continue
+            if not keys.disabled and switch:
+                keys = keys.model_copy(update={"disabled": switch.disabled})
+            if keys.lower is None and keys.upper is None and keys.state in (None, "usable") and not keys.disabled:
+                sheet.warn(at, "neither `lower` nor `upper` is here, so nothing is judged by it", True)
+            wanted = better.get(metric)
+            if wanted is not None and keys.better not in (None, wanted):
+                contradicts = f"`better: {keys.better}` contradicts the suite, which says {wanted} of {metric}"
+                sheet.warn((*at, "better"), f"{contradicts}; the suite counts")
+            keys = keys.model_copy(update={"better": wanted or keys.better or "lower"})
+            found.setdefault(benchmark, {})[metric] = _entry(sheet, at, metric, keys, "lower", "center", at)
     return found
 
 
@@ -223,53 +221,58 @@ class Switch(Keys):
     disabled: Disabled = ""
 
 
-def _entry(sheet: Sheet, path: KeyPath, keys: MetricKeys, disabled: str, better: Better | None) -> BaselineEntry:
-    bound = _bound(sheet, path, keys, disabled, better)
-    sheet.check_shares(path, keys, bound)
-    sheet.check_sides(path, bound, "lower", "center", CAP if keys.cap is None else keys.cap)
-    return BaselineEntry(
-        benchmark=str(path[1]), metric=str(path[2]), bound=bound, line=sheet.line(path), **keys.for_entry()
-    )
-
-
-def _bound(sheet: Sheet, path: KeyPath, keys: MetricKeys, disabled: str, better: Better | None) -> Bound:
-    state = state_of(keys)
-    if keys.lower is None and keys.upper is None and state is BoundState.USABLE and not disabled:
-        sheet.warn(path, "neither `lower` nor `upper` is here, so nothing is judged by it", True)
-    return Bound(
-        metric=str(path[2]),
+def _entry(
+    sheet: Sheet, path: KeyPath, metric: str, keys: MetricKeys, lower: str, center: str, shares: KeyPath
+) -> BaselineEntry:
+    """`lower` and `center` are how the file calls these, `shares` is the map that `floor` and `cap` are in."""
+    bound = Bound(
+        metric=metric,
         lower=keys.lower,
         upper=keys.upper,
-        better=_better(sheet, (*path, "better"), keys.better, better),
+        better=keys.better,
         unit=keys.unit,
         center=keys.center,
         runs=keys.runs or 0,
         values=keys.figures or 0,
+        width_runs=None if keys.width is None or not keys.width.model_fields_set else keys.width.runs or 0,
         since_s=keys.since,
-        state=BoundState.DISABLED if disabled else state,
-        why=disabled or keys.why,
+        false_alarm=keys.false_alarm,
+        state=BoundState.DISABLED if keys.disabled else BoundState(keys.state or "usable"),
+        why=keys.disabled or keys.why,
+        fingerprint=keys.fingerprint,
+        conditions=keys.conditions,
+        under_test=keys.under_test,
+        changed=keys.changed.level() if keys.changed else None,
         source=f"{sheet.source.file}:{sheet.line(path)}",
-        **keys.for_bound(),
+    )
+    sheet.check_shares(shares, keys, bound)
+    sheet.check_sides(path, bound, lower, center, CAP if keys.cap is None else keys.cap)
+    accepted = keys.accepted or AcceptedKeys()
+    return BaselineEntry(
+        benchmark=str(path[1]),
+        metric=metric,
+        bound=bound,
+        line=sheet.line(path),
+        method=keys.method,
+        floor=keys.floor,
+        cap=keys.cap,
+        hardware=keys.hardware,
+        level=keys.level,
+        left_out={
+            why: len(runs) if isinstance(runs, list) else runs if isinstance(runs, int) else 1
+            for why, runs in (keys.left_out or {}).items()
+        },
+        accepted=accepted.run,
+        accepted_s=accepted.at,
+        accepted_until_s=accepted.until,
+        reasons=tuple({k: str(v) for k, v in one.items()} for one in keys.reasons or () if isinstance(one, dict)),
     )
 
 
-def _better(sheet: Sheet, path: KeyPath, direction: Better | None, of_suite: Better | None) -> Better:
-    if of_suite is not None and direction not in (None, of_suite):
-        sheet.warn(
-            path,
-            f"`better: {direction}` contradicts the suite, which says {of_suite} of {path[-2]}; the suite counts",
-        )
-    return of_suite or direction or "lower"
-
-
-def _with_comments(
-    sheet: Sheet, found: dict[str, dict[str, BaselineEntry]], form: str
-) -> dict[str, dict[str, BaselineEntry]]:
+def _with_comments(sheet: Sheet, found: _Entries, form: str) -> _Entries:
     """The entries with the lines of comments which say that their numbers are not measured; each is a warning."""
-    import msgspec
-
     document = Document(sheet.source.text)
-    marked: dict[str, dict[str, BaselineEntry]] = {}
+    marked: _Entries = {}
     for benchmark, metrics in found.items():
         for metric, entry in metrics.items():
             path = ("benchmarks", benchmark) if form == THEIRS else ("baselines", benchmark, metric)

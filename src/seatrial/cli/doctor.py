@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from seatrial.cli.common import loaded, print_json
+
 if TYPE_CHECKING:
     from seatrial.engine.verify import Examined
 
@@ -19,25 +21,16 @@ def command(suite: Path | None, target: str | None, as_json: bool) -> None:
     """Examine the targets of SUITE, or this machine and the cluster that kubectl would use. Exit code 3: a problem."""
     import asyncio
 
-    from seatrial.cli.common import loaded
     from seatrial.engine.verify import available_targets, chosen_targets, examine
     from seatrial.job import ExitCode
 
     nothing_named = suite is None and target is None
     wanted = available_targets() if nothing_named else chosen_targets(loaded(suite) if suite else None, target)
     found = asyncio.run(examine(wanted))
-    _print_json(found) if as_json else _print(found)
-    if not all(one.sound for one in found):
+    sound = all(one.sound for one in found)
+    print_json({"sound": sound, "targets": found}) if as_json else _print(found)
+    if not sound:
         raise SystemExit(ExitCode.INFRA)
-
-
-def _print_json(found: "list[Examined]") -> None:
-    import msgspec
-
-    from seatrial.engine.verify import DOCTOR_VERSION
-
-    data = {"version": DOCTOR_VERSION, "sound": all(one.sound for one in found), "targets": found}
-    click.echo(msgspec.json.format(msgspec.json.encode(data), indent=1).decode())
 
 
 def _print(found: "list[Examined]") -> None:
@@ -50,7 +43,9 @@ def _print(found: "list[Examined]") -> None:
             level = click.style(f"{diagnostic.level:<7}", fg=_COLORS[diagnostic.level])
             click.echo(f"  {level}  {one_line(diagnostic.what):<{width}}  {one_line(diagnostic.why)}".rstrip())
             for line in diagnostic.fix.splitlines():
-                click.echo(f"           {' ' * bool(line)}{_kept(line)}")
+                # With its indent, for it may be YAML; without what moves a cursor.
+                kept = "".join(character if character.isprintable() else "?" for character in line)
+                click.echo(f"           {' ' * bool(line)}{kept}")
         click.echo()
     problems = sum(not one.sound for one in found)
     warnings = sum(diagnostic.level == "warning" for one in found for diagnostic in one.diagnostics)
@@ -60,8 +55,3 @@ def _print(found: "list[Examined]") -> None:
     else:
         each = "the target is" if len(found) == 1 else f"all {len(found)} targets are"
         click.echo(f"{each} fit for jobs" + (f", with {warnings} warning{'s' * (warnings > 1)}" if warnings else ""))
-
-
-def _kept(line: str) -> str:
-    """With its indent, for it may be YAML; without what moves a cursor."""
-    return "".join(character if character.isprintable() else "?" for character in line)

@@ -1,5 +1,6 @@
 """`seatrial report`: shows a run that is over."""
 
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -15,6 +16,15 @@ if TYPE_CHECKING:
     from seatrial.record import RunFolder
 
 _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
+# By the option that writes it: the module of `seatrial.report` and its function. The page has one of its own.
+_RENDERERS = {
+    "junit": ("junit", "render_junit"),
+    "markdown": ("markdown", "render_markdown"),
+    "csv": ("csv", "render_csv"),
+    "ctrf": ("ctrf", "render_ctrf"),
+    "openmetrics": ("openmetrics", "render_openmetrics"),
+    "svg": ("picture", "render_svg"),
+}
 
 
 @click.command()
@@ -44,13 +54,8 @@ def command(
     cell: str | None,
     verbose: bool,
     html: Path | None,
-    junit: Path | None,
-    markdown: Path | None,
-    csv: Path | None,
-    ctrf: Path | None,
-    openmetrics: Path | None,
-    svg: Path | None,
     as_json: bool,
+    **files: Path | None,
 ) -> None:
     """Show RUN (an id, its beginning, a path, the URL of a copy, or `last`): what passed, what failed and why; with
     --cell only of those cells, and all of it.
@@ -79,41 +84,23 @@ def command(
         hashes = {one.hash for one in cells}
         causes = [cause for cause in results.causes if not hashes.isdisjoint(cause.cells)]
         results = msgspec.structs.replace(results, cells=cells, excluded=[], causes=causes)
-    view = RunView(results, folder)
     if as_json:
         _write(Path("-"), msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n")
-    if junit:
-        from seatrial.report.junit import render_junit
-
-        _write(junit, render_junit(view))
-    if markdown:
-        from seatrial.report.markdown import render_markdown
-
-        _write(markdown, render_markdown(view).encode())
     if html:
         from seatrial.report.html.page import RunPage
 
         start = Path.cwd() if html == Path("-") else html.resolve().parent
         _write(html, RunPage(RunView(results, folder, os.path.relpath(folder, start))).html().encode())
-    if csv:
-        from seatrial.report.csv import render_csv
-
-        _write(csv, render_csv(view).encode())
-    if ctrf:
-        from seatrial.report.ctrf import render_ctrf
-
-        _write(ctrf, render_ctrf(view).encode())
-    if openmetrics:
-        from seatrial.report.openmetrics import render_openmetrics
-
-        _write(openmetrics, render_openmetrics(view).encode(), whole=True)
-    if svg:
-        from seatrial.report.picture import render_svg
-
-        _write(svg, render_svg(view).encode("utf-8", "replace"))
+    view = RunView(results, folder)
+    for form, file in files.items():
+        if file:
+            module, function = _RENDERERS[form]
+            text = getattr(importlib.import_module(f"seatrial.report.{module}"), function)(view)
+            data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+            _write(file, data, whole=form == "openmetrics")
     if notify and not notified(notify, results):
         raise SystemExit(3)
-    if not (as_json or junit or markdown or html or csv or ctrf or openmetrics or svg or notify):
+    if not (as_json or html or any(files.values()) or notify):
         from seatrial.report.terminal.summary import print_cells, print_summary
 
         if cell is not None:

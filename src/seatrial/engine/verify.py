@@ -63,7 +63,6 @@ async def verify(
 # Examines targets: what of them is in order, and what to do about the rest.
 
 
-DOCTOR_VERSION = 1
 _PATIENCE_S = 120.0  # for one target; each asks what it needs with a patience of its own
 
 

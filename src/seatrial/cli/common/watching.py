@@ -31,9 +31,11 @@ _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def run_shown(prepared: "PreparedRun", history: "History", cancel: bool = False, notify: str = "") -> int:
     """Run to the end, with its reports; the exit code."""
+    from seatrial.report.terminal.summary import print_summary
+
     with ownership(prepared.folder):
         results = keep_results(prepared, _executed(prepared, cancel), history, say)
-        _tell(prepared.folder, results)
+        print_summary(results, prepared.folder.path)
         notified(notify, results)
         code = _strictly(results, history) if prepared.options.strict else results.exit_code
         return copied(prepared.folder, prepared.options.out, code)
@@ -117,13 +119,15 @@ def _strictly(results: "RunResults", history: "History") -> int:
 
 def finished(folder: "RunFolder", history: "History", show: bool = True, note: bool = True) -> int | None:
     """The exit code of a run that came to its end, told once more; None when it did not."""
+    from seatrial.report.terminal.summary import print_summary
+
     results = finished_results(folder, history, say)
     if results is None:
         return None
     if show:
         if note:
             click.echo(f"{folder.run} has finished already", err=True)
-        _tell(folder, results)
+        print_summary(results, folder.path)
     return _strictly(results, history) if folder.read_plan().options.strict else results.exit_code
 
 
@@ -164,7 +168,7 @@ def _watch(folder: "RunFolder", owner: "Owner") -> None:
 
 
 def reopened(folder: "RunFolder") -> "PreparedRun":
-    from seatrial.api import reopen
+    from seatrial.engine import reopen
     from seatrial.record import owner_of
 
     owner = owner_of(folder.path)
@@ -199,9 +203,3 @@ def detached(prepared: "PreparedRun", runs: Path, history: str | None, notify: s
             break
         time.sleep(_POLL_S)
     click.echo(prepared.folder.run)
-
-
-def _tell(folder: "RunFolder", results: "RunResults") -> None:
-    from seatrial.report.terminal.summary import print_summary
-
-    print_summary(results, folder.path)
