@@ -318,16 +318,11 @@ async def _finish(
     import asyncio
 
     with ownership(prepared.folder):
-        results = await execute(prepared, listener or _Silent(), cancel or Cancellation())
+        results = await execute(prepared, listener or _All(), cancel or Cancellation())
         return await asyncio.to_thread(keep_results, prepared, results, history, _noting(listener))
 
 
-class _Silent:
-    def update(self, cell: str, state: str, progress: str = "") -> None:
-        """Nobody looks."""
-
-
-class _Both:
+class _All:
     """Who started the run sees it, and so does whoever else looks at its folder."""
 
     def __init__(self, *listeners: "Listener") -> None:
@@ -349,7 +344,7 @@ async def execute(prepared: "PreparedRun", listener: "Listener", cancel: Cancell
     from seatrial.record import LiveWriter
 
     with contextlib.closing(LiveWriter(prepared.folder.path)) as live:
-        engine = Run(prepared, _Both(listener, live), cancel.requested)
+        engine = Run(prepared, _All(listener, live), cancel.requested)
         with cancel.interrupts(engine):
             return await engine.execute()
 

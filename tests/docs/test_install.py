@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from seatrial import __version__
-from seatrial.targets.local.uv import uv_path
+from seatrial.targets.local.programs import uv_path
 from world import EVERY
 
 ROOT = Path(__file__).parent.parent.parent

@@ -17,7 +17,7 @@ from seatrial.job import Environment, Input, Limits, Outcome, Resources
 from seatrial.targets import TargetError
 from seatrial.targets.local import kind
 from seatrial.targets.local.folders import JobFolder
-from seatrial.targets.local.supervisors import alive
+from seatrial.targets.local.supervisors import SpawnAnswer, alive
 from seatrial.targets.local.target import LocalTarget
 
 
@@ -154,10 +154,10 @@ async def test_a_job_that_another_was_just_about_to_start_is_started(
         assert target._zygote is not None
         spawn, refused = target._zygote.spawn, []
 
-        async def while_another_makes_it(job: dict[str, Any]) -> dict[str, Any]:
+        async def while_another_makes_it(job: dict[str, object]) -> SpawnAnswer:
             with JobFolder(folder_of(site)).locked() if not refused else contextlib.nullcontext():
                 answer = await spawn(job)
-            refused.append("taken" in answer)
+            refused.append(answer.taken)
             return answer
 
         monkeypatch.setattr(target._zygote, "spawn", while_another_makes_it)

@@ -9,7 +9,7 @@ import pytest
 
 from seatrial.targets import Diagnostic, DiagnosticLevel
 from seatrial.targets.local import doctor
-from seatrial.targets.local import supervisors as processes
+from seatrial.targets.local import programs as processes
 
 
 async def examined(state: Path, cache: Path | None = None) -> dict[str, Diagnostic]:

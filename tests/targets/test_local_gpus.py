@@ -12,8 +12,9 @@ from seatrial.job import Gpu as Wanted
 from seatrial.job import Job, Limits, Outcome, Resources
 from seatrial.targets import TargetError
 from seatrial.targets.local import kind
-from seatrial.targets.local.containers import Image, container_request
+from seatrial.targets.local.containers import Image
 from seatrial.targets.local.folders import JobFolder, JobSubmission, job_path
+from seatrial.targets.local.job_file import container_request
 from seatrial.targets.local.reservations import LocalGpu, locked_gpus, parse, visible
 from world import World
 

@@ -22,10 +22,20 @@ def recenter_entry(chosen: MetricHistory, entry: BaselineEntry, why: Why) -> Upd
     """
     bound, half = entry.bound, half_of(entry)
     before = bound.center if bound.center is not None else middle(bound, half)
-    level = _followed(chosen, bound, before, why.force)
+    level = _newest_level(chosen, bound, before)
+    regressions = [point.run for point in level if point.mark == "regression"]
+    if regressions and not why.force:
+        raise Refused(f"run {regressions[0]} is marked as a regression; --force accepts its level all the same")
     center = median(point.value for point in level)
-    least = floor_of(entry, half, before) * abs(center)
-    notes = _moved(level, before, center, bound)
+    floor = entry.floor
+    if floor is None:  # bounds by hand that are narrower than the usual floor are meant to be
+        floor = min(FLOOR, half / abs(before)) if before else 0.0
+    least = floor * abs(center)
+    moved = center / before - 1 if before else 0.0
+    levels = f"{value_text(before)} → {value_text(center)} ({moved:+.1%})"
+    notes = [f"the level of {runs_text(level)} from {level[0].run} on: {levels}"]
+    if (moved > 0) is (bound.better == "lower") and moved != 0:
+        notes.append("that is worse than before: from now on it is in order")
     runs = runs_of(level)
     width_runs = bound.runs if bound.width_runs is None else bound.width_runs
     kept, half = half, moved_half_width(half, bound.runs if width_runs else 0, bound.width_runs is not None, len(runs))
@@ -93,21 +103,11 @@ def widen(entry: BaselineEntry, why: Why, by: float | None = None, to: float | N
     return Updated(edit, (f"{what}; the floor is now the same, so that the next update keeps it",))
 
 
-def _followed(chosen: MetricHistory, bound: Bound, center: float, force: bool) -> list[Point]:
+def _newest_level(chosen: MetricHistory, bound: Bound, center: float) -> list[Point]:
     """The runs of the level that the bounds are to follow. Raises Refused."""
     good = [point for point in chosen.points if point.good and math.isfinite(point.value)]
-    level = _newest_level(good, bound, center)
-    if not level:
-        raise Refused("there is no run that ended well, so there is no level to follow")
-    regressions = [point.run for point in level if point.mark == "regression"]
-    if regressions and not force:
-        raise Refused(f"run {regressions[0]} is marked as a regression; --force accepts its level all the same")
-    return level
-
-
-def _newest_level(good: list[Point], bound: Bound, center: float) -> list[Point]:
     if not good:
-        return []
+        raise Refused("there is no run that ended well, so there is no level to follow")
     side = _side(good[-1].value, bound)
     if side:
         return list(takewhile(lambda point: _side(point.value, bound) == side, reversed(good)))[::-1]
@@ -136,15 +136,6 @@ def _side(value: float, bound: Bound) -> int:
     return -1 if bound.lower is not None and value < bound.lower else 0
 
 
-def _moved(level: list[Point], before: float, center: float, bound: Bound) -> list[str]:
-    moved = center / before - 1 if before else 0.0
-    levels = f"{value_text(before)} → {value_text(center)} ({moved:+.1%})"
-    notes = [f"the level of {runs_text(level)} from {level[0].run} on: {levels}"]
-    if (moved > 0) is (bound.better == "lower") and moved != 0:
-        notes.append("that is worse than before: from now on it is in order")
-    return notes
-
-
 def half_of(entry: BaselineEntry) -> float:
     """To each side, in the unit of the metric. Raises Refused when it is switched off or has no bounds."""
     bound = entry.bound
@@ -161,24 +152,15 @@ def half_of(entry: BaselineEntry) -> float:
     raise Refused("it has no bounds yet, so it has no width; `seatrial baseline update` makes them")
 
 
-def floor_of(entry: BaselineEntry, half: float, center: float) -> float:
-    """The least share of the center. Bounds by hand that are narrower than the usual floor are meant to be."""
-    if entry.floor is not None:
-        return entry.floor
-    return min(FLOOR, half / abs(center)) if center else 0.0
-
-
 def middle(bound: Bound, half: float) -> float:
-    if bound.upper is not None:
-        return bound.upper - half
-    return (bound.lower or 0.0) + half
+    return bound.upper - half if bound.upper is not None else (bound.lower or 0.0) + half
 
 
 def around(center: float, half: float, bound: Bound) -> tuple[float | None, float | None]:
     """Open sides stay open; what was never negative does not become so."""
-    lower = None if bound.lower is None else center - half
-    if lower is not None and bound.lower is not None and bound.lower >= 0 and center >= 0:
-        lower = max(0.0, lower)
+    lower = None
+    if bound.lower is not None:
+        lower = max(0.0, center - half) if bound.lower >= 0 and center >= 0 else center - half
     return lower, None if bound.upper is None else center + half
 
 

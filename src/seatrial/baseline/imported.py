@@ -98,17 +98,11 @@ def _in_unit_of_suite(entry: BaselineEntry, declared: DeclaredMetric) -> Baselin
     if declared.better and bound.better and declared.better != bound.better:
         raise Refused(f"its bounds say that {bound.better} is better, and the suite says {declared.better}")
 
-    def scaled(value: float | None) -> float | None:
-        return None if value is None else value * factor
-
-    fitting = msgspec.structs.replace(
-        bound,
-        lower=scaled(bound.lower),
-        upper=scaled(bound.upper),
-        center=scaled(bound.center),
-        unit=declared.unit or bound.unit,
+    sides = {"lower": bound.lower, "upper": bound.upper, "center": bound.center}
+    scaled = {name: value * factor for name, value in sides.items() if value is not None}
+    return msgspec.structs.replace(
+        entry, bound=msgspec.structs.replace(bound, unit=declared.unit or bound.unit, **scaled)
     )
-    return msgspec.structs.replace(entry, bound=fitting)
 
 
 def _taken(old: BaselineEntry | None, entry: BaselineEntry, source: str, why: Why) -> Updated:

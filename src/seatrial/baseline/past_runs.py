@@ -1,5 +1,6 @@
 """Reads runs that another tool kept: CSV, a JSON list, JSON lines or a YAML list, one row a run."""
 
+import contextlib
 import csv
 import json
 import math
@@ -82,13 +83,12 @@ def _past_run(row: Any, mark: SourceMark, problems: list[Problem]) -> PastRun | 
         field: next((row[name] for name in names if row.get(name) is not None), None) for field, names in _NAMES.items()
     }
     wrong = []
-    run, value = fields["run"], _number(fields["value"])
+    run, value, at_s = fields["run"], _number(fields["value"]), _time(fields["time"])
     if run in (None, ""):
         there = next((name for name in _NAMES["run"] if name in row), None)
         wrong.append(f"`{there}` is empty" if there else f"`run` is missing{nearest('run', map(str, row))}")
     if value is None:
         wrong.append(f"`value` is a finite number, not {fields['value']!r}")
-    at_s = _time(fields["time"])
     if at_s is None:
         wrong.append(f"`time` is a time like 2026-10-03T12:00:00Z or seconds since 1970, not {fields['time']!r}")
     problems += [Problem(message, mark) for message in wrong]
@@ -105,21 +105,19 @@ def _past_run(row: Any, mark: SourceMark, problems: list[Problem]) -> PastRun | 
 
 
 def _number(value: Any) -> float | None:
-    try:
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
         number = float(value) if not isinstance(value, bool) else math.nan
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
+        return number if math.isfinite(number) else None
+    return None
 
 
 def _time(value: Any) -> float | None:
     seconds = _number(value)
     if seconds is not None:
         return seconds if 0 <= seconds < 1e11 else None
-    try:
+    with contextlib.suppress(ValueError, OverflowError):
         return seconds_of(str(value).removesuffix(" UTC"))
-    except (ValueError, OverflowError):
-        return None
+    return None
 
 
 def _rows(path: Path) -> Iterator[tuple[SourceMark, Any]]:

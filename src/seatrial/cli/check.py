@@ -13,7 +13,6 @@ from seatrial.cli.common import HISTORY, RUNS, fail, history_of, loaded, print_l
 if TYPE_CHECKING:
     from seatrial.engine.check_folder import Checked
     from seatrial.job import Finding, RunResults
-    from seatrial.record.history import History
     from seatrial.report.terminal.lines import Line
     from seatrial.suite import Cell
 
@@ -59,6 +58,8 @@ def command(
     from seatrial.engine.check_folder import check_folder, checked_name
     from seatrial.engine.fetch_folder import fetch_folder
     from seatrial.job import VERSION, RunResults
+    from seatrial.plugins import kinds
+    from seatrial.record.history import HistoryError
     from seatrial.record.remote import is_address
 
     cell, name = _cell(suite, trial, select)
@@ -68,7 +69,9 @@ def command(
             place = Path(folder)
             if is_address(folder):
                 place = Path(scratch)
-                fetch_folder(folder, _matches(cell), place)
+                steps = [step for part in kinds()[cell.kind].parts(cell) for step in part.job.steps]
+                entries = [entry for step in steps if step.kind == "read" for entry in step.args["entries"].values()]
+                fetch_folder(folder, [entry["match"] for entry in entries], place)
             checked = check_folder(cell, place, logs, exit_code, folder)
             results = RunResults(
                 VERSION,
@@ -85,7 +88,12 @@ def command(
     except (SeatrialError, FileNotFoundError) as error:
         fail(str(error))
     if record:
-        _record(results, history_of(runs, history))
+        past = history_of(runs, history)
+        try:
+            past.add(results)
+        except HistoryError as error:
+            fail(f"not recorded: {error}", 3)
+        click.echo(f"recorded as {results.run} in {past.place}", err=True)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(results), indent=1).decode())
     else:
@@ -108,16 +116,6 @@ def _write_reports(results: "RunResults", folder: Path, junit: Path | None, mark
         fail(f"{error.filename} cannot be written: {error.strerror}")
 
 
-def _record(results: "RunResults", history: "History") -> None:
-    from seatrial.record.history import HistoryError
-
-    try:
-        history.add(results)
-    except HistoryError as error:
-        fail(f"not recorded: {error}", 3)
-    click.echo(f"recorded as {results.run} in {history.place}", err=True)
-
-
 def _cell(suite: Path, trial: str, select: tuple[str, ...]) -> "tuple[Cell, str]":
     """The one cell that is meant."""
     from seatrial.plan import Selection, expand
@@ -136,14 +134,6 @@ def _cell(suite: Path, trial: str, select: tuple[str, ...]) -> "tuple[Cell, str]
     return next(iter(distinct.values())), read.name
 
 
-def _matches(cell: "Cell") -> list[str]:
-    from seatrial.plugins import kinds
-
-    parts = kinds()[cell.kind].parts(cell)
-    entries = [step.args["entries"] for part in parts for step in part.job.steps if step.kind == "read"]
-    return [entry["match"] for each in entries for entry in each.values()]
-
-
 def _print(checked: "Checked", folder: str) -> None:
     from seatrial.report.terminal.lines import glyph
     from seatrial.report.view.words import one_line
@@ -157,9 +147,18 @@ def _print(checked: "Checked", folder: str) -> None:
     ]
     for finding in result.findings:
         lines += _finding_lines(finding, columns)
-    if result.metrics:
-        lines.append([])
-        lines += [_metric_line(name, metric) for name, metric in result.metrics.items()]
+    lines += [[]] if result.metrics else []
+    for name, metric in result.metrics.items():
+        value = metric if isinstance(metric, dict) else {}
+        number = value.get("value")
+        text = f"{number:.6g}" if isinstance(number, int | float) else "?"
+        lines.append(
+            [
+                (f"    {one_line(name)} ", ""),
+                (f"{text} {value.get('unit') or ''}".rstrip(), "bold"),
+                (f"  {one_line(str(value.get('source') or ''))}", "dim"),
+            ]
+        )
     lines += [[("─" * columns, "dim")], [(f"{mark} {result.verdict.value}", f"bold {colour}")]]
     print_lines(lines)
 
@@ -171,25 +170,13 @@ def _finding_lines(finding: "Finding", columns: int) -> "list[Line]":
     mark, colour = glyph(finding.verdict.value)
     name = fit(one_line(f"{finding.step} {finding.check}"), columns // 2)
     message = one_line(finding.message)
-    lines: list[Line] = [[(f"  {mark} ", colour), (name, "bold" if not finding.verdict.good else "")]]
+    style = "dim" if finding.verdict.good else ""
+    lines: list[Line] = [[(f"  {mark} ", colour), (name, "" if finding.verdict.good else "bold")]]
     if width(name) + width(message) + 6 <= columns:
-        lines[0].append((f"  {message}", "" if not finding.verdict.good else "dim"))
+        lines[0].append((f"  {message}", style))
     elif message:
-        lines.append([(f"      {fit(message, 400)}", "" if not finding.verdict.good else "dim")])
+        lines.append([(f"      {fit(message, 400)}", style)])
     evidence = first_line(finding.evidence)
     if not finding.verdict.good and evidence and evidence not in message:
         lines.append([("    │ ", "dim"), (fit(evidence, columns - 6), colour)])
     return lines
-
-
-def _metric_line(name: str, metric: object) -> "Line":
-    from seatrial.report.view.words import one_line
-
-    value = metric if isinstance(metric, dict) else {}
-    number = value.get("value")
-    text = f"{number:.6g}" if isinstance(number, int | float) else "?"
-    return [
-        (f"    {one_line(name)} ", ""),
-        (f"{text} {value.get('unit') or ''}".rstrip(), "bold"),
-        (f"  {one_line(str(value.get('source') or ''))}", "dim"),
-    ]

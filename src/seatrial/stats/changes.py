@@ -206,25 +206,6 @@ MOVE, MOVE_RUNS = 10, 20  # how far a candidate may move to where it splits best
 Score = Callable[[Ints, Ints, Ints], Floats]  # of changes at the second, between the first and the third
 
 
-def search_changes(signal: Signal, least: float, settled: Ints | None = None) -> tuple[Ints, Floats]:
-    """The changes whose likelihood is at least `least` beside each other, and these likelihoods.
-
-    What is `settled` is a change, whatever speaks for it: it stays where it is, and the others are judged beside it.
-    """
-
-    def chance(left: Ints, at: Ints, right: Ints) -> Floats:
-        return likelihood(features(signal, left, at, right))
-
-    places = candidates(signal)
-    if settled is None or not len(settled):
-        return prune(places, len(signal), chance, least)
-
-    def chance_beside(left: Ints, at: Ints, right: Ints) -> Floats:
-        return np.where(np.isin(at, settled), np.inf, chance(left, at, right))
-
-    return prune(np.union1d(places, settled), len(signal), chance_beside, least)
-
-
 def candidates(signal: Signal) -> Ints:
     """Local maxima of t in windows of several lengths, without the weak ones, each where it splits best."""
 
@@ -318,21 +299,19 @@ def change_points(values: Sequence[float] | Floats) -> list[ChangePoint]:
     signal = signal_of(finite)
     if signal is None:
         return []
-    places, confidences = search_changes(signal, _LEAST)
-    return describe(finite, places, confidences, kept)
 
+    def chance(left: Ints, at: Ints, right: Ints) -> Floats:
+        return likelihood(features(signal, left, at, right))
 
-def describe(values: Floats, places: Ints, confidences: Floats, index: Ints) -> list[ChangePoint]:
-    """Changes at `places` of `values`, with levels from both sides of each up to the next change."""
-    bounds = [0, *places.tolist(), len(values)]
+    places, confidences = prune(candidates(signal), len(signal), chance, _LEAST)
     changes = []
-    for k, confidence in enumerate(confidences.tolist(), 1):
-        left, at, right = bounds[k - 1 : k + 2]
-        before = median(values[max(left, at - NEAR_RUNS) : at])
-        after = median(values[at : min(right, at + NEAR_RUNS)])
+    for left, at, right, confidence in zip(*_between(places, len(signal)), confidences.tolist(), strict=True):
+        # The levels are from both sides of the change up to the next one.
+        before = median(finite[max(left, at - NEAR_RUNS) : at])
+        after = median(finite[at : min(right, at + NEAR_RUNS)])
         if before:
             size = after / abs(before) - (1.0 if before > 0 else -1.0)  # after - before can leave the range of a float
         else:
             size = float(np.sign(after)) * float("inf") if after else 0.0
-        changes.append(ChangePoint(int(index[at]), before, after, size, confidence))
+        changes.append(ChangePoint(int(kept[at]), before, after, size, confidence))
     return changes

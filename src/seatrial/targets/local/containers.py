@@ -8,26 +8,20 @@ import subprocess
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Hashable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from seatrial.job import Outcome
-from seatrial.targets.local.variables import job_marks
+from seatrial.targets.local.programs import run_program
 from seatrial.targets.protocol import TargetError, refused
 
-if TYPE_CHECKING:
-    from seatrial.targets.local.folders import JobSubmission
-
-_INSIDE = "/seatrial"
+_K = TypeVar("_K", bound=Hashable)
+_T = TypeVar("_T")
 _MESSAGE_CHARACTERS = 1000
 ENGINES = ("podman", "docker")
-_ENGINE_VARIABLES = re.compile(
-    r"(CONTAINERS?|DOCKER|XDG|PODMAN)_.*|HOME|PATH|TMPDIR|(https?|no|all)_proxy", re.IGNORECASE
-)
-_PASSED = ("LANG", "TZ", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 _REFUSED = re.compile(
     r"manifest unknown|not found|no such image|invalid reference|repository does not exist|short-name|denied|"
     r"unauthorized",
@@ -55,10 +49,7 @@ class Images:
 
     async def ready(self, name: str) -> Image:
         """Pulled if need be. REFUSED: there is no such image, or nothing here to run it."""
-        task = self._images.get(name)
-        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
-            task = self._images[name] = asyncio.create_task(self._get(name))
-        return await asyncio.shield(task)
+        return await shared_task(self._images, name, lambda: self._get(name))
 
     def doing(self, name: str) -> str:
         """What is being done for it now; empty when nothing is."""
@@ -137,64 +128,14 @@ def container_name(job: Path) -> str:
     return f"seatrial-{job.name}-{zlib.crc32(str(job).encode()):08x}"
 
 
-def container_request(
-    submission: "JobSubmission", folder: Path, image: Image | None, secrets: Mapping[str, str], agent: str
-) -> dict[str, Any] | None:
-    """What `agent/start/container.py` asks for; None for a job without an image."""
-    if image is None:
-        return None
-    job, podman = submission.job, Path(image.engine).name == "podman"
-    mounts = {
-        folder / "work": "work", folder / "files": "files", folder / "home": "home", folder / "tmp": "tmp",
-        folder / "out": "out", folder / "records.jsonl": "out/records.jsonl", Path(agent): "agent.pyz:ro",
-    }  # fmt: skip
-    create = ["run", "--detach", "--name", submission.container]
-    create += ["--security-opt", "label=disable", "--entrypoint", "/bin/sh"]
-    for label, value in (("run", job.run), ("job", job.name)):
-        create += ["--label", f"seatrial.{label}={value}"]
-    for source, inside in mounts.items():
-        create += ["--volume", f"{source}:{_INSIDE}/{inside}"]
-    for number in submission.ports.values():
-        create += ["--publish", f"127.0.0.1:{number}:{number}"]
-    if job.resources.memory_bytes is not None:
-        create += ["--memory", f"{job.resources.memory_bytes}b", "--memory-swap", f"{job.resources.memory_bytes}b"]
-    if job.resources.cpu is not None:
-        create += ["--cpus", f"{job.resources.cpu:g}"]
-    create += _gpu_options(submission, podman)
-    own = {"HOME": f"{_INSIDE}/home", "TMPDIR": f"{_INSIDE}/tmp", "SEATRIAL_FILES": f"{_INSIDE}/files"}
-    passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
-    return {
-        "engine": image.engine,
-        "name": submission.container,
-        "create": [*create, image.name],
-        "remove": _remove(image.engine),
-        "env": {name: value for name, value in os.environ.items() if _ENGINE_VARIABLES.fullmatch(name)},
-        "values": {**passed, **job.env, **own, **job_marks(submission)},
-        "secret_values": dict(secrets),
-        "python": image.python,
-    }
-
-
-def _gpu_options(submission: "JobSubmission", podman: bool) -> list[str]:
-    """The GPUs that the job was given, which count from 0 inside; where none are known here, what the engine finds."""
-    count, given = submission.job.resources.gpu.count, submission.gpus
-    if given and podman:
-        return [word for index in given for word in ("--device", f"nvidia.com/gpu={index}")]
-    if given:
-        return ["--gpus", f'"device={",".join(map(str, given))}"']  # its value is a line of CSV
-    if count:
-        return ["--device", "nvidia.com/gpu=all"] if podman else ["--gpus", str(count)]
-    return []
-
-
-def _remove(engine: str) -> list[str]:
+def removal(engine: str) -> list[str]:
     """Docker kills at once; podman would first wait for what does not listen."""
     return ["rm", "--force", *(["--time", "0"] if Path(engine).name == "podman" else [])]
 
 
 async def remove_container(engine: str, name: str) -> None:
     """Gone afterwards, whether it was there or not."""
-    code, _, error = await _run(engine, *_remove(engine), name)
+    code, _, error = await _run(engine, *removal(engine), name)
     if code != 0 and "no such container" not in error.lower() and "no container with name" not in error.lower():
         raise TargetError(f"{engine} cannot remove the container {name}: {error}")
 
@@ -212,19 +153,14 @@ async def labelled_containers(engine: str) -> list[tuple[str, str, str]]:
 
 
 async def _run(engine: str, *arguments: str) -> tuple[int, str, str]:
-    try:
-        process = await asyncio.create_subprocess_exec(
-            engine, *arguments,
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-        )  # fmt: skip
-    except OSError as error:
-        raise TargetError(f"cannot start {engine}: {error}") from error
-    try:
-        out, error_text = await process.communicate()
-    except asyncio.CancelledError:
-        process.kill()
-        await process.wait()
-        raise
-    text = error_text.decode(errors="replace").strip()
-    return process.returncode or 0, out.decode(errors="replace"), text[-_MESSAGE_CHARACTERS:]
+    code, out, error = await run_program(engine, *arguments)
+    return code, out, error.strip()[-_MESSAGE_CHARACTERS:]
+
+
+async def shared_task(tasks: dict[_K, asyncio.Task[_T]], key: _K, make: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    """The result of the task of that key, which many wait for: who is cancelled just waits no longer. One that failed
+    is made anew."""
+    task = tasks.get(key)
+    if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+        task = tasks[key] = asyncio.create_task(make())
+    return await asyncio.shield(task)

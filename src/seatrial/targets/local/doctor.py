@@ -8,9 +8,7 @@ from pathlib import Path
 
 from seatrial.targets.agent_file import agent_file
 from seatrial.targets.local.containers import start_container, working_engine
-from seatrial.targets.local.supervisors import ask
-from seatrial.targets.local.uv import uv_path
-from seatrial.targets.local.variables import machine_path
+from seatrial.targets.local.programs import ask, machine_path, uv_path
 from seatrial.targets.protocol import Diagnostic, TargetError, ok, problem, warning
 
 CONTAINER_S = 60.0  # for an engine to start its first container

@@ -9,101 +9,16 @@ import platform
 import shutil
 import sys
 import time
-from collections.abc import Iterable
-from functools import cached_property
 from pathlib import Path
 
 import msgspec
 
-from seatrial.job import Environment, Outcome, Unreadable, read_json
+from seatrial.job import Environment, Outcome
 from seatrial.targets.agent_file import write_whole
-from seatrial.targets.local.containers import Image, Images
-from seatrial.targets.local.folders import remove_tree
-from seatrial.targets.local.uv import (
-    Activity,
-    BuildLock,
-    Installed,
-    activity,
-    changed,
-    damaged_packages,
-    packages,
-    python_version,
-    run_uv,
-    take_stock,
-)
-from seatrial.targets.local.variables import machine_path
+from seatrial.targets.local.build import build_lock, make_whole
+from seatrial.targets.local.containers import Image, Images, shared_task
+from seatrial.targets.local.programs import activity, machine_path, python_version, run_uv
 from seatrial.targets.protocol import TargetError, refused
-
-COMPLETE = ".complete"
-_APART = (COMPLETE, ".lock")  # of the files of an environment: ours, and uv's
-
-
-async def make_whole(path: Path, interpreter: str, pins: str, content: str, lock: BuildLock) -> None:
-    """Build an environment that is not there, heal one that a job has damaged. Raises TargetError."""
-    try:
-        installed = await _complete(path, content)
-        if installed is None or not await _healed(path, pins, installed, lock):
-            await _build(path, interpreter, pins, content, lock)
-    except OSError as error:
-        raise TargetError(f"cannot build the environment {path}: {error}") from error
-
-
-async def _healed(path: Path, pins: str, installed: Installed, lock: BuildLock) -> bool:
-    """Whether every file is as it was when it was built, or is so again. Other jobs may run there: what is in order is
-    not touched."""
-    damaged = await asyncio.to_thread(changed, path, installed.files, _APART)
-    if not damaged:
-        return True
-    for added in damaged - installed.files.keys():
-        (path / added).unlink(missing_ok=True)
-    owned = await asyncio.to_thread(packages, path)
-    await _install(path, pins, lock, {name for name, files in owned.items() if damaged & files.keys()})
-    if await asyncio.to_thread(changed, path, installed.files, _APART):
-        return False
-    await asyncio.to_thread(_write_stock, path, installed.content)
-    return True
-
-
-async def _complete(path: Path, content: str) -> Installed | None:
-    """Built to its end, and its interpreter still starts: the one that it points to may have been removed since."""
-    try:
-        installed = read_json(path / COMPLETE, Installed)
-        await python_version(path / "bin" / "python")
-    except (OSError, Unreadable, TargetError):
-        return None
-    return installed if installed.content == content else None
-
-
-def _write_stock(path: Path, content: str) -> None:
-    write_whole(path / COMPLETE, msgspec.json.encode(Installed(content, take_stock(path, _APART))))
-
-
-async def _build(path: Path, interpreter: str, pins: str, content: str, lock: BuildLock) -> None:
-    """The marker comes last: without it whatever is there is made anew."""
-    if path.exists():
-        await asyncio.to_thread(remove_tree, path)
-    await run_uv("venv", "--no-project", "--python", interpreter, str(path), folder=path.parent, lock=lock)
-    await _install(path, pins, lock)
-    await python_version(path / "bin" / "python")
-    await asyncio.to_thread(_write_stock, path, content)
-
-
-async def _install(path: Path, pins: str, lock: BuildLock, again: Iterable[str] = ()) -> None:
-    """Copies, never links: a job that wrote to a file of its runtime would write to uv's cache by that, and to every
-    environment that came from it. What the cache has of a package is looked at too, and fetched anew if need be."""
-    await _uv_install(path, pins, lock, again)
-    damaged = await asyncio.to_thread(damaged_packages, path)
-    if damaged:
-        await run_uv("cache", "clean", *sorted(damaged), folder=path.parent, lock=lock)
-        await _uv_install(path, pins, lock, damaged)  # what is not right now was not right when it was published
-
-
-async def _uv_install(path: Path, pins: str, lock: BuildLock, again: Iterable[str]) -> None:
-    anew = [word for name in sorted(again) for word in ("--reinstall-package", name)]
-    python = str(path / "bin" / "python")
-    install = ("pip", "install", "--no-deps", "--link-mode", "copy", *anew, "--python", python, "-r", "-")
-    await run_uv(*install, folder=path.parent, given=pins, lock=lock)
-
 
 RESOLVE_AGAIN_S = 3600.0  # a runtime means the same versions for that long; asking the index anew takes seconds
 _AT_ONCE = 2  # builds: they share the network and the disk
@@ -132,7 +47,7 @@ class Environments:
         self._folder = cache / "environments"
         self._turn = asyncio.Semaphore(_AT_ONCE)
         self._prepared: dict[_Key, asyncio.Task[PreparedEnvironment]] = {}
-        self._activities: dict[_Key, Activity] = {}  # of those that are being built
+        self._activities: dict[_Key, str] = {}  # of those that are being built, in a few words
 
     async def ready(self, environment: Environment) -> PreparedEnvironment:
         """The runtime, built if need be. REFUSED: it cannot be had; INFRA: it could not be had now."""
@@ -144,29 +59,19 @@ class Environments:
         if environment.interpreter is not None:
             return await _existing(environment.interpreter)
         if environment.python is None and not environment.packages:
-            return PreparedEnvironment(python=self._plain_python)
+            found = shutil.which("python3", path=machine_path())
+            return PreparedEnvironment(python=Path(found) if found else None)
         key = (environment.python, environment.packages)
-        task = self._prepared.get(key)
-        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
-            task = self._prepared[key] = asyncio.create_task(self._build(*key))
-        # Shielded: other cells wait for the same; who is cancelled just waits no longer.
-        return await asyncio.shield(task)
+        return await shared_task(self._prepared, key, lambda: self._build(*key))
 
     def doing(self, environment: Environment) -> str:
         """What is being done for it now; empty when nothing is."""
         if environment.image is not None:
             return self._images.doing(environment.image)
-        task = self._prepared.get((environment.python, environment.packages))
-        if task is None or task.done():
+        key = (environment.python, environment.packages)
+        if key not in self._prepared or self._prepared[key].done():
             return ""
-        at = self._activities.get((environment.python, environment.packages))
-        return at.text if at is not None else "other environments are built before its own"
-
-    @cached_property
-    def _plain_python(self) -> Path | None:
-        """Of jobs that ask for none."""
-        found = shutil.which("python3", path=machine_path())
-        return Path(found) if found else None
+        return self._activities.get(key, "other environments are built before its own")
 
     async def close(self) -> None:
         for task in self._prepared.values():
@@ -177,8 +82,8 @@ class Environments:
 
     async def _build(self, python: str | None, packages: tuple[str, ...]) -> PreparedEnvironment:
         async with self._turn:
-            at = self._activities[python, packages] = Activity()
-            activity.set(at)  # of this task alone
+            self._activities[python, packages] = ""
+            activity.set(lambda text: self._activities.update({(python, packages): text}))  # of this task alone
             for package in packages:
                 if "\n" in package or package.lstrip().startswith("-"):
                     raise refused(f"{package!r} is not a package requirement")
@@ -192,7 +97,7 @@ class Environments:
             pins = await self._resolved(interpreter, version, [*packages, "pip"])
             content = "\n".join((request, os.path.realpath(interpreter), version, platform.platform(), pins))
             path = self._folder / hashlib.sha256(content.encode()).hexdigest()[:20]
-            async with BuildLock(path.with_suffix(".lock")) as lock:
+            async with build_lock(path.with_suffix(".lock")) as lock:
                 await make_whole(path, interpreter, pins, content, lock)
             return PreparedEnvironment(path / "bin" / "python", (path / "bin",), path, built=True)
 

@@ -24,16 +24,18 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 
 def state_folder() -> Path:
     """$SEATRIAL_STATE, else the user's state folder."""
-    if own := os.environ.get("SEATRIAL_STATE"):
-        return Path(own).absolute()
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "seatrial"
+    return _folder("STATE", ".local/state")
 
 
 def cache_folder() -> Path:
     """$SEATRIAL_CACHE, else the user's cache folder."""
-    if own := os.environ.get("SEATRIAL_CACHE"):
+    return _folder("CACHE", ".cache")
+
+
+def _folder(what: str, usual: str) -> Path:
+    if own := os.environ.get(f"SEATRIAL_{what}"):
         return Path(own).absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seatrial"
+    return Path(os.environ.get(f"XDG_{what}_HOME") or Path.home() / usual) / "seatrial"
 
 
 class ProcessIdentity(msgspec.Struct, frozen=True):
@@ -82,18 +84,6 @@ class JobFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-
-    @property
-    def work(self) -> Path:
-        return self.path / "work"
-
-    @property
-    def files(self) -> Path:
-        return self.path / "files"
-
-    @property
-    def records(self) -> Path:
-        return self.path / "records.jsonl"
 
     def submission(self) -> JobSubmission | None:
         return self._read("job.json", JobSubmission)
@@ -160,7 +150,7 @@ class JobFolder:
             if submission.container:  # whoever the image's user is; others do not get past the folder above
                 os.chmod(folder, 0o777)
         for given in submission.job.inputs:
-            _copy_input(given, self.work)
+            _copy_input(given, self.path / "work")
 
     def write(self, submission: JobSubmission) -> None:
         self._write("job.json", msgspec.json.encode(submission))

@@ -1,26 +1,46 @@
-"""What the agent of a job on this machine is to do, in the form that `agent/job_file.py` describes."""
+"""What the agent of a job on this machine is to do, in the form that `agent/job_file.py` describes; with its variables
+(its own home, its runtime first, of the caller's only the way to the network) and how its container is started."""
 
+import os
+import re
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
 from urllib.parse import quote
 
-from seatrial.targets.local.containers import container_request
+from seatrial.targets.local.containers import Image, removal
 from seatrial.targets.local.environments import PreparedEnvironment
-from seatrial.targets.local.folders import JobFolder, JobSubmission
-from seatrial.targets.local.variables import job_environment
+from seatrial.targets.local.folders import JobSubmission
+from seatrial.targets.local.programs import machine_path
+
+# How the machine reaches the world, speaks and counts time; and which of its GPUs the caller was given.
+_PASSED = (
+    "LANG", "LC_ALL", "TZ", "USER", "LOGNAME",
+    "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO",
+    "PIP_CERT",
+    "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES",
+)  # fmt: skip
+_ENGINE_VARIABLES = re.compile(
+    r"(CONTAINERS?|DOCKER|XDG|PODMAN)_.*|HOME|PATH|TMPDIR|(https?|no|all)_proxy", re.IGNORECASE
+)
+_PASSED_INSIDE = ("LANG", "TZ", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+_INSIDE = "/seatrial"
 
 
 def job_file(
     submission: JobSubmission,
-    folder: JobFolder,
+    folder: Path,
     environment: PreparedEnvironment,
     secrets: Mapping[str, str],
     agent: str,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The only place that the values of secrets go to. `agent`: the file that it runs from."""
     job, limits = submission.job, submission.job.limits
-    python = str(environment.python) if environment.python else None
-    folders = environment.bin_folders
+    ready = None
+    if job.ready is not None:  # the port that answers when the job is ready, and what to ask it for
+        path = quote(job.ready.path, safe="/?[]@!$&'()*+,;=:%~")
+        ready = {"port": submission.ports[job.ready.port], "path": f"/{path.lstrip('/')}" if path else ""}
+    image = environment.image
     return {
         "version": 1,
         "name": job.name,
@@ -28,21 +48,98 @@ def job_file(
             {"name": step.name, "kind": step.kind, "args": step.args, "timeout_s": step.timeout_s} for step in job.steps
         ],
         "limits": {"run_s": limits.run_s, "stall_s": limits.stall_s, "grace_s": limits.grace_s},
-        "folders": {"out": str(folder.path), "work": str(folder.work), "files": str(folder.files)},
-        "variables": job_environment(submission, folder.path, secrets, folders, environment.virtual_env),
+        "folders": {"out": str(folder), "work": str(folder / "work"), "files": str(folder / "files")},
+        "variables": _variables(submission, folder, secrets, environment),
         "secret_variables": sorted(secrets),
-        "environment": {"interpreter": python, "driver": environment.driver},
+        "environment": {
+            "interpreter": str(environment.python) if environment.python else None,
+            "driver": environment.driver,
+        },
         "cpus": submission.cpus,
         "memory_bytes": job.resources.memory_bytes,
-        "ready": _ready(submission),
-        "container": container_request(submission, folder.path, environment.image, secrets, agent),
+        "ready": ready,
+        "container": container_request(submission, folder, image, secrets, agent) if image is not None else None,
     }
 
 
-def _ready(submission: JobSubmission) -> dict[str, Any] | None:
-    """The port that answers when the job is ready, and what to ask it for."""
-    ready = submission.job.ready
-    if ready is None:
-        return None
-    path = quote(ready.path, safe="/?[]@!$&'()*+,;=:%~")
-    return {"port": submission.ports[ready.port], "path": f"/{path.lstrip('/')}" if path else ""}
+def _variables(
+    submission: JobSubmission, folder: Path, secrets: Mapping[str, str], environment: PreparedEnvironment
+) -> dict[str, str]:
+    job = submission.job
+    own = {"TMPDIR": str(folder / "tmp")}
+    passed = dict(os.environ)  # of our own program, which reaches targets as this process does
+    if not job.environment.seatrial:
+        passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
+        own |= {
+            "LANG": passed.get("LANG", "C.UTF-8"),
+            "HOME": str(folder / "home"),
+            "PATH": os.pathsep.join([*map(str, environment.bin_folders), machine_path()]),
+            **({"VIRTUAL_ENV": str(environment.virtual_env)} if environment.virtual_env else {}),
+        }
+        if submission.gpus:
+            # By these CUDA shows a job just its own. Numbers, since not every library reads UUIDs; in the order of
+            # nvidia-smi, since CUDA's own is another.
+            own["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, submission.gpus))
+            own["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    return {**passed, **own, **job.env, **secrets, **_marks(submission), "SEATRIAL_FILES": str(folder / "files")}
+
+
+def _marks(submission: JobSubmission) -> dict[str, str]:
+    """By these its processes are found, whatever became of who started them; and by these they learn their ports."""
+    job, ports = submission.job, submission.ports
+    return {
+        "SEATRIAL_RUN": job.run,
+        "SEATRIAL_CELL": job.cell,
+        "SEATRIAL_ATTEMPT": str(job.attempt),
+        "SEATRIAL_JOB": job.name,
+        **{f"SEATRIAL_PORT_{name.upper().replace('-', '_')}": str(number) for name, number in ports.items()},
+        **({"SEATRIAL_PORT": str(next(iter(ports.values())))} if ports else {}),
+    }
+
+
+def container_request(
+    submission: JobSubmission, folder: Path, image: Image, secrets: Mapping[str, str], agent: str
+) -> dict[str, object]:
+    """What `agent/start/container.py` asks for."""
+    job, podman = submission.job, Path(image.engine).name == "podman"
+    mounts = {
+        folder / "work": "work", folder / "files": "files", folder / "home": "home", folder / "tmp": "tmp",
+        folder / "out": "out", folder / "records.jsonl": "out/records.jsonl", Path(agent): "agent.pyz:ro",
+    }  # fmt: skip
+    create = ["run", "--detach", "--name", submission.container]
+    create += ["--security-opt", "label=disable", "--entrypoint", "/bin/sh"]
+    for label, value in (("run", job.run), ("job", job.name)):
+        create += ["--label", f"seatrial.{label}={value}"]
+    for source, inside in mounts.items():
+        create += ["--volume", f"{source}:{_INSIDE}/{inside}"]
+    for number in submission.ports.values():
+        create += ["--publish", f"127.0.0.1:{number}:{number}"]
+    if job.resources.memory_bytes is not None:
+        create += ["--memory", f"{job.resources.memory_bytes}b", "--memory-swap", f"{job.resources.memory_bytes}b"]
+    if job.resources.cpu is not None:
+        create += ["--cpus", f"{job.resources.cpu:g}"]
+    create += _gpu_options(submission, podman)
+    own = {"HOME": f"{_INSIDE}/home", "TMPDIR": f"{_INSIDE}/tmp", "SEATRIAL_FILES": f"{_INSIDE}/files"}
+    passed = {name: os.environ[name] for name in _PASSED_INSIDE if name in os.environ}
+    return {
+        "engine": image.engine,
+        "name": submission.container,
+        "create": [*create, image.name],
+        "remove": removal(image.engine),
+        "env": {name: value for name, value in os.environ.items() if _ENGINE_VARIABLES.fullmatch(name)},
+        "values": {**passed, **job.env, **own, **_marks(submission)},
+        "secret_values": dict(secrets),
+        "python": image.python,
+    }
+
+
+def _gpu_options(submission: JobSubmission, podman: bool) -> list[str]:
+    """The GPUs that the job was given, which count from 0 inside; where none are known here, what the engine finds."""
+    count, given = submission.job.resources.gpu.count, submission.gpus
+    if given and podman:
+        return [word for index in given for word in ("--device", f"nvidia.com/gpu={index}")]
+    if given:
+        return ["--gpus", f'"device={",".join(map(str, given))}"']  # its value is a line of CSV
+    if count:
+        return ["--device", "nvidia.com/gpu=all"] if podman else ["--gpus", str(count)]
+    return []

@@ -35,17 +35,6 @@ def of_job(job: Path) -> list[Trace]:
     return list(_below(str(job)))
 
 
-def jobs_traced(jobs: Path) -> set[Path]:
-    """Folders of jobs that some process still is of. `jobs`: where they would be, each below its run."""
-    found = (Path(trace.path).relative_to(jobs).parts for trace in _below(str(jobs)))
-    return {jobs / parts[0] / parts[1] for parts in found if len(parts) > 1}
-
-
-def ended(pid: int) -> bool:
-    """Gone, or only waiting for its parent to ask how it ended."""
-    return _fields(pid)[:1] in ([], [b"Z"], [b"X"])
-
-
 def _below(folder: str) -> Iterator[Trace]:
     for entry in filter(str.isdigit, os.listdir("/proc")):
         pid = int(entry)
@@ -145,7 +134,8 @@ def _members(folders: Iterable[Path]) -> set[int]:
     for folder in folders:
         with contextlib.suppress(OSError):
             found.update(map(int, (folder / "cgroup.procs").read_text().split()))
-    return {pid for pid in found if not ended(pid)}
+    # Not those that are gone, or only wait for their parent to ask how they ended.
+    return {pid for pid in found if _fields(pid)[:1] not in ([], [b"Z"], [b"X"])}
 
 
 def _remove_group(folder: Path) -> None:
@@ -166,7 +156,9 @@ def _write(path: Path, text: str) -> None:
 
 async def strays(jobs: Path) -> set[Path]:
     """Folders, not there any more, of jobs of which processes or containers still are. `jobs`: where they would be."""
-    found = await asyncio.to_thread(jobs_traced, jobs)
+    traces = await asyncio.to_thread(lambda: list(_below(str(jobs))))
+    below = [Path(trace.path).relative_to(jobs).parts for trace in traces]
+    found = {jobs / parts[0] / parts[1] for parts in below if len(parts) > 1}
     for engine in filter(None, map(shutil.which, ENGINES)):
         for name, run, job in await labelled_containers(engine):
             folder = jobs / run / job

@@ -16,7 +16,8 @@ import msgspec
 
 from seatrial.job import Outcome
 from seatrial.targets.local.folders import JobFolder, JobSubmission
-from seatrial.targets.local.supervisors import alive, ask
+from seatrial.targets.local.programs import ask
+from seatrial.targets.local.supervisors import alive
 from seatrial.targets.protocol import TargetError
 
 LOCK_S = 30.0
@@ -50,15 +51,10 @@ def submissions_of_others(folder: JobFolder, host: str) -> Iterator[JobSubmissio
         if submission is None or submission.host != host:
             continue
         identity = other.identity()
-        if alive(identity) or (identity is None and _is_new(path / "job.json")):
-            yield submission
-
-
-def _is_new(file: Path) -> bool:
-    try:
-        return time.time() - file.stat().st_mtime < STARTS_WITHIN_S
-    except OSError:
-        return False
+        with contextlib.suppress(OSError):
+            is_new = identity is None and time.time() - (path / "job.json").stat().st_mtime < STARTS_WITHIN_S
+            if is_new or alive(identity):
+                yield submission
 
 
 _GPUS_LOCK = "gpus.lock"
@@ -115,14 +111,6 @@ def choose_gpus(gpus: Sequence[LocalGpu], count: int, folder: JobFolder, host: s
 
 def locked_gpus(folder: JobFolder) -> AbstractContextManager[None]:
     return locked(folder.path.parent.parent.parent / _GPUS_LOCK)
-
-
-def gpu_variables(submission: JobSubmission) -> dict[str, str]:
-    """By which CUDA shows a job just its own. Numbers, since not every library reads UUIDs; in the order of nvidia-smi,
-    since CUDA's own is another."""
-    if not submission.gpus:
-        return {}
-    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, submission.gpus)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 FIRST, LAST = 20_000, 29_999  # below what the kernel gives to outgoing connections, and what Kubernetes to its nodes

@@ -1,14 +1,12 @@
-"""Is the supervisor of a job alive, and when does it end: by boot, number and start time, never by number alone.
-
-And asking a program of this machine something, with a limit for its answer."""
+"""Is the supervisor of a job alive, and when does it end: by boot, number and start time, never by number alone."""
 
 import asyncio
 import contextlib
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -16,9 +14,6 @@ from seatrial.job import Unreadable, decode
 from seatrial.job.reading import boot_id, process_start
 from seatrial.targets.local.folders import ProcessIdentity
 from seatrial.targets.protocol import TargetError
-
-_PATIENCE_S = 20.0  # for a program that is asked what it is
-_MESSAGE_CHARACTERS = 500
 
 
 def open_process(identity: ProcessIdentity) -> int | None:
@@ -75,32 +70,15 @@ def signal_supervisor(identity: ProcessIdentity, number: signal.Signals) -> int 
     return descriptor
 
 
-async def ask(program: str, *arguments: str) -> tuple[int, str]:
-    """Its exit code and what it said; one that cannot be started, or does not answer, has failed."""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            program, *arguments,
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-        )  # fmt: skip
-    except OSError as error:
-        return 127, str(error.strerror or error)
-    try:
-        async with asyncio.timeout(_PATIENCE_S):
-            out, error_text = await process.communicate()
-    except TimeoutError:
-        return 124, f"it does not answer within {_PATIENCE_S:g} s"
-    finally:
-        if process.returncode is None:  # also for who does not wait for the answer any more
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, 9)
-            await process.wait()
-    code = process.returncode or 0
-    text = (out if code == 0 else error_text or out).decode(errors="replace").strip()
-    return code, text if code == 0 else text[-_MESSAGE_CHARACTERS:] or f"exit code {code}"
-
-
 _ANSWER_S = 60.0
+
+
+class SpawnAnswer(msgspec.Struct, frozen=True):
+    """As `agent/start/zygote.py` gives it, of what matters here."""
+
+    id: int
+    error: str | None = None
+    taken: bool = False
 
 
 class Zygote:
@@ -111,16 +89,16 @@ class Zygote:
         self._agent = agent
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}  # for this very process
+        self._waiting: dict[int, asyncio.Future[SpawnAnswer]] = {}  # for this very process
         self._starting = asyncio.Lock()
         self._count = 0
 
-    async def spawn(self, job: dict[str, Any]) -> dict[str, Any]:
-        """The answer, as `agent/start/supervisor.py` describes it. Raises TargetError when there was none."""
+    async def spawn(self, job: Mapping[str, object]) -> SpawnAnswer:
+        """Raises TargetError when there was no answer."""
         process = await self._running()
         assert process.stdin is not None
         self._count += 1
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[SpawnAnswer] = asyncio.get_running_loop().create_future()
         waiting = self._waiting
         waiting[number := self._count] = answer
         try:
@@ -162,16 +140,14 @@ class Zygote:
             self._reading = asyncio.create_task(self._read(self._process, self._waiting))
             return self._process
 
-    async def _read(
-        self, process: asyncio.subprocess.Process, waiting: dict[int, asyncio.Future[dict[str, Any]]]
-    ) -> None:
+    async def _read(self, process: asyncio.subprocess.Process, waiting: dict[int, asyncio.Future[SpawnAnswer]]) -> None:
         assert process.stdout is not None
         async for line in process.stdout:
             try:
-                answer = decode(line, dict[str, Any])
+                answer = decode(line, SpawnAnswer)
             except Unreadable:  # of no request that is known: the one that waits for it says that it had no answer
                 continue
-            asked = waiting.get(answer.get("id", 0))
+            asked = waiting.get(answer.id)
             if asked is not None and not asked.done():
                 asked.set_result(answer)
         await process.wait()

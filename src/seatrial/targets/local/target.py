@@ -124,39 +124,29 @@ class LocalTarget:
             container = container_name(folder.path)
             submission = msgspec.structs.replace(submission, engine=environment.image.engine, container=container)
         for _ in range(_STARTS):
-            made = await self._made_when_free(folder, submission)
+            made = await self._made(folder, submission)
             if made is None:
                 return
             try:
                 layer = layered(environment, folder.path / "layer")
-                given = job_file(made, folder, layer, secrets, str(self._agent))
+                given = job_file(made, folder.path, layer, secrets, str(self._agent))
                 answer = await _to_its_end(self._zygote.spawn(given))
             except asyncio.CancelledError:
                 await self._end_and_remove(folder)  # asked for and started, but its submitter will not hear of it
                 raise
-            if "error" in answer:
-                raise TargetError(f"cannot start {job.name}: {answer['error']}")
-            if "taken" not in answer:  # else by one that started it, or by one that was only about to
+            if answer.error is not None:
+                raise TargetError(f"cannot start {job.name}: {answer.error}")
+            if not answer.taken:  # else by one that started it, or by one that was only about to
                 return
 
-    async def _made_when_free(self, folder: JobFolder, submission: JobSubmission) -> JobSubmission | None:
-        """Make the folder once there are as many free GPUs as the job asks for. It may wait for them as long as for any
-        place: whoever submits it holds it to its limit."""
+    async def _made(self, folder: JobFolder, submission: JobSubmission) -> JobSubmission | None:
+        """Make the folder, once there are as many free GPUs as the job asks for. It may wait for them as long as for
+        any place: whoever submits it holds it to its limit. None: it was started meanwhile, by a process that asked
+        before this one."""
         gpus = await gpus_of_machine() if submission.job.resources.gpu.count else []
-        while True:
-            try:
-                return await self._made(folder, submission, gpus)
-            except TargetError as error:
-                if error.outcome is not Outcome.QUEUE:
-                    raise
-            await asyncio.sleep(LOOK_AGAIN_S)
-
-    async def _made(
-        self, folder: JobFolder, submission: JobSubmission, gpus: Sequence[LocalGpu] = ()
-    ) -> JobSubmission | None:
-        """Make the folder. None: it was started meanwhile, by a process that asked before this one."""
         until_s = time.monotonic() + APPEAR_S
         while time.monotonic() < until_s:
+            pause_s = 0.01
             try:
                 os.makedirs(folder.path, 0o700, exist_ok=True)
                 with folder.locked() as free:
@@ -170,10 +160,12 @@ class LocalTarget:
                 pass  # whoever cleans up took it for nobody's, before it said whose it is
             except OSError as error:
                 raise TargetError(f"cannot make the folder {folder.path}: {error}") from error
-            except (TargetError, asyncio.CancelledError):  # nobody started it, and nobody will
+            except (TargetError, asyncio.CancelledError) as error:  # nobody started it
                 folder.remove()
-                raise
-            await asyncio.sleep(0.01)
+                if not isinstance(error, TargetError) or error.outcome is not Outcome.QUEUE:
+                    raise
+                pause_s, until_s = LOOK_AGAIN_S, time.monotonic() + LOOK_AGAIN_S + APPEAR_S
+            await asyncio.sleep(pause_s)
         raise TargetError(f"{folder.path} is locked by another process that does not start it")
 
     def _choose_cpus(self, wanted: float | None) -> list[int]:
@@ -189,7 +181,7 @@ class LocalTarget:
     def cpus(self) -> int:
         return len(os.sched_getaffinity(0))
 
-    def address(self) -> dict[str, Any]:
+    def address(self) -> dict[str, str]:
         return {"state": str(self._state), "cache": str(self._cache)}
 
     async def watch(self) -> AsyncIterator[Event]:

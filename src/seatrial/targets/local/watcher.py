@@ -25,6 +25,7 @@ class _Watched:
     def __init__(self, handle: str, folder: JobFolder, submission: JobSubmission, identity: ProcessIdentity) -> None:
         self.handle = handle
         self.folder = folder
+        self.records = folder.path / "records.jsonl"
         self.submission = submission
         self.identity = identity
         self.pidfd: int | None = None
@@ -94,7 +95,10 @@ class Watcher:
         if self._running.pop(watched.handle, None) is None:
             return
         self._let_go(watched)
-        self._report_ready_before_the_end(watched)
+        before = -1
+        while not watched.ready and watched.offset > before:  # it ended before its records were read
+            before = watched.offset
+            self._read_on(watched)
         end = watched.folder.end()
         if end is not None:
             exit_ = Exit(end.outcome, end.code, message=end.message)
@@ -124,7 +128,7 @@ class Watcher:
         outcome = Outcome.CANCELLED if watched.cancelled else Outcome.LOST
         now_s = time.time()
         try:
-            last_s = watched.folder.records.stat().st_mtime
+            last_s = os.stat(watched.records).st_mtime
         except OSError:
             last_s = identity.wall_s
         known = StageTime(Stage.FINISHED, now_s, "target", uncertainty_s=max(0.0, now_s - last_s))
@@ -155,7 +159,7 @@ class Watcher:
     def _read_on(self, watched: _Watched) -> str:
         """One block at most of what is new in the records; how far they say that the job is."""
         try:
-            with open(watched.folder.records, "rb") as file:
+            with open(watched.records, "rb") as file:
                 file.seek(watched.offset)
                 data = file.read(_READ_BYTES)
         except OSError:
@@ -168,13 +172,6 @@ class Watcher:
             wall_s = watched.identity.wall_s + at_s - watched.identity.at_s
             self._report(watched, _stage_time(Stage.READY, wall_s, watched.submission))
         return progress
-
-    def _report_ready_before_the_end(self, watched: _Watched) -> None:
-        """Of a job that ended before its records were read."""
-        before = -1
-        while not watched.ready and watched.offset > before:
-            before = watched.offset
-            self._read_on(watched)
 
 
 def _stage_time(stage: Stage, said_s: float, submission: JobSubmission) -> StageTime:
