@@ -26,6 +26,7 @@ from seatrial.baseline import (
 )
 from seatrial.baseline import edit as file_change
 from seatrial.baseline.edit import Refused, Updated, Why, edited
+from seatrial.baseline.models import relative_half_width
 from seatrial.baseline.selection import MetricHistory, SelectedFile
 from seatrial.job import (
     AttemptResult,
@@ -167,9 +168,9 @@ def test_too_wide_a_spread_calls_itself_unusable_and_needs_force_to_count(histor
         new_bounds.update(chosen(history), used, WHY)
     forced = entry_of(new_bounds.update(chosen(history), used, replace(WHY, force=True)))
     assert forced.bound.state is BoundState.USABLE
-    assert forced.half_width is not None
+    assert relative_half_width(forced.bound) is not None
     assert forced.cap is not None
-    assert 0.2 < forced.half_width <= forced.cap  # so the next update does not ask again
+    assert 0.2 < relative_half_width(forced.bound) <= forced.cap  # so the next update does not ask again
     assert entry_of(new_bounds.update(chosen(history), forced, WHY)).bound.state is BoundState.USABLE
 
 
@@ -184,7 +185,7 @@ def test_settings_of_the_entry_are_kept(history: History) -> None:
     settings = _read("baselines: {train: {step_time: {lower: 1, upper: 3, floor: 0.05, cap: 0.5, false_alarm: 0.01}}}")
     entry = entry_of(new_bounds.update(chosen(history), settings, WHY))
     assert (entry.floor, entry.cap, entry.bound.false_alarm) == (0.05, 0.5, 0.01)
-    assert entry.half_width == pytest.approx(0.05)
+    assert relative_half_width(entry.bound) == pytest.approx(0.05)
 
 
 def test_runs_of_an_open_regression_are_left_out_until_a_recenter_accepts_them(history: History) -> None:
@@ -363,7 +364,7 @@ def test_widen_by_and_to_and_the_floor_that_keeps_it(history: History) -> None:
     assert adjust.widen(entry, replace(WHY, force=True), to=0.3).edit.values["cap"] == pytest.approx(0.3)
     fill(history, "r", 0, 30, 2.0)
     wide = entry_of(adjust.widen(entry, WHY, to=0.1), text="baselines: {train: {step_time: {lower: 1, upper: 3}}}")
-    assert entry_of(new_bounds.update(chosen(history), wide, WHY)).half_width == pytest.approx(0.1)
+    assert relative_half_width(entry_of(new_bounds.update(chosen(history), wide, WHY)).bound) == pytest.approx(0.1)
 
 
 def test_one_sided_bounds_stay_one_sided() -> None:
@@ -425,13 +426,14 @@ def slower(history: History, first: int, count: int, level: float) -> None:
 def test_recenter_is_never_narrower_than_the_floor(history: History) -> None:
     fill(history, "r", 0, 20, 2.0)
     entry = entry_of(new_bounds.update(chosen(history), None, WHY))
-    assert entry.half_width == pytest.approx(0.015)
+    assert relative_half_width(entry.bound) == pytest.approx(0.015)
     history.add(result("slow", 21, 3.0, Verdict.SLOWER))
     made = adjust.recenter_entry(chosen(history), entry, WHY)
-    assert entry_of(made).half_width == pytest.approx(0.015)
+    assert relative_half_width(entry_of(made).bound) == pytest.approx(0.015)
     assert any("widened to the floor of 1.50%" in note for note in made.notes)
     narrow = _read("baselines: {train: {step_time: {lower: 1.98, upper: 2.02, center: 2.0}}}")
-    assert entry_of(adjust.recenter_entry(chosen(history), narrow, WHY)).half_width == pytest.approx(0.01)
+    moved = entry_of(adjust.recenter_entry(chosen(history), narrow, WHY))
+    assert relative_half_width(moved.bound) == pytest.approx(0.01)
 
 
 @pytest.mark.parametrize("marked", ["slow20", "slow22", "slow25"])

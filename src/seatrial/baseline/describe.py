@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.baseline.models import BaselineEntry
+from seatrial.baseline.models import BaselineEntry, relative_half_width
 from seatrial.baseline.new_bounds import accepted_from, counted_reasons
 from seatrial.baseline.selection import MetricHistory, SelectedFile, newest_histories, runs_text
 from seatrial.checks.bounds import bound_sentence
@@ -110,7 +110,7 @@ def _with_newest_change(entry: BaselineEntry, chosen: MetricHistory | None) -> B
 
 
 def _details(entry: BaselineEntry, chosen: MetricHistory | None) -> list[str]:
-    half = entry.half_width
+    half = relative_half_width(entry.bound)
     width = f"±{half:.2%}" if half is not None else ""
     details = [", ".join(part for part in (width, entry.method, entry.hardware) if part)]
     details.append(counted_reasons(entry.left_out))

@@ -8,7 +8,7 @@ import msgspec
 
 from seatrial import __version__
 from seatrial.baseline.edit import Edit, Refused, Updated, Why
-from seatrial.baseline.models import BaselineEntry, Baselines, text_of
+from seatrial.baseline.models import BaselineEntry, Baselines, relative_half_width, text_of
 from seatrial.baseline.past_runs import PastRun
 from seatrial.baseline.selection import SelectedFile
 from seatrial.job import (
@@ -106,7 +106,7 @@ def _in_unit_of_suite(entry: BaselineEntry, declared: DeclaredMetric) -> Baselin
 
 
 def _taken(old: BaselineEntry | None, entry: BaselineEntry, source: str, why: Why) -> Updated:
-    bound, half = entry.bound, entry.half_width
+    bound, half = entry.bound, relative_half_width(entry.bound)
     off = bound.state is BoundState.DISABLED
     cap = (old.cap if old else None) or CAP
     if half is not None and half > cap and not why.force:

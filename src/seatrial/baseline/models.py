@@ -40,11 +40,6 @@ class BaselineEntry(msgspec.Struct, frozen=True):
     target_loss: float | None = None  # of torchprime's file: a bound of its own, for the last loss
     loss_tolerance: float | None = None
 
-    @property
-    def half_width(self) -> float | None:
-        """As a share of the center; None when a side is open, or the center is zero."""
-        return relative_half_width(self.bound)
-
     def bounds(self) -> tuple[Bound, ...]:
         """Its own, and where torchprime's file has a target for the last loss, one for that."""
         target, tolerance = self.target_loss, self.loss_tolerance
@@ -71,6 +66,7 @@ class Baselines(msgspec.Struct, frozen=True):
 
 
 def relative_half_width(bound: Bound) -> float | None:
+    """As a share of the center; None when a side is open, or the center is zero."""
     if bound.lower is None or bound.upper is None:
         return None
     center = bound.center if bound.center is not None else (bound.lower + bound.upper) / 2

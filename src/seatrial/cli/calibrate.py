@@ -10,7 +10,7 @@ import click
 from seatrial.cli.common import RUNS, fail
 
 if TYPE_CHECKING:
-    from seatrial.kinds.serving.answers.drift import Calibrated
+    from seatrial.kinds.serving.answers.drift import Calibrated, Tolerance
 
 
 @click.command()
@@ -32,6 +32,8 @@ def command(suite: Path, select: tuple[str, ...], repeat: int, out: Path | None,
     """
     from seatrial.cli.record import ask_trusted
     from seatrial.kinds.serving.recording import calibrate_cells
+    from seatrial.kinds.serving.tolerances import with_tolerances
+    from seatrial.record import write_whole
 
     run, cells = ask_trusted(suite, "calibrate", select, runs, repeat)
     found: dict[Path, dict[str, Calibrated]] = {}
@@ -41,7 +43,9 @@ def command(suite: Path, select: tuple[str, ...], repeat: int, out: Path | None,
             fail(f"{series.name}: no answer has tokens with log-probabilities, so there is nothing to measure", 1)
         found.setdefault(out or series.path, {})[series.name] = series.seen
     for path, entries in found.items():
-        _write(path, entries, run, repeat)
+        tolerances = {name: _tolerance(seen, run, repeat) for name, seen in entries.items()}
+        text = path.read_text() if path.exists() else ""
+        write_whole(path, with_tolerances(text, str(path), tolerances).encode())
         click.echo(f"wrote {path}; a trial uses it by `compare: {{tolerances: {os.path.relpath(path, suite.parent)}}}`")
 
 
@@ -58,20 +62,14 @@ def _print(series: str, seen: "Calibrated") -> None:
         click.echo("  next to nothing moved: this is a tenth of what the precision has without calibration")
 
 
-def _write(path: Path, entries: "dict[str, Calibrated]", run: str, repeat: int) -> None:
+def _tolerance(seen: "Calibrated", run: str, repeat: int) -> "Tolerance":
+    """With where it comes from."""
     import msgspec
 
-    from seatrial.kinds.serving.tolerances import with_tolerances
-    from seatrial.record import write_whole
-
+    assert seen.tolerance is not None
     day = time.strftime("%Y-%m-%d", time.gmtime())
-    tolerances = {}
-    for series, seen in entries.items():
-        assert seen.tolerance is not None
-        source = (
-            f"{day}, run {run}: {seen.answers} answers, {seen.positions} tokens, alone and in a crowd, servers started "
-            f"{repeat} times; largest {seen.largest:.3g}, rms {seen.rms:.3g}, {seen.near_ties} near ties"
-        )
-        tolerances[series] = msgspec.structs.replace(seen.tolerance, source=source)
-    text = path.read_text() if path.exists() else ""
-    write_whole(path, with_tolerances(text, str(path), tolerances).encode())
+    source = (
+        f"{day}, run {run}: {seen.answers} answers, {seen.positions} tokens, alone and in a crowd, servers started "
+        f"{repeat} times; largest {seen.largest:.3g}, rms {seen.rms:.3g}, {seen.near_ties} near ties"
+    )
+    return msgspec.structs.replace(seen.tolerance, source=source)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from seatrial.api import find
-from seatrial.cli.common import RUN, RUNS, cells_of, fail
+from seatrial.cli.common import RUN, RUNS, cells_of, fail, say
 
 if TYPE_CHECKING:
     from seatrial.engine import LogSource
@@ -67,23 +67,19 @@ async def _show(
             shown = True
             if piece.problem:
                 problems += 1
-                click.echo(f"seatrial: {_name(ids, piece.source)}: {piece.problem}", err=True)
+                say(f"{_name(ids, piece.source)}: {piece.problem}")
             else:
                 named = len(cells) > 1 or piece.source.part != "job"
                 printer.write(_name(ids, piece.source) if named else "", piece.data)
         printer.close()
     if not shown and follow and not ended_too and logs.over():
-        click.echo(f"seatrial: every cell has ended; `seatrial logs {folder.run}` shows their logs", err=True)
+        say(f"every cell has ended; `seatrial logs {folder.run}` shows their logs")
     elif not shown:
-        click.echo(f"seatrial: {_nothing(folder, cells, attempt)}", err=True)
+        what = cells[0].id if len(cells) == 1 else folder.run
+        say(f"there is no log of {what}{f', attempt {attempt}' if attempt else ''}: nothing of it has been started")
     return problems
 
 
 def _name(ids: dict[str, str], source: "LogSource") -> str:
     again = f" #{source.attempt}" if source.attempt > 1 else ""
     return ids[source.cell] + ("" if source.part == "job" else f" {source.part}") + again
-
-
-def _nothing(folder: "RunFolder", cells: "list[PlannedCell]", attempt: int | None) -> str:
-    what = cells[0].id if len(cells) == 1 else folder.run
-    return f"there is no log of {what}{f', attempt {attempt}' if attempt else ''}: nothing of it has been started"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.common import RUNS, fail, loaded
+from seatrial.cli.common import RUNS, fail, loaded, say
 
 if TYPE_CHECKING:
     from seatrial.kinds.serving.recording import Recorded, TrustedCell
@@ -25,7 +25,8 @@ def command(suite: Path, select: tuple[str, ...], diff: bool, runs: Path) -> Non
     What is left to chance, and what a server answers in two ways, is not written. With --diff it ends with 1 when
     something would change.
     """
-    from seatrial.kinds.serving.recording import RecordingState, record_cell
+    from seatrial.kinds.serving.recording import RecordingState, new_texts, record_cell
+    from seatrial.record import write_whole
 
     changed = False
     for trusted in ask_trusted(suite, "record", select, runs)[1]:
@@ -35,7 +36,10 @@ def command(suite: Path, select: tuple[str, ...], diff: bool, runs: Path) -> Non
         to_write = [one for one in recorded if one.state in (RecordingState.NEW, RecordingState.CHANGED)]
         changed = changed or bool(to_write)
         if to_write and not diff:
-            _write(trusted.cell, to_write)
+            for path, text in new_texts(trusted.cell, to_write).items():  # all files of a cell or none
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_whole(path, text.encode())
+                click.echo(f"  wrote {path}")
     if diff:
         raise SystemExit(1 if changed else 0)
 
@@ -52,18 +56,6 @@ def _print(recorded: "list[Recorded]", diff: bool) -> None:
             click.echo(f"    {printable(line)}")
     counts = {state: sum(one.state is state for one in recorded) for state in RecordingState}
     click.echo("  " + ", ".join(f"{count} {state}" for state, count in counts.items() if count))
-
-
-def _write(cell: "Cell", recorded: "list[Recorded]") -> None:
-    """All files of a cell or none."""
-    from seatrial.kinds.serving.recording import new_texts
-    from seatrial.record import write_whole
-
-    texts = new_texts(cell, recorded)
-    for path, text in texts.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text.encode())
-        click.echo(f"  wrote {path}")
 
 
 def ask_trusted(
@@ -86,9 +78,7 @@ def ask_trusted(
     # A history of its own: what was asked to be recorded says nothing of how trials went.
     code = run_shown(prepared, open_history(prepared.folder.path / "history.db"))
     if code:
-        click.echo(
-            f"seatrial: nothing was written: not every server answered everything ({prepared.folder.run})", err=True
-        )
+        say(f"nothing was written: not every server answered everything ({prepared.folder.run})")
         raise SystemExit(code)
     return prepared.folder.run, [_read(prepared.folder, cell) for cell in prepared.plan.cells]
 

@@ -46,7 +46,11 @@ def command(
     from seatrial.web.catalogue import Site
     from seatrial.web.public import ENDING
 
-    past, options = history_of(runs, history), _options(runs, history)
+    past = history_of(runs, history)
+    # Of commands that are to be about the same runs. A history may have a password in it: that is left to the user.
+    options = ("--runs", str(runs)) if runs != Path("runs") else ()
+    if history and "://" not in history:
+        options = (*options, "--history", history)
     if public is not None:
         _write(Site(runs, past, RecenterPreview(runs, past), ENDING), public)  # no path of this machine in them
         return
@@ -56,12 +60,6 @@ def command(
         asyncio.run(serve(site, access, port, lambda at: click.echo(f"serving {runs} at {at} (Ctrl-C ends it)")))
     except CannotServe as error:
         fail(str(error))
-
-
-def _options(runs: Path, history: str | None) -> tuple[str, ...]:
-    """Of commands that are to be about the same runs. A history may have a password in it: that is left to the user."""
-    named = ("--runs", str(runs)) if runs != Path("runs") else ()
-    return (*named, "--history", history) if history and "://" not in history else named
 
 
 def _write(site: "Site", folder: Path) -> None:

@@ -8,7 +8,8 @@ import stat
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from seatrial.job import Unreadable, decode, opened_regular
 from seatrial.targets.protocol import TargetError
@@ -198,6 +199,19 @@ def _stays_inside(link: Path, root: Path) -> bool:
 MOST_CHARACTERS = 100
 
 
+class _Text(msgspec.Struct):
+    text: str
+
+
+class _Record(msgspec.Struct):
+    """What the lines of records say that are looked at here: a step has started, the port answers, how far a job is."""
+
+    event: str = ""
+    step: int | None = None
+    at_s: float | None = None
+    data: _Text | None = None
+
+
 class Progress:
     """How far a job is, from the agent's records while it writes them. They come in blocks that are cut anywhere."""
 
@@ -210,30 +224,26 @@ class Progress:
     def feed(self, data: bytes) -> str:
         """The last of what `data` tells: the step that has started, or how far one says that it is; "": nothing."""
         *lines, self._rest = (self._rest + data).split(b"\n")
-        if self.ready_at_s is None:
-            self.ready_at_s = next((at_s for at_s in map(_ready_at_s, lines) if at_s is not None), None)
+        for line in lines if self.ready_at_s is None else ():
+            if b'"event":"ready"' in line and (record := _record(line)).event == "ready":
+                self.ready_at_s = record.at_s
+                break
         for line in reversed(lines):
-            with contextlib.suppress(Unreadable, LookupError, TypeError, AttributeError):
-                if b'"event":"step"' in line:
-                    number: int = decode(line, dict[str, Any])["step"]
+            if b'"event":"step"' in line:
+                number = _record(line).step
+                if number is not None and number < len(self._steps):
                     return self._steps[number]
-                if b'"note":"progress"' in line:
-                    text = _one_line(decode(line, dict[str, Any])["data"]["text"])
-                    if text:
-                        return text
+            elif b'"note":"progress"' in line and (told := _record(line).data) is not None:
+                # As a job said it, made fit for one line of a terminal.
+                start = told.text[: 4 * MOST_CHARACTERS]
+                shown = "".join(character if character.isprintable() else " " for character in start)
+                if text := " ".join(shown.split())[:MOST_CHARACTERS]:
+                    return text
         return ""
 
 
-def _ready_at_s(line: bytes) -> float | None:
-    if b'"event":"ready"' not in line:
-        return None
-    with contextlib.suppress(Unreadable, LookupError, TypeError, ValueError):
-        record = decode(line, dict[str, Any])
-        return float(record["at_s"]) if record["event"] == "ready" else None
-    return None
-
-
-def _one_line(text: str) -> str:
-    """As a job said it, made fit for one line of a terminal."""
-    shown = "".join(character if character.isprintable() else " " for character in text[: 4 * MOST_CHARACTERS])
-    return " ".join(shown.split())[:MOST_CHARACTERS]
+def _record(line: bytes) -> _Record:
+    try:
+        return decode(line, _Record)
+    except Unreadable:
+        return _Record()

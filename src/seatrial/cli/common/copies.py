@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from seatrial.cli.common import fail
+from seatrial.cli.common import fail, say
 
 if TYPE_CHECKING:
     from seatrial.job import RunResults
@@ -48,12 +48,11 @@ def copied(folder: "RunFolder", out: str, code: int) -> int:
     from seatrial.job import ExitCode
     from seatrial.record import RecordError, remote
 
-    if not out or remote.is_copied(folder, out):
-        return code
     try:
-        click.echo(f"copied to {remote.copy_run(folder, out)}")
+        if out and not remote.is_copied(folder, out):
+            click.echo(f"copied to {remote.copy_run(folder, out)}")
     except RecordError as error:
-        click.echo(f"seatrial: {error}\n`seatrial attach {folder.run}` copies what is missing", err=True)
+        say(f"{error}\n`seatrial attach {folder.run}` copies what is missing")
         return code or int(ExitCode.INFRA)
     return code
 
@@ -95,6 +94,6 @@ def notified(url: str, results: "RunResults") -> bool:
         if url:
             notify(url, RunView(results), os.environ.get(SECRET, ""))
     except ReportError as error:
-        click.echo(f"seatrial: {error}", err=True)
+        say(str(error))
         return False
     return True

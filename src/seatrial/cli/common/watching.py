@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,13 +93,13 @@ async def _interruptible(prepared: "PreparedRun", shown: "Watching", cancel: Can
             loop.remove_signal_handler(number)
 
 
+@dataclass
 class _WithAdvice:
-    def __init__(self, shown: "Watching") -> None:
-        self._shown = shown
+    shown: "Watching"
 
     def update(self, cell: str, state: str, progress: str = "") -> None:
         advice = "; once more to leave at once" if not cell and state == "interrupted" else ""
-        self._shown.update(cell, state, f"{progress}{advice}")
+        self.shown.update(cell, state, f"{progress}{advice}")
 
 
 def _strictly(results: "RunResults", history: "History") -> int:

@@ -175,17 +175,15 @@ class JobFolder:
         return True
 
     def remove(self) -> None:
+        problem: OSError | None = None
         for _ in range(5):  # something may still have been writing
-            if not self.path.exists():
-                break
-            _unmount_below(self.path)
-            try:
-                remove_tree(self.path)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                problem = error
-        else:
+            if self.path.exists():
+                _unmount_below(self.path)
+                try:
+                    remove_tree(self.path)
+                except OSError as error:
+                    problem = error
+        if self.path.exists():
             raise TargetError(f"cannot remove {self.path}: {problem}")
         self._remove_parent()
 
