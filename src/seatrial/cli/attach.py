@@ -10,6 +10,7 @@ import click
 from seatrial.api import final_results
 from seatrial.cli.common import HISTORY, RUN, RUNS, fail, find_own, history_of
 from seatrial.cli.common.copies import NOTIFY, checked_notify, copied
+from seatrial.record import owner_of
 
 
 @click.command()
@@ -23,7 +24,6 @@ def command(run: str, notify: str | None, runs: Path, history: str | None) -> No
     A run that another process works on is shown live and left alone; Ctrl-C then ends the view, not the run.
     """
     from seatrial.cli.common.watching import finished, reopened, run_shown, watched
-    from seatrial.record import owner_of
 
     notify = checked_notify(notify)
     folder, kept = find_own(runs, run), history_of(runs, history)
@@ -49,7 +49,6 @@ _PATIENCE_S = 120.0
 def cancel_command(run: str, runs: Path, history: str | None) -> None:
     """Stop RUN: what runs is ended and collected, nothing new starts, nothing is left behind."""
     from seatrial.cli.common.watching import finished, reopened, run_shown
-    from seatrial.record import owner_of
 
     folder, kept = find_own(runs, run), history_of(runs, history)
     owner = owner_of(folder.path)

@@ -3,14 +3,16 @@
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from seatrial.cli.common import RUNS, fail
-
-if TYPE_CHECKING:
-    from seatrial.kinds.serving.answers.drift import Calibrated, Tolerance
+from seatrial.cli.record import ask_trusted
+from seatrial.kinds.serving.answers.drift import Calibrated, Tolerance
+from seatrial.kinds.serving.recording import calibrate_cells
+from seatrial.kinds.serving.tolerances import with_tolerances
+from seatrial.record import write_whole
 
 
 @click.command()
@@ -30,11 +32,6 @@ def command(suite: Path, select: tuple[str, ...], repeat: int, out: Path | None,
 
     The servers must be trusted: what is wrong with them becomes what is tolerated.
     """
-    from seatrial.cli.record import ask_trusted
-    from seatrial.kinds.serving.recording import calibrate_cells
-    from seatrial.kinds.serving.tolerances import with_tolerances
-    from seatrial.record import write_whole
-
     run, cells = ask_trusted(suite, "calibrate", select, runs, repeat)
     found: dict[Path, dict[str, Calibrated]] = {}
     for series in calibrate_cells(cells):
@@ -49,7 +46,7 @@ def command(suite: Path, select: tuple[str, ...], repeat: int, out: Path | None,
         click.echo(f"wrote {path}; a trial uses it by `compare: {{tolerances: {os.path.relpath(path, suite.parent)}}}`")
 
 
-def _print(series: str, seen: "Calibrated") -> None:
+def _print(series: str, seen: Calibrated) -> None:
     click.echo(f"\n{series}")
     click.echo(
         f"  {seen.answers} answers, {seen.positions} tokens: a log-probability moved by up to {seen.largest:.3g}, all "
@@ -62,10 +59,8 @@ def _print(series: str, seen: "Calibrated") -> None:
         click.echo("  next to nothing moved: this is a tenth of what the precision has without calibration")
 
 
-def _tolerance(seen: "Calibrated", run: str, repeat: int) -> "Tolerance":
+def _tolerance(seen: Calibrated, run: str, repeat: int) -> Tolerance:
     """With where it comes from."""
-    import msgspec
-
     assert seen.tolerance is not None
     day = time.strftime("%Y-%m-%d", time.gmtime())
     source = (

@@ -4,17 +4,25 @@ import shutil
 import signal
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
+from seatrial import SeatrialError, __version__
 from seatrial.cli.common import HISTORY, RUNS, fail, history_of, loaded, print_lines
-
-if TYPE_CHECKING:
-    from seatrial.engine.check_folder import Checked
-    from seatrial.job import Finding, RunResults
-    from seatrial.report.terminal.lines import Line
-    from seatrial.suite import Cell
+from seatrial.engine.check_folder import Checked, check_folder, checked_name
+from seatrial.engine.fetch_folder import fetch_folder
+from seatrial.job import VERSION, Finding, RunResults
+from seatrial.plan import Selection, expand
+from seatrial.plugins import kinds
+from seatrial.record.history import HistoryError
+from seatrial.record.remote import is_address
+from seatrial.report.junit import render_junit
+from seatrial.report.markdown import render_markdown
+from seatrial.report.terminal.lines import Line, glyph
+from seatrial.report.view.run import RunView
+from seatrial.report.view.words import first_line, fit, one_line, width
+from seatrial.suite import Cell, nearest
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -52,16 +60,6 @@ def command(
 
     Ends as a run would: 0 passed, 1 a check failed or a metric is out of bounds.
     """
-    import msgspec
-
-    from seatrial import SeatrialError, __version__
-    from seatrial.engine.check_folder import check_folder, checked_name
-    from seatrial.engine.fetch_folder import fetch_folder
-    from seatrial.job import VERSION, RunResults
-    from seatrial.plugins import kinds
-    from seatrial.record.history import HistoryError
-    from seatrial.record.remote import is_address
-
     cell, name = _cell(suite, trial, select)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # from here on there is a folder and a process to tidy
     try:
@@ -101,11 +99,7 @@ def command(
     raise SystemExit(results.exit_code)
 
 
-def _write_reports(results: "RunResults", folder: Path, junit: Path | None, markdown: Path | None) -> None:
-    from seatrial.report.junit import render_junit
-    from seatrial.report.markdown import render_markdown
-    from seatrial.report.view.run import RunView
-
+def _write_reports(results: RunResults, folder: Path, junit: Path | None, markdown: Path | None) -> None:
     view = RunView(results, folder)
     try:
         if junit:
@@ -116,11 +110,8 @@ def _write_reports(results: "RunResults", folder: Path, junit: Path | None, mark
         fail(f"{error.filename} cannot be written: {error.strerror}")
 
 
-def _cell(suite: Path, trial: str, select: tuple[str, ...]) -> "tuple[Cell, str]":
+def _cell(suite: Path, trial: str, select: tuple[str, ...]) -> tuple[Cell, str]:
     """The one cell that is meant."""
-    from seatrial.plan import Selection, expand
-    from seatrial.suite import nearest
-
     read = loaded(suite)
     if trial not in read.trials:
         fail(f"{suite} has no trial {trial!r}{nearest(trial, read.trials)}")
@@ -134,10 +125,7 @@ def _cell(suite: Path, trial: str, select: tuple[str, ...]) -> "tuple[Cell, str]
     return next(iter(distinct.values())), read.name
 
 
-def _print(checked: "Checked", folder: str) -> None:
-    from seatrial.report.terminal.lines import glyph
-    from seatrial.report.view.words import one_line
-
+def _print(checked: Checked, folder: str) -> None:
     columns = min(shutil.get_terminal_size((100, 24)).columns, 140)
     result = checked.result
     mark, colour = glyph(result.verdict.value)
@@ -163,10 +151,7 @@ def _print(checked: "Checked", folder: str) -> None:
     print_lines(lines)
 
 
-def _finding_lines(finding: "Finding", columns: int) -> "list[Line]":
-    from seatrial.report.terminal.lines import glyph
-    from seatrial.report.view.words import first_line, fit, one_line, width
-
+def _finding_lines(finding: Finding, columns: int) -> list[Line]:
     mark, colour = glyph(finding.verdict.value)
     name = fit(one_line(f"{finding.step} {finding.check}"), columns // 2)
     message = one_line(finding.message)

@@ -2,16 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from seatrial.api import find
 from seatrial.cli.common import HISTORY, RUNS, fail, history_of, print_lines, say
-
-if TYPE_CHECKING:
-    from seatrial.job import RunResults
-    from seatrial.record.history import History, Series
+from seatrial.job import RunResults
+from seatrial.record.history import History, HistoryError, Series
+from seatrial.record.results import read_results
+from seatrial.report.terminal.comparison import compare_lines
+from seatrial.report.view.compare import compare_runs, comparison_json
+from seatrial.report.view.series import POINTS_SHOWN
 
 
 @click.command()
@@ -27,21 +28,16 @@ def command(before: str, after: str, all_metrics: bool, as_json: bool, runs: Pat
 
     Ends with 0 when they could be compared, whatever came of it.
     """
-    from seatrial.report.view.compare import compare_runs, comparison_json
-
     first, second = _results(runs, before), _results(runs, after)
     found = compare_runs(first, second, _past(history_of(runs, history), second, all_metrics), all_metrics)
     if as_json:
         click.echo(json.dumps(comparison_json(found), indent=1, ensure_ascii=False))
         return
-    from seatrial.report.terminal.comparison import compare_lines
 
     print_lines(compare_lines(found))
 
 
-def _results(runs: Path, name: str) -> "RunResults":
-    from seatrial.record.results import read_results
-
+def _results(runs: Path, name: str) -> RunResults:
     path = Path(name)
     try:
         direct = path.parent if path.name == "results.json" else path
@@ -51,11 +47,8 @@ def _results(runs: Path, name: str) -> "RunResults":
         fail(f"there is no run {name[:80]!r}: {error}")
 
 
-def _past(history: "History", results: "RunResults", all_metrics: bool) -> "list[Series]":
+def _past(history: History, results: RunResults, all_metrics: bool) -> list[Series]:
     """Where noise is taken from. Without it single runs cannot be told apart, but all else can."""
-    from seatrial.record.history import HistoryError
-    from seatrial.report.view.series import POINTS_SHOWN
-
     try:
         return history.filled(history.names(run=results.run, judged=not all_metrics), POINTS_SHOWN)
     except HistoryError as error:

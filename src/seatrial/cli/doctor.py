@@ -1,14 +1,14 @@
 """`seatrial doctor`: what of the targets is reachable and allowed, and what to do about the rest."""
 
+import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from seatrial.cli.common import loaded, print_json
-
-if TYPE_CHECKING:
-    from seatrial.engine.verify import Examined
+from seatrial.engine.verify import Examined, available_targets, chosen_targets, examine
+from seatrial.job import ExitCode
+from seatrial.report.view.words import one_line
 
 _COLORS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
@@ -19,11 +19,6 @@ _COLORS = {"ok": "green", "warning": "yellow", "problem": "red"}
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def command(suite: Path | None, target: str | None, as_json: bool) -> None:
     """Examine the targets of SUITE, or this machine and the cluster that kubectl would use. Exit code 3: a problem."""
-    import asyncio
-
-    from seatrial.engine.verify import available_targets, chosen_targets, examine
-    from seatrial.job import ExitCode
-
     nothing_named = suite is None and target is None
     wanted = available_targets() if nothing_named else chosen_targets(loaded(suite) if suite else None, target)
     found = asyncio.run(examine(wanted))
@@ -33,9 +28,7 @@ def command(suite: Path | None, target: str | None, as_json: bool) -> None:
         raise SystemExit(ExitCode.INFRA)
 
 
-def _print(found: "list[Examined]") -> None:
-    from seatrial.report.view.words import one_line
-
+def _print(found: list[Examined]) -> None:
     for one in found:
         click.secho(f"{one_line(one.target)} ({one.kind})", bold=True)
         width = max((len(one_line(diagnostic.what)) for diagnostic in one.diagnostics), default=0)

@@ -1,21 +1,27 @@
 """`seatrial history`: past metrics with their bounds and changes, alarms, and what people said of them."""
 
 import difflib
+import getpass
 import shutil
 import sys
+import time
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from seatrial.api import find
 from seatrial.cli.common import HISTORY, RUNS, duration, fail, history_of, plan_of, print_json, print_lines, say
+from seatrial.record.history import Alarm, History, Series, TimeWindow, add_missed, add_run
+from seatrial.report.terminal import history as terminal
+from seatrial.report.terminal.lines import is_ascii
+from seatrial.report.view import series as view
 
 if TYPE_CHECKING:
     from seatrial.api import RunPlan
-    from seatrial.record.history import Alarm, History, Series
-    from seatrial.report.view.series import SeriesView
 
 MOST_READ = 500  # series, for a terminal
 
@@ -78,10 +84,6 @@ def show(
     history: str | None,
 ) -> None:
     """Show the cells and draw the metrics of TRIAL over its runs. Without TRIAL: what the history has."""
-    from seatrial.record.history import TimeWindow
-    from seatrial.report.terminal.history import RUNS_SHOWN
-    from seatrial.report.view.series import POINTS_SHOWN, group_changes
-
     past = history_of(runs, history)
     window = TimeWindow(_time(since, "--since"), _time(until, "--until", ends=True))
     if trial is None:
@@ -89,7 +91,7 @@ def show(
             fail("--benchmark, --metric, --since and --until are of a TRIAL: `seatrial history TRIAL --metric M`")
         _show_all(past, as_json)
         return
-    cells = past.cells(trial, RUNS_SHOWN)
+    cells = past.cells(trial, terminal.RUNS_SHOWN)
     if not cells:
         known = past.trials()
         if not known:
@@ -98,7 +100,7 @@ def show(
     chosen = _chosen(past.names(trial), benchmark, metric)
     judged = chosen if all_metrics or metric else [one for one in chosen if one.better]
     read = judged if as_json else judged[:MOST_READ]
-    series = past.filled(read, last or POINTS_SHOWN, window)
+    series = past.filled(read, last or view.POINTS_SHOWN, window)
     benchmarks = {one.benchmark for one in series}
     alarms = [alarm for alarm in past.alarms() if alarm.benchmark in benchmarks]
     if len(read) < len(judged):
@@ -107,23 +109,18 @@ def show(
     views = _views(series, plan_of(suite, runs) if suite else None, as_json)
     cells = [cell for cell in cells if window.has(cell.at_s) and not (benchmark or metric)]
     if as_json:
-        found = {"trial": trial, "cells": cells, "series": views, "together": group_changes(views)}
+        found = {"trial": trial, "cells": cells, "series": views, "together": view.group_changes(views)}
         print_json({**found, **_judged(alarms)})
         return
-    from seatrial.report.terminal.history import cell_history_lines, history_lines
-    from seatrial.report.terminal.lines import is_ascii
 
     columns = min(shutil.get_terminal_size((100, 24)).columns, 140)
-    lines = [*cell_history_lines(trial, cells, columns), []] if cells else []
+    lines = [*terminal.cell_history_lines(trial, cells, columns), []] if cells else []
     others = len(chosen) - len(judged)
-    print_lines([*lines, *history_lines(views, alarms, others, columns, is_ascii(sys.stdout))])
+    print_lines([*lines, *terminal.history_lines(views, alarms, others, columns, is_ascii(sys.stdout))])
 
 
 def _time(text: str | None, option: str, ends: bool = False) -> float | None:
     """A time, a day (its beginning, or its end), or so long ago."""
-    import time
-    from datetime import UTC, datetime
-
     if text is None:
         return None
     try:
@@ -143,8 +140,6 @@ def _time(text: str | None, option: str, ends: bool = False) -> float | None:
 def add(names: tuple[str, ...], runs: Path, history: str | None) -> None:
     """Add runs to the history: those that are missing because it could not be reached, or each RUN (an id, its
     beginning, a path, or `last`). One that is there already is replaced."""
-    from seatrial.record.history import add_missed, add_run
-
     past = history_of(runs, history)
     if not names:
         added = add_missed(runs, past)
@@ -169,9 +164,6 @@ def add(names: tuple[str, ...], runs: Path, history: str | None) -> None:
 @HISTORY
 def mark(run: str, label: str | None, reason: str, benchmark: str | None, runs: Path, history: str | None) -> None:
     """Record your judgement of the alarms of RUN: its metrics are left out of bounds, or count, accordingly."""
-    import getpass
-    import time
-
     if label is None:
         fail("say which: --false-alarm, --regression, --fixed or --clear")
     if not reason.strip():
@@ -185,7 +177,7 @@ def mark(run: str, label: str | None, reason: str, benchmark: str | None, runs: 
     click.echo(f"{what}: {label or 'earlier marks are taken back'}")
 
 
-def _meant(past: "History", run: str, benchmark: str | None, label: str) -> list[str]:
+def _meant(past: History, run: str, benchmark: str | None, label: str) -> list[str]:
     """The benchmarks that a mark of a run is about; none means all. A mark of alarms is about those that raised one."""
     if benchmark is not None:
         known = past.benchmarks(run)
@@ -206,26 +198,18 @@ def _meant(past: "History", run: str, benchmark: str | None, label: str) -> list
 @HISTORY
 def alarms(as_json: bool, runs: Path, history: str | None) -> None:
     """List all alarms with what people said of them, and how often they were right."""
-    from seatrial.report.terminal.history import alarms_lines
-
     found = history_of(runs, history).alarms()
-    print_json(_judged(found)) if as_json else print_lines(alarms_lines(found))
+    print_json(_judged(found)) if as_json else print_lines(terminal.alarms_lines(found))
 
 
-def _judged(alarms: "list[Alarm]") -> dict[str, object]:
+def _judged(alarms: list[Alarm]) -> dict[str, object]:
     """For programs: the alarms, and how often they were right."""
-    import msgspec
-
-    from seatrial.report.view.series import alarm_precision
-
-    found = alarm_precision(alarms)
+    found = view.alarm_precision(alarms)
     precision = {**msgspec.structs.asdict(found), "unjudged": found.unjudged, "precision": found.share}
     return {"alarms": alarms, "precision": precision}
 
 
-def _show_all(past: "History", as_json: bool) -> None:
-    from seatrial.report.terminal.history import trials_lines
-
+def _show_all(past: History, as_json: bool) -> None:
     trials, runs, alarms = past.trials(), past.runs(), past.alarms()
     if as_json:
         found = {"history": past.place, "trials": trials, "runs": runs}
@@ -233,23 +217,20 @@ def _show_all(past: "History", as_json: bool) -> None:
     elif not runs:
         click.echo(f"the history {past.place} is empty: each `seatrial run` adds to it")
     else:
-        print_lines(trials_lines(trials, runs, alarms))
+        print_lines(terminal.trials_lines(trials, runs, alarms))
 
 
-def _views(series: "list[Series]", suite: "RunPlan | None", as_json: bool) -> "list[SeriesView]":
+def _views(series: list[Series], suite: "RunPlan | None", as_json: bool) -> list[view.SeriesView]:
     """With the bounds of a suite, else with those that the runs give: only of what is shown, for they take a while."""
-    from seatrial.report.terminal.history import MOST_DRAWN, ranked
-    from seatrial.report.view.series import view_series, with_bound, with_changes
-
     if suite is not None:
         bounds = {cell.benchmark: cell.bounds for cell in suite.cells}
-        return ranked([view_series(one, bounds.get(one.benchmark, ())) for one in series])
-    views = ranked([with_changes(one) for one in series])
-    shown = len(views) if as_json else MOST_DRAWN
-    return [*map(with_bound, views[:shown]), *views[shown:]]
+        return terminal.ranked([view.view_series(one, bounds.get(one.benchmark, ())) for one in series])
+    views = terminal.ranked([view.with_changes(one) for one in series])
+    shown = len(views) if as_json else terminal.MOST_DRAWN
+    return [*map(view.with_bound, views[:shown]), *views[shown:]]
 
 
-def _chosen(series: "list[Series]", benchmark: str | None, metric: str | None) -> "list[Series]":
+def _chosen(series: list[Series], benchmark: str | None, metric: str | None) -> list[Series]:
     from seatrial.suite.values import glob_matches
 
     for name, wanted in (("benchmark", benchmark), ("metric", metric)):
@@ -262,7 +243,7 @@ def _chosen(series: "list[Series]", benchmark: str | None, metric: str | None) -
     return series
 
 
-def _run_of(past: "History", name: str) -> str:
+def _run_of(past: History, name: str) -> str:
     """The run of that id, of a beginning that only one has, of the folder that a path leads to, or the last."""
     known = [one.run for one in past.runs()]
     name = Path(name).name if "/" in name else name

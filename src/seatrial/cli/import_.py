@@ -5,6 +5,9 @@ from pathlib import Path
 import click
 
 from seatrial.cli.common import fail
+from seatrial.migrate import import_suite
+from seatrial.plugins import models
+from seatrial.record import write_whole
 
 
 @click.command()
@@ -28,10 +31,6 @@ def command(file: Path, command: str | None, out: Path | None, force: bool) -> N
     torchprime   step_time_bounds.yaml: a training trial for each benchmark, judged by the file's own bounds
     tgis-tester  config.yaml: a serving trial for each configuration of each model, with the same cases
     """
-    from seatrial.migrate import import_suite
-    from seatrial.plugins import models
-    from seatrial.record import write_whole
-
     out = out or file.with_name("seatrial.yaml")
     if out.exists() and out.samefile(file):
         fail(f"{out} is the file to import; --out names the suite that is made of it")

@@ -1,5 +1,6 @@
 """`seatrial logs`: what the jobs of a run wrote, also while they run."""
 
+import asyncio
 import signal
 import sys
 from pathlib import Path
@@ -9,11 +10,13 @@ import click
 
 from seatrial.api import find
 from seatrial.cli.common import RUN, RUNS, cells_of, fail, say
+from seatrial.job import ExitCode
+from seatrial.job.plan import PlannedCell
+from seatrial.record import DamagedRun, RecordError, RunFolder
+from seatrial.report.terminal.lines import LogPrinter
 
 if TYPE_CHECKING:
     from seatrial.engine import LogSource
-    from seatrial.job.plan import PlannedCell
-    from seatrial.record import RunFolder
 
 
 @click.command()
@@ -28,11 +31,8 @@ def command(run: str, cell: str | None, follow: bool, attempt: int | None, runs:
     Of all parts and hosts, from whatever target; jobs that still run are not disturbed. Of several cells or parts each
     line has its cell before it. With -f and without CELL, those that have not ended yet, and those that come.
     """
-    import asyncio
 
-    from seatrial.job import ExitCode
     from seatrial.plan import PlanError
-    from seatrial.record import DamagedRun, RecordError
 
     if follow and attempt:
         fail("--attempt is of what has been: with -f there is only the last")
@@ -51,12 +51,9 @@ def command(run: str, cell: str | None, follow: bool, attempt: int | None, runs:
     raise SystemExit(ExitCode.INFRA if problems else ExitCode.PASSED)
 
 
-async def _show(
-    folder: "RunFolder", cells: "list[PlannedCell]", follow: bool, ended_too: bool, attempt: int | None
-) -> int:
+async def _show(folder: RunFolder, cells: list[PlannedCell], follow: bool, ended_too: bool, attempt: int | None) -> int:
     """How many logs could not be had."""
     from seatrial.engine import RunLogs
-    from seatrial.report.terminal.lines import LogPrinter
 
     ids = {cell.hash: cell.id for cell in cells}
     problems = 0

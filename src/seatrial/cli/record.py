@@ -1,16 +1,30 @@
 """`seatrial record`: writes what a trusted server answers as what is expected of others. `calibrate` asks it, too."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from seatrial.api import plan, prepare
 from seatrial.cli.common import RUNS, fail, loaded, say
-
-if TYPE_CHECKING:
-    from seatrial.kinds.serving.recording import Recorded, TrustedCell
-    from seatrial.record import RunFolder
-    from seatrial.suite import Cell
+from seatrial.cli.common.watching import run_shown
+from seatrial.engine import RunOptions
+from seatrial.job import Unreadable
+from seatrial.kinds.job import DRIVER
+from seatrial.kinds.serving.recording import (
+    Recorded,
+    RecordingState,
+    TrustedCell,
+    answers_in,
+    check_one_each,
+    new_texts,
+    record_cell,
+    suite_for,
+)
+from seatrial.plugins import models
+from seatrial.record import RunFolder, write_whole
+from seatrial.record.history import open_history
+from seatrial.suite import Cell
+from seatrial.suite.yaml.problem import printable
 
 
 @click.command()
@@ -25,9 +39,6 @@ def command(suite: Path, select: tuple[str, ...], diff: bool, runs: Path) -> Non
     What is left to chance, and what a server answers in two ways, is not written. With --diff it ends with 1 when
     something would change.
     """
-    from seatrial.kinds.serving.recording import RecordingState, new_texts, record_cell
-    from seatrial.record import write_whole
-
     changed = False
     for trusted in ask_trusted(suite, "record", select, runs)[1]:
         recorded = record_cell(trusted)
@@ -44,10 +55,7 @@ def command(suite: Path, select: tuple[str, ...], diff: bool, runs: Path) -> Non
         raise SystemExit(1 if changed else 0)
 
 
-def _print(recorded: "list[Recorded]", diff: bool) -> None:
-    from seatrial.kinds.serving.recording import RecordingState
-    from seatrial.suite.yaml.problem import printable
-
+def _print(recorded: list[Recorded], diff: bool) -> None:
     for one in recorded:
         if one.state is RecordingState.SAME:
             continue
@@ -60,16 +68,9 @@ def _print(recorded: "list[Recorded]", diff: bool) -> None:
 
 def ask_trusted(
     suite: Path, purpose: str, select: tuple[str, ...], runs: Path, repeat: int = 1
-) -> "tuple[str, list[TrustedCell]]":
+) -> tuple[str, list[TrustedCell]]:
     """Run the serving cells that are meant; the run, and what came back. Ends the command where any of them failed:
     what a server answers that does not hold out is not to be trusted."""
-    from seatrial.api import plan, prepare
-    from seatrial.cli.common.watching import run_shown
-    from seatrial.engine import RunOptions
-    from seatrial.kinds.serving.recording import check_one_each, suite_for
-    from seatrial.plugins import models
-    from seatrial.record.history import open_history
-
     trusted = suite_for(purpose, loaded(suite), models())
     made = plan(trusted, select=select, repeat=repeat if repeat > 1 else None, runs=runs)
     if purpose == "record":
@@ -83,11 +84,7 @@ def ask_trusted(
     return prepared.folder.run, [_read(prepared.folder, cell) for cell in prepared.plan.cells]
 
 
-def _read(folder: "RunFolder", cell: "Cell") -> "TrustedCell":
-    from seatrial.job import Unreadable
-    from seatrial.kinds.job import DRIVER
-    from seatrial.kinds.serving.recording import TrustedCell, answers_in
-
+def _read(folder: RunFolder, cell: Cell) -> TrustedCell:
     results = folder.read_results()
     done = next((one for one in results.cells if one.hash == cell.hash), None) if results else None
     if done is None or not done.attempts:

@@ -4,16 +4,21 @@ import importlib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
+import msgspec
 
 from seatrial.api import find
 from seatrial.cli.common import AGAINST, RUN, RUNS, cells_of, compared_with, fail
 from seatrial.cli.common.copies import NOTIFY_NOW, checked_notify, notified
-
-if TYPE_CHECKING:
-    from seatrial.record import RunFolder
+from seatrial.job import ExitCode
+from seatrial.job.units import count
+from seatrial.record import RunFolder, RunState, run_overview, write_whole
+from seatrial.record.results import read_results
+from seatrial.report.terminal.summary import print_cells, print_summary
+from seatrial.report.view.changes import past_of_run, with_news
+from seatrial.report.view.run import RunView
 
 _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 # By the option that writes it: the module of `seatrial.report` and its function. The page has one of its own.
@@ -62,11 +67,6 @@ def command(
 
     Ends with 0 when it could be shown, whatever the run's verdict is; with 3 when --notify reached nobody.
     """
-    import msgspec
-
-    from seatrial.record.results import read_results
-    from seatrial.report.view.run import RunView
-
     notify = checked_notify(notify)
     found = find(runs, run)
     folder = found.path
@@ -74,8 +74,6 @@ def command(
         _fail_unfinished(found)
     results = read_results(folder)
     if against:
-        from seatrial.report.view.changes import past_of_run, with_news
-
         before = compared_with(runs, against)
         results = with_news(results, past_of_run(before), before.run)
     if cell is not None:
@@ -101,19 +99,13 @@ def command(
     if notify and not notified(notify, results):
         raise SystemExit(3)
     if not (as_json or html or any(files.values()) or notify):
-        from seatrial.report.terminal.summary import print_cells, print_summary
-
         if cell is not None:
             print_cells(results, folder)
         else:
             print_summary(results, folder, verbose=verbose)
 
 
-def _fail_unfinished(folder: "RunFolder") -> NoReturn:
-    from seatrial.job import ExitCode
-    from seatrial.job.units import count
-    from seatrial.record import RunState, run_overview
-
+def _fail_unfinished(folder: RunFolder) -> NoReturn:
     found = run_overview(folder)
     text = f"{found.done} of {count(found.cells, 'cell')} are judged"
     if found.state is RunState.DAMAGED:
@@ -126,8 +118,6 @@ def _fail_unfinished(folder: "RunFolder") -> NoReturn:
 
 def _write(path: Path, data: bytes, whole: bool = False) -> None:
     """`whole`: whoever reads it meanwhile gets the old file or the new one, and anybody may."""
-    from seatrial.record import write_whole
-
     if path == Path("-"):
         sys.stdout.flush()
         sys.stdout.buffer.write(data)

@@ -1,11 +1,15 @@
 """`seatrial runs`: the runs that are there."""
 
+import asyncio
 import time
 from pathlib import Path
 
 import click
 
 from seatrial.cli.common import RUNS, duration, loaded, print_json, print_lines, say
+from seatrial.job import ExitCode
+from seatrial.record import run_overviews
+from seatrial.report.terminal.history import runs_lines
 
 
 @click.command()
@@ -14,9 +18,6 @@ from seatrial.cli.common import RUNS, duration, loaded, print_json, print_lines,
 @RUNS
 def command(last: int, as_json: bool, runs: Path) -> None:
     """List runs, the newest first: what each came to, or how far it is and who works on it."""
-    from seatrial.record import run_overviews
-    from seatrial.report.terminal.history import runs_lines
-
     found, there = run_overviews(runs, last)
     if as_json:
         print_json({"runs": found, "there": there})
@@ -42,11 +43,9 @@ def reap_command(
     runs: tuple[str, ...], suite: Path | None, target: str | None, older: str | None, running: bool, dry_run: bool
 ) -> None:
     """Remove the jobs of RUNs, or of all runs that no process works on. They are found by their label alone."""
-    import asyncio
 
     from seatrial.engine import reap
     from seatrial.engine.verify import chosen_targets
-    from seatrial.job import ExitCode
 
     now_s = time.time()
     older_s = duration(older) if older else 0.0

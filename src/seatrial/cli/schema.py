@@ -4,6 +4,9 @@ import json
 
 import click
 
+from seatrial import plugins
+from seatrial.suite import suite_schema
+
 
 @click.command()
 def command() -> None:
@@ -13,7 +16,4 @@ def command() -> None:
     seatrial schema > suite.schema.json
     and at the top of a suite:   # yaml-language-server: $schema=suite.schema.json
     """
-    from seatrial import plugins
-    from seatrial.suite import suite_schema
-
     click.echo(json.dumps(suite_schema(*plugins.models()), indent=2, ensure_ascii=False))

@@ -8,6 +8,7 @@ import click
 from seatrial.api import find
 from seatrial.cli.baseline.scope import BaselineScope, say
 from seatrial.cli.common import RUN, RUNS, cells_of, fail
+from seatrial.record import write_whole
 
 if TYPE_CHECKING:
     from seatrial.baseline.imported import ImportedMetric
@@ -107,7 +108,6 @@ def curve(run: str, file: Path, cell: str | None, host: int | None, force: bool,
     """
     from seatrial.job import Unreadable
     from seatrial.kinds.training.curve import CurveError, curve_of, curve_text
-    from seatrial.record import write_whole
 
     folder = find(runs, run)
     results = folder.read_results()

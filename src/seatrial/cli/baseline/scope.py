@@ -1,5 +1,6 @@
 """What the commands of `seatrial baseline` share: the files that they are about, and how a change is made."""
 
+import getpass
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -9,12 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from seatrial.cli.common import fail, history_of, plan_of
+from seatrial.record.history import ACCEPTED, History
 from seatrial.web.catalogue import ProposedChange
 
 if TYPE_CHECKING:
     from seatrial.baseline.edit import Updated
     from seatrial.baseline.selection import SelectedFile
-    from seatrial.record.history import History
 
     # The entries of a benchmark that a command changes: the metric of each, and what makes the change.
     Changes = Callable[[SelectedFile, str], list[tuple[str, Callable[[], Updated]]]]
@@ -81,10 +82,7 @@ class BaselineScope:
             raise SystemExit(1)
 
     def write(self, place: "SelectedFile", updates: "list[Updated]") -> None:
-        import getpass
-
         from seatrial.baseline.edit import change, write_change
-        from seatrial.record.history import ACCEPTED
 
         if not updates:
             return
@@ -112,7 +110,7 @@ MOST_SELECTED = 4
 class RecenterPreview:
     """What `seatrial baseline recenter` would change for one metric, and the command; nothing is changed here."""
 
-    def __init__(self, runs: Path, history: "History", options: tuple[str, ...] = ()) -> None:
+    def __init__(self, runs: Path, history: History, options: tuple[str, ...] = ()) -> None:
         self._runs = runs
         self._history = history
         self._options = options  # of the command, so that it is about the same runs

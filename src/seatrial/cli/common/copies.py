@@ -2,16 +2,17 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 
 from seatrial.cli.common import fail, say
-
-if TYPE_CHECKING:
-    from seatrial.job import RunResults
-    from seatrial.record import RunFolder
+from seatrial.job import ExitCode, RunResults
+from seatrial.record import RecordError, RunFolder, remote
+from seatrial.record.history.data import place_text
+from seatrial.report import ReportError
+from seatrial.report.view.run import RunView
+from seatrial.report.webhook import SECRET, notify
 
 
 def checked_out(out: str) -> str:
@@ -19,8 +20,6 @@ def checked_out(out: str) -> str:
     command before anything is planned."""
     if not out:
         return ""
-    from seatrial.record import RecordError, remote
-    from seatrial.record.history.data import place_text
 
     if place_text(out) != out:
         fail(f"--out {place_text(out)}: a password would stand in the run folder; give it by the environment")
@@ -31,23 +30,17 @@ def checked_out(out: str) -> str:
     return out if remote.is_address(out) else str(Path(out).absolute())
 
 
-def begin_copy_or_fail(folder: "RunFolder", out: str) -> None:
-    from seatrial.job import ExitCode
-    from seatrial.record import RecordError, remote
-
+def begin_copy_or_fail(folder: RunFolder, out: str) -> None:
     try:
         remote.begin_copy(folder, out)
     except RecordError as error:
         fail(f"--out: {error}; nothing was run", ExitCode.INFRA)
 
 
-def copied(folder: "RunFolder", out: str, code: int) -> int:
+def copied(folder: RunFolder, out: str, code: int) -> int:
     """The exit code of a run after its folder was copied, where that was asked for and not done yet. A copy that failed
     is infrastructure: it says nothing of what was tested, but a run that should be elsewhere and is not is no success.
     """
-    from seatrial.job import ExitCode
-    from seatrial.record import RecordError, remote
-
     try:
         if out and not remote.is_copied(folder, out):
             click.echo(f"copied to {remote.copy_run(folder, out)}")
@@ -67,8 +60,6 @@ NOTIFY_NOW = click.option("--notify", metavar="URL", help=_HELP)  # of what only
 
 def checked_notify(url: str | None) -> str:
     """The address, before anything is run for it; "" for none."""
-    from seatrial.report.webhook import SECRET
-
     if not url:
         return ""
     try:
@@ -84,12 +75,8 @@ def checked_notify(url: str | None) -> str:
     return url
 
 
-def notified(url: str, results: "RunResults") -> bool:
+def notified(url: str, results: RunResults) -> bool:
     """Told, or it is said why not; what the run came to stays as it is."""
-    from seatrial.report import ReportError
-    from seatrial.report.view.run import RunView
-    from seatrial.report.webhook import SECRET, notify
-
     try:
         if url:
             notify(url, RunView(results), os.environ.get(SECRET, ""))

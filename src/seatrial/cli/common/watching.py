@@ -1,5 +1,6 @@
 """Shows a run, of this or another process, to its end: signals, detaching, the summary and the exit code."""
 
+import asyncio
 import gc
 import os
 import signal
@@ -15,13 +16,16 @@ import click
 from seatrial.api import Cancellation, execute, finished_results, keep_results, ownership
 from seatrial.cli.common import fail, say
 from seatrial.cli.common.copies import copied, notified
+from seatrial.job import ExitCode, RunResults
+from seatrial.record import LiveReader, Owner, RecordError, RunFolder, owner_of
+from seatrial.record.history import History, HistoryError
+from seatrial.report.terminal.live import Watching, live_view
+from seatrial.report.terminal.summary import print_summary
+from seatrial.report.view.live import monotonic_of
+from seatrial.report.view.series import POINTS_SHOWN, open_regressions, unbounded_metrics
 
 if TYPE_CHECKING:
     from seatrial.engine import PreparedRun
-    from seatrial.job import RunResults
-    from seatrial.record import Owner, RunFolder
-    from seatrial.record.history import History
-    from seatrial.report.terminal.live import Watching
 
 _POLL_S = 0.05
 BEGIN_S = 60.0  # for another process to take a run up
@@ -30,10 +34,8 @@ _GARBAGE = 20_000  # new objects between two looks for what only refers to itsel
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run_shown(prepared: "PreparedRun", history: "History", cancel: bool = False, notify: str = "") -> int:
+def run_shown(prepared: "PreparedRun", history: History, cancel: bool = False, notify: str = "") -> int:
     """Run to the end, with its reports; the exit code."""
-    from seatrial.report.terminal.summary import print_summary
-
     with ownership(prepared.folder):
         results = keep_results(prepared, _executed(prepared, cancel), history, say)
         print_summary(results, prepared.folder.path)
@@ -42,13 +44,8 @@ def run_shown(prepared: "PreparedRun", history: "History", cancel: bool = False,
         return copied(prepared.folder, prepared.options.out, code)
 
 
-def _executed(prepared: "PreparedRun", cancel: bool) -> "RunResults":
-    import asyncio
-
+def _executed(prepared: "PreparedRun", cancel: bool) -> RunResults:
     from seatrial.engine import RunStopped
-    from seatrial.job import ExitCode
-    from seatrial.record import RecordError
-    from seatrial.report.terminal.live import live_view
 
     folder, plan = prepared.folder, prepared.plan
     expected = {cell.id: cell.estimate_s for cell in plan.cells if cell.estimate_s is not None}
@@ -73,9 +70,8 @@ def _executed(prepared: "PreparedRun", cancel: bool) -> "RunResults":
         fail(f"the run stopped: {error}\n{then}", ExitCode.INFRA)
 
 
-async def _interruptible(prepared: "PreparedRun", shown: "Watching", cancel: Cancellation) -> "RunResults":
+async def _interruptible(prepared: "PreparedRun", shown: Watching, cancel: Cancellation) -> RunResults:
     """The first signal cancels the run, the second leaves at once: attach finds the rest."""
-    import asyncio
 
     def interrupt() -> None:
         if cancel.requested:
@@ -95,19 +91,15 @@ async def _interruptible(prepared: "PreparedRun", shown: "Watching", cancel: Can
 
 @dataclass
 class _WithAdvice:
-    shown: "Watching"
+    shown: Watching
 
     def update(self, cell: str, state: str, progress: str = "") -> None:
         advice = "; once more to leave at once" if not cell and state == "interrupted" else ""
         self.shown.update(cell, state, f"{progress}{advice}")
 
 
-def _strictly(results: "RunResults", history: "History") -> int:
+def _strictly(results: RunResults, history: History) -> int:
     """The exit code of a run that must leave nothing open."""
-    from seatrial.job import ExitCode
-    from seatrial.record.history import HistoryError
-    from seatrial.report.view.series import POINTS_SHOWN, open_regressions, unbounded_metrics
-
     found = unbounded_metrics(results)
     try:
         found += open_regressions(history.filled(history.names(run=results.run, judged=True), POINTS_SHOWN))
@@ -118,10 +110,8 @@ def _strictly(results: "RunResults", history: "History") -> int:
     return ExitCode.FAILED if found and results.exit_code == ExitCode.PASSED else results.exit_code
 
 
-def finished(folder: "RunFolder", history: "History", show: bool = True, note: bool = True) -> int | None:
+def finished(folder: RunFolder, history: History, show: bool = True, note: bool = True) -> int | None:
     """The exit code of a run that came to its end, told once more; None when it did not."""
-    from seatrial.report.terminal.summary import print_summary
-
     results = finished_results(folder, history, say)
     if results is None:
         return None
@@ -132,10 +122,8 @@ def finished(folder: "RunFolder", history: "History", show: bool = True, note: b
     return _strictly(results, history) if folder.read_plan().options.strict else results.exit_code
 
 
-def watched(folder: "RunFolder", owner: "Owner", history: "History") -> int:
+def watched(folder: RunFolder, owner: Owner, history: History) -> int:
     """Show a run that another process works on, to its end; the exit code. Nothing is done to it."""
-    from seatrial.job import ExitCode
-
     who = f"process {owner.pid}" if owner.here else f"process {owner.pid} on {owner.host}"
     click.echo(f"watching {folder.run}, which {who} runs; Ctrl-C ends the view, not the run", err=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the terminal is to be left as it was
@@ -150,11 +138,7 @@ def watched(folder: "RunFolder", owner: "Owner", history: "History") -> int:
     return done
 
 
-def _watch(folder: "RunFolder", owner: "Owner") -> None:
-    from seatrial.record import LiveReader
-    from seatrial.report.terminal.live import live_view
-    from seatrial.report.view.live import monotonic_of
-
+def _watch(folder: RunFolder, owner: Owner) -> None:
     plan = folder.read_plan()
     expected = {cell.id: cell.estimate_s for cell in plan.cells if cell.estimate_s is not None}
     reader = LiveReader(folder.path)
@@ -168,9 +152,8 @@ def _watch(folder: "RunFolder", owner: "Owner") -> None:
                 time.sleep(_WATCH_S)
 
 
-def reopened(folder: "RunFolder") -> "PreparedRun":
+def reopened(folder: RunFolder) -> "PreparedRun":
     from seatrial.engine import reopen
-    from seatrial.record import owner_of
 
     owner = owner_of(folder.path)
     if owner is not None and not owner.here:
@@ -181,8 +164,6 @@ def reopened(folder: "RunFolder") -> "PreparedRun":
 
 def detached(prepared: "PreparedRun", runs: Path, history: str | None, notify: str = "") -> None:
     """Another process, in a session of its own, takes the run up; what it would have printed is in the run folder."""
-    from seatrial.record import owner_of
-
     # Not as options: an address may hold a password, and options are for everybody to see.
     given = {"SEATRIAL_HISTORY": history or "", "SEATRIAL_NOTIFY": notify}
     environment = {**os.environ, **{name: value for name, value in given.items() if value}}
