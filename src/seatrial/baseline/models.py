@@ -117,31 +117,35 @@ def _within(allowed: Callable[[float], bool], what: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def _time(value: Any, info: ValidationInfo) -> float | None:
-    try:
-        return seconds_of(value) if value else None
-    except (ValueError, OverflowError, TypeError, AttributeError):
-        example = "2026-10-03T12:00:00Z"
-        raise ValueError(f"`{info.field_name}` is a time like {example}, not {describe_value(value)}") from None
+def _is(what: str, made: Callable[[Any], Any]) -> BeforeValidator:
+    """What `made` makes of a value; where it cannot, the field is said to be `what`."""
+
+    def check(value: Any, info: ValidationInfo) -> Any:
+        try:
+            return made(value)
+        except (ValueError, OverflowError, TypeError, AttributeError):
+            raise ValueError(f"`{info.field_name}` is {what}, not {describe_value(value)}") from None
+
+    return BeforeValidator(check)
 
 
-def _text(value: Any, info: ValidationInfo) -> str:
+def _text(value: Any) -> str:
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"`{info.field_name}` is text, not {describe_value(value)}")
+        raise TypeError
     return value or ""
 
 
-def _reason(value: Any, info: ValidationInfo) -> str:
+def _reason(value: Any) -> str:
     """Never empty, for a switch without a reason is forgotten on."""
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"`{info.field_name}` is the reason, as text, not {describe_value(value)}")
-    return value
+    if not _text(value).strip():
+        raise ValueError
+    return str(value)
 
 
-def _fields(value: Any, info: ValidationInfo) -> dict[str, str]:
+def _fields(value: Any) -> dict[str, str]:
     """Values that YAML makes numbers or lists of are compared as the text that they are everywhere else."""
     if value is not None and not isinstance(value, dict):
-        raise ValueError(f"`{info.field_name}` is a map of fields, not {describe_value(value)}")
+        raise TypeError
     return dict(flat_fields(value or {}, ""))
 
 
@@ -158,10 +162,10 @@ Cap = Annotated[float, _within(lambda number: number > 0, "more than 0")]
 Share = Annotated[Cap, _within(lambda number: number < 1, "a share of all good runs, less than 1")]
 _Count = Annotated[int, _within(lambda number: number >= 0 and number.is_integer(), "a whole number of runs")]
 Distance = Annotated[float, BeforeValidator(_distance)]
-Time = Annotated[float | None, BeforeValidator(_time)]
-PlainText = Annotated[str, BeforeValidator(_text)]
-Disabled = Annotated[str, BeforeValidator(_reason)]
-FieldTexts = Annotated[dict[str, str], BeforeValidator(_fields)]
+Time = Annotated[float | None, _is("a time like 2026-10-03T12:00:00Z", lambda text: seconds_of(text) if text else None)]
+PlainText = Annotated[str, _is("text", _text)]
+Disabled = Annotated[str, _is("the reason, as text", _reason)]
+FieldTexts = Annotated[dict[str, str], _is("a map of fields", _fields)]
 
 
 class Keys(BaseModel):

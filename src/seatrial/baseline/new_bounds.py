@@ -146,9 +146,20 @@ def _state(interval: Interval, entry: BaselineEntry | None, force: bool, form: s
 
 
 def _left(chosen: MetricHistory, found: Cleaned, left_out: dict[int, str]) -> list[str]:
-    """What did not count, why, and what helps."""
-    parts = [chosen.left, counted_reasons(Counter(left_out.values())), *what_helps(chosen.points, found)]
-    return [part for part in parts if part]
+    """What did not count, why, and the commands that would let it in."""
+    points, reasons = chosen.points, set(found.left_out.values())
+    parts = [part for part in (chosen.left, counted_reasons(Counter(left_out.values()))) if part]
+    if found.open_regression is not None:
+        since = points[found.open_regression :]
+        force = " --force" if any(point.good and point.mark == "regression" for point in since) else ""
+        accepts = f"`seatrial baseline recenter{force}` accepts its level"
+        parts.append(f"a regression is open since run {since[0].run}; {accepts}")
+    if reasons & {MARKED, AFTER_MARKED}:
+        parts.append("`seatrial history mark RUN --fixed` says from which run on it is in order again")
+    if UNEXPLAINED in reasons:
+        last = max(index for index, why in found.left_out.items() if why == UNEXPLAINED)
+        parts.append(f"`seatrial history mark {points[last].run} --false-alarm` says that such a run is in order")
+    return parts
 
 
 def fitted(points: Sequence[Point], better: str, entry: BaselineEntry | None) -> Fit:
@@ -191,22 +202,6 @@ def counted_reasons(reasons: Mapping[str, int]) -> str:
     """`left out: 3 × the run failed; 1 × an outlier among the others`; empty when nothing is."""
     counts = Counter(reasons).most_common()
     return "left out: " + "; ".join(f"{count} × {why}" for why, count in counts) if counts else ""
-
-
-def what_helps(points: Sequence[Point], found: Cleaned) -> list[str]:
-    """The commands that would let runs in which are left out."""
-    helps, reasons = [], set(found.left_out.values())
-    if found.open_regression is not None:
-        run = points[found.open_regression].run
-        since = points[found.open_regression :]
-        force = " --force" if any(point.good and point.mark == "regression" for point in since) else ""
-        helps.append(f"a regression is open since run {run}; `seatrial baseline recenter{force}` accepts its level")
-    if reasons & {MARKED, AFTER_MARKED}:
-        helps.append("`seatrial history mark RUN --fixed` says from which run on it is in order again")
-    if UNEXPLAINED in reasons:
-        last = max(index for index, why in found.left_out.items() if why == UNEXPLAINED)
-        helps.append(f"`seatrial history mark {points[last].run} --false-alarm` says that such a run is in order")
-    return helps
 
 
 def _looked_at(point: Point, entry: BaselineEntry | None) -> bool:

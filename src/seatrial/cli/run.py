@@ -6,8 +6,9 @@ from typing import Any
 import click
 
 from seatrial.api import prepare
-from seatrial.cli.common import AGAINST, HISTORY, RUNS, SELECTING, compared_with, history_of, plan_of
-from seatrial.cli.common.copies import NOTIFY, begin_copy_or_fail, checked_notify, checked_out
+from seatrial.cli.common import AGAINST, HISTORY, RUNS, SELECTING, compared_with, fail, history_of, plan_of
+from seatrial.cli.common.copies import NOTIFY, checked_notify, checked_out
+from seatrial.record import RecordError, remote
 
 
 @click.command()
@@ -60,8 +61,11 @@ def command(
     plan = plan_of(suite, runs, failed=failed, history=history, **chosen)
     options = RunOptions(parallel, retries, max_failures, max_cost, commit, out, strict)
     prepared = prepare(plan, runs, options, before)
-    if out:
-        begin_copy_or_fail(prepared.folder, out)
+    try:
+        if out:
+            remote.begin_copy(prepared.folder, out)
+    except RecordError as error:
+        fail(f"--out: {error}; nothing was run", 3)
     if detach:
         detached(prepared, runs, history, notify)
         return

@@ -30,13 +30,6 @@ def checked_out(out: str) -> str:
     return out if remote.is_address(out) else str(Path(out).absolute())
 
 
-def begin_copy_or_fail(folder: RunFolder, out: str) -> None:
-    try:
-        remote.begin_copy(folder, out)
-    except RecordError as error:
-        fail(f"--out: {error}; nothing was run", ExitCode.INFRA)
-
-
 def copied(folder: RunFolder, out: str, code: int) -> int:
     """The exit code of a run after its folder was copied, where that was asked for and not done yet. A copy that failed
     is infrastructure: it says nothing of what was tested, but a run that should be elsewhere and is not is no success.

@@ -9,27 +9,6 @@ if TYPE_CHECKING:
     from seatrial.targets.local.target import LocalTarget
 
 
-class LocalKind:
-    name = "local"
-    one_machine = True
-
-    def is_available(self) -> bool:
-        return True
-
-    @property
-    def options(self) -> "type[LocalOptions]":
-
-        return LocalOptions
-
-    def open(self, name: str, options: "LocalOptions") -> "LocalTarget":
-        from seatrial.targets.local.target import LocalTarget
-
-        return LocalTarget(name, options)
-
-
-kind = LocalKind()
-
-
 class LocalOptions(BaseModel):
     """What a suite may say of a local target."""
 
@@ -43,3 +22,20 @@ class LocalOptions(BaseModel):
     )
     state: Path | None = Field(default=None, description="Folder of the jobs; without it $XDG_STATE_HOME/seatrial.")
     cache: Path | None = Field(default=None, description="Folder of environments; without it $XDG_CACHE_HOME/seatrial.")
+
+
+class LocalKind:
+    name = "local"
+    options = LocalOptions
+    one_machine = True
+
+    def is_available(self) -> bool:
+        return True
+
+    def open(self, name: str, options: LocalOptions) -> "LocalTarget":
+        from seatrial.targets.local.target import LocalTarget
+
+        return LocalTarget(name, options)
+
+
+kind = LocalKind()

@@ -140,16 +140,17 @@ async def remove_container(engine: str, name: str) -> None:
         raise TargetError(f"{engine} cannot remove the container {name}: {error}")
 
 
-async def labelled_containers(engine: str) -> list[tuple[str, str, str]]:
-    """(name, run, job) of all that carry our labels; none where the engine does not work."""
-    code, out, _ = await _run(engine, "ps", "--all", "--quiet", "--filter", "label=seatrial.job")
-    ids = out.split() if code == 0 else []
-    if not ids:
-        return []
+async def labelled_containers() -> list[tuple[str, str, str, str]]:
+    """(engine, name, run, job) of all that carry our labels; none of an engine that does not work."""
     form = '{{.Name}}\t{{index .Config.Labels "seatrial.run"}}\t{{index .Config.Labels "seatrial.job"}}'
-    _, out, _ = await _run(engine, "inspect", "--type", "container", "--format", form, *ids)
-    lines = [line.lstrip("/").split("\t") for line in out.splitlines()]  # docker puts a / before the name
-    return [(line[0], line[1], line[2]) for line in lines if len(line) == 3]
+    found = []
+    for engine in filter(None, map(shutil.which, ENGINES)):
+        code, out, _ = await _run(engine, "ps", "--all", "--quiet", "--filter", "label=seatrial.job")
+        if code == 0 and out.split():
+            _, out, _ = await _run(engine, "inspect", "--type", "container", "--format", form, *out.split())
+            lines = [line.lstrip("/").split("\t") for line in out.splitlines()]  # docker puts a / before the name
+            found += [(engine, line[0], line[1], line[2]) for line in lines if len(line) == 3]
+    return found
 
 
 async def _run(engine: str, *arguments: str) -> tuple[int, str, str]:

@@ -6,7 +6,6 @@ from a process, which is then found only as long as its supervisor lives, from w
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import time
 import zlib
@@ -14,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from seatrial.targets.local.containers import ENGINES, container_name, labelled_containers, remove_container
+from seatrial.targets.local.containers import container_name, labelled_containers, remove_container
 from seatrial.targets.protocol import TargetError
 
 _MARK = b"SEATRIAL_FILES="  # and the folder of a job, for that is only one
@@ -159,11 +158,9 @@ async def strays(jobs: Path) -> set[Path]:
     traces = await asyncio.to_thread(lambda: list(_below(str(jobs))))
     below = [Path(trace.path).relative_to(jobs).parts for trace in traces]
     found = {jobs / parts[0] / parts[1] for parts in below if len(parts) > 1}
-    for engine in filter(None, map(shutil.which, ENGINES)):
-        for name, run, job in await labelled_containers(engine):
-            folder = jobs / run / job
-            if name == container_name(folder):
-                found.add(folder)
+    for _, name, run, job in await labelled_containers():
+        if name == container_name(jobs / run / job):
+            found.add(jobs / run / job)
     return {folder for folder in found if not folder.exists()}
 
 
@@ -172,6 +169,6 @@ async def remove_stray(folder: Path) -> None:
     await asyncio.to_thread(end_unsupervised, folder)
     if left := await asyncio.to_thread(at_terminals, folder):
         raise TargetError(left)
-    for engine in filter(None, map(shutil.which, ENGINES)):
-        if any(name == container_name(folder) for name, _, _ in await labelled_containers(engine)):
-            await remove_container(engine, container_name(folder))
+    for engine, name, _, _ in await labelled_containers():
+        if name == container_name(folder):
+            await remove_container(engine, name)

@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -57,7 +58,6 @@ def submissions_of_others(folder: JobFolder, host: str) -> Iterator[JobSubmissio
                 yield submission
 
 
-_GPUS_LOCK = "gpus.lock"
 LOOK_AGAIN_S = 0.5  # for one that a job has given back
 _QUERY = ("--query-gpu=index,uuid", "--format=csv,noheader")
 
@@ -110,11 +110,10 @@ def choose_gpus(gpus: Sequence[LocalGpu], count: int, folder: JobFolder, host: s
 
 
 def locked_gpus(folder: JobFolder) -> AbstractContextManager[None]:
-    return locked(folder.path.parent.parent.parent / _GPUS_LOCK)
+    return locked(folder.path.parents[2] / "gpus.lock")
 
 
 FIRST, LAST = 20_000, 29_999  # below what the kernel gives to outgoing connections, and what Kubernetes to its nodes
-_PORTS_LOCK = "ports.lock"
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
@@ -127,7 +126,7 @@ def reserved(folder: JobFolder, submission: JobSubmission, before: JobSubmission
     if not names:
         yield {}
         return
-    with locked(folder.path.parent.parent.parent / _PORTS_LOCK):
+    with locked(folder.path.parents[2] / "ports.lock"):
         others = submissions_of_others(folder, submission.host)
         taken = {number for other in others for number in other.ports.values()}
         kept = before.ports if before is not None and list(before.ports) == names else {}
@@ -141,13 +140,10 @@ def _choose(count: int, taken: set[int]) -> list[int]:
     """Anywhere in the range: two users who each have a state of their own rarely meet."""
     candidates = [number for number in _range() if number not in taken]
     random.shuffle(candidates)
-    chosen: list[int] = []
-    for number in candidates:
-        if _free(number):
-            chosen.append(number)
-            if len(chosen) == count:
-                return chosen
-    raise TargetError(f"there are no {count} free ports from {FIRST} to {LAST}")
+    chosen = list(islice(filter(_free, candidates), count))
+    if len(chosen) < count:
+        raise TargetError(f"there are no {count} free ports from {FIRST} to {LAST}")
+    return chosen
 
 
 def _range() -> list[int]:

@@ -50,13 +50,6 @@ async def gone(descriptor: int, within_s: float) -> bool:
         os.close(descriptor)
 
 
-def wake(identity: ProcessIdentity) -> None:
-    """Let a supervisor that was stopped (SIGSTOP) go on: it sees no other signal before."""
-    descriptor = signal_supervisor(identity, signal.SIGCONT)
-    if descriptor is not None:
-        os.close(descriptor)
-
-
 def signal_supervisor(identity: ProcessIdentity, number: signal.Signals) -> int | None:
     """Signal the supervisor; a pidfd to wait for its end by, or None when it was gone already."""
     descriptor = open_process(identity)
@@ -64,6 +57,7 @@ def signal_supervisor(identity: ProcessIdentity, number: signal.Signals) -> int 
         return None
     try:
         signal.pidfd_send_signal(descriptor, number)
+        signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # one that was stopped sees no other signal before
     except ProcessLookupError:
         os.close(descriptor)
         return None

@@ -41,7 +41,7 @@ from seatrial.targets.local.reservations import (
     locked_gpus,
     reserved,
 )
-from seatrial.targets.local.supervisors import Zygote, alive, gone, signal_supervisor, wake
+from seatrial.targets.local.supervisors import Zygote, alive, gone, signal_supervisor
 from seatrial.targets.local.watcher import Watcher
 from seatrial.targets.protocol import Diagnostic, Endpoint, Found, TargetError, refused
 from seatrial.targets.route import accepts, until_answered
@@ -306,7 +306,6 @@ class LocalTarget:
         within_s = _FORCE_S + (submission.job.limits.grace_s if submission else 0.0)
         for number, wait_s in ((signal.SIGTERM, within_s), (signal.SIGKILL, _FORCE_S)):
             descriptor = signal_supervisor(identity, number)
-            wake(identity)
             if descriptor is None or await gone(descriptor, wait_s):
                 return
 

@@ -5,6 +5,7 @@ import contextlib
 import os
 import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 from seatrial.job import Event, Exit, Outcome, Stage, StageTime
 from seatrial.job.reading import boot_id
@@ -21,18 +22,17 @@ PROGRESS_S = 0.25
 _READ_BYTES = 1 << 20
 
 
+@dataclass(eq=False)
 class _Watched:
-    def __init__(self, handle: str, folder: JobFolder, submission: JobSubmission, identity: ProcessIdentity) -> None:
-        self.handle = handle
-        self.folder = folder
-        self.records = folder.path / "records.jsonl"
-        self.submission = submission
-        self.identity = identity
-        self.pidfd: int | None = None
-        self.cancelled = False
-        self.offset = 0
-        self.ready = submission.job.ready is None  # or an event has said so
-        self.progress = Progress([step.name for step in submission.job.steps])
+    handle: str
+    folder: JobFolder
+    submission: JobSubmission
+    identity: ProcessIdentity
+    progress: Progress
+    ready: bool  # needs no event that says so, or there was one
+    pidfd: int | None = None
+    cancelled: bool = False
+    offset: int = 0  # in the records
 
 
 class Watcher:
@@ -52,7 +52,9 @@ class Watcher:
         if handle in self._known:
             return
         self._known.add(handle)
-        watched = _Watched(handle, folder, submission, identity)
+        job = submission.job
+        progress = Progress([step.name for step in job.steps])
+        watched = _Watched(handle, folder, submission, identity, progress, ready=job.ready is None)
         self._report(watched, StageTime(Stage.CREATED, submission.created_s, "submitter"))
         self._report(watched, _stage_time(Stage.STARTED, identity.wall_s, submission))
         watched.pidfd = open_process(identity)
@@ -128,7 +130,7 @@ class Watcher:
         outcome = Outcome.CANCELLED if watched.cancelled else Outcome.LOST
         now_s = time.time()
         try:
-            last_s = os.stat(watched.records).st_mtime
+            last_s = os.stat(f"{watched.folder.path}/records.jsonl").st_mtime
         except OSError:
             last_s = identity.wall_s
         known = StageTime(Stage.FINISHED, now_s, "target", uncertainty_s=max(0.0, now_s - last_s))
@@ -159,7 +161,7 @@ class Watcher:
     def _read_on(self, watched: _Watched) -> str:
         """One block at most of what is new in the records; how far they say that the job is."""
         try:
-            with open(watched.records, "rb") as file:
+            with open(f"{watched.folder.path}/records.jsonl", "rb") as file:
                 file.seek(watched.offset)
                 data = file.read(_READ_BYTES)
         except OSError:
