@@ -141,12 +141,10 @@ def _undone(plan: "Plan", results: "RunResults") -> "tuple[Plan, tuple[str, ...]
     from dataclasses import replace
 
     from seatrial.job import Excluded, count
-    from seatrial.plan.select import excluded_id
+    from seatrial.plan.plan import cell_id
 
     wanted = {cell.id for cell in results.cells if not cell.done}
-    left_out = {
-        excluded_id(combination) for combination in plan.excluded if combination.cause in ("select", "tag", "pairwise")
-    }
+    left_out = {cell_id(one.trial, one.axes) for one in plan.excluded if one.cause in ("select", "tag", "pairwise")}
     gone = wanted - {cell.id for cell in plan.cells} - left_out
     notes: tuple[str, ...] = ()
     if gone:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.plan import Selection, UnknownName, expand
+from seatrial.plan import PlanError, Selection, expand
 from seatrial.suite import Suite
 
 
@@ -89,6 +89,6 @@ def test_what_is_not_wanted_is_a_hole_that_says_so(suite: Suite) -> None:
     ],
 )
 def test_what_matches_nothing_is_an_error_with_the_nearest(suite: Suite, select: Any, tags: Any, said: str) -> None:
-    with pytest.raises(UnknownName) as caught:
+    with pytest.raises(PlanError) as caught:
         expand(suite, Selection(select, tags))
     assert said in str(caught.value)

@@ -2,24 +2,27 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
+from pydantic import BaseModel
+
 from seatrial.job import Bound, Excluded
 from seatrial.job.conditions import WrittenFields
 from seatrial.job.units import format_size
-from seatrial.plan.pairwise import REPEAT, cut, prove
-from seatrial.plan.plan import Cost, Plan, TooManyCells
-from seatrial.plan.resolve import Resolved, Resolver, fill
-from seatrial.plan.select import Selection, unselected_reasons
+from seatrial.plan.pairwise import REPEAT, covering_ids, prove
+from seatrial.plan.plan import Cost, Plan, PlanError, cell_id
+from seatrial.plan.resolve import Resolver, fill
+from seatrial.plan.select import Selection, select
 from seatrial.suite import (
     HERE,
     Axis,
     AxisValue,
     Cell,
-    EnvValue,
     Group,
     Machine,
     Policy,
@@ -32,11 +35,19 @@ from seatrial.suite import (
 )
 from seatrial.suite.conditions import axis_fields, place_fields, runtime_fields, trial_fields
 
-# Whether a machine has what is needed, and in plain words what it lacks.
+_HEX = 8  # digits of a cell's hash
+# Axes that are no part of what is measured: the same work once more, and names whose content counts by itself.
+_APART = (REPEAT, "machine", "runtime")
+# Fields of a trial and of a runtime that say where cells run, or that are resolved with others: no part of `spec`.
+TRIAL_APART = frozenset(
+    {"runtime", "machine", "matrix", "zip", "needs", "exclude", "xfail", "tags", "env", "repeat"}
+    | {"estimate", "disabled", "benchmark"}
+)
+RUNTIME_APART = frozenset({"env", "needs", "tags"})
 
 
 def unmet(who: str, needs: Mapping[str, Requirement], machine_name: str, machine: Machine) -> str:
-    """`runtime pytorch needs gpu.count >=1, machine cpu has 0`; empty when nothing is lacking."""
+    """What the machine lacks: `runtime pytorch needs gpu.count >=1, machine cpu has 0`; empty if it lacks nothing."""
     for name, need in needs.items():
         have = machine.capability(name)
         if have is None:
@@ -60,89 +71,51 @@ def _has(name: str, have: str | float) -> str:
     return format_size(have) if name.endswith("memory") else f"{have:g}"
 
 
-_HEX = 8
-# Axes that are no part of what is measured: the same work once more, and names whose content counts by itself.
-_APART = (REPEAT, "machine", "runtime")
-
-
-def count_combinations(suite: Suite) -> dict[str, int]:
-    """Combinations of each trial, without making any of them."""
-    return {
-        name: prod((group.rows for group in suite.axes[name]), start=trial.repeat)
-        for name, trial in suite.trials.items()
-    }
-
-
 def expand(suite: Suite, selection: Selection | None = None, history: Mapping[str, float] | None = None) -> Plan:
     """The plan. `history`: seconds by cell hash. Raises PlanError for too many cells or a selection of nothing."""
     selection = selection or Selection()
-    counts = count_combinations(suite)
+    counts = {
+        name: prod((group.rows for group in suite.axes[name]), start=trial.repeat)
+        for name, trial in suite.trials.items()
+    }
     if sum(counts.values()) > suite.max_cells:
-        raise TooManyCells(counts, suite.max_cells)
+        most = ", ".join(f"{name}: {count:,}" for name, count in Counter(counts).most_common(3))
+        raise PlanError(
+            f"the suite expands to {sum(counts.values()):,} combinations ({most}), more than max_cells: "
+            f"{suite.max_cells:,}; take values out of its axes, or raise `max_cells`"
+        )
     valid: list[Cell] = []
     excluded: list[Excluded] = []
-    hashes = _ShortHashes()
+    hashes: set[str] = set()
     for name in suite.trials:
         for found in _Trial(suite, name, hashes, history or {}).combinations():
             if isinstance(found, Cell):
                 valid.append(found)
             else:
                 excluded.append(found)
-    wanted = []
-    for cell, why in zip(valid, unselected_reasons(valid, excluded, selection, _tags(suite)), strict=True):
-        cause, _, text = why.partition(": ")
-        if why:
-            excluded.append(Excluded(cell.trial, cell.axes, text, cause))
-        else:
-            wanted.append(cell)
+    sections: tuple[Mapping[str, Any], ...] = (suite.trials, suite.runtimes, suite.machines)
+    tags = [tag for entries in sections for entry in entries.values() for tag in entry.tags]
+    wanted, others = select(valid, excluded, selection, tags)
+    excluded += others
     coverage = None
     if selection.pairwise:
-        kept = cut(wanted)
-        ids = {cell.id for cell in kept}
+        kept = covering_ids(wanted)
         excluded += [
             Excluded(cell.trial, cell.axes, "each of its pairs of values is in another cell", "pairwise")
             for cell in wanted
-            if cell.id not in ids
+            if cell.id not in kept
         ]
-        coverage = prove(wanted, kept, valid, suite.axes)
-        wanted = list(kept)
-    return Plan(suite.name, tuple(wanted), tuple(excluded), Cost.of(wanted), _labels(suite), coverage)
-
-
-def _labels(suite: Suite) -> dict[str, dict[str, tuple[str, ...]]]:
-    return {
+        selected, wanted = wanted, [cell for cell in wanted if cell.id in kept]
+        coverage = prove(selected, wanted, valid, suite.axes)
+    labels = {
         trial: {axis.name: tuple(value.label for value in axis.values) for group in groups for axis in group.axes}
         for trial, groups in suite.axes.items()
     }
-
-
-def _tags(suite: Suite) -> Iterator[str]:
-    for entries in (suite.trials, suite.runtimes, suite.machines):
-        for entry in entries.values():
-            yield from entry.tags
-
-
-class _ShortHashes:
-    """Hashes of eight digits that are unique in the plan, whatever is selected of it."""
-
-    def __init__(self) -> None:
-        self._used: set[str] = set()
-
-    def shorten(self, digest: str) -> str:
-        for start in range(len(digest) - _HEX):  # two that begin alike: the later one goes on to its next digits
-            short = digest[start : start + _HEX]
-            if short not in self._used:
-                self._used.add(short)
-                return short
-        raise ValueError(f"no part of {digest} is unique in the plan")
-
-
-def _digest(value: Any) -> str:
-    return _sha256(_json(value))
+    return Plan(suite.name, tuple(wanted), tuple(excluded), Cost.of(wanted), labels, coverage)
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str)
+    return json.dumps(value, sort_keys=True, default=lambda v: v.model_dump() if isinstance(v, BaseModel) else str(v))
 
 
 def _sha256(text: str) -> str:
@@ -154,26 +127,17 @@ class _Picked(NamedTuple):
 
     axis: str
     value: AxisValue
-    text: str  # axis=label, as it stands in ids
     digest: str
     fields: dict[str, str]  # for conditions
-
-
-# Fields of a trial and of a runtime that say where cells run, or that are resolved with others: no part of `spec`.
-TRIAL_APART = frozenset(
-    {"runtime", "machine", "matrix", "zip", "needs", "exclude", "xfail", "tags", "env", "repeat"}
-    | {"estimate", "disabled", "benchmark"}
-)
-RUNTIME_APART = frozenset({"env", "needs", "tags"})
 
 
 class _Trial:
     """One trial with all that its cells share, worked out once."""
 
-    def __init__(self, suite: Suite, name: str, hashes: _ShortHashes, history: Mapping[str, float]) -> None:
+    def __init__(self, suite: Suite, name: str, hashes: set[str], history: Mapping[str, float]) -> None:
         self._suite = suite
         self._name = name
-        self._hashes = hashes
+        self._hashes = hashes  # of the whole plan so far
         self._history = history
         self._model = model = suite.trials[name]
         self._estimate_s = model.estimate_s if model.estimate_s is not None else suite.estimate_s
@@ -184,45 +148,21 @@ class _Trial:
         axes = {axis.name: axis for group in self._groups for axis in group.axes}
         self._excludes = [(compile_rule(rule, axes), rule.why) for rule in model.exclude]
         self._xfails = [(compile_rule(rule, axes), rule) for rule in model.xfail]
-        self._content = _digest([name, model.content(), _plain(suite.env)])
-        self._work = _digest(model.work())
+        self._content = _sha256(_json([name, model.content(), suite.env]))
+        self._work = _sha256(_json(model.work()))
         self._policy = Policy.of(model)
-        self._fields = trial_fields(model)
         self._resolver = Resolver(f"trials.{name}", model, suite.data["trials"][name], TRIAL_APART)
-        self._machines: dict[str, tuple[Machine, str]] = {}
-        self._runtimes: dict[str | None, _RuntimeOf] = {}
-        self._places: dict[tuple[str, str | None], _Place] = {}
+        runtime = cache(partial(_RuntimeOf, suite, name))
+        self._place = cache(partial(_Place, suite, name, trial_fields(model), runtime))
 
     def combinations(self) -> Iterator[Cell | Excluded]:
+        implicit = HERE if self._model.target is None else ""
         for row in product(*(_rows(group) for group in self._groups)):
             picked = [one for part in row for one in part]
             labels = {one.axis: one.value.label for one in picked}
-            place = self._place(labels)
+            place = self._place(labels.get("machine", implicit), labels.get("runtime"))
             why, cause = self._reason(labels, picked, place)
             yield Excluded(self._name, labels, why, cause) if why else self._cell(labels, picked, place)
-
-    def _place(self, labels: Mapping[str, str]) -> "_Place":
-        key = machine_name, runtime_name = (
-            labels.get("machine", HERE if self._model.target is None else ""),
-            labels.get("runtime"),
-        )
-        if key not in self._places:
-            if machine_name not in self._machines:
-                machine = self._machine(machine_name)
-                self._machines[machine_name] = machine, _json(machine.content())
-            if runtime_name not in self._runtimes:
-                self._runtimes[runtime_name] = _RuntimeOf(self._suite, self._name, runtime_name)
-            runtime = self._runtimes[runtime_name]
-            self._places[key] = _Place(
-                self._suite, self._name, self._fields, runtime, machine_name, *self._machines[machine_name]
-            )
-        return self._places[key]
-
-    def _machine(self, name: str) -> Machine:
-        """Of a trial that names its target instead of machines, one of which nothing is known but that."""
-        if self._model.target is None:
-            return self._suite.machine(name)
-        return Machine(target=self._suite.override_name or self._model.target)
 
     def _reason(self, labels: Mapping[str, str], picked: Iterable[_Picked], place: "_Place") -> tuple[str, str]:
         if self._model.disabled is not None:
@@ -243,9 +183,8 @@ class _Trial:
         values = {one.axis: one.value.value for one in picked}
         content = self._content + place.digest + "".join([one.digest for one in picked])
         work = self._work + place.work + "".join([one.digest for one in picked if one.axis not in _APART])
-        short = self._hashes.shorten(_sha256(content))
-        benchmark = self._id(one.text for one in picked if one.axis != REPEAT)
-        spec, runtime = self._resolver.resolve(labels, values), place.runtime.resolve(labels, values)
+        short = self._short_hash(_sha256(content))
+        spec, runtime = self._resolver.resolve(labels, values), place.runtime.resolver.resolve(labels, values)
         env = place.runtime.env
         if place.runtime.has_placeholders:
             env = {name: fill(one, labels, values) if isinstance(one, str) else one for name, one in env.items()}
@@ -254,12 +193,16 @@ class _Trial:
             fields.update(one.fields)
         if self._model.benchmark is not None:
             benchmark = fill(self._model.benchmark, labels, values)
+        else:
+            benchmark = cell_id(self._name, {axis: label for axis, label in labels.items() if axis != REPEAT})
+        bounds, unbounded = self._bounds(benchmark)
         return Cell(
-            id=self._id(one.text for one in picked),
+            id=cell_id(self._name, labels),
             hash=short,
             benchmark=benchmark,
             work=_sha256(work),
-            **self._bounded(benchmark),
+            bounds=bounds,
+            unbounded=unbounded,
             trial=self._name,
             kind=self._model.kind,
             spec=spec.model,
@@ -271,8 +214,8 @@ class _Trial:
             machine_name=place.machine_name,
             machine=place.machine,
             runtime_name=place.runtime.name,
-            runtime=runtime.model if runtime else None,
-            runtime_filled=runtime.filled if runtime else {},
+            runtime=runtime.model,
+            runtime_filled=runtime.filled,
             target=place.machine.target,
             directory=self._suite.directory,
             tags=place.tags,
@@ -282,11 +225,16 @@ class _Trial:
             price_per_hour=place.machine.price,
         )
 
-    def _id(self, texts: Iterable[str]) -> str:
-        inside = ",".join(texts)
-        return f"{self._name}[{inside}]" if inside else self._name
+    def _short_hash(self, digest: str) -> str:
+        """Eight digits that are unique in the plan, whatever is selected of it."""
+        for start in range(len(digest) - _HEX):  # two that begin alike: the later one goes on to its next digits
+            short = digest[start : start + _HEX]
+            if short not in self._hashes:
+                self._hashes.add(short)
+                return short
+        raise ValueError(f"no part of {digest} is unique in the plan")
 
-    def _bounded(self, benchmark: str) -> dict[str, Any]:
+    def _bounds(self, benchmark: str) -> tuple[tuple[Bound, ...], str]:
         """The bounds that a cell's metrics are judged by; why there are none, where the trial names a baseline."""
         bounds: list[Bound] = []
         unbounded = []
@@ -298,71 +246,71 @@ class _Trial:
             if not found:
                 what = "does not exist yet" if baselines is None else f"has no entry {benchmark!r}"
                 unbounded.append(f"{path} {what}; `seatrial baseline update` makes it from the runs so far")
-        return {"bounds": tuple(bounds), "unbounded": "; ".join(unbounded)}
+        return tuple(bounds), "; ".join(unbounded)
 
 
 class _RuntimeOf:
     """A runtime, or none, in a trial."""
 
     def __init__(self, suite: Suite, trial: str, name: str | None) -> None:
-        model = suite.trials[trial]
+        model, runtime = suite.trials[trial], suite.runtimes[name] if name is not None else None
+        own = runtime or Runtime.model_construct()
         self.name = name
-        self.runtime = suite.runtimes[name] if name is not None else None
-        runtime = self.runtime or Runtime.model_construct()
-        self.needs = runtime.needs
-        self.tags = (*model.tags, *runtime.tags)
-        self.env = {**suite.env, **runtime.env, **model.env}
+        self.needs = own.needs
+        self.tags = (*model.tags, *own.tags)
+        self.env = {**suite.env, **own.env, **model.env}
         self.has_placeholders = any(isinstance(value, str) and "${" in value for value in self.env.values())
-        self.fields = runtime_fields(self.runtime, suite.env)
-        self.content = _json(self.runtime and runtime.content())
-        self.work = _json(self.runtime and runtime.work())
-        self.env_content = _json(_plain(self.env))
-        self._resolver = None
-        if name is not None:
-            self._resolver = Resolver(f"runtimes.{name}", runtime, suite.data["runtimes"][name] or {}, RUNTIME_APART)
-
-    def resolve(self, labels: Mapping[str, str], values: Mapping[str, Any]) -> Resolved[Runtime] | None:
-        return self._resolver.resolve(labels, values) if self._resolver else None
+        self.fields = runtime_fields(runtime, suite.env)
+        self.content = _json(runtime and runtime.content())
+        self.work = _json(runtime and runtime.work())
+        self.env_content = _json(self.env)
+        written = suite.data["runtimes"][name] if name is not None else None
+        self.resolver = Resolver(f"runtimes.{name}", runtime, written or {}, RUNTIME_APART)
 
 
 class _Place:
-    """A trial on one machine with one runtime. `machine_content` is JSON, as that of the runtime is: each is made once,
-    and put together here for every pair of them."""
+    """A trial on one machine with one runtime."""
 
     def __init__(
         self,
         suite: Suite,
         trial: str,
         fields: WrittenFields,
-        runtime: _RuntimeOf,
+        runtime: Callable[[str | None], _RuntimeOf],
         machine_name: str,
-        machine: Machine,
-        machine_content: str,
+        runtime_name: str | None,
     ) -> None:
+        model = suite.trials[trial]
         self.machine_name = machine_name
-        self.machine = machine
-        self.runtime = runtime
-        self.tags = frozenset((*runtime.tags, *machine.tags))
-        self.fields = place_fields(fields, runtime.fields, machine)
-        self.digest = _sha256(f"[{runtime.content}, {machine_content}]")
-        self.work = _sha256(f"[{runtime.work}, {machine_content}, {runtime.env_content}]")
-        self.unmet = unmet(f"runtime {runtime.name}", runtime.needs, machine_name, machine) or unmet(
-            f"trial {trial}", suite.trials[trial].needs, machine_name, machine
+        self.runtime = runtime(runtime_name)
+        if model.target is None:
+            self.machine = suite.machine(machine_name)
+        else:  # nothing is known of the machine but its target
+            self.machine = Machine(target=suite.override_name or model.target)
+        self.tags = frozenset((*self.runtime.tags, *self.machine.tags))
+        self.fields = place_fields(fields, self.runtime.fields, self.machine)
+        content = _json(self.machine.content())
+        self.digest = _sha256(f"[{self.runtime.content}, {content}]")
+        self.work = _sha256(f"[{self.runtime.work}, {content}, {self.runtime.env_content}]")
+        self.unmet = unmet(f"runtime {runtime_name}", self.runtime.needs, machine_name, self.machine) or unmet(
+            f"trial {trial}", model.needs, machine_name, self.machine
         )
 
 
-def _rows(group: Group) -> list[list[_Picked]]:
-    columns = [[_pick(axis.name, value) for value in axis.values] for axis in group.axes]
-    return [list(row) for row in zip(*columns, strict=True)]
-
-
-def _pick(axis: str, value: AxisValue) -> _Picked:
-    digest = _digest([axis, value.label, value.value])
-    return _Picked(axis, value, f"{axis}={value.label}", digest, axis_fields(axis, value.value))
-
-
-def _plain(env: Mapping[str, EnvValue]) -> dict[str, Any]:
-    return {name: value if isinstance(value, str) else value.model_dump() for name, value in env.items()}
+def _rows(group: Group) -> Iterable[tuple[_Picked, ...]]:
+    columns = [
+        [
+            _Picked(
+                axis.name,
+                value,
+                _sha256(_json([axis.name, value.label, value.value])),
+                axis_fields(axis.name, value.value),
+            )
+            for value in axis.values
+        ]
+        for axis in group.axes
+    ]
+    return zip(*columns, strict=True)
 
 
 def _holds(rule: Mapping[str, frozenset[str]], labels: Mapping[str, str]) -> bool:

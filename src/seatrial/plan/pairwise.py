@@ -1,13 +1,13 @@
 """A small set of cells that has every pair of values which any valid cell has, and the proof that it does."""
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, product
 from typing import Any
 
 import msgspec
 
-from seatrial.suite import Axis, Cell, Group
+from seatrial.suite import Cell, Group
 
 REPEAT = "repeat"  # repeats are kept or left as a whole
 
@@ -33,21 +33,16 @@ class Coverage(msgspec.Struct, frozen=True):
     of_cells: int  # valid cells before the cut
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "possible": self.possible,
-            "covered": self.covered,
-            "missing": [pair.as_json() for pair in self.missing],
-            "impossible": [pair.as_json() for pair in self.impossible],
-            "of_cells": self.of_cells,
-        }
+        lists = {name: [pair.as_json() for pair in getattr(self, name)] for name in ("missing", "impossible")}
+        return {**msgspec.structs.asdict(self), **lists}
 
 
-def cut(cells: Sequence[Cell]) -> tuple[Cell, ...]:
-    """The cells of a covering set, in their order. The same cells always give the same set."""
-    kept: set[str] = set()
-    for trial in dict.fromkeys(cell.trial for cell in cells):
-        kept |= _cover([cell for cell in cells if cell.trial == trial])
-    return tuple(cell for cell in cells if cell.id in kept)
+def covering_ids(cells: Sequence[Cell]) -> set[str]:
+    """The ids of a covering set. The same cells always give the same set."""
+    by_trial: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_trial.setdefault(cell.trial, []).append(cell)
+    return {name for of_trial in by_trial.values() for name in _cover(of_trial)}
 
 
 def _cover(cells: Sequence[Cell]) -> set[str]:
@@ -56,18 +51,15 @@ def _cover(cells: Sequence[Cell]) -> set[str]:
     for cell in cells:
         combos.setdefault(tuple((axis, label) for axis, label in cell.axes.items() if axis != REPEAT), []).append(cell)
     numbers: dict[Any, int] = {}
-    pairs = []
-    for combo in combos:
-        # One axis alone has no pairs: then each of its values counts.
-        wanted = combinations(combo, 2) if len(combo) > 1 else combo
-        pairs.append([numbers.setdefault(pair, len(numbers)) for pair in wanted])
-    # Equal gains go by hash: as good as drawn by lot, and always the same. Plan order would pile up similar cells.
-    heap = [
-        (-len(gain), members[0].hash, index)
-        for index, (gain, members) in enumerate(zip(pairs, combos.values(), strict=True))
+    # One axis alone has no pairs: then each of its values counts.
+    pairs = [
+        [numbers.setdefault(pair, len(numbers)) for pair in (combinations(combo, 2) if len(combo) > 1 else combo)]
+        for combo in combos
     ]
-    heapq.heapify(heap)
     groups = list(combos.values())
+    # Equal gains go by hash: as good as drawn by lot, and always the same. Plan order would pile up similar cells.
+    heap = [(-len(pairs[index]), members[0].hash, index) for index, members in enumerate(groups)]
+    heapq.heapify(heap)
     open_pairs = set(numbers.values())
     kept: set[str] = {cell.id for cell in cells} if not numbers else set()
     while open_pairs:
@@ -82,14 +74,11 @@ def _cover(cells: Sequence[Cell]) -> set[str]:
 
 
 def prove(
-    before: Iterable[Cell], after: Iterable[Cell], valid: Iterable[Cell], axes: dict[str, tuple[Group, ...]]
+    before: Sequence[Cell], after: Iterable[Cell], valid: Iterable[Cell], axes: dict[str, tuple[Group, ...]]
 ) -> Coverage:
     """Count the pairs of both sets from the cells alone, and list the pairs of the axes that no valid cell has."""
-    before = list(before)
-    possible = {pair for cell in before for pair in _pairs_of(cell)}
-    covered = {pair for cell in after for pair in _pairs_of(cell)}
-    impossible = {pair for trial, groups in axes.items() for pair in _pairs_of_axes(trial, groups)}
-    impossible -= {pair for cell in valid for pair in _pairs_of(cell)}
+    possible, covered = _pairs_of(before), _pairs_of(after)
+    impossible = {pair for trial, groups in axes.items() for pair in _pairs_of_axes(trial, groups)} - _pairs_of(valid)
     return Coverage(
         possible=len(possible),
         covered=len(possible & covered),
@@ -99,19 +88,18 @@ def prove(
     )
 
 
-def _pairs_of(cell: Cell) -> Iterable[Pair]:
-    for (axis, value), (other_axis, other) in combinations(cell.axes.items(), 2):
-        if REPEAT not in (axis, other_axis):
-            yield Pair(cell.trial, axis, value, other_axis, other)
+def _pairs_of(cells: Iterable[Cell]) -> set[Pair]:
+    return {
+        Pair(cell.trial, axis, value, other_axis, other)
+        for cell in cells
+        for (axis, value), (other_axis, other) in combinations(cell.axes.items(), 2)
+        if REPEAT not in (axis, other_axis)
+    }
 
 
-def _pairs_of_axes(trial: str, groups: tuple[Group, ...]) -> Iterable[Pair]:
-    placed = [(number, axis) for number, group in enumerate(groups) for axis in group.axes]
-    for (number, axis), (other_number, other) in combinations(placed, 2):
-        for value, other_value in _label_pairs(axis, other, zipped=number == other_number):
-            yield Pair(trial, axis.name, value, other.name, other_value)
-
-
-def _label_pairs(axis: Axis, other: Axis, zipped: bool) -> Iterable[tuple[str, str]]:
-    labels, others = ([value.label for value in each.values] for each in (axis, other))
-    return zip(labels, others, strict=True) if zipped else product(labels, others)
+def _pairs_of_axes(trial: str, groups: tuple[Group, ...]) -> Iterator[Pair]:
+    placed = [(group, axis.name, [value.label for value in axis.values]) for group in groups for axis in group.axes]
+    for (group, axis, labels), (other_group, other, other_labels) in combinations(placed, 2):
+        zipped = group is other_group
+        for label, other_label in zip(labels, other_labels, strict=True) if zipped else product(labels, other_labels):
+            yield Pair(trial, axis, label, other, other_label)

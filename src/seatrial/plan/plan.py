@@ -1,7 +1,7 @@
 """The plan: what would run, what would not and why, how long and for how much."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,36 +19,10 @@ class PlanError(SeatrialError):
     """A plan that cannot be made, or may not be carried out."""
 
 
-class UnknownName(PlanError):
-    """A --select or --tag that means nothing in this suite."""
-
-    def __init__(self, option: str, text: str, hint: str) -> None:
-        self.option, self.text, self.hint = option, text, hint
-        super().__init__(f"{option} {text!r} matches nothing{hint}")
-
-
-class TooManyCells(PlanError):
-    def __init__(self, counts: dict[str, int], limit: int) -> None:
-        self.counts, self.limit = counts, limit
-        most = ", ".join(f"{name}: {count:,}" for name, count in Counter(counts).most_common(3))
-        super().__init__(
-            f"the suite expands to {sum(counts.values()):,} combinations ({most}), more than max_cells: {limit:,}; "
-            "take values out of its axes, or raise `max_cells`"
-        )
-
-
-class OverCost(PlanError):
-    """`unbounded` cells have a price, but neither an estimate nor a run limit."""
-
-    def __init__(self, max_cost: float, bound: float, unbounded: int) -> None:
-        self.max_cost, self.bound, self.unbounded = max_cost, bound, unbounded
-        if bound > max_cost:
-            why = f"the plan may cost up to {bound:,.2f}, more than the limit of {max_cost:,.2f}"
-        else:
-            why = f"what the plan may cost has no bound, and the limit is {max_cost:,.2f}"
-        if unbounded:
-            why += f"; {count(unbounded, 'cell')} on priced machines without `estimate` or run limit"
-        super().__init__(f"{why}. Select fewer cells, give estimates, or raise the limit")
+def cell_id(trial: str, labels: Mapping[str, str]) -> str:
+    """`generic[runtime=pytorch,machine=a100]`; a trial without axes has one cell, with its name."""
+    inside = ",".join([f"{axis}={label}" for axis, label in labels.items()])
+    return f"{trial}[{inside}]" if inside else trial
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -66,17 +40,17 @@ class Cost(msgspec.Struct, frozen=True):
         unknown = unbounded = 0
         for cell in cells:
             hourly = cell.price_per_hour or 0.0
-            if cell.estimate_s is not None:
-                seconds += cell.estimate_s
-                price += cell.estimate_s / 3600 * hourly
-                bound += cell.estimate_s / 3600 * hourly
-            else:
+            longest_s = cell.estimate_s
+            if longest_s is None:
                 unknown += 1
-                limit_s = cell.policy.run_s
-                if limit_s is not None:
-                    bound += limit_s / 3600 * hourly
-                elif hourly:
-                    unbounded += 1
+                longest_s = cell.policy.run_s
+            else:
+                seconds += longest_s
+                price += longest_s / 3600 * hourly
+            if longest_s is not None:
+                bound += longest_s / 3600 * hourly
+            elif hourly:
+                unbounded += 1
         return cls(seconds, price, bound, unknown, unbounded)
 
 
@@ -114,38 +88,36 @@ class Plan:
         return replace(self, cells=kept, cost=Cost.of(kept))
 
     def check_cost(self, max_cost: float | None) -> None:
-        """Raises OverCost unless the plan surely costs no more."""
-        if max_cost is not None and (self.cost.bound > max_cost or self.cost.unbounded):
-            raise OverCost(max_cost, self.cost.bound, self.cost.unbounded)
+        """Raises PlanError unless the plan surely costs no more."""
+        bound, unbounded = self.cost.bound, self.cost.unbounded
+        if max_cost is None or not (bound > max_cost or unbounded):
+            return
+        if bound > max_cost:
+            why = f"the plan may cost up to {bound:,.2f}, more than the limit of {max_cost:,.2f}"
+        else:
+            why = f"what the plan may cost has no bound, and the limit is {max_cost:,.2f}"
+        if unbounded:
+            why += f"; {count(unbounded, 'cell')} on priced machines without `estimate` or run limit"
+        raise PlanError(f"{why}. Select fewer cells, give estimates, or raise the limit")
 
     def as_json(self) -> dict[str, Any]:
         """The form of `seatrial plan --json`, which only grows."""
-        data: dict[str, Any] = {
+        return {
             "version": _VERSION,
             "suite": self.suite,
             "cells": [_cell_json(cell) for cell in self.cells],
-            "holes": [
-                {
-                    "trial": combination.trial,
-                    "axes": combination.axes,
-                    "why": combination.why,
-                    "cause": combination.cause,
-                }
-                for combination in self.excluded
-            ],
+            "holes": msgspec.to_builtins(self.excluded),
             "axes": self.labels,
             "counts": self.counts,
             "hours": round(self.hours, 6),
             "price": round(self.price, 6),
             "price_bound": None if self.cost.unbounded else round(self.cost.bound, 6),
+            **({"pairwise": self.coverage.as_json()} if self.coverage else {}),
         }
-        if self.coverage is not None:
-            data["pairwise"] = self.coverage.as_json()
-        return data
 
 
 def _cell_json(cell: Cell) -> dict[str, Any]:
-    data: dict[str, Any] = {
+    return {
         "id": cell.id,
         "hash": cell.hash,
         "axes": cell.axes,
@@ -154,7 +126,5 @@ def _cell_json(cell: Cell) -> dict[str, Any]:
         "tags": sorted(cell.tags),
         "estimate_s": cell.estimate_s,
         "price_per_hour": cell.price_per_hour,
+        **({"contents": msgspec.to_builtins(cell.contents)} if cell.contents is not None else {}),
     }
-    if cell.contents is not None:
-        data["contents"] = msgspec.to_builtins(cell.contents)
-    return data

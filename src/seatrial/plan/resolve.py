@@ -3,15 +3,15 @@
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
+import msgspec
 from pydantic import BaseModel, ValidationError
 
 from seatrial.plan.plan import PlanError
 from seatrial.suite.placeholders import PLACEHOLDER, Fill, as_text, look_up, placeholders
 from seatrial.suite.yaml.problem import dotted, explain
 
-_M = TypeVar("_M", bound=BaseModel)
 _Path = tuple[str | int, ...]
 
 
@@ -23,47 +23,43 @@ class _Text(NamedTuple):
     fill: Fill | None
 
 
-class Resolved(NamedTuple, Generic[_M]):
-    model: _M
+class Resolved(NamedTuple):
+    model: Any
     filled: dict[str, Any]  # the fields that had a placeholder, as a user would write them without
 
 
-class Resolver(Generic[_M]):
-    """Of one entry of a suite: its model, and the data that it was made of."""
+class Resolver:
+    """Of one entry of a suite: its model, or None, and the data that it was made of."""
 
-    def __init__(self, where: str, model: _M, data: Mapping[str, Any], apart: frozenset[str]) -> None:
+    def __init__(self, where: str, model: BaseModel | None, data: Mapping[str, Any], apart: frozenset[str]) -> None:
         self._where = where
         self._model = model
         self._data = {key: value for key, value in data.items() if key not in apart}
         self._texts = [*_texts(self._data, model, None)]
         self._axes = dict.fromkeys(name.split(".")[0] for one in self._texts for name in placeholders(one.text))
-        self._known: dict[tuple[str, ...], Resolved[_M]] = {}
+        self._known: dict[tuple[str, ...], Resolved] = {}
 
-    def resolve(self, labels: Mapping[str, str], values: Mapping[str, Any]) -> Resolved[_M]:
+    def resolve(self, labels: Mapping[str, str], values: Mapping[str, Any]) -> Resolved:
         """Raises PlanError for values with which the entry makes no sense."""
-        if not self._texts:
+        if self._model is None or not self._texts:
             return Resolved(self._model, {})
         key = tuple(labels[axis] for axis in self._axes)
         if key not in self._known:
-            self._known[key] = self._resolved(labels, values)
+            fields = dict.fromkeys(str(one.path[0]) for one in self._texts)
+            filled = {field: msgspec.to_builtins(self._data[field]) for field in fields}  # copies, to be changed
+            for path, text, how in self._texts:
+                inside: Any = filled
+                for part in path[:-1]:
+                    inside = inside[part]
+                inside[path[-1]] = fill(text, labels, values, how)
+            try:
+                self._known[key] = Resolved(type(self._model).model_validate({**self._data, **filled}), filled)
+            except ValidationError as error:
+                with_values = ", ".join(f"{axis}={labels[axis]}" for axis in self._axes)
+                problems = explain(error, type(self._model), lambda _: None)
+                lines = [f"{self._where}.{dotted(loc)}: {message} (with {with_values})" for loc, _, message in problems]
+                raise PlanError("\n".join(lines)) from None
         return self._known[key]
-
-    def _resolved(self, labels: Mapping[str, str], values: Mapping[str, Any]) -> Resolved[_M]:
-        filled = {field: _copy(self._data[field]) for field in dict.fromkeys(str(one.path[0]) for one in self._texts)}
-        for path, text, how in self._texts:
-            inside: Any = filled
-            for part in path[:-1]:
-                inside = inside[part]
-            inside[path[-1]] = fill(text, labels, values, how)
-        model = type(self._model)
-        try:
-            return Resolved(model.model_validate({**self._data, **filled}), filled)
-        except ValidationError as error:
-            with_values = ", ".join(f"{axis}={labels[axis]}" for axis in self._axes)
-            lines = [
-                f"{self._where}.{dotted(loc)}: {message}" for loc, _, message in explain(error, model, lambda _: None)
-            ]
-            raise PlanError("\n".join(f"{line} (with {with_values})" for line in lines)) from None
 
 
 def fill(text: str, labels: Mapping[str, str], values: Mapping[str, Any], how: Fill | None = None) -> Any:
@@ -111,9 +107,3 @@ def _fields(model: type[BaseModel]) -> dict[str, tuple[str, Fill | None]]:
         field.alias or name: (name, next((one for one in field.metadata if isinstance(one, Fill)), None))
         for name, field in model.model_fields.items()
     }
-
-
-def _copy(data: Any) -> Any:
-    if isinstance(data, Mapping):
-        return {key: _copy(item) for key, item in data.items()}
-    return [_copy(item) for item in data] if isinstance(data, list | tuple) else data

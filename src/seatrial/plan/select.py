@@ -2,33 +2,19 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from seatrial.job import Excluded
-from seatrial.plan.plan import UnknownName
+from seatrial.job.plan import PlannedCell
+from seatrial.plan.plan import PlanError, cell_id
 from seatrial.suite import Cell, glob_matches, nearest
 
 _HASH = re.compile(r"/[0-9a-f]{1,8}")
 
 
-class Selectable(Protocol):
-    """A cell of a suite, or what a run folder says of one."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def hash(self) -> str: ...
-    @property
-    def trial(self) -> str: ...
-    @property
-    def axes(self) -> dict[str, str]: ...
-    @property
-    def tags(self) -> frozenset[str]: ...
-
-
-S = TypeVar("S", bound=Selectable)
+C = TypeVar("C", Cell, PlannedCell)  # of a suite, or of a run folder
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -43,91 +29,85 @@ class Selection(msgspec.Struct, frozen=True):
     pairwise: bool = False
 
 
-def unselected_reasons(
+def select(
     cells: Sequence[Cell], excluded: Sequence[Excluded], selection: Selection, known_tags: Iterable[str]
-) -> list[str]:
-    """For each cell why it is not wanted: `tag: ...`, `select: ...`; empty when it is. Raises UnknownName."""
+) -> tuple[list[Cell], list[Excluded]]:
+    """The wanted cells, and the others as excluded. Raises PlanError for a name that means nothing in the suite."""
     known = sorted(set(known_tags))
     for tag in selection.tags:
         if tag not in known:
-            raise UnknownName("--tag", tag, nearest(tag, known))
+            raise PlanError(f"--tag {tag!r} matches nothing{nearest(tag, known)}")
     meant: set[str] = set()
     by_hash = {f"/{cell.hash}": cell.id for cell in cells}
     for text in selection.select:
         means = _meaning(text)
         found = [by_hash[text]] if text in by_hash else [cell.id for cell in cells if means(cell)]
         if not found:
-            raise UnknownName("--select", text, _hint(text, cells, excluded, known))
+            raise PlanError(f"--select {text!r} matches nothing{_hint(text, cells, excluded, known)}")
         meant.update(found)
-    return [_why_not(cell, selection, meant) for cell in cells]
+    wanted: list[Cell] = []
+    others: list[Excluded] = []
+    for cell in cells:
+        lacking = [tag for tag in selection.tags if tag not in cell.tags]
+        if lacking:
+            others.append(Excluded(cell.trial, cell.axes, f"has no tag {' or '.join(map(repr, lacking))}", "tag"))
+        elif selection.select and cell.id not in meant:
+            others.append(Excluded(cell.trial, cell.axes, "not selected", "select"))
+        else:
+            wanted.append(cell)
+    return wanted, others
 
 
-def select_cells(cells: Sequence[S], text: str) -> list[S]:
-    """Those that an expression as of --select means. Raises UnknownName."""
+def select_cells(cells: Sequence[C], text: str, run: str) -> list[C]:
+    """Those that an expression as of --select means. Raises PlanError if `run` has none."""
     means = _meaning(text)
     found = [cell for cell in cells if means(cell)]
     if not found:
-        raise UnknownName("cell", text, _hint(text, cells, (), sorted({tag for cell in cells for tag in cell.tags})))
+        hint = _hint(text, cells, (), sorted({tag for cell in cells for tag in cell.tags}))
+        raise PlanError(f"{run} has no cell {text!r}{hint}")
     return found
 
 
-def _why_not(cell: Cell, selection: Selection, meant: set[str]) -> str:
-    lacking = [tag for tag in selection.tags if tag not in cell.tags]
-    if lacking:
-        return f"tag: has no tag {' or '.join(map(repr, lacking))}"
-    return "select: not selected" if selection.select and cell.id not in meant else ""
-
-
-def _meaning(text: str) -> Callable[[Selectable], bool]:
+def _meaning(text: str) -> Callable[[Cell | PlannedCell], bool]:
     if _HASH.fullmatch(text):
         return lambda cell: cell.hash.startswith(text[1:])
-    if _is_axes(text):
-        terms = [term.partition("=") for term in text.split(",")]
-        return lambda cell: all(_has(cell, axis.strip(), value.strip()) for axis, _, value in terms)
+    terms = _terms(text)
+    if terms:
+        return lambda cell: all(_has(cell, axis, value) for axis, value in terms)
     return lambda cell: text == cell.trial or glob_matches(text, cell.id)
 
 
-def _is_axes(text: str) -> bool:
-    """`axis=value,axis=value`; with a glob before the `=` it is one for ids."""
-    return "=" in text and not {"[", "]"} & set(text) and not any({"*", "?"} & set(axis) for axis in _axes(text))
+def _terms(text: str) -> list[tuple[str, str]]:
+    """The axes and values of `axis=value,axis=value`; none if `text` is an id or a glob of ids."""
+    terms = [(axis.strip(), value.strip()) for axis, _, value in (term.partition("=") for term in text.split(","))]
+    is_id = "=" not in text or {"[", "]"} & set(text) or any({"*", "?"} & set(axis) for axis, _ in terms)
+    return [] if is_id else terms
 
 
-def _axes(text: str) -> list[str]:
-    return [term.partition("=")[0] for term in text.split(",")]
-
-
-def _has(cell: Selectable, axis: str, value: str) -> bool:
+def _has(cell: Cell | PlannedCell, axis: str, value: str) -> bool:
     if axis == "tag":
         return any(glob_matches(value, tag) for tag in cell.tags)
     have = cell.trial if axis == "trial" else cell.axes.get(axis)
     return have is not None and glob_matches(value, have)
 
 
-def _hint(text: str, cells: Sequence[Selectable], excluded: Sequence[Excluded], tags: list[str]) -> str:
+def _hint(text: str, cells: Sequence[Cell | PlannedCell], excluded: Sequence[Excluded], tags: list[str]) -> str:
     """What was perhaps meant, or that it is an excluded combination."""
     if text.startswith("/"):
         return "; a hash has 8 hex digits, see `seatrial plan`"
-    if not _is_axes(text):
+    terms = _terms(text)
+    if not terms:
         for combination in excluded:
-            if text == excluded_id(combination):
+            if text == cell_id(combination.trial, combination.axes):
                 return f": it is excluded ({combination.why})"
         return nearest(text, dict.fromkeys([*(cell.trial for cell in cells), *(cell.id for cell in cells[:5000])]))
     labels: dict[str, dict[str, None]] = {"tag": dict.fromkeys(tags)}
-    for trial, axes in [
-        *((cell.trial, cell.axes) for cell in cells),
-        *((combination.trial, combination.axes) for combination in excluded),
-    ]:
-        labels.setdefault("trial", {})[trial] = None
-        for axis, label in axes.items():
+    for one in (*cells, *excluded):
+        for axis, label in (("trial", one.trial), *one.axes.items()):
             labels.setdefault(axis, {})[label] = None
-    for axis, _, value in (term.partition("=") for term in text.split(",")):
-        if axis.strip() not in labels:
-            return f": unknown axis {axis.strip()!r}{nearest(axis.strip(), labels)}"
-        if not any(glob_matches(value.strip(), label) for label in labels[axis.strip()]):
-            return f": no {axis.strip()} {value.strip()!r}{nearest(value.strip(), labels[axis.strip()])}"
+    for axis, value in terms:
+        if axis not in labels:
+            return f": unknown axis {axis!r}{nearest(axis, labels)}"
+        if not any(glob_matches(value, label) for label in labels[axis]):
+            return f": no {axis} {value!r}{nearest(value, labels[axis])}"
     return ": every such combination is excluded"
-
-
-def excluded_id(combination: Excluded) -> str:
-    inside = ",".join(f"{axis}={label}" for axis, label in combination.axes.items())
-    return f"{combination.trial}[{inside}]" if inside else combination.trial
