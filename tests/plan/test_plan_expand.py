@@ -1,6 +1,7 @@
 """Every combination is a cell or an excluded combination with its reason, and a cell keeps its hash."""
 
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -175,14 +176,27 @@ def test_hashes_are_those_that_histories_already_have(suite_of: Make) -> None:
     assert hashes(plan)["t[runtime=r,machine=a,n=1]"] == "a595a167"
 
 
-def test_hashes_of_a_plan_are_unique_and_the_same_whatever_is_selected(suite_of: Make) -> None:
-    # 60,000 cells: by chance some would share their first eight digits.
-    suite = suite_of({"matrix": {"a": list(range(300)), "b": list(range(200))}})
+def test_hashes_of_a_plan_are_unique_and_the_same_whatever_is_selected(
+    suite_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = suite_of({"matrix": {"a": list(range(30)), "b": list(range(20))}})
+    assert {len(found) for found in hashes(expand(suite)).values()} == {8}
+    monkeypatch.setattr(sys.modules[expand.__module__], "_HEX", 3)  # of 600 cells many share their first three digits
     plan = expand(suite)
     found = hashes(plan)
-    assert len(set(found.values())) == 60_000
+    assert len(set(found.values())) == 600
     some = expand(suite, Selection(select=("a=7",)))
     assert {cell.id: cell.hash for cell in some.cells}.items() <= found.items()
+
+
+def test_without_repeats_placeholders_and_rules_of_the_axis_mean_its_first_number(suite_of: Make) -> None:
+    trial = {"repeat": 2, "run": ["work ${repeat}"], "env": {"N": "${repeat}"}, "benchmark": "b ${repeat}"}
+    (cell,) = expand(suite_of({**trial, "xfail": [{"repeat": 1, "why": "cold"}]}).repeated(1)).cells
+    assert (cell.id, cell.spec.run, cell.env, cell.benchmark) == ("t", ("work 1",), {"N": "1"}, "b 1")
+    assert [one.why for one in cell.xfails] == ["cold"]
+    (kept,) = expand(suite_of({**trial, "exclude": [{"repeat": 2, "why": "x"}]}).repeated(1)).cells
+    assert kept.id == "t"
+    assert not expand(suite_of({**trial, "exclude": [{"repeat": 1, "why": "x"}]}).repeated(1)).cells
 
 
 @pytest.mark.parametrize(

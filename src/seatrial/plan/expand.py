@@ -184,15 +184,16 @@ class _Trial:
         content = self._content + place.digest + "".join([one.digest for one in picked])
         work = self._work + place.work + "".join([one.digest for one in picked if one.axis not in _APART])
         short = self._short_hash(_sha256(content))
-        spec, runtime = self._resolver.resolve(labels, values), place.runtime.resolver.resolve(labels, values)
+        given = {REPEAT: "1", **labels}, {REPEAT: 1, **values}  # --repeat 1 takes the axis away, not its placeholders
+        spec, runtime = self._resolver.resolve(*given), place.runtime.resolver.resolve(*given)
         env = place.runtime.env
         if place.runtime.has_placeholders:
-            env = {name: fill(one, labels, values) if isinstance(one, str) else one for name, one in env.items()}
+            env = {name: fill(one, *given) if isinstance(one, str) else one for name, one in env.items()}
         fields = dict(place.fields)
         for one in picked:
             fields.update(one.fields)
         if self._model.benchmark is not None:
-            benchmark = fill(self._model.benchmark, labels, values)
+            benchmark = fill(self._model.benchmark, *given)
         else:
             benchmark = cell_id(self._name, {axis: label for axis, label in labels.items() if axis != REPEAT})
         bounds, unbounded = self._bounds(benchmark)
@@ -219,7 +220,7 @@ class _Trial:
             target=place.machine.target,
             directory=self._suite.directory,
             tags=place.tags,
-            xfails=tuple(_filled(rule, labels, values) for meant, rule in self._xfails if _holds(meant, labels)),
+            xfails=tuple(_filled(rule, *given) for meant, rule in self._xfails if _holds(meant, labels)),
             env=env,
             estimate_s=self._history.get(short, self._estimate_s),
             price_per_hour=place.machine.price,
@@ -314,7 +315,7 @@ def _rows(group: Group) -> Iterable[tuple[_Picked, ...]]:
 
 
 def _holds(rule: Mapping[str, frozenset[str]], labels: Mapping[str, str]) -> bool:
-    return all(labels[axis] in meant for axis, meant in rule.items())
+    return all(labels.get(axis, "1") in meant for axis, meant in rule.items())  # without an axis: `repeat` is 1
 
 
 def _filled(rule: Xfail, labels: Mapping[str, str], values: Mapping[str, Any]) -> Xfail:
