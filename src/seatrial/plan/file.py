@@ -1,12 +1,12 @@
 """A plan to the data of `plan.json`, and back."""
 
 import hashlib
-from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 
 from seatrial import __version__
 from seatrial.job import decode
@@ -28,6 +28,7 @@ from seatrial.suite import (
     LOCAL,
     Cell,
     Env,
+    EnvValue,
     Machine,
     Policy,
     Runtime,
@@ -37,12 +38,12 @@ from seatrial.suite import (
     TrialModel,
 )
 from seatrial.suite.conditions import axis_fields, place_fields, runtime_fields, trial_fields
-from seatrial.suite.suite import RunSuite
+from seatrial.suite.load import Kinds
+from seatrial.suite.overrides import TargetModels
+from seatrial.suite.suite import RunSuite, target_options
 from seatrial.suite.trial import Xfail
 
-Kinds = Mapping[str, type[TrialModel]]
-TargetModels = Mapping[str, type[BaseModel]]
-_ENV: TypeAdapter[dict[str, Any]] = TypeAdapter(Env)
+_ENV: TypeAdapter[dict[str, EnvValue]] = TypeAdapter(Env)
 
 
 def to_file(plan: Plan, suite: Suite, run: str, options: RunOptions) -> PlanFile:
@@ -78,10 +79,16 @@ class _Writer:
         self.data: dict[str, msgspec.Raw] = {}
 
     def cell(self, cell: Cell) -> PlannedCell:
+        suite = self._suite
         if cell.trial not in self.trials:
             self.trials[cell.trial] = self._trial(cell)
-        runtime = self._suite.runtimes[cell.runtime_name].env if cell.runtime_name else {}
-        as_written = {**self._suite.env, **runtime, **self._suite.trials[cell.trial].env}
+        runtime_env = suite.runtimes[cell.runtime_name].env if cell.runtime_name else {}
+        as_written = {**suite.env, **runtime_env, **suite.trials[cell.trial].env}
+        gathered = ""
+        if cell.gathered:
+            data = msgspec.json.encode(cell.gathered)
+            gathered = _digest(data)
+            self.data[gathered] = msgspec.Raw(data)
         return PlannedCell(
             id=cell.id,
             hash=cell.hash,
@@ -99,41 +106,32 @@ class _Writer:
             bounds=cell.bounds,
             unbounded=cell.unbounded,
             xfails=tuple(PlannedXfail(one.why, one.step) for one in cell.xfails),
-            gathered=self._gathered(cell),
+            gathered=gathered,
         )
 
     def _trial(self, cell: Cell) -> PlannedTrial:
         """The fields that a placeholder is in are the same for all cells."""
-        data, model = self._suite.data["trials"][cell.trial], self._suite.trials[cell.trial]
+        data = self._suite.data["trials"][cell.trial]
         axes = [axis for group in self._suite.axes[cell.trial] for axis in group.axes]
         return PlannedTrial(
             kind=cell.kind,
             spec={key: value for key, value in data.items() if key not in TRIAL_APART and key not in cell.filled},
             env=data.get("env") or {},
-            fields=trial_fields(model),
+            fields=trial_fields(self._suite.trials[cell.trial]),
             axes={axis.name: [(value.label, value.value) for value in axis.values] for axis in axes},
         )
 
     def _runtime(self, cell: Cell) -> str:
-        key = cell.runtime_name or ""
+        suite, name = self._suite, cell.runtime_name
+        key = name or ""
         if cell.runtime_filled:
             key += f"@{_digest(msgspec.json.encode(cell.runtime_filled, order='sorted'))}"
         if key not in self.runtimes:
-            data = self._suite.data["runtimes"][cell.runtime_name] if cell.runtime_name else None
-            written = self._suite.runtimes[cell.runtime_name] if cell.runtime_name else None
-            spec = None
-            if data is not None:
-                spec = {name: one for name, one in data.items() if name not in RUNTIME_APART} | cell.runtime_filled
-            env = {**(self._suite.data.get("env") or {}), **((data or {}).get("env") or {})}
-            self.runtimes[key] = PlannedRuntime(spec, env, runtime_fields(written, self._suite.env))
-        return key
-
-    def _gathered(self, cell: Cell) -> str:
-        if not cell.gathered:
-            return ""
-        data = msgspec.json.encode(cell.gathered)
-        key = _digest(data)
-        self.data[key] = msgspec.Raw(data)
+            data = suite.data["runtimes"][name] if name else {}
+            spec = {field: one for field, one in data.items() if field not in RUNTIME_APART} | cell.runtime_filled
+            env = {**(suite.data.get("env") or {}), **(data.get("env") or {})}
+            fields = runtime_fields(suite.runtimes[name] if name else None, suite.env)
+            self.runtimes[key] = PlannedRuntime(spec if name else None, env, fields)
         return key
 
 
@@ -148,9 +146,7 @@ def read_suite(file: PlanFile, models: TargetModels) -> RunSuite:
     targets = {}
     for name, entry in file.targets.items():
         model = models[entry["kind"]]
-        own = "kind" in model.model_fields
-        options = {key: value for key, value in entry.items() if own or key != "kind"}
-        targets[name] = TargetEntry(entry["kind"], model.model_validate(options))
+        targets[name] = TargetEntry(entry["kind"], model.model_validate(target_options(entry, model)))
     if HERE not in targets and LOCAL in models:
         targets[HERE] = TargetEntry(LOCAL, models[LOCAL]())
     path = Path(file.suite.path) if file.suite.path is not None else None
@@ -181,25 +177,22 @@ class _Reader:
             trial: {axis: dict(pairs) for axis, pairs in one.axes.items()} for trial, one in file.trials.items()
         }
         self._specs: dict[tuple[str, bytes], TrialModel] = {}
-        self._policies: dict[str, Policy] = {}
-        self._envs: dict[tuple[str, str], dict[str, Any]] = {}
-        self._fields: dict[tuple[str, str, str, str], dict[str, str]] = {}
-        self._gathered: dict[str, Any] = {}
+        self._env = cache(self._read_env)
+        self._fields = cache(self._read_fields)
+        self._gathered = cache(self._read_gathered)
 
     def cell(self, cell: PlannedCell) -> Cell:
-        trial, runtime = self._file.trials[cell.trial], self._file.runtimes[cell.runtime]
-        spec = self._spec(cell, trial)
-        machine = self._machines.get(cell.machine) or Machine(target=cell.target)
+        trial = self._file.trials[cell.trial]
+        key = cell.trial, msgspec.json.encode(cell.spec)
+        if key not in self._specs:
+            self._specs[key] = self._kinds[trial.kind].model_validate({**trial.spec, **cell.spec})
+        spec = self._specs[key]
+        machine = self._machine(cell.machine, cell.target)
         values = {
             axis: int(label) if axis == REPEAT else self._values[cell.trial][axis][label]
             for axis, label in cell.axes.items()
         }
-        place = cell.trial, cell.runtime
-        if place not in self._envs:
-            self._envs[place] = _ENV.validate_python({**runtime.env, **trial.env})
-        if (key := (*place, cell.machine, cell.target)) not in self._fields:
-            self._fields[key] = place_fields(trial.fields, runtime.fields, machine)
-        fields = dict(self._fields[key])
+        fields = dict(self._fields(cell.trial, cell.runtime, cell.machine, cell.target))
         for axis, value in values.items():
             fields.update(axis_fields(axis, value))
         return Cell(
@@ -208,7 +201,7 @@ class _Reader:
             trial=cell.trial,
             kind=trial.kind,
             spec=spec,
-            policy=self._policies[cell.trial],
+            policy=Policy.of(spec),
             axes=cell.axes,
             values=values,
             machine_name=cell.machine,
@@ -219,7 +212,7 @@ class _Reader:
             directory=self._directory,
             tags=cell.tags,
             xfails=tuple(Xfail(why=one.why, step=one.step) for one in cell.xfails),
-            env={**self._envs[place], **cell.env},
+            env={**self._env(cell.trial, cell.runtime), **cell.env},
             fields=fields,
             filled=cell.spec,
             benchmark=cell.benchmark or cell.id,
@@ -228,19 +221,18 @@ class _Reader:
             unbounded=cell.unbounded,
             estimate_s=cell.estimate_s,
             price_per_hour=machine.price,
-            gathered=self._data(cell),
+            gathered=self._gathered(cell.gathered) if cell.gathered else {},
         )
 
-    def _spec(self, cell: PlannedCell, trial: PlannedTrial) -> TrialModel:
-        key = cell.trial, msgspec.json.encode(cell.spec)
-        if key not in self._specs:
-            self._specs[key] = self._kinds[trial.kind].model_validate({**trial.spec, **cell.spec})
-            self._policies.setdefault(cell.trial, Policy.of(self._specs[key]))
-        return self._specs[key]
+    def _machine(self, name: str, target: str) -> Machine:
+        return self._machines.get(name) or Machine(target=target)
 
-    def _data(self, cell: PlannedCell) -> Any:
-        if not cell.gathered:
-            return {}
-        if cell.gathered not in self._gathered:
-            self._gathered[cell.gathered] = decode(bytes(self._file.data[cell.gathered]), dict[str, Any])
-        return self._gathered[cell.gathered]
+    def _read_env(self, trial: str, runtime: str) -> dict[str, EnvValue]:
+        return _ENV.validate_python({**self._file.runtimes[runtime].env, **self._file.trials[trial].env})
+
+    def _read_fields(self, trial: str, runtime: str, machine: str, target: str) -> dict[str, str]:
+        written = self._file.trials[trial].fields, self._file.runtimes[runtime].fields
+        return place_fields(*written, self._machine(machine, target))
+
+    def _read_gathered(self, key: str) -> dict[str, Any]:
+        return decode(bytes(self._file.data[key]), dict[str, Any])

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from seatrial.suite.names import NAME
-from seatrial.suite.suite import ChosenTarget, TargetEntry
+from seatrial.suite.suite import ChosenTarget, TargetEntry, target_options
 from seatrial.suite.yaml.problem import Problem, SourceMark, SuiteError, dotted, explain, nearest
 from seatrial.suite.yaml.source import Source, read_source
 
@@ -91,9 +91,8 @@ def _made(text: str, name: str, data: dict[str, Any], kinds: TargetModels, find:
         mark, _ = find(("kind",), False)
         raise SuiteError([Problem(f"unknown kind {kind!r}{nearest(kind, kinds)}", mark, OPTION)])
     model = kinds[kind]
-    own = "kind" in model.model_fields
     try:
-        options = model.model_validate({key: value for key, value in data.items() if own or key != "kind"})
+        options = model.model_validate(target_options(data, model))
     except ValidationError as error:
         problems = [
             Problem(message, find(loc, key)[0], f"{OPTION} {dotted(loc)}".strip())

@@ -1,5 +1,6 @@
 """A suite that was loaded and found sound."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -42,6 +43,11 @@ class TargetEntry(msgspec.Struct, frozen=True):
 
     kind: str
     options: BaseModel
+
+
+def target_options(entry: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """What an entry of `targets` says to the model of its kind, which need not have a field `kind`."""
+    return {key: value for key, value in entry.items() if key != "kind" or key in model.model_fields}
 
 
 class ChosenTarget(msgspec.Struct, frozen=True):
