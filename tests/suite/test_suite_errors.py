@@ -95,6 +95,7 @@ IN_TRIAL = [
     ),
     ("    run: ['echo ${c.b}']\n    matrix: {c: [x]}", "8:11", "it is no map"),
     ("    parameters: {a: {b: ['${x}']}}", "8:26", "unknown name ${x}"),
+    ("    baseline: bounds-${x}.yaml", "8:15", "unknown name ${x}"),
     ("  u: {kind: prob}", "8:13", "unknown kind 'prob'; did you mean 'probe'?"),
     ("  u: {}", "8:3", "`kind` is missing; one of probe"),
     ("  u: probe", "8:6", "expected a map with `kind`"),

@@ -34,15 +34,13 @@ from seatrial.suite import (
     has_placeholder,
 )
 from seatrial.suite.conditions import axis_fields, place_fields, runtime_fields, trial_fields
+from seatrial.suite.names import NEVER_FILLED
 
 _HEX = 8  # digits of a cell's hash
 # Axes that are no part of what is measured: the same work once more, and names whose content counts by itself.
 _APART = (REPEAT, "machine", "runtime")
-# Fields of a trial and of a runtime that say where cells run, or that are resolved with others: no part of `spec`.
-TRIAL_APART = frozenset(
-    {"runtime", "machine", "matrix", "zip", "needs", "exclude", "xfail", "tags", "env", "repeat"}
-    | {"estimate", "disabled", "benchmark"}
-)
+# Fields of a trial and of a runtime that are no part of `spec`: they say where cells run, or each cell has its own.
+TRIAL_APART = NEVER_FILLED | {"xfail", "env", "benchmark"}
 RUNTIME_APART = frozenset({"env", "needs", "tags"})
 
 

@@ -16,6 +16,10 @@ from seatrial.suite.yaml.problem import KeyPath, nearest
 
 ReportName = Callable[[KeyPath, str, bool], None]
 IsBroken = Callable[..., bool]  # of the parts of a path
+# Fields of a trial in which no placeholder is filled.
+NEVER_FILLED = frozenset(
+    {"runtime", "machine", "matrix", "zip", "needs", "exclude", "tags", "repeat", "estimate", "disabled"}
+)
 _MAKES_AXES = ("runtime", "machine", "matrix", "zip", "repeat")
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}")
@@ -171,10 +175,7 @@ class TrialNames:
             self._report(path, f"no step is called {xfail.step!r}{nearest(xfail.step, steps)}", False)
 
     def _check_placeholders(self, written: Mapping[str, Any], runtimes: Mapping[str, Runtime]) -> None:
-        aliases = {
-            info.alias or name for name, info in type(self._trial).model_fields.items() if name in TrialModel.APART
-        }
-        own = {key: value for key, value in written.items() if key not in (aliases | {"kind"}) - {"xfail", "benchmark"}}
+        own = {key: value for key, value in written.items() if key not in NEVER_FILLED}
         for path, text in _texts(own, self._path):
             if path[-1] != "why":
                 self._check_text(path, text)
