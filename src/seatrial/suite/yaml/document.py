@@ -5,13 +5,14 @@ values that are new, so comments, order, quotes, indentation and unknown keys ne
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import yaml
 
 from seatrial import SeatrialError
+from seatrial.suite.yaml.problem import printable
 from seatrial.suite.yaml.source import Source
 
 _WIDTH = 120
@@ -20,7 +21,10 @@ _PLAIN = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_./()%+ -]*[A-Za-z0-9_.()%+-])?")
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 
 
-class Tall(dict[str, Any]):
+YamlMap = dict[str, Any]  # any YAML that is to be written
+
+
+class Tall(YamlMap):
     """A map in a list that has a line for each of its keys."""
 
 
@@ -29,7 +33,7 @@ def scalar(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
-        return "true" if value else "false"
+        return str(value).lower()
     if isinstance(value, float):
         text = repr(value)
         # `1e-05` is text to readers of YAML 1.1; with a point in it, it is a number to all.
@@ -37,16 +41,24 @@ def scalar(value: Any) -> str:
     if isinstance(value, int):
         return str(value)
     text = str(value)
-    return text if _PLAIN.fullmatch(text) and text.lower() not in _WORDS else _quoted(text)
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+        return text
+    return '"' + printable(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
 
 
 def flow_text(value: Any) -> str:
     """On one line."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{scalar(str(key))}: {flow_text(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(_flow_items(value)) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(flow_text, value)) + "]"
+        return "[" + ", ".join(_flow_items(value)) + "]"
     return scalar(value)
+
+
+def _flow_items(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [f"{scalar(str(key))}: {flow_text(item)}" for key, item in value.items()]
+    return list(map(flow_text, value))
 
 
 def wrapped_text(value: Any, indent: int, newline: str = "\n") -> str:
@@ -54,19 +66,15 @@ def wrapped_text(value: Any, indent: int, newline: str = "\n") -> str:
     text = flow_text(value)
     if not isinstance(value, dict | list | tuple) or len(text) + indent + 20 <= _WIDTH:
         return text
-    opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
-    if isinstance(value, dict):
-        items = [f"{scalar(str(key))}: {flow_text(item)}" for key, item in value.items()]
-    else:
-        items = [flow_text(item) for item in value]
-    lines = [" " * indent + items[0]]
-    for item in items[1:]:
+    first, *rest = _flow_items(value)
+    lines = [" " * indent + first]
+    for item in rest:
         if len(lines[-1]) + 2 + len(item) < _WIDTH:
             lines[-1] += f", {item}"
         else:
             lines[-1] += ","
             lines.append(" " * indent + item)
-    return opening + newline + newline.join(lines) + closing
+    return text[0] + newline + newline.join(lines) + text[-1]
 
 
 class Indent(NamedTuple):
@@ -98,16 +106,6 @@ def block_item(item: Any, column: int, indent: Indent) -> list[str]:
     return [f"{' ' * column}- {flow_text(item)}"]
 
 
-def _quoted(text: str) -> str:
-    escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    return '"' + "".join(escapes.get(char) or (char if char.isprintable() else _escaped(char)) for char in text) + '"'
-
-
-def _escaped(char: str) -> str:
-    code = ord(char)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
 KeyValue = tuple[yaml.Node, yaml.Node]
 
 
@@ -116,7 +114,6 @@ class CannotEdit(SeatrialError):
 
     def __init__(self, file: str, why: str) -> None:
         super().__init__(f"{file} cannot be changed and was not: {why}")
-        self.file, self.why = file, why
 
 
 def check_data(source: Source, wanted: Any) -> None:
@@ -142,8 +139,8 @@ class Document:
         self.root: yaml.Node = yaml.compose(text, Loader=yaml.CSafeLoader)
         self._newline = "\r\n" if "\r\n" in text else "\n"
         self._edits: list[tuple[int, int, str]] = []
-        self._added: dict[int, tuple[Any, dict[str, Any]]] = {}  # by id of the map that they go into
-        self._filled: dict[int, tuple[Any, KeyValue, dict[str, Any]]] = {}  # by id of what is there for them
+        self._added: dict[int, tuple[Any, YamlMap]] = {}  # by id of the map that they go into
+        self._filled: dict[int, tuple[Any, KeyValue, YamlMap]] = {}  # by id of what is there for them
         self._indent = self._indentation()
         self._comments: list[Comment] | None = None
 
@@ -157,7 +154,7 @@ class Document:
             node = found[1]
         return found
 
-    def set(self, path: Sequence[str | int], values: dict[str, Any]) -> None:
+    def set(self, path: Sequence[str | int], values: YamlMap) -> None:
         """Set keys of the map at `path`, which is made if it is not there; a value that is None is taken out."""
         new = {key: value for key, value in values.items() if value is not None}
         around = self.root
@@ -206,9 +203,8 @@ class Document:
         found = self.find(path)
         if found is None:
             return []
-        first = last = found[0].start_mark.line
-        end = _end(self.text, found[1])
-        last += self.text.count("\n", found[0].start_mark.index, end)
+        first = found[0].start_mark.line
+        last = first + self.text.count("\n", found[0].start_mark.index, _end(self.text, found[1]))
         everywhere = self._all_comments()
         whole = {one.line for one in everywhere if not self.text[self._line_start(one.start) : one.start].strip()}
         while first in whole:  # lines of comments count from 1, so this is the line above
@@ -229,7 +225,7 @@ class Document:
             position = max(position, end)
         return "".join([*parts, self.text[position:]])
 
-    def _addition(self, around: Any, new: dict[str, Any]) -> tuple[int, int, str]:
+    def _addition(self, around: Any, new: YamlMap) -> tuple[int, int, str]:
         """New keys after the last one of a map."""
         if around.flow_style:
             pairs = flow_text(new)[1:-1]
@@ -238,7 +234,7 @@ class Document:
         lines = block_text(new, around.value[0][0].start_mark.column, self._indent)
         return (*self._after_line(_end(self.text, around.value[-1][1])), self._lines(lines))
 
-    def _filling(self, around: Any, found: KeyValue, new: dict[str, Any]) -> tuple[int, int, str]:
+    def _filling(self, around: Any, found: KeyValue, new: YamlMap) -> tuple[int, int, str]:
         """A map where a key has nothing after it, or `null`."""
         key, value = found
         start, end = value.start_mark.index, value.end_mark.index
@@ -256,14 +252,13 @@ class Document:
             lines = block_text(value, old.start_mark.column, self._indent)
             self._edits.append((start, end, self._newline.join(lines).lstrip(" ")))
             return
-        flow = isinstance(around, yaml.CollectionNode) and around.flow_style
-        text = (
-            flow_text(value) if flow else wrapped_text(value, key.start_mark.column + self._indent.maps, self._newline)
-        )
-        if self.text[start:end] == text:
-            return
-        blank = "" if start and self.text[start - 1] in " \t\n" else " "
-        self._edits.append((start, end, blank + text))
+        if isinstance(around, yaml.CollectionNode) and around.flow_style:
+            text = flow_text(value)
+        else:
+            text = wrapped_text(value, key.start_mark.column + self._indent.maps, self._newline)
+        if self.text[start:end] != text:
+            blank = "" if start and self.text[start - 1] in " \t\n" else " "
+            self._edits.append((start, end, blank + text))
 
     def _take_out(self, around: Any, found: KeyValue) -> None:
         key, value = found
@@ -271,12 +266,11 @@ class Document:
         if not around.flow_style:
             self._edits.append((self._line_start(start), self._after_line(end)[0], ""))
             return
-        keys = [pair[0] for pair in around.value]
-        index = keys.index(key)
+        index = around.value.index(found)
         if index > 0:
             start = _end(self.text, around.value[index - 1][1])
-        elif len(keys) > 1:
-            end = keys[1].start_mark.index
+        elif len(around.value) > 1:
+            end = around.value[1][0].start_mark.index
         self._edits.append((start, end, ""))
 
     def _lines(self, lines: list[str]) -> str:
@@ -298,18 +292,19 @@ class Document:
         """As the first map and the first list of this file are that are inside of something and have lines of their
         own."""
         found: dict[type[yaml.Node], int] = {}
-        listed = isinstance(self.root, yaml.SequenceNode)
-        for around in self.root.value if listed else [self.root]:
-            for key, value in around.value if isinstance(around, yaml.MappingNode) else ():
-                for column, inner in _inner_blocks(key, value):
-                    found.setdefault(type(inner), inner.start_mark.column - column)
+        for around in self.root.value if isinstance(self.root, yaml.SequenceNode) else [self.root]:
+            for pair in _block_pairs(around):
+                for key, inner in (pair, *_block_pairs(pair[1])):
+                    found.setdefault(type(inner), inner.start_mark.column - key.start_mark.column)
         maps = max(1, found.get(yaml.MappingNode, 2))
         return Indent(maps, max(0, found.get(yaml.SequenceNode, maps)))
 
     def _all_comments(self) -> list[Comment]:
         """`#` outside of all scalars, at the start of a line or after a blank."""
         if self._comments is None:
-            spans = sorted(_scalars(self.root, set()))
+            events = yaml.parse(self.text, Loader=yaml.CSafeLoader)
+            scalars: Iterable[Any] = (event for event in events if isinstance(event, yaml.ScalarEvent))
+            spans = [(one.start_mark.index, one.end_mark.index) for one in scalars]
             self._comments, offset, scalar = [], 0, 0
             for number, line in enumerate(self.text.splitlines(keepends=True), 1):
                 at = line.find("#")
@@ -328,14 +323,12 @@ class Document:
         return self._comments
 
 
-def _inner_blocks(key: yaml.Node, value: yaml.Node) -> Iterator[tuple[int, yaml.Node]]:
-    """The blocks at and right below a key, each with the column of its own key."""
-    if isinstance(value, yaml.CollectionNode) and not value.flow_style and value.value:
-        yield key.start_mark.column, value
-        if isinstance(value, yaml.MappingNode):
-            for inner_key, inner in value.value:
-                if isinstance(inner, yaml.CollectionNode) and not inner.flow_style and inner.value:
-                    yield inner_key.start_mark.column, inner
+def _block_pairs(node: yaml.Node) -> list[KeyValue]:
+    """The keys of a map that have a map or a list on lines of its own below them."""
+    pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    return [
+        pair for pair in pairs if isinstance(pair[1], yaml.CollectionNode) and not pair[1].flow_style and pair[1].value
+    ]
 
 
 def _entry(node: yaml.Node | None, name: str | int) -> KeyValue | None:
@@ -349,14 +342,15 @@ def _entry(node: yaml.Node | None, name: str | int) -> KeyValue | None:
     return None
 
 
-def _put(new: dict[str, Any], path: Sequence[str | int], value: Any) -> None:
+def _put(new: YamlMap, path: Sequence[str | int], value: Any) -> None:
     """Put `value` into nested maps, which are made; a map is joined with the one that is there."""
-    *around, last = map(str, path) if path else ("",)
-    for part in around:
-        new = new.setdefault(part, {})
     if not path:
         new.update(value)
-    elif isinstance(value, dict) and isinstance(new.get(last), dict):
+        return
+    for part in path[:-1]:
+        new = new.setdefault(str(part), {})
+    last = str(path[-1])
+    if isinstance(value, dict) and isinstance(new.get(last), dict):
         new[last].update(value)
     else:
         new[last] = dict(value) if isinstance(value, dict) else value
@@ -370,18 +364,3 @@ def _end(text: str, node: yaml.Node) -> int:
     end: int = node.end_mark.index
     start: int = node.start_mark.index
     return start + len(text[start:end].rstrip()) if end > start else end
-
-
-def _scalars(node: yaml.Node, seen: set[int]) -> Iterator[tuple[int, int]]:
-    if id(node) in seen:
-        return
-    seen.add(id(node))
-    if isinstance(node, yaml.ScalarNode):
-        yield node.start_mark.index, node.end_mark.index
-    elif isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            yield from _scalars(item, seen)
-    elif isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield from _scalars(key, seen)
-            yield from _scalars(value, seen)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from seatrial import SeatrialError
 
@@ -37,7 +38,7 @@ class Problem(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         lines = [f"{self.where}: {printable(self.message)}"]
-        if self.mark is not None and self.mark.text.strip():
+        if self.mark is not None:
             lines += _excerpt(self.mark)
         lines += [f"  included by {printable(file)}" for file in reversed(self.chain)]
         return "\n".join(lines)
@@ -80,6 +81,8 @@ def printable(text: str) -> str:
 
 
 def _excerpt(mark: SourceMark) -> list[str]:
+    if not mark.text.strip():
+        return []
     start = max(0, mark.column - 1 - _WIDTH // 2) if len(mark.text) > _WIDTH else 0
     text = mark.text[start : start + _WIDTH]
     split = max(0, mark.column - 1 - start)
@@ -110,7 +113,9 @@ def explain(error: ValidationError, model: type[BaseModel], raw_at: Any) -> Iter
             known = _field_names(_annotations_at(model, loc[:-1]))
             yield loc, True, f"unknown field {str(loc[-1])!r}{nearest(loc[-1], known)}"
         elif kind == "missing":
-            yield loc[:-1], True, f"`{loc[-1]}` is missing{_description(model, loc)}"
+            fields = [_fields(annotation).get(str(loc[-1])) for annotation in _annotations_at(model, loc[:-1])]
+            described = next((f" ({one.description.rstrip('.')})" for one in fields if one and one.description), "")
+            yield loc[:-1], True, f"`{loc[-1]}` is missing{described}"
         else:
             yield loc, False, _message(kind, item, model, loc, raw_at(loc))
 
@@ -161,15 +166,13 @@ def _message(kind: str, item: Any, model: type[BaseModel], loc: KeyPath, raw: st
         advice = f"; write {{{meant}: {value}}}" if meant and _is_scalar(value) and value is not None else ""
         return f"expected a map{' with ' + ', '.join(fields[:12]) if fields else ''}, got {_named(value)}{advice}"
     if kind in ("tuple_type", "list_type"):
-        return (
-            f"expected a list, got {_named(value)}; write [{value}]"
-            if _is_scalar(value)
-            else "expected a list, got a map"
-        )
+        advice = f"; write [{value}]" if _is_scalar(value) else ""
+        return f"expected a list, got {_named(value)}{advice}"
     if kind == "too_short":
         return f"it needs at least {context['min_length']}, and has {context['actual_length'] or 'nothing'}"
     if kind == "literal_error":
-        known = [str(choice) for choice in _choices(_annotations_at(model, loc))]
+        literals = [each for each in _annotations_at(model, loc) if get_origin(each) is Literal]
+        known = [str(choice) for each in literals for choice in get_args(each)]
         return f"{value!r} is none of {', '.join(known)}{nearest(value, known) if isinstance(value, str) else ''}"
     if kind == "value_error":
         return str(context.get("error") or item["msg"].removeprefix("Value error, "))
@@ -195,15 +198,7 @@ def _named(value: Any) -> str:
     return "a map" if isinstance(value, dict) else "a list"
 
 
-def _description(model: type[BaseModel], loc: KeyPath) -> str:
-    for annotation in _annotations_at(model, loc[:-1]):
-        field = _fields(annotation).get(str(loc[-1]))
-        if field is not None and field.description:
-            return f" ({field.description.rstrip('.')})"
-    return ""
-
-
-def _fields(annotation: Any) -> dict[str, Any]:
+def _fields(annotation: Any) -> dict[str, FieldInfo]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return {field.alias or name: field for name, field in annotation.model_fields.items()}
     return {}
@@ -211,10 +206,6 @@ def _fields(annotation: Any) -> dict[str, Any]:
 
 def _field_names(annotations: list[Any]) -> list[str]:
     return [name for annotation in annotations for name in _fields(annotation)]
-
-
-def _choices(annotations: list[Any]) -> list[Any]:
-    return [choice for each in annotations if get_origin(each) is Literal for choice in get_args(each)]
 
 
 def _annotations_at(model: type[BaseModel], loc: KeyPath) -> list[Any]:

@@ -8,14 +8,12 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import yaml
 
 from seatrial.suite.yaml.problem import Problem, SourceMark, SuiteError, printable
 
-_MAX_BYTES = 1 << 20
-MAX_VALUES = 200_000
 MAX_DEPTH = 50
 
 
@@ -23,15 +21,15 @@ class FileLimits(NamedTuple):
     """How much of a file is read, and what to do about one that has more."""
 
     what: str = "suite"
-    max_bytes: int = _MAX_BYTES
-    max_values: int = MAX_VALUES
+    max_bytes: int = 1 << 20
+    max_values: int = 200_000
     too_large: str = "split it with `include`, or use `matrix`"
     too_many: str = "use `matrix`"
 
 
 _SUITE = FileLimits()
 
-_WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
+_WORDS: dict[str, bool | None] = dict.fromkeys(("", "~", "null", "Null", "NULL"))
 _WORDS |= {word: word[0] in "tT" for word in ("true", "True", "TRUE", "false", "False", "FALSE")}
 _BEGINS_A_NUMBER = frozenset("0123456789+-.")
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
@@ -55,10 +53,6 @@ class Node:
         self.size = 1  # values in it, aliases counted as often as they are used
 
 
-def _at(event: Any) -> Node:
-    return Node(event.start_mark.line + 1, event.start_mark.column + 1)
-
-
 class Source:
     """One file that was read. `problems` has what is wrong with it as YAML; `root` is then still what could be read."""
 
@@ -80,6 +74,9 @@ class Source:
             self._lines = _LINE_END.split(self.text)
         return SourceMark(self.file, line, column, self._lines[line - 1] if line <= len(self._lines) else "")
 
+    def report_at(self, node: Node, message: str) -> None:
+        self.report(message, node.line, node.column)
+
     def report(self, message: str, line: int, column: int) -> None:
         self.problems.append(Problem(message, self.mark(line, column), chain=self.chain))
 
@@ -93,12 +90,11 @@ class Source:
             return self.mark(1, 1), None
         line, column = node.line, node.column
         for part in path:
-            inner: Node | None = None
-            if isinstance(node.items, dict) and isinstance(part, str):
-                inner = node.items.get(part)
+            if isinstance(node.items, dict) and part in node.items:
+                inner = node.items[str(part)]
             elif isinstance(node.items, list) and isinstance(part, int) and part < len(node.items):
                 inner = node.items[part]
-            if inner is None:
+            else:
                 continue
             at_key = node.keys.get(part) if isinstance(part, str) else None
             line, column = at_key if at_key and (key or inner.items) else (inner.line, inner.column)
@@ -147,18 +143,16 @@ class YamlReader:
 
     def read(self) -> Node | None:
         try:
-            events: Iterator[Any] = yaml.parse(self._source.text, Loader=yaml.CSafeLoader)
-            return self._documents(events)
+            return self._documents(yaml.parse(self._source.text, Loader=yaml.CSafeLoader))
         except StoppedReading:
-            return None
+            pass
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             why = " ".join(part for part in (error.context, error.problem) if part)
             line, column = (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
             self._source.report(f"not YAML: {why}", line, column)
         except yaml.reader.ReaderError as error:
-            text = self._source.text[: error.position]
-            line = len(_LINE_END.findall(text)) + 1
+            line = len(_LINE_END.findall(self._source.text[: error.position])) + 1
             self._source.report(f"not YAML: character {printable(chr(error.character))!r} is not allowed", line, 1)
         return None
 
@@ -175,26 +169,28 @@ class YamlReader:
         return root
 
     def _node(self, event: Any, events: Iterator[Any], depth: int) -> Node:
+        node = Node(event.start_mark.line + 1, event.start_mark.column + 1)
         if isinstance(event, yaml.AliasEvent):
-            node = self._alias(event)
+            return self._alias(str(event.anchor), node)
+        if event.anchor:
+            self._anchors[event.anchor] = None
+        if event.tag not in _TAGS:
+            self._source.report_at(node, f"tag {event.tag} has no meaning in a {self._source.limits.what}")
+        if depth > MAX_DEPTH:
+            self._stop(f"nested deeper than {MAX_DEPTH} levels", node)
+        self._count(node, 1)
+        if isinstance(event, yaml.ScalarEvent):
+            node.data = event.value
+            if event.tag is None and event.implicit[0]:
+                node.data = plain_value(event.value)
+                if not isinstance(node.data, str):
+                    node.raw = event.value
+        elif isinstance(event, yaml.SequenceStartEvent):
+            self._sequence(node, events, depth)
         else:
-            node = _at(event)
-            if event.anchor:
-                self._anchors[event.anchor] = None
-            if event.tag not in _TAGS:
-                self._source.report(
-                    f"tag {event.tag} has no meaning in a {self._source.limits.what}", node.line, node.column
-                )
-            if depth > MAX_DEPTH:
-                self._stop(f"nested deeper than {MAX_DEPTH} levels", node)
-            if isinstance(event, yaml.ScalarEvent):
-                self._scalar(node, event)
-            elif isinstance(event, yaml.SequenceStartEvent):
-                self._sequence(node, events, depth)
-            else:
-                self._mapping(node, events, depth)
-            if event.anchor:
-                self._anchors[event.anchor] = node
+            self._mapping(node, events, depth)
+        if event.anchor:
+            self._anchors[event.anchor] = node
         return node
 
     def _count(self, node: Node, more: int) -> None:
@@ -204,33 +200,19 @@ class YamlReader:
             counted = f"more than {limits.max_values:,} values (aliases counted as often as they are used)"
             self._stop(f"{counted}; {limits.too_many}", node)
 
-    def _stop(self, why: str, node: Node) -> None:
-        self._source.report(why, node.line, node.column)
+    def _stop(self, why: str, node: Node) -> NoReturn:
+        self._source.report_at(node, why)
         raise StoppedReading
 
-    def _alias(self, event: Any) -> Node:
-        node = self._anchors.get(event.anchor)
-        if node is not None:
-            self._count(node, node.size)
-            return node
-        broken = _at(event)
-        circle = event.anchor in self._anchors
-        self._stop(
-            f"alias *{event.anchor} " + ("is inside its own anchor" if circle else "has no anchor before it"), broken
-        )
-        return broken
-
-    def _scalar(self, node: Node, event: Any) -> None:
-        self._count(node, 1)
-        text: str = event.value
-        node.data = text
-        if event.tag is None and event.implicit[0]:
-            node.data = plain_value(text)
-            if not isinstance(node.data, str):
-                node.raw = text
+    def _alias(self, anchor: str, alias: Node) -> Node:
+        node = self._anchors.get(anchor)
+        if node is None:
+            why = "is inside its own anchor" if anchor in self._anchors else "has no anchor before it"
+            self._stop(f"alias *{anchor} {why}", alias)
+        self._count(node, node.size)
+        return node
 
     def _sequence(self, node: Node, events: Iterator[Any], depth: int) -> None:
-        self._count(node, 1)
         items: list[Node] = []
         for event in events:
             if isinstance(event, yaml.SequenceEndEvent):
@@ -241,7 +223,6 @@ class YamlReader:
         node.data = [item.data for item in items]
 
     def _mapping(self, node: Node, events: Iterator[Any], depth: int) -> None:
-        self._count(node, 1)
         items: dict[str, Node] = {}
         merged: list[Node] = []
         for event in events:
@@ -256,7 +237,7 @@ class YamlReader:
                 node.keys[key.data] = (key.line, key.column)
         for base in merged:
             if not isinstance(base.items, dict):
-                self._source.report("`<<` merges maps; this is none", base.line, base.column)
+                self._source.report_at(base, "`<<` merges maps; this is none")
                 continue
             for name, value in base.items.items():
                 if name not in items:
@@ -270,14 +251,11 @@ class YamlReader:
         if not isinstance(key.data, str):
             text = key.raw if key.raw is not None else "a list or map"
             advice = f'; write "{key.raw}"' if key.raw else ""
-            self._source.report(
-                f"a key is text, and YAML reads {text or 'nothing'} as something else{advice}", key.line, key.column
-            )
+            self._source.report_at(key, f"a key is text, and YAML reads {text or 'nothing'} as something else{advice}")
             return False
         if key.data in node.keys:
             line, column = node.keys[key.data]
-            first = f"{self._source.file}:{line}:{column}"
-            self._source.report(f"{key.data!r} is here twice; first at {first}", key.line, key.column)
+            self._source.report_at(key, f"{key.data!r} is here twice; first at {self._source.file}:{line}:{column}")
             return False
         return True
 
