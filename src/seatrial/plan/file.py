@@ -40,7 +40,7 @@ from seatrial.suite import (
 from seatrial.suite.conditions import axis_fields, place_fields, runtime_fields, trial_fields
 from seatrial.suite.load import Kinds
 from seatrial.suite.overrides import TargetModels
-from seatrial.suite.suite import RunSuite, target_options
+from seatrial.suite.suite import RunSuite, own_fields
 from seatrial.suite.trial import Xfail
 
 _ENV: TypeAdapter[dict[str, EnvValue]] = TypeAdapter(Env)
@@ -146,7 +146,7 @@ def read_suite(file: PlanFile, models: TargetModels) -> RunSuite:
     targets = {}
     for name, entry in file.targets.items():
         model = models[entry["kind"]]
-        targets[name] = TargetEntry(entry["kind"], model.model_validate(target_options(entry, model)))
+        targets[name] = TargetEntry(entry["kind"], model.model_validate(own_fields(entry, model)))
     if HERE not in targets and LOCAL in models:
         targets[HERE] = TargetEntry(LOCAL, models[LOCAL]())
     path = Path(file.suite.path) if file.suite.path is not None else None

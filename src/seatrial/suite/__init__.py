@@ -7,12 +7,10 @@ from seatrial.suite.load import from_data, load
 from seatrial.suite.models import (
     Env,
     EnvValue,
-    GpuEntry,
     Machine,
     Model,
     Notebook,
     Notebooks,
-    Requires,
     Runtime,
     SecretRef,
     SecretSource,
@@ -33,13 +31,10 @@ from seatrial.suite.suite import (
     Suite,
     TargetEntry,
 )
-from seatrial.suite.trial import DeclaredMetric, Exclude, Timeout, TrialModel, Xfail
+from seatrial.suite.trial import DeclaredMetric, TrialModel, Xfail
 from seatrial.suite.values import (
     Duration,
-    Money,
-    Need,
     Requirement,
-    Size,
     Text,
     find_notebooks,
     glob_matches,

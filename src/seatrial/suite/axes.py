@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from seatrial.suite.models import Machine, Runtime, names_a_secret
@@ -10,57 +10,46 @@ from seatrial.suite.placeholders import as_text
 from seatrial.suite.suite import HERE, Axis, AxisValue, Group
 from seatrial.suite.trial import Rule, TrialModel
 from seatrial.suite.values import Requirement, glob_matches, parse_requirement
-from seatrial.suite.yaml.problem import nearest
+from seatrial.suite.yaml.problem import KeyPath, Report, nearest
 
 RESERVED = ("trial", "tag", "why", "step", "repeat")  # `repeat` is made by the field of that name
 _AXIS = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _UNFIT = re.compile(r"[^\w.+:/@=~^<>!*-]+")
 _LABEL = 60
 
-ReportAxis = Callable[[tuple[str | int, ...], str], None]
-
 
 def make_groups(
-    trial: TrialModel, machines: Mapping[str, Machine], runtimes: Mapping[str, Runtime], report: ReportAxis
+    name: str, trial: TrialModel, machines: Mapping[str, Machine], runtimes: Mapping[str, Runtime], report: Report
 ) -> tuple[Group, ...]:
-    """All axes but `repeat`, in the order in which they are written. Paths that `report` gets start at the trial."""
+    """All axes but `repeat`, in the order in which they are written."""
     maker = _Maker(machines, runtimes, report)
-    groups: list[Group] = []
-    for name in ("runtime", "machine"):
-        if getattr(trial, name) is not None:
-            groups.append(Group((maker.axis((name,), name, getattr(trial, name)),)))
-    for name, value in trial.matrix.items():
-        groups.append(Group((maker.axis(("matrix", name), name, value),)))
+    path: KeyPath = ("trials", name)
+    given = [(field, getattr(trial, field)) for field in ("runtime", "machine")]
+    groups = [Group((maker.axis((*path, field), field, value),)) for field, value in given if value is not None]
+    for axis, value in trial.matrix.items():
+        groups.append(Group((maker.axis((*path, "matrix", axis), axis, value),)))
     for index, columns in enumerate(trial.zip):
-        group = maker.zipped(index, columns)
-        if group is not None:
-            groups.append(group)
+        at = (*path, "zip", index)
+        axes = tuple(maker.axis((*at, axis), axis, list(column)) for axis, column in columns.items())
+        if len({len(axis.values) for axis in axes}) > 1:
+            counts = ", ".join(f"{axis.name} has {len(axis.values)}" for axis in axes)
+            report(at, f"axes of one zip have the same number of values: {counts}")
+        elif axes:
+            groups.append(Group(axes))
     return tuple(groups)
 
 
 class _Maker:
-    def __init__(self, machines: Mapping[str, Machine], runtimes: Mapping[str, Runtime], report: ReportAxis) -> None:
+    def __init__(self, machines: Mapping[str, Machine], runtimes: Mapping[str, Runtime], report: Report) -> None:
         self._known = {"machine": [*machines] or [HERE], "runtime": [*runtimes]}
         self._report = report
         self._names: set[str] = set()
 
-    def zipped(self, index: int, columns: Mapping[str, Any]) -> Group | None:
-        axes = tuple(self.axis(("zip", index, name), name, list(column)) for name, column in columns.items())
-        lengths = {axis.name: len(axis.values) for axis in axes}
-        if len(set(lengths.values())) > 1:
-            counts = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-            self._report(("zip", index), f"axes of one zip have the same number of values: {counts}")
-            return None
-        return Group(axes) if axes else None
-
-    def axis(self, path: tuple[str | int, ...], name: str, written: Any) -> Axis:
-        if name in RESERVED or not _AXIS.fullmatch(name):
-            why = (
-                "is a word of its own in --select and rules"
-                if name in RESERVED
-                else "is not a name (letters, digits, _, -)"
-            )
-            self._report(path, f"axis {name!r} {why}; call it something else")
+    def axis(self, path: KeyPath, name: str, written: Any) -> Axis:
+        if name in RESERVED:
+            self._report(path, f"axis {name!r} is a word of its own in --select and rules; call it something else")
+        elif not _AXIS.fullmatch(name):
+            self._report(path, f"axis {name!r} is not a name (letters, digits, _, -); call it something else")
         if name in self._names:
             self._report(path, f"axis {name!r} is here twice")
         self._names.add(name)
@@ -69,23 +58,19 @@ class _Maker:
             written = self._known[name]
         if isinstance(written, list) and not written:
             self._report(path, f"axis {name!r} has no values" + (f": the suite has no {name}s" if named else ""))
-        listed = isinstance(written, list)
+        paths = [(*path, index) for index in range(len(written))] if isinstance(written, list) else [path]
         values = [
-            self._named(path + ((index,) if listed else ()), name, value) if named
-            else self._value(path + ((index,) if listed else ()), value)
-            for index, value in enumerate(written if listed else [written])
-        ]  # fmt: skip
-        self._labels(path if listed else path[:-1], name, values)
-        return Axis(name, tuple(values), path)
-
-    def _labels(self, path: tuple[str | int, ...], name: str, values: list[AxisValue]) -> None:
+            self._named(at, name, value) if named else self._value(at, value)
+            for at, value in zip(paths, listed(written), strict=True)
+        ]
         first: dict[str, int] = {}
         for index, value in enumerate(values):
             if first.setdefault(value.label, index) != index:
                 also = f"values {first[value.label] + 1} and {index + 1} of axis {name!r} have the same label"
-                self._report((*path, index), f"{also} {value.label!r}; tell maps apart by `name:`")
+                self._report(paths[index], f"{also} {value.label!r}; tell maps apart by `name:`")
+        return Axis(name, tuple(values), path)
 
-    def _named(self, path: tuple[str | int, ...], axis: str, value: Any) -> AxisValue:
+    def _named(self, path: KeyPath, axis: str, value: Any) -> AxisValue:
         known = self._known[axis]
         if not isinstance(value, str):
             self._report(path, f"expected the name of a {axis}, got {value!r}")
@@ -93,7 +78,7 @@ class _Maker:
             self._report(path, f"unknown {axis} {value!r}{nearest(value, [*known, 'all'])}")
         return AxisValue(str(value), value, {})
 
-    def _value(self, path: tuple[str | int, ...], value: Any) -> AxisValue:
+    def _value(self, path: KeyPath, value: Any) -> AxisValue:
         if isinstance(value, list):
             self._report(path, "a list inside a list; a value is a scalar or a map")
         if names_a_secret(value):
@@ -101,19 +86,16 @@ class _Maker:
         if not isinstance(value, dict):
             return AxisValue(label_of(value), value, {})
         needs = value.get("needs", {})
-        return AxisValue(label_of(value), {k: v for k, v in value.items() if k != "needs"}, self._needs(path, needs))
-
-    def _needs(self, path: tuple[str | int, ...], needs: Any) -> dict[str, Requirement]:
         if not isinstance(needs, dict):
             self._report((*path, "needs"), "expected a map of capabilities")
-            return {}
-        parsed = {}
+            needs = {}
+        parsed: dict[str, Requirement] = {}
         for name, text in needs.items():
             try:
                 parsed[name] = parse_requirement(text)
             except ValueError as error:
                 self._report((*path, "needs", name), str(error))
-        return parsed
+        return AxisValue(label_of(value), {k: v for k, v in value.items() if k != "needs"}, parsed)
 
 
 def label_of(value: Any) -> str:
@@ -142,31 +124,25 @@ def _pairs(fields: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 def matching_labels(axis: Axis, wanted: Any) -> frozenset[str]:
     """The labels of the values that `wanted` means: a label, a glob, a part of a map, or a list of those."""
-    wishes = wanted if isinstance(wanted, list) else [wanted]
-    return frozenset(value.label for value in axis.values if any(_means(value, wish) for wish in wishes))
+    return frozenset(value.label for value in axis.values if any(_means(value, wish) for wish in listed(wanted)))
 
 
 def compile_rule(rule: Rule, axes: Mapping[str, Axis]) -> dict[str, frozenset[str]]:
     """For each axis that the rule names, the labels that it means: a cell that has one of each is meant."""
     # An axis that is not there is `repeat`, taken away by --repeat 1: its only number is the first.
     return {
-        name: matching_labels(axes[name], wanted) if name in axes else frozenset({"1"} if _has_first(wanted) else ())
+        name: matching_labels(axes[name], wanted) if name in axes else frozenset({"1"} if 1 in listed(wanted) else ())
         for name, wanted in rule.axes.items()
     }
 
 
-def _has_first(wanted: Any) -> bool:
-    return 1 in (wanted if isinstance(wanted, list) else [wanted])
+def listed(wanted: Any) -> list[Any]:
+    return wanted if isinstance(wanted, list) else [wanted]
 
 
 def _means(value: AxisValue, wish: Any) -> bool:
     if isinstance(wish, dict):
-        return isinstance(value.value, dict) and all(
-            value.value.get(key, _NOTHING) == item for key, item in wish.items()
-        )
+        return isinstance(value.value, dict) and wish.items() <= value.value.items()
     if isinstance(wish, str):
         return wish == value.value or glob_matches(wish, value.label)
     return bool(value.value == wish) or value.label == as_text(wish)
-
-
-_NOTHING = object()

@@ -9,6 +9,7 @@ import msgspec
 from seatrial.job import Bound, Contents
 from seatrial.suite.models import EnvValue, Machine, Runtime
 from seatrial.suite.trial import RetryOn, TrialModel, Xfail
+from seatrial.suite.yaml.source import YamlMap
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -45,8 +46,8 @@ class Cell:
     xfails: tuple[Xfail, ...]  # those that are meant for this cell
     env: dict[str, EnvValue] = field(default_factory=dict)  # of suite, runtime and trial, the later over the earlier
     fields: dict[str, str] = field(default_factory=dict, repr=False)  # dotted name -> text as written, for conditions
-    filled: dict[str, Any] = field(default_factory=dict, repr=False)  # fields of the trial that had a placeholder
-    runtime_filled: dict[str, Any] = field(default_factory=dict, repr=False)  # the same of the runtime
+    filled: YamlMap = field(default_factory=dict, repr=False)  # fields of the trial that had a placeholder
+    runtime_filled: YamlMap = field(default_factory=dict, repr=False)  # the same of the runtime
     benchmark: str = ""  # the name of its series of metrics, the same for all its repeats
     work: str = field(default="", repr=False)  # digest of what its metrics depend on, hardware apart
     bounds: tuple[Bound, ...] = ()

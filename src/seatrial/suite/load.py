@@ -4,7 +4,6 @@ import copy
 import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,10 +16,11 @@ from seatrial.suite.include import SECTIONS, Written, read_written
 from seatrial.suite.models import Runtime
 from seatrial.suite.overrides import TargetModels
 from seatrial.suite.placeholders import has_placeholder
-from seatrial.suite.suite import HERE, LOCAL, BaselineFile, Group, Suite, SuiteModel, TargetEntry
+from seatrial.suite.suite import HERE, LOCAL, BaselineFile, Group, Suite, SuiteModel, TargetEntry, own_fields
 from seatrial.suite.trial import TrialModel
 from seatrial.suite.values import find_notebooks, names_several
 from seatrial.suite.yaml.problem import KeyPath, Problem, SuiteError, dotted, explain, nearest
+from seatrial.suite.yaml.source import YamlMap
 
 Kinds = Mapping[str, type[TrialModel]]
 Readers = Mapping[str, KnownReader]
@@ -77,24 +77,33 @@ class _Loader:
         read_baseline: ReadBaseline | None = None,
         readers: Readers | None = None,
     ) -> Suite:
-        entries = self._targets(targets)
-        trials = self._trials(kinds)
+        options = self._of_kinds("targets", targets)
+        entries = {name: TargetEntry(self._data["targets"][name]["kind"], one) for name, one in options.items()}
+        if HERE not in self._entries("targets") and LOCAL in targets:
+            entries[HERE] = TargetEntry(LOCAL, targets[LOCAL]())
+        trials = self._of_kinds("trials", kinds)
+        if not self._entries("trials"):
+            self._report(("trials",), "a suite has at least one trial")
         baselines = self._baselines(trials, read_baseline) if read_baseline else {}
         axes: dict[str, tuple[Group, ...]] = {}
-        model = self._validated(SuiteModel, self._known(), (), depth=3)
+        # Fields that start with x- are the user's own: a place for YAML anchors.
+        known = {name: value for name, value in self._data.items() if not name.startswith("x-")}
+        model = self._validated(SuiteModel, known, (), depth=3)
         if model is not None and not self._written.incomplete:
-            axes = self._names(model, entries, trials)
-            self._find_files(model, trials, axes)
+            axes = self._names(model, trials)
+            if self._look_for_files:
+                self._find_files(model, trials, axes)
         for name, trial in trials.items():
             for place, message in trial.check_names(readers) if readers is not None else ():
                 self._report(("trials", name, *place), message)
         if self._problems or model is None:
             raise SuiteError(self._problems)
+        name = model.name or (self._path.stem if self._path else "suite")
         return Suite(
-            name=model.name or (self._path.stem if self._path else "suite"),
+            name=name,
             directory=self._directory,
             path=self._path,
-            data={**self._data, "name": model.name or (self._path.stem if self._path else "suite"), "include": []},
+            data={**self._data, "name": name, "include": []},
             targets=entries,
             machines=model.machines,
             runtimes=model.runtimes,
@@ -108,7 +117,7 @@ class _Loader:
             baselines=baselines,
         )
 
-    def _report(self, path: tuple[str | int, ...], message: str, key: bool = False) -> None:
+    def _report(self, path: KeyPath, message: str, key: bool = False) -> None:
         mark, _, chain = self._written.find(path, key)
         self._reported.append(path)
         self._problems.append(Problem(message, mark, dotted(path), chain))
@@ -117,14 +126,7 @@ class _Loader:
         """Whether a problem was reported at this place or inside of it: what follows from it is not reported again."""
         return any(reported[: len(path)] == path for reported in self._reported)
 
-    def _report_in(self, base: tuple[str | int, ...], path: tuple[str | int, ...], message: str) -> None:
-        self._report((*base, *path), message)
-
-    def _known(self) -> dict[str, Any]:
-        # Fields that start with x- are the user's own: a place for YAML anchors.
-        return {name: value for name, value in self._data.items() if not name.startswith("x-")}
-
-    def _validated(self, model: type[_M], data: Any, path: tuple[str | int, ...], depth: int = 1) -> _M | None:
+    def _validated(self, model: type[_M], data: Any, path: KeyPath, depth: int = 1) -> _M | None:
         """The model; after errors, what it is without them, so that problems with names are still found with them."""
         try:
             return model.model_validate(data)
@@ -136,54 +138,36 @@ class _Loader:
             except ValidationError:
                 return None
 
-    def _entries(self, section: str) -> dict[str, Any]:
+    def _entries(self, section: str) -> YamlMap:
         entries = self._data.get(section)
         return entries if isinstance(entries, dict) else {}
 
-    def _kind(self, section: str, name: str, entry: Any, known: Mapping[str, type[_M]]) -> type[_M] | None:
-        path = (section, name)
+    def _of_kinds(self, section: str, known: Mapping[str, type[_M]]) -> dict[str, _M]:
+        """The entries of a section, each as the model of its `kind`."""
+        found: dict[str, _M] = {}
+        for name, entry in self._entries(section).items():
+            model = self._kind((section, name), entry, known)
+            made = self._validated(model, own_fields(entry, model), (section, name)) if model else None
+            if made is not None:
+                found[name] = made
+        return found
+
+    def _kind(self, path: KeyPath, entry: Any, known: Mapping[str, type[_M]]) -> type[_M] | None:
         if not isinstance(entry, dict):
             self._report(path, f"expected a map with `kind` ({', '.join(known)}), got {type(entry).__name__}")
             return None
         kind = entry.get("kind")
+        if isinstance(kind, str) and kind in known:
+            return known[kind]
         if kind is None:
             self._report(path, f"`kind` is missing; one of {', '.join(known)}", True)
-        elif not isinstance(kind, str) or kind not in known:
-            self._report((*path, "kind"), f"unknown kind {kind!r}{nearest(kind, known)}")
-            meant = difflib.get_close_matches(str(kind), known, n=1)
-            if meant:  # what else is wrong with it can be told now, too
-                entry["kind"] = meant[0]
-                return known[meant[0]]
-        else:
-            return known[kind]
-        return None
-
-    def _targets(self, targets: TargetModels) -> dict[str, TargetEntry]:
-        entries: dict[str, TargetEntry] = {}
-        for name, entry in self._entries("targets").items():
-            model = self._kind("targets", name, entry, targets)
-            if model is not None:
-                own = "kind" in model.model_fields
-                options = self._validated(
-                    model, {k: v for k, v in entry.items() if own or k != "kind"}, ("targets", name)
-                )
-                if options is not None:
-                    entries[name] = TargetEntry(entry["kind"], options)
-        if HERE not in self._entries("targets") and LOCAL in targets:
-            entries[HERE] = TargetEntry(LOCAL, targets[LOCAL]())
-        return entries
-
-    def _trials(self, kinds: Kinds) -> dict[str, TrialModel]:
-        trials: dict[str, TrialModel] = {}
-        for name, entry in self._entries("trials").items():
-            model = self._kind("trials", name, entry, kinds)
-            if model is not None:
-                trial = self._validated(model, entry, ("trials", name))
-                if trial is not None:
-                    trials[name] = trial
-        if not self._entries("trials"):
-            self._report(("trials",), "a suite has at least one trial")
-        return trials
+            return None
+        self._report((*path, "kind"), f"unknown kind {kind!r}{nearest(kind, known)}")
+        meant = difflib.get_close_matches(str(kind), known, n=1)
+        if not meant:
+            return None
+        entry["kind"] = meant[0]  # what else is wrong with it can be told now, too
+        return known[meant[0]]
 
     def _baselines(self, trials: Mapping[str, TrialModel], read: ReadBaseline) -> dict[str, BaselineFile]:
         """Those that exist. One that does not is made by `seatrial baseline update`, from the first runs."""
@@ -198,9 +182,7 @@ class _Loader:
                     self._problems += error.problems
         return found
 
-    def _names(
-        self, model: SuiteModel, targets: Mapping[str, TargetEntry], trials: Mapping[str, TrialModel]
-    ) -> dict[str, tuple[Group, ...]]:
+    def _names(self, model: SuiteModel, trials: Mapping[str, TrialModel]) -> dict[str, tuple[Group, ...]]:
         for section in SECTIONS:
             if section != "env":
                 names.check_entry_names(section, self._entries(section), self._report)
@@ -213,29 +195,23 @@ class _Loader:
             if isinstance(value, str):
                 names.check_no_placeholder(("env", variable), value, self._report)
         for name, trial in trials.items():
-            base: tuple[str | int, ...] = ("trials", name)
-            axes[name] = make_groups(trial, model.machines, model.runtimes, partial(self._report_in, base))
-            self._check_bent(base, axes[name])
+            base: KeyPath = ("trials", name)
+            axes[name] = make_groups(name, trial, model.machines, model.runtimes, self._report)
+            self._check_bent(axes[name])
             if trial.target is not None and any(axis.name == "machine" for group in axes[name] for axis in group.axes):
                 self._report((*base, "target"), "a trial has a `target` or machines, which have one each; not both")
-            self._check_files(base, trial)
+            for path, text in trial.needed_files():  # one that a placeholder names is looked for when its cell is run
+                if not has_placeholder(text) and not os.path.isfile(self._directory / text):
+                    self._report((*base, *path), f"there is no file {text!r} beside the suite")
             trial_names = names.TrialNames(name, trial, axes[name], self._report, self._is_broken)
             trial_names.check(self._data["trials"][name], model.runtimes, capabilities)
             trial_names.check_fields([*model.env, *(one for runtime in model.runtimes.values() for one in runtime.env)])
         return axes
 
-    def _check_files(self, base: tuple[str | int, ...], trial: TrialModel) -> None:
-        """Those that a placeholder names are looked for when their cell is run."""
-        for path, text in trial.needed_files():
-            if not has_placeholder(text) and not os.path.isfile(self._directory / text):
-                self._report((*base, *path), f"there is no file {text!r} beside the suite")
-
     def _find_files(
         self, model: SuiteModel, trials: Mapping[str, TrialModel], axes: Mapping[str, tuple[Group, ...]]
     ) -> None:
         """Workspaces and notebooks that jobs get from here. What a placeholder names is looked for with the plan."""
-        if not self._look_for_files:
-            return
         for name, runtime in model.runtimes.items():
             path = runtime.workspace.path if runtime.workspace else None
             if path is not None and not has_placeholder(path) and not os.path.exists(self._directory / path):
@@ -267,39 +243,37 @@ class _Loader:
                     return self._report(where, f"there is no notebook {path!r} {owner}beside the suite{hint}")
         return None
 
-    def _check_bent(self, base: tuple[str | int, ...], groups: tuple[Group, ...]) -> None:
+    def _check_bent(self, groups: tuple[Group, ...]) -> None:
         """`python: [3.9, 3.10]` in a matrix: YAML makes 3.1 of the second, which nobody meant."""
         for axis in (axis for group in groups for axis in group.axes):
             for index, value in enumerate(axis.values):
                 if isinstance(value.value, float):
-                    path = (*base, *axis.path, index)
+                    path = (*axis.path, index)
                     raw = self._written.find(path)[1]
                     if raw is not None and "." in raw and raw.endswith("0") and str(value.value) != raw:
-                        self._report(
-                            path, f'YAML reads {raw} as the number {value.value}; write "{raw}", or {value.value}'
-                        )
+                        number = f"{raw} as the number {value.value}"
+                        self._report(path, f'YAML reads {number}; write "{raw}", or {value.value}')
 
 
 def _corrected(data: Any, error: ValidationError, depth: int) -> Any:
     """A copy without the fields that the errors are in, `depth` levels down; what is missing is filled in."""
     data = copy.deepcopy(data)
     for item in error.errors(include_url=False, include_input=False, include_context=False):
-        loc = item["loc"]
-        where = loc if item["type"] == "missing" else loc[:depth]
-        if not where:  # of the whole, by a validator of the model
-            continue
+        missing = item["type"] == "missing"
+        where = item["loc"] if missing else item["loc"][:depth]
         around = _at(data, where[:-1])
-        if isinstance(around, dict):
-            if where[:-1] in (("machines",), ("runtimes",)):  # the whole entry: its name is still one
-                around[where[-1]] = {}
-            elif item["type"] == "missing":
-                around[where[-1]] = "?"
-            else:
-                around.pop(where[-1], None)
+        if not where or not isinstance(around, dict):  # without a place: of the whole, by a validator of the model
+            continue
+        if where[:-1] in (("machines",), ("runtimes",)):  # the whole entry: its name is still one
+            around[where[-1]] = {}
+        elif missing:
+            around[where[-1]] = "?"
+        else:
+            around.pop(where[-1], None)
     return data
 
 
-def _at(data: Any, path: tuple[str | int, ...]) -> Any:
+def _at(data: Any, path: KeyPath) -> Any:
     """What is at `path`; None when nothing is, or only a union's branch."""
     for part in path:
         try:

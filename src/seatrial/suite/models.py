@@ -5,11 +5,13 @@ from types import ModuleType
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic.json_schema import JsonSchemaValue
 
 from seatrial.job import Gpu as JobGpu
 from seatrial.job import Resources
 from seatrial.suite.placeholders import Fill
 from seatrial.suite.values import Argument, Duration, Money, Need, Size, Text, Variable
+from seatrial.suite.yaml.source import YamlMap
 
 # pydantic's loader of plugins imports importlib.metadata, and reads the metadata of every installed package: a tenth of
 # the time of a short command, and no suite needs a plugin. PYDANTIC_DISABLE_PLUGINS would spare half of that, and be
@@ -31,6 +33,10 @@ class Model(BaseModel):
         extra="forbid", frozen=True, arbitrary_types_allowed=True, validate_default=False, defer_build=True
     )
 
+    def written(self, *apart: str) -> YamlMap:
+        """What is not a default, as a user would write it, without some fields."""
+        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=set(apart))
+
 
 # Of the models that every suite needs by themselves and inside of SuiteModel, which takes over what was built for them.
 _AT_ONCE = ConfigDict(defer_build=False)
@@ -42,13 +48,9 @@ class SecretRef(Model):
     secret: Text = Field(min_length=1, description="Name of an entry of `secrets`, or of an environment variable.")
 
 
-def _env_tag(value: Any) -> str:
-    return "map" if isinstance(value, dict | SecretRef) else "text"
-
-
 EnvValue = Annotated[
     Annotated[Text, Tag("text")] | Annotated[SecretRef, Tag("map")],
-    Discriminator(_env_tag),
+    Discriminator(lambda value: "map" if isinstance(value, dict | SecretRef) else "text"),
 ]
 Env = dict[Variable, EnvValue]
 
@@ -92,21 +94,19 @@ class Machine(Model):
         """What the machine has of `name`; None: it does not say."""
         if name.startswith("features."):
             return self.features.get(name.removeprefix("features."), 0)
-        if name == "gpu.count":
-            return self.gpu.count if self.gpu else 0
-        if name in ("gpu.model", "gpu.memory"):
-            if self.gpu is None:
-                return 0
-            return self.gpu.model if name == "gpu.model" else self.gpu.memory_bytes
-        return {"cpu": self.cpu, "memory": self.memory_bytes}[name]
+        entry, field = (self.gpu, name.removeprefix("gpu.")) if name.startswith("gpu.") else (self, name)
+        if entry is None:
+            return 0
+        found: str | float | None = getattr(entry, "memory_bytes" if field == "memory" else field)
+        return found
 
     def resources(self) -> Resources:
         gpu = JobGpu(self.gpu.count, self.gpu.model, self.gpu.memory_bytes) if self.gpu else JobGpu()
         return Resources(cpu=self.cpu, memory_bytes=self.memory_bytes, gpu=gpu, select=dict(self.select))
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> YamlMap:
         """What counts for a cell's hash."""
-        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"price", "tags", "parallel"})
+        return self.written("price", "tags", "parallel")
 
 
 class Workspace(Model):
@@ -170,7 +170,7 @@ class Notebook(Model):
 
     @field_validator("parameters")
     @classmethod
-    def _names(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+    def _names(cls, parameters: YamlMap) -> YamlMap:
         for name in parameters:
             if not name.isidentifier():
                 raise ValueError(f"parameter {name!r} is not a Python name")
@@ -185,7 +185,7 @@ class Notebook(Model):
 class _OrPath:
     """In the JSON Schema: a text does as well."""
 
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> JsonSchemaValue:
         return {"anyOf": [{"type": "string"}, handler(schema)]}
 
 
@@ -226,11 +226,10 @@ class Runtime(Model):
             )
         return self
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> YamlMap:
         """What counts for a cell's hash."""
-        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"needs", "tags"})
+        return self.written("needs", "tags")
 
-    def work(self) -> dict[str, Any]:
+    def work(self) -> YamlMap:
         """What counts for the metrics of a cell."""
-        apart = {"needs", "tags", "notebooks", "env"}
-        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=apart)
+        return self.written("needs", "tags", "notebooks", "env")

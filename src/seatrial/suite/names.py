@@ -5,16 +5,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from seatrial.job import METRICS
-from seatrial.suite.axes import matching_labels
+from seatrial.suite.axes import listed, matching_labels
 from seatrial.suite.conditions import known_fields
 from seatrial.suite.models import Machine, Runtime
 from seatrial.suite.placeholders import as_glob, look_up, placeholders
 from seatrial.suite.suite import HERE, Axis, Group
 from seatrial.suite.trial import Rule, TrialModel, Xfail
 from seatrial.suite.values import Requirement, glob_matches
-from seatrial.suite.yaml.problem import KeyPath, nearest
+from seatrial.suite.yaml.problem import KeyPath, Report, nearest
 
-ReportName = Callable[[KeyPath, str, bool], None]
 IsBroken = Callable[..., bool]  # of the parts of a path
 # Fields of a trial in which no placeholder is filled.
 NEVER_FILLED = frozenset(
@@ -26,7 +25,7 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}")
 _ORDERED = (">=", "<=", ">", "<")
 
 
-def check_entry_names(section: str, entries: Mapping[str, Any], report: ReportName) -> None:
+def check_entry_names(section: str, entries: Mapping[str, Any], report: Report) -> None:
     for name in entries:
         if not NAME.fullmatch(name):
             report((section, name), f"{name!r} is no good name; use up to 64 letters, digits and . _ + -", True)
@@ -35,19 +34,19 @@ def check_entry_names(section: str, entries: Mapping[str, Any], report: ReportNa
 
 
 def check_targets(
-    machines: Mapping[str, Machine], trials: Mapping[str, TrialModel], targets: Mapping[str, Any], report: ReportName
+    machines: Mapping[str, Machine], trials: Mapping[str, TrialModel], targets: Mapping[str, Any], report: Report
 ) -> None:
     named = [(("machines", name, "target"), machine.target) for name, machine in machines.items()]
     named += [(("trials", name, "target"), trial.target) for name, trial in trials.items() if trial.target is not None]
     for path, target in named:
-        if target not in targets and target != HERE:
-            report(path, f"unknown target {target!r}{nearest(target, [*targets, HERE])}", False)
+        if target not in (*targets, HERE):
+            report(path, f"unknown target {target!r}{nearest(target, [*targets, HERE])}")
 
 
-def check_no_placeholder(path: KeyPath, text: str, report: ReportName) -> None:
+def check_no_placeholder(path: KeyPath, text: str, report: Report) -> None:
     """Of what is for all trials: they have no axes in common."""
     for name in placeholders(text):
-        report(path, f"${{{name}}}: an axis is known inside a trial only; write a literal as $${{{name}}}", False)
+        report(path, f"${{{name}}}: an axis is known inside a trial only; write a literal as $${{{name}}}")
 
 
 class Capabilities:
@@ -59,21 +58,20 @@ class Capabilities:
         features = dict.fromkeys(feature for machine in machines.values() for feature in machine.features)
         self._known = (*Machine.CAPABILITIES, *(f"features.{feature}" for feature in features))
 
-    def check(self, path: KeyPath, needs: Mapping[str, Requirement], report: ReportName) -> None:
+    def check(self, path: KeyPath, needs: Mapping[str, Requirement], report: Report) -> None:
         for name, need in needs.items():
             inside = [known for known in self._known if known.startswith(f"{name}.")]
             if inside:
                 report((*path, name), f"{name!r} is several capabilities; name one: {', '.join(inside)}", True)
             elif name not in self._known:
-                if self._broken and name.startswith("features."):
-                    continue
-                report((*path, name), f"unknown capability {name!r}{nearest(name, self._known)}", True)
+                if not (self._broken and name.startswith("features.")):
+                    report((*path, name), f"unknown capability {name!r}{nearest(name, self._known)}", True)
             elif name == "gpu.model" and need.operator in _ORDERED:
-                report((*path, name), f"a model is a name: {need.text!r} cannot be compared with it", False)
+                report((*path, name), f"a model is a name: {need.text!r} cannot be compared with it")
             elif name.endswith("memory") and any(isinstance(size, str) or size < 1024 for size in need.operands):
-                report((*path, name), f"{need.text!r} is no size of memory; write a unit: >=16Gi", False)
+                report((*path, name), f"{need.text!r} is no size of memory; write a unit: >=16Gi")
             elif name in ("cpu", "gpu.count") and any(isinstance(number, str) for number in need.operands):
-                report((*path, name), f"{need.text!r} is no number of {name}; write >=4, or 4", False)
+                report((*path, name), f"{need.text!r} is no number of {name}; write >=4, or 4")
 
 
 def used_runtimes(groups: Iterable[Group], runtimes: Mapping[str, Runtime]) -> dict[str, Runtime]:
@@ -86,7 +84,7 @@ class TrialNames:
     """The checks of one trial's names, against its axes."""
 
     def __init__(
-        self, name: str, trial: TrialModel, groups: tuple[Group, ...], report: ReportName, is_broken: IsBroken
+        self, name: str, trial: TrialModel, groups: tuple[Group, ...], report: Report, is_broken: IsBroken
     ) -> None:
         """`is_broken` tells what was reported already: nothing is reported that only follows from that."""
         self._path: KeyPath = ("trials", name)
@@ -96,13 +94,14 @@ class TrialNames:
         self._is_broken = is_broken
         self._axes_are_known = not any(is_broken(*self._path, field) for field in _MAKES_AXES)
         self._axes: dict[str, Axis] = {axis.name: axis for group in groups for axis in group.axes}
+        self._names = [*self._axes, *(("repeat",) if trial.repeat > 1 else ())]  # of all axes
         self._report = report
 
     def check(self, written: Mapping[str, Any], runtimes: Mapping[str, Runtime], capabilities: Capabilities) -> None:
         capabilities.check((*self._path, "needs"), self._trial.needs, self._report)
         for axis in self._axes.values():
             for index, value in enumerate(axis.values):
-                capabilities.check((*self._path, *axis.path, index, "needs"), value.needs, self._report)
+                capabilities.check((*axis.path, index, "needs"), value.needs, self._report)
         for index, exclude in enumerate(self._trial.exclude):
             path = (*self._path, "exclude", index)
             self._check_rule(path, exclude)
@@ -130,49 +129,47 @@ class TrialNames:
         for key, names in (("conditions", trial.conditions), ("under_test", trial.under_test)):
             for index, name in enumerate(names):
                 if name not in known:
-                    self._report((*self._path, key, index), f"no field is called {name!r}{nearest(name, known)}", False)
+                    self._report((*self._path, key, index), f"no field is called {name!r}{nearest(name, known)}")
         for name in set(trial.conditions) & set(trial.under_test):
             message = f"{name!r} is in `conditions` too; it is one or the other"
-            self._report((*self._path, "under_test", trial.under_test.index(name)), message, False)
+            self._report((*self._path, "under_test", trial.under_test.index(name)), message)
 
     def _check_benchmark(self) -> None:
         """Cells that differ have entries of their own in a baseline, so their names must differ too."""
-        named = set(placeholders(self._trial.benchmark or ""))
-        apart = [axis.name for axis in self._axes.values() if len(axis.values) > 1]
-        shared = [name for name in apart if not any(one.split(".")[0] == name for one in named)]
-        if self._trial.benchmark is not None and shared:
+        if self._trial.benchmark is None:
+            return
+        named = {name.split(".")[0] for name in placeholders(self._trial.benchmark)}
+        shared = [name for name, axis in self._axes.items() if len(axis.values) > 1 and name not in named]
+        if shared:
             message = f"cells that differ in {shared[0]!r} would share one entry; put ${{{shared[0]}}} into the name"
-            self._report((*self._path, "benchmark"), message, False)
+            self._report((*self._path, "benchmark"), message)
 
     def _check_rule(self, path: KeyPath, rule: Rule) -> None:
-        known = [*self._axes, *(("repeat",) if self._trial.repeat > 1 else ())]
-        fields = [*known, "why", *(("step",) if isinstance(rule, Xfail) else ())]
+        fields = [*self._names, "why", *(("step",) if isinstance(rule, Xfail) else ())]
         for name, wanted in rule.axes.items() if self._axes_are_known else ():
-            if name not in known:
+            if name not in self._names:
                 self._report((*path, name), f"unknown axis {name!r}{nearest(name, fields)}", True)
             elif name == "repeat":
-                if not all(one in range(1, self._trial.repeat + 1) for one in _listed(wanted)):
-                    self._report((*path, name), f"repeat counts from 1 to {self._trial.repeat}", False)
+                if not all(one in range(1, self._trial.repeat + 1) for one in listed(wanted)):
+                    self._report((*path, name), f"repeat counts from 1 to {self._trial.repeat}")
             else:
-                for index, one in enumerate(_listed(wanted)):
+                for index, one in enumerate(listed(wanted)):
                     at = (*path, name, index) if isinstance(wanted, list) else (*path, name)
                     if not matching_labels(self._axes[name], one):
                         labels = [value.label for value in self._axes[name].values]
-                        self._report(at, f"axis {name!r} has no value {one!r}{nearest(one, labels)}", False)
+                        self._report(at, f"axis {name!r} has no value {one!r}{nearest(one, labels)}")
 
     def _check_step(self, path: KeyPath, xfail: Xfail, runtimes: Mapping[str, Runtime]) -> None:
         if xfail.step is None:
             return
-        steps = dict.fromkeys(
-            step for runtime in runtimes.values() or [None] for step in self._trial.step_names(runtime)
-        )
+        steps = [step for runtime in runtimes.values() or [None] for step in self._trial.step_names(runtime)]
         if self._trial.baseline_files():
-            steps[METRICS] = None
+            steps.append(METRICS)
         wanted = as_glob(xfail.step)
         if not any(
             xfail.covers(step) or glob_matches(wanted, step) or glob_matches(as_glob(step), wanted) for step in steps
         ):
-            self._report(path, f"no step is called {xfail.step!r}{nearest(xfail.step, steps)}", False)
+            self._report(path, f"no step is called {xfail.step!r}{nearest(xfail.step, steps)}")
 
     def _check_placeholders(self, written: Mapping[str, Any], runtimes: Mapping[str, Runtime]) -> None:
         own = {key: value for key, value in written.items() if key not in NEVER_FILLED}
@@ -188,10 +185,9 @@ class TrialNames:
         for name in placeholders(text):
             axis = self._axes.get(name.split(".")[0])
             if axis is None:
-                known = [*self._axes, *(("repeat",) if self._trial.repeat > 1 else ())]
-                if name not in known:
+                if name not in self._names:
                     shell = f" (for a variable of the shell write $${{{name}}})"
-                    self._report(path, f"unknown name ${{{name}}}{owner}{shell}{nearest(name, known)}", False)
+                    self._report(path, f"unknown name ${{{name}}}{owner}{shell}{nearest(name, self._names)}")
                 continue
             for value in axis.values:
                 try:
@@ -199,12 +195,8 @@ class TrialNames:
                 except KeyError:
                     fields = [f"{axis.name}.{field}" for field in value.value] if isinstance(value.value, dict) else []
                     lack = f"${{{name}}}: value {value.label!r} of axis {axis.name!r} has no such field"
-                    self._report(path, lack + (nearest(name, fields) if fields else "; it is no map"), False)
+                    self._report(path, lack + (nearest(name, fields) if fields else "; it is no map"))
                     break
-
-
-def _listed(wanted: Any) -> list[Any]:
-    return wanted if isinstance(wanted, list) else [wanted]
 
 
 def _texts(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:

@@ -2,16 +2,15 @@
 (`kubernetes:context=prod,namespace=trials`), or a YAML file with one entry."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from seatrial.suite.names import NAME
-from seatrial.suite.suite import ChosenTarget, TargetEntry, target_options
-from seatrial.suite.yaml.problem import Problem, SourceMark, SuiteError, dotted, explain, nearest
-from seatrial.suite.yaml.source import Source, read_source
+from seatrial.suite.suite import ChosenTarget, TargetEntry, own_fields
+from seatrial.suite.yaml.problem import KeyPath, Problem, SourceMark, SuiteError, dotted, explain, nearest
+from seatrial.suite.yaml.source import Source, YamlMap, read_source
 
 OPTION = "--target"
 # Options of a target that say nothing of where a cell runs, and so nothing of which cell it is.
@@ -19,7 +18,6 @@ _APART = ("parallel",)
 _OPTION = re.compile(r",(?=[A-Za-z_]+=)")
 
 TargetModels = Mapping[str, type[BaseModel]]
-_Find = Callable[[tuple[str | int, ...], bool], tuple[SourceMark | None, str | None]]
 
 
 def choose_target(text: str, known: Mapping[str, TargetEntry], kinds: TargetModels) -> ChosenTarget:
@@ -28,7 +26,7 @@ def choose_target(text: str, known: Mapping[str, TargetEntry], kinds: TargetMode
     if text in known:
         return ChosenTarget(text, text, known[text])
     if text in kinds:
-        return _made(text, text, {"kind": text}, kinds, _nowhere)
+        return _made(text, text, {"kind": text}, kinds)
     if colon and kind in kinds:
         return _from_options(text, kind, options, kinds)
     if "/" in text or text.endswith((".yaml", ".yml")):
@@ -47,56 +45,52 @@ def _from_options(text: str, kind: str, options: str, kinds: TargetModels) -> Ch
             raise SuiteError([Problem(f"{why}; write {kind}:KEY=VALUE,KEY=VALUE", path=OPTION)])
         given[key] = value
     data = {key: Source(OPTION, value).data for key, value in given.items()}
-    for key in _not_as_yaml(kinds[kind], data):
-        data[key] = given[key]
-    name = ",".join(f"{key}={given[key]}" for key in sorted(given) if key not in _APART)
-    return _made(text, f"{kind}:{name}" if name else kind, {"kind": kind, **data}, kinds, _nowhere)
-
-
-def _not_as_yaml(model: type[BaseModel], data: dict[str, Any]) -> list[str]:
-    """Which values are meant as text although YAML reads a number or a word of its own in them."""
     try:
-        model.model_validate(data)
+        kinds[kind].model_validate(data)
     except ValidationError as error:
         wrong = [item["loc"][0] for item in error.errors(include_url=False) if item["loc"]]
-        return [key for key in data if key in wrong and not isinstance(data[key], dict | list)]
-    return []
+        # Such a value is meant as text although YAML reads a number or a word of its own in it.
+        texts = {key: given[key] for key in data if key in wrong and not isinstance(data[key], dict | list)}
+        data |= texts
+    name = ",".join(f"{key}={given[key]}" for key in sorted(given) if key not in _APART)
+    return _made(text, f"{kind}:{name}" if name else kind, {"kind": kind, **data}, kinds)
 
 
 def _from_file(text: str, path: Path, kinds: TargetModels) -> ChosenTarget:
     source = read_source(path)
     if source.problems:
         raise SuiteError(source.problems)
-    place: tuple[str, ...] = ()
+    place: KeyPath = ()
     data = source.data
     if isinstance(data, dict) and "kind" not in data:  # NAME: {kind: ...}, perhaps below `targets:`
         for _ in range(2 if set(data) == {"targets"} else 1):
             if isinstance(data, dict) and len(data) == 1:
                 name, data = next(iter(data.items()))
                 place = (*place, name)
-    name = place[-1] if place else path.stem
+    name = str(place[-1]) if place else path.stem
     if not isinstance(data, dict) or "kind" not in data or not NAME.fullmatch(name):
         message = "expected one target: a map with `kind` and its options, or its name with that map below it"
         raise SuiteError([Problem(message, source.find(place)[0])])
-    return _made(text, name, data, kinds, lambda loc, key: source.find((*place, *loc), key))
+    return _made(text, name, data, kinds, source, place)
 
 
-def _nowhere(loc: tuple[str | int, ...], key: bool) -> tuple[None, None]:
-    return None, None
+def _made(
+    text: str, name: str, data: YamlMap, kinds: TargetModels, source: Source | None = None, place: KeyPath = ()
+) -> ChosenTarget:
+    """`data` is at `place` in `source`, if it is from a file."""
 
+    def find(path: KeyPath, key: bool = False) -> tuple[SourceMark | None, str | None]:
+        return source.find((*place, *path), key) if source else (None, None)
 
-def _made(text: str, name: str, data: dict[str, Any], kinds: TargetModels, find: _Find) -> ChosenTarget:
     kind = data["kind"]
     if not isinstance(kind, str) or kind not in kinds:
-        mark, _ = find(("kind",), False)
-        raise SuiteError([Problem(f"unknown kind {kind!r}{nearest(kind, kinds)}", mark, OPTION)])
-    model = kinds[kind]
+        raise SuiteError([Problem(f"unknown kind {kind!r}{nearest(kind, kinds)}", find(("kind",))[0], OPTION)])
     try:
-        options = model.model_validate(target_options(data, model))
+        options = kinds[kind].model_validate(own_fields(data, kinds[kind]))
     except ValidationError as error:
         problems = [
             Problem(message, find(loc, key)[0], f"{OPTION} {dotted(loc)}".strip())
-            for loc, key, message in explain(error, model, lambda loc: find(loc, False)[1])
+            for loc, key, message in explain(error, kinds[kind], lambda loc: find(loc)[1])
         ]
         raise SuiteError(problems) from None
     return ChosenTarget(text, name, TargetEntry(kind, options), data)

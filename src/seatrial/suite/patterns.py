@@ -3,7 +3,7 @@
 import importlib
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypedDict
 
 from seatrial.suite.placeholders import IN_PATTERN
 
@@ -22,62 +22,75 @@ def problem(pattern: str, group: bool = False) -> str:
     return ""
 
 
-def for_agent(pattern: str) -> dict[str, Any]:
+class AgentPattern(TypedDict, total=False):
     """A pattern as the agent takes it."""
+
+    pattern: str
+    literal: str  # a text that every match contains
+    across: bool  # searched in what is kept of the output, not line by line
+    ends: bool  # whether a match ends the command
+
+
+def for_agent(pattern: str) -> AgentPattern:
     return {"pattern": pattern, "literal": longest_literal(pattern)}
 
 
-def follow_texts(contains: Iterable[str], matches: Iterable[str], never: Iterable[str]) -> dict[str, Any]:
+def follow_texts(
+    contains: Iterable[str], matches: Iterable[str], never: Iterable[str]
+) -> dict[str, list[AgentPattern]]:
     """What the agent looks for in the output of a command, none of which ends it; empty where nothing is asked."""
     must = [*map(_text, contains), *map(_searched, matches)]
-    unwanted = [{**_text(text), "ends": False} for text in never]
+    unwanted: list[AgentPattern] = [{**_text(text), "ends": False} for text in never]
     return {"must": must, "never": unwanted} if must or unwanted else {}
 
 
-def _text(text: str) -> dict[str, Any]:
-    """One of several lines is searched in what is kept of the output."""
+def _text(text: str) -> AgentPattern:
+    escaped = re.escape(text)
     several = "\n" in text or "\r" in text
-    return {"pattern": re.escape(text), **({"across": True} if several else {"literal": text})}
+    return {"pattern": escaped, "across": True} if several else {"pattern": escaped, "literal": text}
 
 
-def _searched(pattern: str) -> dict[str, Any]:
+def _searched(pattern: str) -> AgentPattern:
     """Lines are bytes to the agent: a class of other letters, say, is searched in what is kept, which is text."""
-    across = not pattern.isascii() or crosses_lines(pattern)
-    return {**for_agent(pattern), **({"across": True} if across else {})}
+    parsed = _parsed(pattern)
+    across = not pattern.isascii() or (parsed is not None and _crosses(parsed, parsed.state.flags))
+    return {**for_agent(pattern), "across": True} if across else for_agent(pattern)
 
 
-def crosses_lines(pattern: str) -> bool:
-    """Whether it needs more than a line: it can match a line break, or asks for the ends of the whole text."""
+def _parsed(pattern: str) -> Any:
+    """None for a pattern that the values of a cell have made wrong; the agent says what is wrong with it."""
     parser: Any = importlib.import_module("re._parser")
     try:
-        parsed = parser.parse(pattern)
-    except (re.error, OverflowError, RecursionError):  # with the values of a cell in it; the agent says what is wrong
-        return False
-    return _crosses(parsed, parsed.state.flags)
+        return parser.parse(pattern)
+    except (re.error, OverflowError, RecursionError):
+        return None
 
 
-_BREAKING = ("CATEGORY_SPACE", "CATEGORY_NOT_WORD", "CATEGORY_NOT_DIGIT")
-_ENDS = ("AT_BEGINNING_STRING", "AT_END_STRING")
+_BREAKING = (
+    *("CATEGORY_SPACE", "CATEGORY_NOT_WORD", "CATEGORY_NOT_DIGIT"),
+    *("AT_BEGINNING_STRING", "AT_END_STRING"),
+)
 
 
 def _crosses(parsed: Any, flags: int) -> bool:
+    """Whether it needs more than a line: it can match a line break, or asks for the ends of the whole text."""
     for operation, argument in parsed:
         name = str(operation)
         if name == "SUBPATTERN":
-            if _crosses(argument[3], (flags | argument[1]) & ~argument[2]):
-                return True
-        elif name in ("LITERAL", "RANGE"):
-            if argument in (10, 13) or (name == "RANGE" and argument[0] <= 13 and argument[1] >= 10):
-                return True
-        elif name in ("NOT_LITERAL", "NEGATE") or (name == "ANY" and flags & re.DOTALL):
-            return True
+            crosses = _crosses(argument[3], (flags | argument[1]) & ~argument[2])
+        elif name == "LITERAL":
+            crosses = argument in (10, 13)
+        elif name == "RANGE":
+            crosses = argument[0] <= 13 and argument[1] >= 10
+        elif name == "ANY":
+            crosses = bool(flags & re.DOTALL)
         elif name in ("CATEGORY", "AT"):
-            if str(argument) in (*_BREAKING, *_ENDS):
-                return True
+            crosses = str(argument) in _BREAKING
         elif name == "IN":
-            if _crosses(argument, flags):
-                return True
-        elif any(_crosses(part, flags) for part in _parts(argument)):
+            crosses = _crosses(argument, flags)
+        else:
+            crosses = name in ("NOT_LITERAL", "NEGATE") or any(_crosses(part, flags) for part in _parts(argument))
+        if crosses:
             return True
     return False
 
@@ -93,12 +106,8 @@ def longest_literal(pattern: str) -> str:
     """The longest text that every match of the pattern contains; the agent looks for it first, which is quick.
 
     Empty where there is none to be had, which is always right."""
-    parser: Any = importlib.import_module("re._parser")
-    try:
-        parsed = parser.parse(pattern)
-    except (re.error, OverflowError, RecursionError):
-        return ""
-    if parsed.state.flags & re.IGNORECASE:
+    parsed = _parsed(pattern)
+    if parsed is None or parsed.state.flags & re.IGNORECASE:
         return ""
     runs = [""]
     _collect(parsed, runs)

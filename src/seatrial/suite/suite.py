@@ -1,6 +1,5 @@
 """A suite that was loaded and found sound."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,6 +10,7 @@ from seatrial.job import Bound
 from seatrial.suite.models import MAX_CELLS, Env, EnvValue, Machine, Model, Runtime, SecretSource
 from seatrial.suite.trial import TrialModel
 from seatrial.suite.values import Duration, Money, Requirement, Text
+from seatrial.suite.yaml.source import YamlMap
 
 HERE = "here"  # the implicit target, and the implicit machine on it
 LOCAL = "local"  # the kind of that target: this machine
@@ -45,8 +45,8 @@ class TargetEntry(msgspec.Struct, frozen=True):
     options: BaseModel
 
 
-def target_options(entry: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:
-    """What an entry of `targets` says to the model of its kind, which need not have a field `kind`."""
+def own_fields(entry: YamlMap, model: type[BaseModel]) -> YamlMap:
+    """What the model of an entry's kind is made of: without `kind`, if the model has no such field."""
     return {key: value for key, value in entry.items() if key != "kind" or key in model.model_fields}
 
 
@@ -56,7 +56,7 @@ class ChosenTarget(msgspec.Struct, frozen=True):
     text: str  # as it was asked for
     name: str
     entry: TargetEntry
-    data: dict[str, Any] | None = None  # None: an entry of the suite
+    data: YamlMap | None = None  # None: an entry of the suite
 
 
 class BaselineFile(Protocol):
@@ -87,7 +87,7 @@ class RunSuite(msgspec.Struct, frozen=True):
 class Suite(RunSuite, frozen=True, kw_only=True):
     """A suite that was read and checked: its trials, machines, runtimes and targets by name. Not changed by use."""
 
-    data: dict[str, Any]  # as written, includes merged; JSON can hold it, `from_data` takes it
+    data: YamlMap  # as written, includes merged; JSON can hold it, `from_data` takes it
     machines: dict[str, Machine]  # as declared; `machine()` also knows the implicit one
     runtimes: dict[str, Runtime]
     env: dict[str, EnvValue]
@@ -108,13 +108,12 @@ class Suite(RunSuite, frozen=True, kw_only=True):
     def on(self, target: ChosenTarget) -> "Suite":
         """The same suite with everything on one target. Machines keep their shapes; how another target finds one
         (`select`) says nothing there."""
-        elsewhere = {name: one for name, one in self.machines.items() if one.target != target.name}
-        machines = {name: _on_target(one, target.name) for name, one in elsewhere.items()}
-        written = {name: {**self.data["machines"][name], **_place(target.name)} for name in elsewhere}
+        moved = {name: _moved(one, target.name) for name, one in self.machines.items() if one.target != target.name}
+        written = {name: {**self.data["machines"][name], "target": target.name, "select": {}} for name in moved}
         added = {} if target.data is None else {target.name: target.data}
         return msgspec.structs.replace(
             self,
-            machines={**self.machines, **machines},
+            machines={**self.machines, **moved},
             targets={**self.targets, target.name: target.entry},
             data={
                 **self.data,
@@ -129,15 +128,11 @@ class Suite(RunSuite, frozen=True, kw_only=True):
         if name in self.machines:
             return self.machines[name]
         implicit = _IMPLICIT[name]
-        return _on_target(implicit, self.override_name) if self.override_name else implicit
+        return _moved(implicit, self.override_name) if self.override_name else implicit
 
 
-def _place(target: str) -> dict[str, Any]:
-    return {"target": target, "select": {}}
-
-
-def _on_target(machine: Machine, target: str) -> Machine:
-    return machine.model_copy(update=_place(target))
+def _moved(machine: Machine, target: str) -> Machine:
+    return machine.model_copy(update={"target": target, "select": {}})
 
 
 _IMPLICIT = {HERE: Machine.model_construct()}

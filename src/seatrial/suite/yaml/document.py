@@ -13,15 +13,12 @@ import yaml
 
 from seatrial import SeatrialError
 from seatrial.suite.yaml.problem import printable
-from seatrial.suite.yaml.source import Source
+from seatrial.suite.yaml.source import Source, YamlMap
 
 _WIDTH = 120
 _PLAIN = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_./()%+ -]*[A-Za-z0-9_.()%+-])?")
 # What YAML 1.1 or 1.2 takes for something else than text.
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
-
-
-YamlMap = dict[str, Any]  # any YAML that is to be written
 
 
 class Tall(YamlMap):

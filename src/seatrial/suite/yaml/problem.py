@@ -3,7 +3,7 @@
 import difflib
 import types
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origin
 
 import msgspec
 from pydantic import BaseModel, ValidationError
@@ -94,6 +94,12 @@ def _excerpt(mark: SourceMark) -> list[str]:
 
 
 KeyPath = tuple[str | int, ...]
+
+
+class Report(Protocol):
+    """Takes a problem at a path; `key`: its key is what is wrong."""
+
+    def __call__(self, path: KeyPath, message: str, key: bool = False) -> None: ...
 
 
 def dotted(path: KeyPath) -> str:

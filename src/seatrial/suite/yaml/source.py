@@ -15,6 +15,7 @@ import yaml
 from seatrial.suite.yaml.problem import Problem, SourceMark, SuiteError, printable
 
 MAX_DEPTH = 50
+YamlMap = dict[str, Any]  # any YAML, as it is written
 
 
 class FileLimits(NamedTuple):
