@@ -35,6 +35,7 @@ from seatrial.suite import (
 )
 from seatrial.suite.conditions import axis_fields, place_fields, runtime_fields, trial_fields
 from seatrial.suite.names import NEVER_FILLED
+from seatrial.suite.suite import axes_of
 
 _HEX = 8  # digits of a cell's hash
 # Axes that are no part of what is measured: the same work once more, and names whose content counts by itself.
@@ -106,7 +107,7 @@ def expand(suite: Suite, selection: Selection | None = None, history: Mapping[st
         selected, wanted = wanted, [cell for cell in wanted if cell.id in kept]
         coverage = prove(selected, wanted, valid, suite.axes)
     labels = {
-        trial: {axis.name: tuple(value.label for value in axis.values) for group in groups for axis in group.axes}
+        trial: {name: tuple(value.label for value in axis.values) for name, axis in axes_of(groups).items()}
         for trial, groups in suite.axes.items()
     }
     return Plan(suite.name, tuple(wanted), tuple(excluded), Cost.of(wanted), labels, coverage)
@@ -143,7 +144,7 @@ class _Trial:
         if model.repeat > 1:
             numbers = tuple(AxisValue(str(number), number, {}) for number in range(1, model.repeat + 1))
             self._groups.append(Group((Axis(REPEAT, numbers),)))
-        axes = {axis.name: axis for group in self._groups for axis in group.axes}
+        axes = axes_of(self._groups)
         self._excludes = [(compile_rule(rule, axes), rule.why) for rule in model.exclude]
         self._xfails = [(compile_rule(rule, axes), rule) for rule in model.xfail]
         self._content = _sha256(_json([name, model.content(), suite.env]))

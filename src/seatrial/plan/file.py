@@ -40,7 +40,7 @@ from seatrial.suite import (
 from seatrial.suite.conditions import axis_fields, place_fields, runtime_fields, trial_fields
 from seatrial.suite.load import Kinds
 from seatrial.suite.overrides import TargetModels
-from seatrial.suite.suite import RunSuite, own_fields
+from seatrial.suite.suite import RunSuite, axes_of, own_fields
 from seatrial.suite.trial import Xfail
 
 _ENV: TypeAdapter[dict[str, EnvValue]] = TypeAdapter(Env)
@@ -112,13 +112,13 @@ class _Writer:
     def _trial(self, cell: Cell) -> PlannedTrial:
         """The fields that a placeholder is in are the same for all cells."""
         data = self._suite.data["trials"][cell.trial]
-        axes = [axis for group in self._suite.axes[cell.trial] for axis in group.axes]
+        axes = axes_of(self._suite.axes[cell.trial])
         return PlannedTrial(
             kind=cell.kind,
             spec={key: value for key, value in data.items() if key not in TRIAL_APART and key not in cell.filled},
             env=data.get("env") or {},
             fields=trial_fields(self._suite.trials[cell.trial]),
-            axes={axis.name: [(value.label, value.value) for value in axis.values] for axis in axes},
+            axes={name: [(value.label, value.value) for value in axis.values] for name, axis in axes.items()},
         )
 
     def _runtime(self, cell: Cell) -> str:

@@ -15,8 +15,8 @@ from seatrial.suite.command import KnownReader
 from seatrial.suite.include import SECTIONS, Written, read_written
 from seatrial.suite.models import Runtime
 from seatrial.suite.overrides import TargetModels
-from seatrial.suite.placeholders import has_placeholder
-from seatrial.suite.suite import HERE, LOCAL, BaselineFile, Group, Suite, SuiteModel, TargetEntry, own_fields
+from seatrial.suite.placeholders import has_placeholder, placeholders
+from seatrial.suite.suite import HERE, LOCAL, BaselineFile, Group, Suite, SuiteModel, TargetEntry, axes_of, own_fields
 from seatrial.suite.trial import TrialModel
 from seatrial.suite.values import find_notebooks, names_several
 from seatrial.suite.yaml.problem import KeyPath, Problem, SuiteError, dotted, explain, nearest
@@ -183,29 +183,40 @@ class _Loader:
         return found
 
     def _names(self, model: SuiteModel, trials: Mapping[str, TrialModel]) -> dict[str, tuple[Group, ...]]:
+        """Whether every name that the suite uses exists. Returns the axes of its trials."""
         for section in SECTIONS:
-            if section != "env":
-                names.check_entry_names(section, self._entries(section), self._report)
-        names.check_targets(model.machines, trials, self._data.get("targets") or {}, self._report)
+            for name in self._entries(section) if section != "env" else ():
+                if not names.NAME.fullmatch(name):
+                    message = f"{name!r} is no good name; use up to 64 letters, digits and . _ + -"
+                    self._report((section, name), message, True)
+                elif name == "all" and section in ("machines", "runtimes"):
+                    message = "`all` means every one of them in a matrix; call it something else"
+                    self._report((section, name), message, True)
+        targets = [*self._entries("targets"), HERE]
+        for section, entries in (("machines", model.machines), ("trials", trials)):
+            for name, entry in entries.items():
+                if entry.target is not None and entry.target not in targets:
+                    message = f"unknown target {entry.target!r}{nearest(entry.target, targets)}"
+                    self._report((section, name, "target"), message)
         capabilities = names.Capabilities(model.machines, self._is_broken("machines"))
         for name, runtime in model.runtimes.items():
             capabilities.check(("runtimes", name, "needs"), runtime.needs, self._report)
         axes = {}
         for variable, value in model.env.items():
-            if isinstance(value, str):
-                names.check_no_placeholder(("env", variable), value, self._report)
+            for name in placeholders(value) if isinstance(value, str) else ():
+                message = f"${{{name}}}: an axis is known inside a trial only; write a literal as $${{{name}}}"
+                self._report(("env", variable), message)
         for name, trial in trials.items():
             base: KeyPath = ("trials", name)
             axes[name] = make_groups(name, trial, model.machines, model.runtimes, self._report)
             self._check_bent(axes[name])
-            if trial.target is not None and any(axis.name == "machine" for group in axes[name] for axis in group.axes):
+            if trial.target is not None and "machine" in axes_of(axes[name]):
                 self._report((*base, "target"), "a trial has a `target` or machines, which have one each; not both")
             for path, text in trial.needed_files():  # one that a placeholder names is looked for when its cell is run
                 if not has_placeholder(text) and not os.path.isfile(self._directory / text):
                     self._report((*base, *path), f"there is no file {text!r} beside the suite")
             trial_names = names.TrialNames(name, trial, axes[name], self._report, self._is_broken)
-            trial_names.check(self._data["trials"][name], model.runtimes, capabilities)
-            trial_names.check_fields([*model.env, *(one for runtime in model.runtimes.values() for one in runtime.env)])
+            trial_names.check(self._data["trials"][name], model, capabilities)
         return axes
 
     def _find_files(

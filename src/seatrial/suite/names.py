@@ -9,10 +9,11 @@ from seatrial.suite.axes import listed, matching_labels
 from seatrial.suite.conditions import known_fields
 from seatrial.suite.models import Machine, Runtime
 from seatrial.suite.placeholders import as_glob, look_up, placeholders
-from seatrial.suite.suite import HERE, Axis, Group
+from seatrial.suite.suite import Group, SuiteModel, axes_of
 from seatrial.suite.trial import Rule, TrialModel, Xfail
 from seatrial.suite.values import Requirement, glob_matches
 from seatrial.suite.yaml.problem import KeyPath, Report, nearest
+from seatrial.suite.yaml.source import YamlMap
 
 IsBroken = Callable[..., bool]  # of the parts of a path
 # Fields of a trial in which no placeholder is filled.
@@ -23,30 +24,6 @@ _MAKES_AXES = ("runtime", "machine", "matrix", "zip", "repeat")
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}")
 _ORDERED = (">=", "<=", ">", "<")
-
-
-def check_entry_names(section: str, entries: Mapping[str, Any], report: Report) -> None:
-    for name in entries:
-        if not NAME.fullmatch(name):
-            report((section, name), f"{name!r} is no good name; use up to 64 letters, digits and . _ + -", True)
-        elif name == "all" and section in ("machines", "runtimes"):
-            report((section, name), "`all` means every one of them in a matrix; call it something else", True)
-
-
-def check_targets(
-    machines: Mapping[str, Machine], trials: Mapping[str, TrialModel], targets: Mapping[str, Any], report: Report
-) -> None:
-    named = [(("machines", name, "target"), machine.target) for name, machine in machines.items()]
-    named += [(("trials", name, "target"), trial.target) for name, trial in trials.items() if trial.target is not None]
-    for path, target in named:
-        if target not in (*targets, HERE):
-            report(path, f"unknown target {target!r}{nearest(target, [*targets, HERE])}")
-
-
-def check_no_placeholder(path: KeyPath, text: str, report: Report) -> None:
-    """Of what is for all trials: they have no axes in common."""
-    for name in placeholders(text):
-        report(path, f"${{{name}}}: an axis is known inside a trial only; write a literal as $${{{name}}}")
 
 
 class Capabilities:
@@ -93,11 +70,11 @@ class TrialNames:
         self._sound = not is_broken(*self._path)
         self._is_broken = is_broken
         self._axes_are_known = not any(is_broken(*self._path, field) for field in _MAKES_AXES)
-        self._axes: dict[str, Axis] = {axis.name: axis for group in groups for axis in group.axes}
+        self._axes = axes_of(groups)
         self._names = [*self._axes, *(("repeat",) if trial.repeat > 1 else ())]  # of all axes
         self._report = report
 
-    def check(self, written: Mapping[str, Any], runtimes: Mapping[str, Runtime], capabilities: Capabilities) -> None:
+    def check(self, written: YamlMap, suite: SuiteModel, capabilities: Capabilities) -> None:
         capabilities.check((*self._path, "needs"), self._trial.needs, self._report)
         for axis in self._axes.values():
             for index, value in enumerate(axis.values):
@@ -107,7 +84,7 @@ class TrialNames:
             self._check_rule(path, exclude)
             if not exclude.axes:
                 self._report(path, "an exclude names at least one axis; to leave out a whole trial, delete it", True)
-        used = used_runtimes(self._groups, runtimes)
+        used = used_runtimes(self._groups, suite.runtimes)
         sound = self._sound and not any(self._is_broken("runtimes", name) for name in used)
         if sound and not any(self._trial.checks_anything(runtime) for runtime in used.values() or [None]):
             message = f"trial {self._path[1]!r} checks nothing, so it could never fail; say what it is to check"
@@ -119,12 +96,12 @@ class TrialNames:
         if self._axes_are_known:
             self._check_placeholders(written, used)
             self._check_benchmark()
+        if self._trial.conditions or self._trial.under_test:
+            self._check_fields({*suite.env, *(name for runtime in suite.runtimes.values() for name in runtime.env)})
 
-    def check_fields(self, variables: Iterable[str]) -> None:
+    def _check_fields(self, variables: set[str]) -> None:
         """Those that the trial calls conditions or under test; `variables` are those of the suite and its runtimes."""
         trial = self._trial
-        if not (trial.conditions or trial.under_test):
-            return
         known = known_fields(trial, self._axes.values(), {*variables, *trial.env})
         for key, names in (("conditions", trial.conditions), ("under_test", trial.under_test)):
             for index, name in enumerate(names):

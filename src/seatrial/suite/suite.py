@@ -1,5 +1,6 @@
 """A suite that was loaded and found sound."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,6 +37,11 @@ class Group(msgspec.Struct, frozen=True):
     @property
     def rows(self) -> int:
         return len(self.axes[0].values)
+
+
+def axes_of(groups: Iterable[Group]) -> dict[str, Axis]:
+    """All axes of a trial, by name."""
+    return {axis.name: axis for group in groups for axis in group.axes}
 
 
 class TargetEntry(msgspec.Struct, frozen=True):

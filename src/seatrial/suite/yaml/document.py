@@ -179,21 +179,19 @@ class Document:
         if found is None or not isinstance(found[1], yaml.SequenceNode) or not found[1].value:
             self.set(path[:-1], {str(path[-1]): [item]})
             return
-        last = found[1].value[-1]
+        end = _end(self.text, found[1].value[-1])
         if found[1].flow_style:
-            self._edits.append((_end(self.text, last), _end(self.text, last), f", {flow_text(item)}"))
-            return
-        indent = found[1].start_mark.column
-        lines = block_item(item, indent, self._indent)
-        self._edits.append((*self._after_line(_end(self.text, last)), self._lines(lines)))
+            self._edits.append((end, end, f", {flow_text(item)}"))
+        else:
+            self._edits.append(self._insertion(end, block_item(item, found[1].start_mark.column, self._indent)))
 
     def remove_comments(self, path: Sequence[str | int], lines: Sequence[int]) -> None:
         for comment in self.comments(path):
             if comment.line in lines:
-                alone = not self.text[self._line_start(comment.start) : comment.end].split("#")[0].strip()
-                start = self._line_start(comment.start) if alone else comment.start
-                end = self._after_line(comment.end)[0] if alone else comment.end
-                self._edits.append((start, end, ""))
+                span = (comment.start, comment.end)
+                if self._is_alone(comment):
+                    span = (self._line_start(comment.start), self._next_line(comment.end))
+                self._edits.append((*span, ""))
 
     def comments(self, path: Sequence[str | int]) -> list[Comment]:
         """Those of the entry at `path`: on its lines, and on the lines of comments right above its key."""
@@ -203,7 +201,7 @@ class Document:
         first = found[0].start_mark.line
         last = first + self.text.count("\n", found[0].start_mark.index, _end(self.text, found[1]))
         everywhere = self._all_comments()
-        whole = {one.line for one in everywhere if not self.text[self._line_start(one.start) : one.start].strip()}
+        whole = {one.line for one in everywhere if self._is_alone(one)}
         while first in whole:  # lines of comments count from 1, so this is the line above
             first -= 1
         return [comment for comment in everywhere if first < comment.line <= last + 1]
@@ -229,7 +227,7 @@ class Document:
             at = _end(self.text, around.value[-1][1]) if around.value else around.start_mark.index + 1
             return (at, at, f", {pairs}" if around.value else pairs)
         lines = block_text(new, around.value[0][0].start_mark.column, self._indent)
-        return (*self._after_line(_end(self.text, around.value[-1][1])), self._lines(lines))
+        return self._insertion(_end(self.text, around.value[-1][1]), lines)
 
     def _filling(self, around: Any, found: KeyValue, new: YamlMap) -> tuple[int, int, str]:
         """A map where a key has nothing after it, or `null`."""
@@ -239,7 +237,7 @@ class Document:
             return (start, end, f" {flow_text(new)}")
         lines = block_text(new, key.start_mark.column + self._indent.maps, self._indent)
         if start == end and self.text[start:].partition("\n")[0].strip():  # a comment is behind the key
-            return (*self._after_line(start), self._lines(lines))
+            return self._insertion(start, lines)
         return (start, end, self._newline + self._newline.join(lines))
 
     def _replace(self, around: Any, found: KeyValue, value: Any) -> None:
@@ -261,7 +259,7 @@ class Document:
         key, value = found
         start, end = key.start_mark.index, _end(self.text, value)
         if not around.flow_style:
-            self._edits.append((self._line_start(start), self._after_line(end)[0], ""))
+            self._edits.append((self._line_start(start), self._next_line(end), ""))
             return
         index = around.value.index(found)
         if index > 0:
@@ -270,20 +268,25 @@ class Document:
             end = around.value[1][0].start_mark.index
         self._edits.append((start, end, ""))
 
-    def _lines(self, lines: list[str]) -> str:
-        return "".join(line + self._newline for line in lines)
+    def _insertion(self, index: int, lines: list[str]) -> tuple[int, int, str]:
+        at = self._next_line(index)
+        return at, at, "".join(line + self._newline for line in lines)
+
+    def _is_alone(self, comment: Comment) -> bool:
+        """Whether nothing else is on its line."""
+        return not self.text[self._line_start(comment.start) : comment.start].strip()
 
     def _line_start(self, index: int) -> int:
         return self.text.rfind("\n", 0, index) + 1
 
-    def _after_line(self, index: int) -> tuple[int, int]:
-        """The start of the next line, twice, as an empty span; a last line gets the line break that it lacks."""
-        at = self.text.find("\n", index)
-        if at < 0:
-            if not any(edit[0] == len(self.text) for edit in self._edits):
-                self._edits.append((len(self.text), len(self.text), self._newline))
-            at = len(self.text) - 1
-        return at + 1, at + 1
+    def _next_line(self, index: int) -> int:
+        """Where the next line starts; a last line gets the line break that it lacks."""
+        at = self.text.find("\n", index) + 1
+        if at == 0:
+            at = len(self.text)
+            if not any(edit[0] == at for edit in self._edits):
+                self._edits.append((at, at, self._newline))
+        return at
 
     def _indentation(self) -> Indent:
         """As the first map and the first list of this file are that are inside of something and have lines of their
