@@ -156,7 +156,11 @@ class _Trial:
 
     def combinations(self) -> Iterator[Cell | Excluded]:
         implicit = HERE if self._model.target is None else ""
-        for row in product(*(_rows(group) for group in self._groups)):
+        rows = []
+        for group in self._groups:
+            columns = [[_pick(axis.name, value) for value in axis.values] for axis in group.axes]
+            rows.append(list(zip(*columns, strict=True)))
+        for row in product(*rows):
             picked = [one for part in row for one in part]
             labels = {one.axis: one.value.label for one in picked}
             place = self._place(labels.get("machine", implicit), labels.get("runtime"))
@@ -297,20 +301,9 @@ class _Place:
         )
 
 
-def _rows(group: Group) -> Iterable[tuple[_Picked, ...]]:
-    columns = [
-        [
-            _Picked(
-                axis.name,
-                value,
-                _sha256(_json([axis.name, value.label, value.value])),
-                axis_fields(axis.name, value.value),
-            )
-            for value in axis.values
-        ]
-        for axis in group.axes
-    ]
-    return zip(*columns, strict=True)
+def _pick(axis: str, value: AxisValue) -> _Picked:
+    digest = _sha256(_json([axis, value.label, value.value]))
+    return _Picked(axis, value, digest, axis_fields(axis, value.value))
 
 
 def _holds(rule: Mapping[str, frozenset[str]], labels: Mapping[str, str]) -> bool:

@@ -69,11 +69,10 @@ class Written:
             self._problem(source, at, "this cannot be the name of a file")
             return
         real = os.path.realpath(path)
-        if real in [os.path.realpath(file) for file in chain]:
-            circle = " -> ".join(str(file) for file in (*chain, path))
-            self._problem(source, at, f"includes go in a circle: {circle}")
-        elif real in self._seen:
-            return
+        if real in self._seen:
+            if real in map(os.path.realpath, chain):
+                circle = " -> ".join(str(file) for file in (*chain, path))
+                self._problem(source, at, f"includes go in a circle: {circle}")
         elif len(self._seen) >= MAX_FILES:
             self._problem(source, at, f"more than {MAX_FILES} files")
         else:
