@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from seatrial.job import ObservedStep, Outcome
-from seatrial.kinds.training.profile import ProfileExpected, check_profile, check_profile_metric
+from seatrial.kinds.training.profile import check_profile, check_profile_metric
+from seatrial.suite.command import Files
 from seatrial.suite.values import parse_requirement
 from trained import brief, train, values
 
@@ -39,9 +40,11 @@ def seen(*profiles: dict[str, Any]) -> ObservedStep:
     )
 
 
-def judged(*profiles: dict[str, Any], log: dict[str, Any] = LOG, **expected: Any) -> dict[str, tuple[str, str]]:
+def judged(
+    *profiles: dict[str, Any], log: dict[str, Any] = LOG, log_unit: str = "s", **expected: Any
+) -> dict[str, tuple[str, str]]:
     expected = {"agrees": 0.05, **expected}
-    return brief(check_profile(seen(*profiles), train(log), "prof", ProfileExpected(**expected)))
+    return brief(check_profile(seen(*profiles), train(log), "prof", Files.model_construct(**expected), log_unit))
 
 
 def test_a_real_profile_passes_every_rule() -> None:
@@ -90,12 +93,12 @@ def test_a_profile_is_compared_with_the_log_by_the_same_steps() -> None:
 
 def test_step_times_are_compared_only_where_it_is_asked_for() -> None:
     off = profile(steps=[{**one, "seconds": one["seconds"] * 2} for one in STEPS])
-    assert "agrees" not in brief(check_profile(seen(off), train(LOG), "prof", ProfileExpected()))
+    assert "agrees" not in brief(check_profile(seen(off), train(LOG), "prof", Files.model_construct(), "s"))
     assert judged(off, agrees=0.05)["agrees"] == ("failed", "profile")
 
 
 def test_what_cannot_be_compared_is_skipped_with_its_reason() -> None:
-    found = check_profile(seen(profile()), train(), "prof", ProfileExpected(window=(0, 9), agrees=0.05))
+    found = check_profile(seen(profile()), train(), "prof", Files.model_construct(window=(0, 9), agrees=0.05), "s")
     assert {one.check: one.message for one in found if str(one.verdict) == "skipped"} == {
         "agrees": "not known: the log reports no step times"
     }
@@ -113,7 +116,7 @@ def test_a_step_time_in_a_file_is_compared_with_the_profile(factor: float, verdi
 
 
 def test_one_bad_profile_among_several_hosts_is_named() -> None:
-    found = check_profile(seen(profile(), profile(events=0)), train(LOG), "prof", ProfileExpected())
+    found = check_profile(seen(profile(), profile(events=0)), train(LOG), "prof", Files.model_construct(), "s")
     assert next(one.message for one in found if one.check == "profile") == "p1.xplane.pb holds no event (1 planes)"
 
 
@@ -126,7 +129,7 @@ def test_a_summary_of_nonsense_is_a_finding_and_no_crash() -> None:
         "window": ("skipped", ""),
         "agrees": ("skipped", ""),
     }
-    assert check_profile(seen(), train(), "prof", ProfileExpected()) == []
+    assert check_profile(seen(), train(), "prof", Files.model_construct(), "s") == []
 
 
 def test_each_hosts_profile_is_compared_with_its_own_log() -> None:
@@ -143,12 +146,12 @@ def test_each_hosts_profile_is_compared_with_its_own_log() -> None:
             for host, one in enumerate(profiles)
         ]
         found = ObservedStep("files", "read", outcome=Outcome.EXITED, result={"prof": {"count": 2, "files": files}})
-        findings = brief(check_profile(found, train(*logs), "prof", ProfileExpected(agrees=0.05)))
+        findings = brief(check_profile(found, train(*logs), "prof", Files.model_construct(agrees=0.05), "s"))
         assert findings["agrees"][0] == verdict
 
 
 def test_a_profile_of_nobody_in_particular_agrees_with_the_host_it_is_of() -> None:
     logs = [values("step_time", [one * 2 for one in (1.5, 0.02, 0.02, 0.0196, 0.0237, 0.0192)], 0)]
     logs.append(values("step_time", [1.5, 0.02, 0.02, 0.0196, 0.0237, 0.0192], 1))
-    findings = brief(check_profile(seen(profile()), train(*logs), "prof", ProfileExpected(agrees=0.05)))
+    findings = brief(check_profile(seen(profile()), train(*logs), "prof", Files.model_construct(agrees=0.05), "s"))
     assert findings["agrees"][0] == "passed"

@@ -1,7 +1,7 @@
 """The job that a cell of a training trial needs, and what its observation comes to."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -11,26 +11,34 @@ from seatrial.checks.command import LogExpected, check_exit, check_log
 from seatrial.checks.files import check_files, host_folders, job_window
 from seatrial.checks.findings import MetricData, metric_data
 from seatrial.checks.metrics import check_metric, step_time_metric
-from seatrial.job import Finding, Observation, ObservedStep, PartSpec, Verdict, unit_factor
-from seatrial.kinds.command import files_expected, judge_bounds, judge_reading, metric_expected
-from seatrial.kinds.job import make_job, only_part, workspace_inputs
+from seatrial.job import Finding, Observation, ObservedStep, PartSpec, Step, Verdict, unit_factor
+from seatrial.job.spec import ARTIFACTS
+from seatrial.kinds.command import (
+    files_expected,
+    follow_checks,
+    judge_bounds,
+    judge_reading,
+    keep_output,
+    metric_expected,
+    read_steps,
+)
+from seatrial.kinds.job import make_job, only_part, plan_workspace, workspace_inputs
 from seatrial.kinds.protocol import Judgement
 from seatrial.kinds.training.charts import training_charts
 from seatrial.kinds.training.curve import CurveError, read_curve
 from seatrial.kinds.training.loss import LossExpected, check_loss
 from seatrial.kinds.training.model import TrainingTrial
-from seatrial.kinds.training.parts import (
-    FILES,
-    TRAIN,
-    plan_job_steps,
-)
-from seatrial.kinds.training.profile import ProfileExpected, check_profile, check_profile_metric
+from seatrial.kinds.training.profile import check_profile, check_profile_metric
 from seatrial.kinds.training.steps import check_steps, from_lines, from_log, times_broken
 from seatrial.readers.log import log_values
 from seatrial.readers.profile import StepTime, from_profile, profiles
 from seatrial.suite import Cell
-from seatrial.suite.command import Files, Metric
+from seatrial.suite.command import Metric
+from seatrial.suite.patterns import for_agent
 
+TRAIN = "train"
+FILES = "files"
+OUTPUT = "output/train.txt"
 _STEP_TIME = "step_time"
 
 
@@ -51,7 +59,7 @@ class TrainingKind:
 
     def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
         model: TrainingTrial = cell.spec
-        job = make_job(cell, plan_job_steps(cell), workspace_inputs(cell, model.workspace_of(cell.runtime)))
+        job = make_job(cell, _steps(cell), workspace_inputs(cell, model.workspace_of(cell.runtime)))
         job = msgspec.structs.replace(job, hosts=model.hosts, artifacts=model.artifacts or "")
         return only_part(cell, job)
 
@@ -67,14 +75,19 @@ class TrainingKind:
         train = step_by_name.get(TRAIN) or ObservedStep(TRAIN, "command")
         files = step_by_name.get(FILES) or ObservedStep(FILES, "read")
         findings += check_exit(train, observation.exit)
-        findings += [*check_log(train, _log(model, train)), *_loss(cell, model, train)]
-        asked = _asked_hosts(model, train)
+        logs = train.args.get("logs")  # of a job that ran elsewhere: of how many hosts there is one
+        had = train.args.get("hosts")  # of logs that are read later there may be more than the trial has
+        hosts = had if isinstance(had, int) else model.hosts
+        of_all = model.log.hosts == "all"
+        asked = hosts if of_all else 0  # so many must each report steps, loss and metrics; 0: any one will do
+        log = LogExpected(model.log.must, model.log.never, hosts, of_all, logs if isinstance(logs, int) else None)
+        findings += [*check_log(train, log), *_loss(cell, train, asked)]
         findings += check_steps(train, model.steps.pattern, model.steps.count, model.steps.last, asked)
         folders = host_folders(files)
         for name, entry in model.files.items():
             findings += check_files(files, observation.exit, name, files_expected(entry), window, folders)
             if entry.profile:
-                findings += check_profile(files, train, name, _profile(model, entry))
+                findings += check_profile(files, train, name, entry, model.steps.unit)
         metrics = _own_metrics(model, train, files)
         for name, metric in model.metrics.items():
             finding, made = check_metric(train, files, metric_expected(name, metric, asked))
@@ -89,34 +102,39 @@ class TrainingKind:
         return Judgement(findings, metrics, charts)
 
 
-def _log(model: TrainingTrial, train: ObservedStep) -> LogExpected:
-    """`logs`, of a job that ran elsewhere: of how many hosts there is one."""
-    logs = train.args.get("logs")
-    return LogExpected(
-        model.log.must,
-        model.log.never,
-        _hosts(model, train),
-        model.log.hosts == "all",
-        logs if isinstance(logs, int) else None,
-    )
+def _steps(cell: Cell) -> Iterator[Step]:
+    """What the agent runs and reads, and what it looks for in the files."""
+    model: TrainingTrial = cell.spec
+    yield from (planned.step for planned in plan_workspace(cell, model.workspace_of(cell.runtime)))
+    follow = _follow(model)
+    if model.log.hosts == "any":
+        follow["any"] = True  # when one host has said all that it must, no other is waited for
+    args = {"command": model.command, "hosts": model.hosts, "follow": follow, **keep_output(model, OUTPUT)}
+    yield Step(TRAIN, "command", args)
+    yield from read_steps(FILES, model, ARTIFACTS if model.artifacts else None, OUTPUT)
 
 
-def _hosts(model: TrainingTrial, train: ObservedStep) -> int:
-    """As many as the step had: of logs that are read later there may be more."""
-    hosts = train.args.get("hosts")
-    return hosts if isinstance(hosts, int) else model.hosts
-
-
-def _asked_hosts(model: TrainingTrial, train: ObservedStep) -> int:
-    """How many hosts must each report steps, loss and metrics; 0: any one will do."""
-    return _hosts(model, train) if model.log.hosts == "all" else 0
+def _follow(model: TrainingTrial) -> dict[str, Any]:
+    """What the agent looks for in the log, and what makes it end the job."""
+    values = {"step": model.steps.pattern, "step_time": model.steps.time}
+    if model.loss is not None:
+        values["loss"] = model.loss.pattern
+    checks, stall = follow_checks(model), model.stall
+    own = {name: for_agent(pattern) for name, pattern in values.items()}
+    return {
+        **checks,
+        "values": {**own, **checks["values"]},
+        "finite": ["loss"] if model.loss is not None and model.loss.finite else [],
+        "stall": {"factor": stall.factor, "least_s": stall.least_s, "steps": stall.after} if stall else None,
+    }
 
 
 def _recorded(cell: Cell) -> dict[int, float]:
     return {int(step): float(value) for step, value in cell.gathered.get("curve", [])}
 
 
-def _loss(cell: Cell, model: TrainingTrial, train: ObservedStep) -> list[Finding]:
+def _loss(cell: Cell, train: ObservedStep, hosts: int) -> list[Finding]:
+    model: TrainingTrial = cell.spec
     loss = model.loss
     if loss is None:
         return []
@@ -125,20 +143,8 @@ def _loss(cell: Cell, model: TrainingTrial, train: ObservedStep) -> list[Finding
     curve = _recorded(cell) or None
     error = cell.gathered.get("curve_error")
     broken = [Finding(TRAIN, "loss curve", Verdict.INVALID, "curve", error)] if error else []
-    hosts = _asked_hosts(model, train)
     expected = LossExpected(loss.pattern, loss.target, tolerance, relative, loss.finite, curve, hosts)
     return check_loss(train, expected) + broken
-
-
-def _profile(model: TrainingTrial, entry: Files) -> ProfileExpected:
-    return ProfileExpected(
-        steps=entry.steps,
-        device=entry.device,
-        devices=entry.devices,
-        window=entry.window,
-        agrees=entry.agrees,
-        log_unit=model.steps.unit,
-    )
 
 
 def _against_profile(

@@ -4,30 +4,21 @@ import math
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-import msgspec
-
 from seatrial.checks.files import all_good, host_in_path
 from seatrial.checks.findings import Threshold
 from seatrial.job import Finding, ObservedStep, Verdict, count
 from seatrial.kinds.training.steps import SECONDS
 from seatrial.readers.log import log_values
 from seatrial.readers.profile import DeviceEvents, Profile, from_profile, profiles
+from seatrial.suite.command import Files
 
 STEPS = 3  # that a profile has at the least, where nothing else is asked
 MOST_NUMBERED = 8
 
 
-class ProfileExpected(msgspec.Struct, frozen=True):
-    steps: Threshold | None = None
-    device: str | None = None
-    devices: Threshold | None = None
-    window: tuple[int, int] | None = None
-    agrees: float | None = None  # share by which its steps may differ from the log; None: not compared
-    log_unit: str = "s"  # of the step times that the log reports
-
-
-def check_profile(files: ObservedStep, train: ObservedStep, name: str, expected: ProfileExpected) -> list[Finding]:
-    """A finding for each rule, over all profiles of the entry. That each could be parsed is the finding `valid`."""
+def check_profile(files: ObservedStep, train: ObservedStep, name: str, expected: Files, log_unit: str) -> list[Finding]:
+    """A finding for each rule, over all profiles of the entry. That each could be parsed is the finding `valid`.
+    `log_unit` is of the step times that the log reports."""
     step = f"files {name}"
     opened = profiles(files, name)
     if not opened:
@@ -38,7 +29,7 @@ def check_profile(files: ObservedStep, train: ObservedStep, name: str, expected:
     if expected.window is not None:
         findings.append(_window(step, opened, expected.window))
     if expected.agrees is not None:
-        findings.append(_agrees(step, opened, train, expected.agrees, expected.log_unit))
+        findings.append(_agrees(step, opened, train, expected.agrees, log_unit))
     return findings
 
 
