@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from typing import Any
 
 import pytest
 
@@ -34,38 +33,57 @@ sys.exit(3 if what == "exit" else 0)
 """
 
 
-def run(world: World, trial: str, check: int, machine: str = "{}", **more: Any) -> CellResult:
+def run_all(world: World, check: int, machine: str = "{}", **trials: str) -> dict[str, CellResult]:
+    """The cell of each trial."""
     (world.folder / "code").mkdir(exist_ok=True)
     (world.folder / "code" / "job.py").write_text(JOB)
     (world.folder / "code" / "small.xplane.pb").write_bytes(host_profile([(n, 0.5 + n / 1000) for n in range(2, 6)]))
+    common = "kind: training, runtime: r, machine: m, retries: 0"
+    written = ", ".join(f"{name}: {{{common}, {trial}}}" for name, trial in trials.items())
     world.suite(
         f"""
         machines: {{m: {machine}}}
         runtimes: {{r: {{interpreter: {sys.executable}, workspace: {{path: code}}}}}}
-        trials: {{t: {{kind: training, runtime: r, machine: m, retries: 0, {trial}}}}}
+        trials: {{{written}}}
         """
     )
     world.seatrial("run", "suite.yaml", check=check)
-    (cell,) = world.results().cells
     assert world.left() == []
-    return cell
+    return {cell.id.partition("[")[0]: cell for cell in world.results().cells}
+
+
+def run(world: World, trial: str, check: int, machine: str = "{}") -> CellResult:
+    return run_all(world, check, machine, t=trial)["t"]
 
 
 def found(cell: CellResult) -> dict[str, tuple[str, str]]:
     return {f"{one.step} {one.check}": (str(one.verdict), one.class_) for one in cell.findings}
 
 
-def test_a_job_that_does_all_it_should_passes_with_its_metrics(world: World) -> None:
-    cell = run(
+def test_jobs_that_do_all_they_should_pass(world: World) -> None:
+    far = world.folder / "bucket"
+    write = 'd="${SEATRIAL_ARTIFACTS#file://}/outputs/0-0"; mkdir -p "$d"; printf 7 > "$d/m.json"\n'
+    (world.folder / "code").mkdir()
+    (world.folder / "code" / "write.sh").write_text(write)
+    curve = world.folder / "good.csv"
+    curve.write_text("step,loss\n" + "".join(f"{n},{4.0 / (n + 1)}\n" for n in range(8)))
+    cells = run_all(
         world,
-        """command: 'python job.py && cp small.xplane.pb "$SEATRIAL_FILES"',
+        check=0,
+        all="""command: 'python job.py && cp small.xplane.pb "$SEATRIAL_FILES"',
            log: {must: Finished, never: Traceback}, loss: {target: 0.5, tolerance: 0}, steps: {count: 8, last: 7},
            files: {metrics: {match: 'train_metrics.*.json', valid: json, size: '>=0.001K'},
                    prof: {match: '*.xplane.pb', valid: xplane, window: [2, 5], agrees: 1%, fresh: false}},
            metrics: {step: {file: '*.json', key: times.step, unit: s, better: lower, max: 0.5},
                      said: {log: 'step_time: ([0-9.]+)s', unit: s}}""",
-        check=0,
+        hosts="""command: python job.py hosts 0, hosts: 3, log: {must: 'Finished \\d'}, steps: {count: 8},
+           loss: {}, files: {m: {match: 'train_metrics.*.json', count: 3}}""",
+        curve="command: python job.py, loss: {curve: good.csv, tolerance: 1%}",
+        far=f"""command: sh write.sh, artifacts: 'file://{far}',
+           files: {{m: {{match: 'outputs/*/m.json', count: 1, valid: json}}}}""",
+        dear="command: x, disabled: too dear",
     )
+    cell = cells["all"]
     assert {verdict for verdict, _ in found(cell).values()} == {"passed"}
     assert {name: metric["value"] for name, metric in cell.metrics.items() if name in ("loss", "step", "said")} == {
         "loss": 0.5,
@@ -76,29 +94,81 @@ def test_a_job_that_does_all_it_should_passes_with_its_metrics(world: World) -> 
     assert "small.xplane.pb" in cell.metrics["step_time"]["source"]
     kept = world.run().attempt(cell.hash, 1) / "files"
     assert json.loads((kept / "train_metrics.0.json").read_text()) == {"times": {"step": 0.5}}
+    # The log and the files of every host count.
+    assert set(found(cells["hosts"]).values()) == {("passed", "")}
+    assert "[2] Finished 2" in (world.run().attempt(cells["hosts"].hash, 1) / "log.txt").read_text()
+    # A recorded curve is compared, and drawn beside the loss.
+    drawn = {chart.title: chart for chart in cells["curve"].charts}["The loss by step"]
+    assert drawn.columns == ["step", "loss", "recorded"]
+    assert [row[0] for row in drawn.rows] == list(range(8))
+    assert all(ours == pytest.approx(recorded, rel=0.01) for _, ours, recorded in drawn.rows)
+    assert found(cells["curve"])["train loss curve"] == ("passed", "")
+    finding = next(one for one in cells["curve"].findings if one.check == "loss")
+    assert finding.data["curve"][:2] == [[0, 4.0], [1, 2.0]]
+    # Files at an address are judged like those of the job.
+    assert found(cells["far"]) == {
+        "train exit": ("passed", ""),
+        "files m count": ("passed", ""),
+        "files m fresh": ("passed", ""),
+        "files m valid": ("passed", ""),
+    }
+    (folder,) = far.iterdir()
+    assert folder.name == f"{world.run().run}-{cells['far'].hash}-1"
+    # A disabled trial is excluded, with its reason.
+    assert [(combination.trial, combination.why) for combination in world.results().excluded] == [("dear", "too dear")]
 
 
-def test_a_loss_of_nan_ends_the_job_at_that_line(world: World) -> None:
-    cell = run(world, "command: python job.py nan 3, loss: {}, log: {must: Finished}", check=1)
-    assert found(cell) == {
+def test_each_way_to_fail_has_its_class(world: World) -> None:
+    (world.folder / "bad.csv").write_text("this is no curve\n")
+    # exec: a shell in between would tell of a signal as an exit code
+    cells = run_all(
+        world,
+        check=1,
+        exits="command: exec python job.py exit 0",
+        killed="command: exec python job.py kill 2",
+        raises="command: exec python job.py raise 2",
+        nan="command: python job.py nan 3, loss: {}, log: {must: Finished}",
+        forbidden="""command: 'touch here.json; echo CUDA error: 700; sleep 600', log: {never: 'CUDA error'},
+           files: {f: {match: here.json}}""",
+        host="""command: 'test "$SEATRIAL_HOST" = 0 && echo done || exit 5', hosts: 2, log: {must: done}""",
+        curve="command: python job.py, loss: {curve: bad.csv, tolerance: 1%}",
+        nowhere="""command: echo done, log: {must: done}, artifacts: 'file:///no/such/place',
+           files: {m: {match: x}}""",
+    )
+    verdicts = {name: str(cell.verdict) for name, cell in cells.items()}
+    assert verdicts == {**dict.fromkeys(cells, "failed"), "curve": "invalid"}
+    for name, class_ in {"exits": "exit", "killed": "signal", "raises": "exit"}.items():
+        assert found(cells[name])["train exit"] == ("failed", class_)
+    # A loss of nan ends the job at that line.
+    assert found(cells["nan"]) == {
         "train exit": ("skipped", ""),
         "train must Finished": ("skipped", ""),
         "train loss": ("failed", "nan"),
     }
-    assert "at step 3, line 4" in cell.why
-    assert len((world.run().attempt(cell.hash, 1) / "log.txt").read_text().splitlines()) < 8
-
-
-def test_a_forbidden_line_ends_the_job_and_what_it_left_is_still_judged(world: World) -> None:
-    trial = """command: 'touch here.json; echo CUDA error: 700; sleep 600', log: {never: 'CUDA error'},
-               files: {f: {match: here.json}}"""
-    cell = run(world, trial, check=1)
-    assert found(cell) == {
+    assert "at step 3, line 4" in cells["nan"].why
+    assert len((world.run().attempt(cells["nan"].hash, 1) / "log.txt").read_text().splitlines()) < 8
+    # A forbidden line ends the job, and what it left is still judged.
+    assert found(cells["forbidden"]) == {
         "train exit": ("skipped", ""),
         "train never CUDA error": ("failed", "log"),
         "files f count": ("passed", ""),
         "files f fresh": ("passed", ""),
     }
+    # One host that fails fails the job.
+    assert found(cells["host"])["train exit"] == ("failed", "exit")
+    assert found(cells["host"])["train must done"] == ("failed", "log")
+    # A curve that is none is the suite's fault.
+    assert found(cells["curve"])["train loss curve"] == ("invalid", "curve")
+    # An address without files is the job's fault.
+    assert found(cells["nowhere"])["train must done"] == ("passed", "")
+    assert found(cells["nowhere"])["files m count"] == ("failed", "files")
+
+
+def test_an_address_that_cannot_be_read_is_not_the_jobs_fault(world: World) -> None:
+    trial = "command: echo done, log: {must: done}, artifacts: 'gopher://x/y', files: {m: {match: x}}"
+    cell = run(world, trial, check=3)
+    assert found(cell)["train must done"] == ("passed", "")
+    assert found(cell)["files m count"] == ("infra", "infra")
 
 
 def test_a_job_that_hangs_is_a_stall_long_before_its_run_limit(world: World) -> None:
@@ -109,13 +179,6 @@ def test_a_job_that_hangs_is_a_stall_long_before_its_run_limit(world: World) -> 
             break
     assert found(cell) == {"train stall": ("timeout", "stall"), "train exit": ("skipped", "")}
     assert "the last was step 5" in cell.why
-
-
-@pytest.mark.parametrize(("args", "class_"), [("exit 0", "exit"), ("kill 2", "signal"), ("raise 2", "exit")])
-def test_each_way_to_die_has_its_class(world: World, args: str, class_: str) -> None:
-    # exec: a shell in between would tell of a signal as an exit code
-    cell = run(world, f"command: exec python job.py {args}", check=1)
-    assert found(cell)["train exit"] == ("failed", class_)
 
 
 def _memory_groups() -> bool:
@@ -134,84 +197,6 @@ def test_silence_and_running_time_have_limits_of_their_own(world: World) -> None
     assert found(cell)["train exit"] == ("timeout", "stall")
 
 
-def test_every_hosts_log_and_files_count(world: World) -> None:
-    cell = run(
-        world,
-        """command: python job.py hosts 0, hosts: 3, log: {must: 'Finished \\d'}, steps: {count: 8},
-           loss: {}, files: {m: {match: 'train_metrics.*.json', count: 3}}""",
-        check=0,
-    )
-    assert set(found(cell).values()) == {("passed", "")}
-    log = (world.run().attempt(cell.hash, 1) / "log.txt").read_text()
-    assert "[2] Finished 2" in log
-
-
-def test_one_host_that_fails_fails_the_job(world: World) -> None:
-    cell = run(
-        world,
-        """command: 'test "$SEATRIAL_HOST" = 0 && echo done || exit 5', hosts: 2, log: {must: done}""",
-        check=1,
-    )
-    assert found(cell)["train exit"] == ("failed", "exit")
-    assert found(cell)["train must done"] == ("failed", "log")
-
-
 def test_a_missing_curve_is_found_before_anything_runs(world: World) -> None:
     world.suite("trials: {t: {kind: training, command: 'true', loss: {curve: none.csv, tolerance: 1%}}}")
     assert "suite.yaml:1:61: there is no file 'none.csv'" in world.seatrial("run", "suite.yaml", check=2).stderr
-
-
-def test_a_curve_that_is_none_is_the_suites_fault(world: World) -> None:
-    (world.folder / "bad.csv").write_text("this is no curve\n")
-    cell = run(world, "command: python job.py, loss: {curve: bad.csv, tolerance: 1%}", check=1)
-    assert found(cell)["train loss curve"] == ("invalid", "curve")
-
-
-def test_a_recorded_curve_is_compared(world: World) -> None:
-    curve = world.folder / "good.csv"
-    curve.write_text("step,loss\n" + "".join(f"{n},{4.0 / (n + 1)}\n" for n in range(8)))
-    cell = run(world, "command: python job.py, loss: {curve: good.csv, tolerance: 1%}", check=0)
-    drawn = {chart.title: chart for chart in cell.charts}["The loss by step"]
-    assert drawn.columns == ["step", "loss", "recorded"]
-    assert [row[0] for row in drawn.rows] == list(range(8))
-    assert all(ours == pytest.approx(recorded, rel=0.01) for _, ours, recorded in drawn.rows)
-    assert found(cell)["train loss curve"] == ("passed", "")
-    finding = next(one for one in cell.findings if one.check == "loss")
-    assert finding.data["curve"][:2] == [[0, 4.0], [1, 2.0]]
-
-
-def test_a_disabled_trial_is_a_hole_with_its_reason(world: World) -> None:
-    world.suite("trials: {a: {kind: training, command: x, disabled: too dear}, b: {kind: training, command: 'true'}}")
-    world.seatrial("run", "suite.yaml", check=0)
-    assert [(combination.trial, combination.why) for combination in world.results().excluded] == [("a", "too dear")]
-
-
-def test_files_at_an_address_are_judged_like_those_of_the_job(world: World) -> None:
-    far = world.folder / "bucket"
-    write = 'd="${SEATRIAL_ARTIFACTS#file://}/outputs/0-0"; mkdir -p "$d"; printf 7 > "$d/m.json"\n'
-    (world.folder / "code").mkdir()
-    (world.folder / "code" / "write.sh").write_text(write)
-    trial = f"""command: sh write.sh, artifacts: 'file://{far}',
-                files: {{m: {{match: 'outputs/*/m.json', count: 1, valid: json}}}}"""
-    cell = run(world, trial, check=0)
-    assert found(cell) == {
-        "train exit": ("passed", ""),
-        "files m count": ("passed", ""),
-        "files m fresh": ("passed", ""),
-        "files m valid": ("passed", ""),
-    }
-    (folder,) = far.iterdir()
-    assert folder.name == f"{world.run().run}-{cell.hash}-1"
-
-
-@pytest.mark.parametrize(
-    ("address", "code", "told"),
-    [("file:///no/such/place", 1, ("failed", "files")), ("gopher://x/y", 3, ("infra", "infra"))],
-)
-def test_an_address_without_files_is_the_jobs_fault_and_one_that_cannot_be_read_is_not(
-    world: World, address: str, code: int, told: tuple[str, str]
-) -> None:
-    trial = f"command: echo done, log: {{must: done}}, artifacts: '{address}', files: {{m: {{match: x}}}}"
-    cell = run(world, trial, check=code)
-    assert found(cell)["train must done"] == ("passed", "")
-    assert found(cell)["files m count"] == told
