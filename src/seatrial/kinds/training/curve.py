@@ -72,10 +72,10 @@ def _from_json(text: str, path: Path) -> list[tuple[int, float]]:
     try:
         data = json.loads(text)
         if isinstance(data, dict):
-            return [(_step(step), float(value)) for step, value in data.items() if value is not None]
-        if all(isinstance(item, list) for item in data):
-            return [(_step(step), float(value)) for step, value in data if value is not None]
-        return [(step, float(value)) for step, value in enumerate(data) if value is not None]
+            data = data.items()
+        elif not all(isinstance(item, list) for item in data):
+            data = enumerate(data)
+        return [(_step(step), float(value)) for step, value in data if value is not None]
     except (ValueError, TypeError, RecursionError, OverflowError) as error:
         raise CurveError(f'{path} is no curve ({error}); write {{"0": 5.5, "10": 4.2}} or [[0, 5.5], …]') from None
 

@@ -11,7 +11,7 @@ from seatrial.checks.command import LogExpected, check_exit, check_log
 from seatrial.checks.files import check_files, host_folders, job_window
 from seatrial.checks.findings import MetricData, metric_data
 from seatrial.checks.metrics import check_metric, step_time_metric
-from seatrial.job import Finding, Observation, ObservedStep, PartSpec, Step, Verdict, unit_factor
+from seatrial.job import AnyChart, Finding, Observation, ObservedStep, PartSpec, Series, Step, Verdict, unit_factor
 from seatrial.job.spec import ARTIFACTS
 from seatrial.kinds.command import (
     files_expected,
@@ -24,7 +24,6 @@ from seatrial.kinds.command import (
 )
 from seatrial.kinds.job import make_job, only_part, plan_workspace, workspace_inputs
 from seatrial.kinds.protocol import Judgement
-from seatrial.kinds.training.charts import training_charts
 from seatrial.kinds.training.curve import CurveError, read_curve
 from seatrial.kinds.training.loss import LossExpected, check_loss
 from seatrial.kinds.training.model import TrainingTrial
@@ -40,6 +39,10 @@ TRAIN = "train"
 FILES = "files"
 OUTPUT = "output/train.txt"
 _STEP_TIME = "step_time"
+_MOST_HOSTS = 4  # columns of a chart; the findings are about all
+_MOST_ROWS = 500
+
+_Column = Mapping[int, float]  # of a chart, by step
 
 
 class TrainingKind:
@@ -98,7 +101,7 @@ class TrainingKind:
         found, read = judge_reading(model, train, files)
         metrics = _metrics(train) | metrics | read
         findings += [*found, *judge_bounds(model, train, metrics)]
-        charts = training_charts(train, _recorded(cell), model.steps.unit)
+        charts = _charts(train, _recorded(cell), model.steps.unit)
         return Judgement(findings, metrics, charts)
 
 
@@ -194,6 +197,46 @@ def _step_time(model: TrainingTrial, train: ObservedStep, files: ObservedStep) -
     if times_broken(train):
         return None
     return from_log(train, model.steps.unit) or from_lines(train)
+
+
+def _charts(train: ObservedStep, recorded: _Column, step_unit: str) -> list[AnyChart]:
+    """What reports show: the loss and the time of a step, by step, beside what was recorded."""
+    losses = _by_host(train, "loss")
+    if losses and recorded:
+        losses |= {"recorded": recorded}
+    made = [
+        _series("The loss by step", losses, ""),
+        _series("The time of a step", _by_host(train, "step_time"), step_unit),
+    ]
+    return [chart for chart in made if chart]
+
+
+def _by_host(train: ObservedStep, name: str) -> dict[str, _Column]:
+    """By step; of several values of one step the last, of those that name no step their number."""
+    values = log_values(train, name)
+    found: dict[str, _Column] = {}
+    for host in values.hosts[:_MOST_HOSTS]:
+        title = name if len(values.hosts) == 1 else f"{name}, host {host}"
+        column = {
+            number if one.step is None else one.step: one.value
+            for number, one in enumerate(values.of(host), 1)
+            if math.isfinite(one.value)
+        }
+        if column:
+            found[title] = column
+    return found
+
+
+def _series(title: str, columns: Mapping[str, _Column], unit: str) -> Series | None:
+    """None where there is not even a line to draw."""
+    steps = sorted({step for column in columns.values() for step in column})
+    if len(steps) < 2:
+        return None
+    every = math.ceil(len(steps) / _MOST_ROWS)
+    kept = sorted({*steps[::every], steps[-1]})
+    rows = [[step, *(column.get(step) for column in columns.values())] for step in kept]
+    units = dict.fromkeys(columns, unit) if unit else {}
+    return Series(title, ["step", *columns], rows, units)
 
 
 kind = TrainingKind()

@@ -96,11 +96,8 @@ def _not_finite(observed: ObservedStep, losses: LogValues) -> LogValue | None:
     if first is None and stopped.get("what") == "value" and stopped.get("name") == "loss":
         value = as_number(stopped.get("value"))
         line, host = stopped.get("line"), stopped.get("host")
-        return LogValue(
-            math.nan if value is None else value,
-            host if isinstance(host, int) else 0,
-            line=line if isinstance(line, int) else None,
-        )
+        number = math.nan if value is None else value
+        return LogValue(number, host if isinstance(host, int) else 0, line=line if isinstance(line, int) else None)
     if first is None:
         return next((LogValue(value, host) for host, value in losses.last.items() if not math.isfinite(value)), None)
     return first
@@ -121,10 +118,8 @@ def _finite(observed: ObservedStep, losses: LogValues, wild: LogValue) -> Findin
 
 def _last(observed: ObservedStep, losses: LogValues, expected: LossExpected) -> Finding:
     """The last value of each host."""
-    shown = ", ".join(
-        f"{value_text(losses.last[host])}{f' on host {host}' if len(losses.hosts) > 1 else ''}"
-        for host in losses.hosts[:8]
-    )
+    places = {host: f" on host {host}" if len(losses.hosts) > 1 else "" for host in losses.hosts}
+    shown = ", ".join(f"{value_text(losses.last[host])}{places[host]}" for host in losses.hosts[:8])
     if expected.target is None:
         return passed(observed, "loss", f"last {shown}; {losses.count} values")
     target = expected.target
@@ -134,8 +129,7 @@ def _last(observed: ObservedStep, losses: LogValues, expected: LossExpected) -> 
     if cut_short(observed):
         return skipped(observed, "loss", f"the last is not known: {cut_short(observed)} at {shown}")
     value = losses.last[off[0]]
-    place = f" on host {off[0]}" if len(losses.hosts) > 1 else ""
-    message = f"the last loss is {value:.6g}{place}, and should be {expected.about(target)}"
+    message = f"the last loss is {value:.6g}{places[off[0]]}, and should be {expected.about(target)}"
     return failed(observed, "loss", "loss", message, relevant_output(observed))
 
 
