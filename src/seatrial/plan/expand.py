@@ -74,7 +74,7 @@ def expand(suite: Suite, selection: Selection | None = None, history: Mapping[st
     """The plan. `history`: seconds by cell hash. Raises PlanError for too many cells or a selection of nothing."""
     selection = selection or Selection()
     counts = {
-        name: prod((group.rows for group in suite.axes[name]), start=trial.repeat)
+        name: prod((len(group.axes[0].values) for group in suite.axes[name]), start=trial.repeat)
         for name, trial in suite.trials.items()
     }
     if sum(counts.values()) > suite.max_cells:

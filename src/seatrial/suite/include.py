@@ -92,10 +92,12 @@ class Written:
 
 
 def read_written(path: Path) -> Written:
-    """Read `path` and all that it includes. Raises SuiteError only when `path` itself has no data at all."""
+    """Read `path` and all that it includes. Raises SuiteError only when `path` itself holds no map."""
     written = Written({})
-    written.root = read_source(path)
-    written.take(written.root, path, (path,))
+    written.root = source = read_source(path)
+    written.take(source, path, (path,))
+    if not isinstance(source.data, dict):
+        raise SuiteError(written.problems)
     return written
 
 

@@ -43,10 +43,7 @@ def load(
     `readers`: those that there are; without them no name of a reader is checked.
     """
     path = Path(path)
-    written = read_written(path)
-    if written.root is None or not isinstance(written.root.data, dict):
-        raise SuiteError(written.problems)
-    loader = _Loader(written, path.absolute().parent, path, look_for_files)
+    loader = _Loader(read_written(path), path.absolute().parent, path, look_for_files)
     return loader.suite(kinds, targets, read_baseline, readers)
 
 

@@ -34,10 +34,6 @@ class Group(msgspec.Struct, frozen=True):
 
     axes: tuple[Axis, ...]
 
-    @property
-    def rows(self) -> int:
-        return len(self.axes[0].values)
-
 
 def axes_of(groups: Iterable[Group]) -> dict[str, Axis]:
     """All axes of a trial, by name."""
