@@ -1,7 +1,6 @@
 """`seatrial scale sample`: as sampler.py."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -9,9 +8,6 @@ from seatrial import SeatrialError
 from seatrial.cli.common import fail
 from seatrial.cli.scale.access import FOLDER, NAMESPACE, TYPE, access, on_cluster, project_option
 from seatrial.migrate.runai.files import NAMESPACE_PREFIX
-
-if TYPE_CHECKING:
-    from seatrial.migrate.runai.times import Joined, Row
 
 
 @click.command(short_help="Write sampled.json: how far each workload is.")
@@ -79,9 +75,11 @@ def plot(folder: Path, plot_type: str, skip_errors: bool, head: int | None, tail
 
     Every workload that was submitted is shown: also one that never got a pod, or that the server refused.
     """
+    from collections import Counter
+
     from seatrial.migrate.runai.files import TIMES_FILE
-    from seatrial.migrate.runai.plot import draw
-    from seatrial.migrate.runai.times import ERROR, csv_text, read_folder
+    from seatrial.migrate.runai.plot import caption, draw, shown_milestones
+    from seatrial.migrate.runai.times import ERROR, csv_text, metrics_of, read_folder
     from seatrial.record import write_whole
 
     joined = read_folder(folder)
@@ -97,21 +95,6 @@ def plot(folder: Path, plot_type: str, skip_errors: bool, head: int | None, tail
         draw(rows, plot_type, picture)
     except ModuleNotFoundError as error:
         fail(f"{picture} needs matplotlib ({error}): pip install 'seatrial[plot]'; {folder / TIMES_FILE} is written")
-    _print(joined, rows, plot_type)
-    if errors:
-        what = "skipped" if skip_errors else "shown"
-        click.echo(
-            f"{len(errors)} of {len(joined.rows)} workloads have erroneous times and are {what}: {_some(errors)}"
-        )
-    click.echo(f"wrote {folder / TIMES_FILE} and {picture}")
-
-
-def _print(joined: "Joined", rows: "list[Row]", plot_type: str) -> None:
-    from collections import Counter
-
-    from seatrial.migrate.runai.plot import caption, shown_milestones
-    from seatrial.migrate.runai.times import metrics_of
-
     for milestone in shown_milestones(rows, plot_type):
         metrics = metrics_of(rows, milestone.name)
         click.echo(f"{milestone.name} from {milestone.reference} ({metrics.count}): {caption(metrics)}")
@@ -120,6 +103,10 @@ def _print(joined: "Joined", rows: "list[Row]", plot_type: str) -> None:
     if joined.strangers:
         some = _some(joined.strangers)
         click.echo(f"{len(joined.strangers)} sampled workloads are not in submitted.json, and not shown: {some}")
+    if errors:
+        what = f"have erroneous times and are {'skipped' if skip_errors else 'shown'}"
+        click.echo(f"{len(errors)} of {len(joined.rows)} workloads {what}: {_some(errors)}")
+    click.echo(f"wrote {folder / TIMES_FILE} and {picture}")
 
 
 def _some(names: list[str]) -> str:

@@ -22,6 +22,7 @@ KINDS = {
     "distributed": ("DistributedWorkload", "kubeflow.org/v1", "PyTorchJob"),
 }
 POD_GROUP_APIS = ("scheduling.run.ai/v2alpha2", "scheduling.run.ai/v1")  # the newer first
+EVICTED, REQUESTED, BOUND = "Evict", "ExternalProvisioning", "ProvisioningSucceeded"  # reasons of events
 POD_LABELS = ("release", "job-name", "training.kubeflow.org/job-name")
 POD_GROUP_LABELS = ("release", "workloadName")
 
@@ -188,9 +189,9 @@ def sampled(seen: NamespaceSnapshot) -> list[SampledWorkload]:
                 last_pod_created_timestamp=pods_created[-1] if pods_created else None,
                 pod_group_created_timestamp=groups[name].metadata.creation_timestamp if name in groups else None,
                 pod_scheduling_decision_timestamp=decided,
-                first_eviction_timestamp=happened.evictions.get(name),
-                first_pvc_bind_request_timestamp=happened.requested.get(name),
-                first_pvc_bind_timestamp=happened.bound.get(name),
+                first_eviction_timestamp=happened.first.get((EVICTED, name)),
+                first_pvc_bind_request_timestamp=happened.first.get((REQUESTED, name)),
+                first_pvc_bind_timestamp=happened.first.get((BOUND, name)),
                 backend_job_created_timestamp=seen.backend.get(name),
                 pod_scheduling_decision=decision,
                 sampled_timestamp=seen.at,
@@ -209,22 +210,21 @@ class _Happenings:
 
     def __init__(self, events: Iterable[Happened], groups: Mapping[str, str]) -> None:
         """`groups`: the workload of each pod group."""
-        self.evictions: dict[str, str] = {}  # by who was given room
-        self.requested: dict[str, str] = {}
-        self.bound: dict[str, str] = {}
+        self.first: dict[tuple[str, str], str] = {}  # by its reason and the workload; of an eviction, who got room
         self._of_pods: dict[tuple[str, str], list[str]] = defaultdict(list)
         names = set(groups.values())
-        for event in events:
-            at, involved = event.at, event.involved_object
+        for event in sorted(events, key=lambda one: epoch_seconds(one.at) or 0.0):
+            at, involved, owner = event.at, event.involved_object, ""
             if at is None:
                 continue
-            if event.reason == "Evict":
-                _earliest(self.evictions, groups.get(evictor_of(event), ""), at)
-            elif event.reason in ("ExternalProvisioning", "ProvisioningSucceeded"):
+            if event.reason == EVICTED:
+                owner = groups.get(evictor_of(event), "")
+            elif event.reason in (REQUESTED, BOUND):
                 owner = next((name for name in names_within(involved.name) if name in names), "")
-                _earliest(self.requested if event.reason == "ExternalProvisioning" else self.bound, owner, at)
             elif event.reason in ("Scheduled", "FailedScheduling"):
                 self._of_pods[involved.uid, event.reason].append(at)
+            if owner:
+                self.first.setdefault((event.reason, owner), at)
 
     def decision(self, pods: list[WorkloadPod]) -> tuple[str | None, str | None]:
         """When the last of these pods was decided on, and how; nothing while one of them waits."""
@@ -244,11 +244,6 @@ class _Happenings:
             if at_s is not None and event_s is not None and abs(event_s - at_s) <= _EXACT_S:
                 return event
         return decision.last_transition_time
-
-
-def _earliest(found: dict[str, str], name: str, at: str) -> None:
-    if name and (name not in found or (epoch_seconds(at) or 0.0) < (epoch_seconds(found[name]) or 0.0)):
-        found[name] = at
 
 
 def evictor_of(event: Happened) -> str:
