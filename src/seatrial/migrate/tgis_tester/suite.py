@@ -5,7 +5,7 @@ from pathlib import Path
 
 from seatrial.kinds.serving.config_rules import ResourceSpec, ServerConfig
 from seatrial.migrate import Imported, literal, suite_name, unique_name
-from seatrial.migrate.tgis_tester.config import TesterFile, Worker
+from seatrial.migrate.tgis_tester.config import TesterFile
 from seatrial.suite.yaml.document import Indent, scalar
 from seatrial.suite.yaml.document import block_text as block
 from seatrial.suite.yaml.problem import printable
@@ -68,7 +68,15 @@ class _Suite:
         self._requests: dict[tuple[int, int], str] = {}
         self._gpu_models: dict[str, dict[str, dict[str, str]]] = {}  # by target
         plain = ServerConfig()
-        self.variables = _common_variables(file.config.worker) | _config_variables("", plain)
+        worker = file.config.worker
+        self.variables = {
+            **COMMON,
+            "TRANSFORMERS_CACHE": worker.transformers_cache_path,
+            "HF_HUB_CACHE": worker.transformers_cache_path,
+            "PREFIX_STORE_PATH": worker.prefix_store_path,
+            "ADAPTER_CACHE": worker.adapter_cache,
+            **_config_variables("", plain),
+        }
         del self.variables["MODEL_NAME"]
         self.common = self._common(plain)
         for test, spec in enumerate(file.config.tests):
@@ -199,16 +207,6 @@ class _Suite:
         if config.runner.validate_models:
             lines.append("`validate_models`: whether the cache has a model shows when its server starts")
         return lines
-
-
-def _common_variables(worker: Worker) -> dict[str, str]:
-    return {
-        **COMMON,
-        "TRANSFORMERS_CACHE": worker.transformers_cache_path,
-        "HF_HUB_CACHE": worker.transformers_cache_path,
-        "PREFIX_STORE_PATH": worker.prefix_store_path,
-        "ADAPTER_CACHE": worker.adapter_cache,
-    }
 
 
 def _config_variables(model: str, config: ServerConfig) -> dict[str, str]:

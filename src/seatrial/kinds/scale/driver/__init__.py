@@ -18,7 +18,7 @@ from seatrial.kinds.scale.driver import stages
 from seatrial.kinds.scale.driver.audit import use_audit
 from seatrial.kinds.scale.driver.cluster import cluster_place
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan, WorkloadTarget
-from seatrial.kinds.scale.driver.processes import ProcessPlace, restart
+from seatrial.kinds.scale.driver.processes import ProcessPlace
 from seatrial.kinds.scale.driver.submit import Submitter
 from seatrial.kinds.scale.followed import CREATED, SCHEDULED, STAGES
 from seatrial.kinds.scale.work import (
@@ -55,7 +55,6 @@ async def drive(driver: Driver) -> None:
         async with cluster_place(target, driver, work, plan) as place:
             await _Scale(driver, work, plan, place).run()
     elif isinstance(target, HasProcesses):
-        restart(driver)
         await _Scale(driver, work, plan, ProcessPlace(driver, work, plan, target.cpus())).run()
     else:
         needed = "a Kubernetes API (HasApi) or processes on its machine (HasProcesses)"

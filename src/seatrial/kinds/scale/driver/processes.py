@@ -29,12 +29,6 @@ LAG_EVERY_S = 0.05
 _GONE_S = 60.0
 
 
-def restart(driver: Driver) -> None:
-    """Processes end with the driver that was killed, and so nothing of what it saw counts."""
-    for name in FILES:
-        (driver.files / name).unlink(missing_ok=True)
-
-
 class ProcessPlace:
     """Implements `WorkloadTarget`. Who stamps shares a loop with who sends: how late that loop is, is its lag."""
 
@@ -50,6 +44,8 @@ class ProcessPlace:
         self._wake = asyncio.Event()
         self._lags: list[tuple[float, float]] = []  # when, and how late
         self._fd = -1
+        for name in FILES:  # processes end with the driver that was killed, and so nothing of what it saw counts
+            (driver.files / name).unlink(missing_ok=True)
 
     async def check(self) -> None:
         for of in self._plan.classes:
