@@ -60,11 +60,9 @@ class KeeperLog:
 
     async def blocks(self, follow: bool) -> AsyncIterator[bytes]:
         """`follow`: until the trial has ended. Raises the last error when the pod cannot be reached for long."""
-        if follow:
-            async for block in self._patiently(follow=True):
+        for following in (True, False) if follow else (False,):
+            async for block in self._patiently(following):
                 yield block
-        async for block in self._patiently(follow=False):
-            yield block
 
     async def _patiently(self, follow: bool) -> AsyncIterator[bytes]:
         failing_since: float | None = None

@@ -44,16 +44,6 @@ def resources(job: Job, options: KubernetesOptions) -> Manifest:
     return {"requests": dict(wanted), "limits": wanted} if wanted else {}
 
 
-def keeper_resources(options: KubernetesOptions) -> Manifest:
-    """It asks for next to nothing; to fetch files, and to start programs for that, it may take more."""
-    keeper = options.keeper
-    memory = size_quantity(keeper.memory_bytes)
-    return {
-        "requests": {"cpu": cpu_quantity(keeper.cpu), "memory": memory},
-        "limits": {"cpu": cpu_quantity(keeper.cpu_limit), "memory": memory},
-    }
-
-
 def node_selector(job: Job, options: KubernetesOptions) -> dict[str, str]:
     """What the machine, the model of its GPUs and the target say; where two of them disagree, no node can be meant."""
     sources = [

@@ -12,7 +12,7 @@ from seatrial.job import Job, Step
 from seatrial.kubernetes import Manifest
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.manifest import placement
-from seatrial.targets.kubernetes.manifest.placement import seconds, size_quantity
+from seatrial.targets.kubernetes.manifest.placement import cpu_quantity, seconds, size_quantity
 from seatrial.targets.kubernetes.options import NODE_ENDS_POD_S, SHARED_MEMORY, KubernetesOptions, Volume
 from seatrial.targets.protocol import refused
 
@@ -171,7 +171,12 @@ def _keeper(job: Job, options: KubernetesOptions, image: str) -> Manifest:
     made = _container(names.KEEPER, "keep.sh", options, image)
     own = {**_NO_GPU, "SEATRIAL_KEEP_S": str(seconds(keep_s(job, options)))}
     made["env"] = [_literal(name, value) for name, value in sorted(own.items())]
-    made["resources"] = placement.keeper_resources(options)
+    # It asks for next to nothing; to fetch files, and to start programs for that, it may take more.
+    keeper, memory = options.keeper, size_quantity(options.keeper.memory_bytes)
+    made["resources"] = {
+        "requests": {"cpu": cpu_quantity(keeper.cpu), "memory": memory},
+        "limits": {"cpu": cpu_quantity(keeper.cpu_limit), "memory": memory},
+    }
     made["volumeMounts"] = [
         {"name": AGENT, "mountPath": names.AGENT, "readOnly": True},
         {"name": VOLUME, "mountPath": names.VOLUME},

@@ -41,7 +41,7 @@ _WARNINGS = 32  # of one job
 
 
 _OFFSET_S = time.time() - time.monotonic()
-_wall_s = attrgetter("wall_s")
+_by_time = attrgetter("wall_s")
 
 
 def wall_s(at_s: float) -> float:
@@ -257,19 +257,19 @@ class JobState:
         times = [one.times[stage] for one in hosts if stage in one.times]
         if stage is Stage.QUEUED:
             if times:
-                return min(times, key=_wall_s)
+                return min(times, key=_by_time)
             held = self.known.queue and self.root is not None and self.root.suspended
             return msgspec.structs.replace(self.known.created, stage=stage) if held else None
         if stage is Stage.READY:  # as `endpoint` is: the first host's
             return next((one.times[stage] for one in hosts if one.number == 0 and stage in one.times), None)
-        return max(times, key=_wall_s) if len(times) >= self.known.hosts else None  # when the last of them has
+        return max(times, key=_by_time) if len(times) >= self.known.hosts else None  # when the last of them has
 
     def finished(self) -> StageTime:
         """When the last of its hosts had; now, when nothing says it, off by as long as nothing was observed."""
         hosts = self.hosts()
         times = [one.times[Stage.FINISHED] for one in hosts if Stage.FINISHED in one.times]
         if times and len(times) == len(hosts):
-            return self.next_time(max(times, key=_wall_s))
+            return self.next_time(max(times, key=_by_time))
         at_s = now_s()
         observed_s = max([one.arrived_s for one in hosts if one.arrived_s is not None], default=at_s)
         return self.next_time(StageTime(Stage.FINISHED, at_s, WATCH, max(0.0, at_s - observed_s)))
