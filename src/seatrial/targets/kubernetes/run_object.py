@@ -120,11 +120,14 @@ def _heartbeat(found: Annotated) -> tuple[Holder | None, float]:
         return None, 0.0
 
 
-def in_use(run: str, holder: Holder) -> RunInUse:
-    return RunInUse(
-        f"{run} is being worked on by process {holder.pid} on {holder.host}; stop that one first, or wait "
-        f"{STALE_S:g} s after it was lost"
-    )
+async def refuse_another(client: k8s.Kubernetes, found: Annotated, run: str) -> None:
+    """Raises RunInUse when a process of another machine works on the run of this object."""
+    holder = beating(found, await client.now_s())
+    if holder is not None and holder.elsewhere():
+        raise RunInUse(
+            f"{run} is being worked on by process {holder.pid} on {holder.host}; stop that one first, or wait "
+            f"{STALE_S:g} s after it was lost"
+        )
 
 
 class RunObject:
@@ -210,7 +213,7 @@ class RunObject:
         """From a process that is gone. Of several who try at the same time one gets it."""
         while True:
             found = await self._client.get(k8s.JOBS, self.name, Root)
-            await self._refuse_another(found)
+            await refuse_another(self._client, found, self.run)
             # The cluster counts from the object's own end, and its time to live must not become shorter.
             self._made_s = epoch_s(found.metadata.creation_timestamp) or self._made_s
             self._until_s = max(self._until_s, self._made_s + found.spec.ttl_seconds_after_finished)
@@ -220,11 +223,6 @@ class RunObject:
             except k8s.ApiError as error:
                 if error.code != 409:  # it changed meanwhile
                     raise
-
-    async def _refuse_another(self, found: Annotated) -> None:
-        holder = beating(found, await self._client.now_s())
-        if holder is not None and holder.elsewhere():
-            raise in_use(self.run, holder)
 
     async def _create_configs(self, make: MakeConfigs, content: bytes) -> list[str]:
         async def create(config: k8s.Manifest) -> str:
@@ -256,7 +254,8 @@ class RunObject:
             await asyncio.sleep(_AGAIN_S if refused else BEAT_S)
             try:
                 # After a long absence (asleep, cut off), another machine may have taken the run over.
-                await self._refuse_another(await self._client.get(k8s.JOBS, self.name, Annotated))
+                found = await self._client.get(k8s.JOBS, self.name, Annotated)
+                await refuse_another(self._client, found, self.run)
                 await self._renew()
                 refused = False
             except (k8s.NotFound, RunInUse) as error:  # removed with all that it owned, or taken over: all begins anew
@@ -265,9 +264,9 @@ class RunObject:
                     self.lost.set_result(error)
                 return
             except k8s.CredentialsError as error:
-                if refused and not self.lost.done():
-                    self.lost.set_result(error)
                 if refused:
+                    if not self.lost.done():
+                        self.lost.set_result(error)
                     return
                 refused = True
             except k8s.KubernetesError:

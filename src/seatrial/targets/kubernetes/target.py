@@ -22,7 +22,7 @@ from seatrial.targets.kubernetes.files.log import LiveLog
 from seatrial.targets.kubernetes.names import Handle
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.owned import ClusterObjects
-from seatrial.targets.kubernetes.run_object import Annotated, Root, RunObject, beating, in_use, in_use_by, remove_unused
+from seatrial.targets.kubernetes.run_object import Annotated, Root, RunObject, in_use_by, refuse_another, remove_unused
 from seatrial.targets.kubernetes.submit import JobAnnotation, try_job, try_run_object
 from seatrial.targets.kubernetes.watch.objects import PodObject, TrackedJob, epoch_s
 from seatrial.targets.kubernetes.watch.waiting import over_whole_quota
@@ -200,9 +200,7 @@ class KubernetesTarget:
         """The object of a run is no job, and can only be removed; not while another machine works on that run."""
         with contextlib.suppress(k8s.NotFound):
             run = await self._client.get(k8s.JOBS, name, Annotated)
-            holder = beating(run, await self._client.now_s())
-            if holder is not None and holder.elsewhere():
-                raise in_use(run.metadata.labels.get(names.RUN, name), holder)
+            await refuse_another(self._client, run, run.metadata.labels.get(names.RUN, name))
 
     def _take_up(self, handle: str, root: Root, created: StageTime) -> None:
         annotation = self._annotations[handle] = JobAnnotation.read(root)
