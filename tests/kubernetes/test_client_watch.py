@@ -262,13 +262,15 @@ async def test_an_object_of_a_megabyte_in_small_chunks_is_one_event(stub: Stub) 
         await events.aclose()  # type: ignore[attr-defined]
 
 
-async def test_a_line_without_end_is_not_read_into_memory_for_ever(stub: Stub) -> None:
+async def test_a_line_without_end_is_not_read_into_memory_for_ever(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seatrial.kubernetes.watch._LINE_BYTES", 1 << 20)
+
     async def answer(request: Request, wire: Wire) -> None:
         if not request.query.get("watch"):
             raise KeyError
         wire.begin()
         for _ in range(40):
-            wire.chunk(b"x" * (1 << 19))
+            wire.chunk(b"x" * (1 << 16))
             await wire.writer.drain()
 
     stub.override = answer

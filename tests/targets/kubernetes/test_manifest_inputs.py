@@ -156,11 +156,13 @@ def test_names_that_are_not_utf8_arrive(tmp_path: Path) -> None:
     assert os.listdir(os.fsencode(out)) == [b"\xff\xfe"]
 
 
-def test_too_much_is_refused_with_what_to_do_instead(tmp_path: Path) -> None:
+def test_too_much_is_refused_with_what_to_do_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert manifest.INPUT_BYTES == 16 << 20
+    monkeypatch.setattr(packing, "INPUT_BYTES", 1 << 20)
     big = tmp_path / "big"
-    big.write_bytes(os.urandom(manifest.INPUT_BYTES + (1 << 16)))
+    big.write_bytes(os.urandom((1 << 20) + (1 << 16)))
     message = refusal(Input(str(big), "big"))
-    assert "more than 16 MiB packed" in message
+    assert "more than 1 MiB packed" in message
     assert "put them into the image, let the job clone them (`workspace: {git: ...}`), or mount a volume" in message
 
 
