@@ -20,7 +20,7 @@ from seatrial.job.reading import read_json
 from seatrial.kinds.scale.workload import rendered
 from seatrial.kinds.serving.cases import cases_of, read_case_file
 from seatrial.kinds.serving.cases.read import CASE_LIMITS
-from seatrial.kinds.training.curve import CurveError, read_curve
+from seatrial.kinds.training.curve import read_curve
 from seatrial.kubernetes import KubernetesError, load_access
 from seatrial.kubernetes.credentials import Credentials
 from seatrial.kubernetes.objects import UNDECODABLE
@@ -72,8 +72,8 @@ def of_users(seeds: Seeds) -> Iterator[Kind]:
     yield Kind("cases-json", as_json, mutate.json_text, reading("cases.json", _cases), (SuiteError,))
     yield Kind("past-runs", [PAST], mutate.json_text, reading("past.json", read_runs), (SuiteError,))
     yield Kind("past-runs-csv", [PAST_CSV], mutate.log_text, reading("past.csv", read_runs), (SuiteError,))
-    yield Kind("curves", [CURVE], mutate.json_text, reading("curve.json", read_curve), (CurveError,))
-    yield Kind("curves-csv", [CURVE_CSV], mutate.log_text, reading("curve.csv", read_curve), (CurveError,))
+    yield Kind("curves", [CURVE], mutate.json_text, reading("curve.json", read_curve), (Unreadable,))
+    yield Kind("curves-csv", [CURVE_CSV], mutate.log_text, reading("curve.csv", read_curve), (Unreadable,))
     yield Kind("notebooks", notebooks, mutate.json_text, reading("fuzzed.ipynb", _notebook), (document.Broken,))
     yield from _of_runai(reading)
     yield Kind(

@@ -2,7 +2,7 @@
 
 Whatever is wrong with it, the error is `Unreadable`: it is no JSON, of another form, not UTF-8, nested deeper or with
 larger numbers than anything that we write, a file of an absurd size or no file at all but a pipe. The client of
-Kubernetes has the same for answers of a server, in `kubernetes/wire.py`."""
+Kubernetes has the same for answers of a server, in `kubernetes/queries.py`."""
 
 import errno
 import os

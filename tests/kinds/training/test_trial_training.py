@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.job import Job, Step
-from seatrial.kinds.training.curve import CurveError, read_curve
+from seatrial.job import Job, Step, Unreadable
+from seatrial.kinds.training.curve import read_curve
 from seatrial.kinds.training.kind import kind
 from seatrial.kinds.training.model import LOSS, STEP, STEP_TIME_PATTERN
 from seatrial.plan import Selection, expand
@@ -267,7 +267,7 @@ def test_a_loss_of_a_recorded_curve_that_is_no_number_is_told_with_its_line(
     tmp_path: Path, text: str, where: str
 ) -> None:
     (tmp_path / "c").write_text(text)
-    with pytest.raises(CurveError) as caught:
+    with pytest.raises(Unreadable) as caught:
         read_curve(tmp_path / "c")
     assert f"{tmp_path / 'c'}{where}" in str(caught.value)
 
@@ -277,7 +277,7 @@ def test_a_loss_of_a_recorded_curve_that_is_no_number_is_told_with_its_line(
 )
 def test_what_is_no_curve_is_told(tmp_path: Path, text: str) -> None:
     (tmp_path / "c").write_text(text)
-    with pytest.raises(CurveError, match=str(tmp_path)):
+    with pytest.raises(Unreadable, match=str(tmp_path)):
         read_curve(tmp_path / "c")
-    with pytest.raises(CurveError, match="No such file"):
+    with pytest.raises(Unreadable, match="No such file"):
         read_curve(tmp_path / "none")

@@ -107,7 +107,7 @@ def curve(run: str, file: Path, cell: str | None, host: int | None, force: bool,
     `loss: {curve: FILE}` of a training trial compares later runs with it.
     """
     from seatrial.job import Unreadable
-    from seatrial.kinds.training.curve import CurveError, curve_of, curve_text
+    from seatrial.kinds.training.curve import curve_of, curve_text
 
     folder = find(runs, run)
     results = folder.read_results()
@@ -127,7 +127,7 @@ def curve(run: str, file: Path, cell: str | None, host: int | None, force: bool,
     try:
         curve = curve_of(folder.read_observation(found.hash, last.number, next(iter(last.parts), "job")), host)
         write_whole(file, curve_text(curve).encode())
-    except (CurveError, Unreadable) as error:
+    except Unreadable as error:
         fail(f"{found.id}: {error}", 1)
     except OSError as error:
         fail(f"{file} cannot be written: {error.strerror}")

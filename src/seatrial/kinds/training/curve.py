@@ -9,15 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seatrial.job import Observation
+from seatrial.job import Observation, Unreadable
 from seatrial.readers.log import hosts_text, log_values
 
 _MOST_BYTES = 4 << 20  # the plan keeps it
 _NO_NUMBER = re.compile(r"\b(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
-
-
-class CurveError(Exception):
-    """A file that is no curve; its text says what was expected."""
 
 
 def read_curve(path: Path) -> dict[int, float]:
@@ -25,35 +21,35 @@ def read_curve(path: Path) -> dict[int, float]:
     CSV: step and loss in the first two columns, or in columns of those names."""
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise CurveError(f"{path} is larger than {_MOST_BYTES >> 20} MiB, which no curve needs to be")
+            raise Unreadable(f"{path} is larger than {_MOST_BYTES >> 20} MiB, which no curve needs to be")
         text = path.read_text("utf-8-sig")
     except OSError as error:
-        raise CurveError(f"the recorded curve cannot be read: {path}: {error.strerror}") from None
+        raise Unreadable(f"the recorded curve cannot be read: {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise CurveError(f"{path} is no text; a curve is JSON or CSV") from None
+        raise Unreadable(f"{path} is no text; a curve is JSON or CSV") from None
     pairs = _from_json(text, path) if text.lstrip()[:1] in ("{", "[") else _from_csv(text, path)
     if wild := next((pair for pair in pairs if not math.isfinite(pair[1])), None):
         message = f"the loss at step {wild[0]} is {wild[1]}, and each of a recorded curve is a number; leave it out"
-        raise CurveError(f"{path}:{_line_of_no_number(text)} {message}")
+        raise Unreadable(f"{path}:{_line_of_no_number(text)} {message}")
     curve = dict(pairs)
     if not curve:
-        raise CurveError(f"{path} holds no pair of a step and a loss")
+        raise Unreadable(f"{path} holds no pair of a step and a loss")
     return curve
 
 
 def curve_of(observation: Observation, host: int | None = None) -> dict[int, float]:
     """The losses that the log of a run told, by their steps: the last of each. Of several hosts, those of `host`, or of
-    the first that told any. Raises CurveError."""
+    the first that told any. Raises Unreadable."""
     losses = [log_values(step, "loss") for step in observation.steps if step.kind == "command"]
     hosts = losses[0].hosts if losses else []
     if not hosts:
-        raise CurveError("its log tells no loss; the trial reads one with `loss: {}`")
+        raise Unreadable("its log tells no loss; the trial reads one with `loss: {}`")
     if host is not None and host not in hosts:
-        raise CurveError(f"host {host} tells no loss; {hosts_text(hosts)} did")
+        raise Unreadable(f"host {host} tells no loss; {hosts_text(hosts)} did")
     taken = losses[0].of(hosts[0] if host is None else host)
     curve = {one.step: one.value for one in taken if one.step is not None and math.isfinite(one.value)}
     if not curve:
-        raise CurveError("its log tells losses, and of no step: `steps: {pattern: ...}` says how it tells one")
+        raise Unreadable("its log tells losses, and of no step: `steps: {pattern: ...}` says how it tells one")
     return curve
 
 
@@ -77,7 +73,7 @@ def _from_json(text: str, path: Path) -> list[tuple[int, float]]:
             data = enumerate(data)
         return [(_step(step), float(value)) for step, value in data if value is not None]
     except (ValueError, TypeError, RecursionError, OverflowError) as error:
-        raise CurveError(f'{path} is no curve ({error}); write {{"0": 5.5, "10": 4.2}} or [[0, 5.5], …]') from None
+        raise Unreadable(f'{path} is no curve ({error}); write {{"0": 5.5, "10": 4.2}} or [[0, 5.5], …]') from None
 
 
 def _from_csv(text: str, path: Path) -> list[tuple[int, float]]:
@@ -94,7 +90,7 @@ def _from_csv(text: str, path: Path) -> list[tuple[int, float]]:
         try:
             pairs.append((_step(row[columns[0]]), float(row[columns[1]])))
         except (ValueError, IndexError, OverflowError):
-            raise CurveError(f"{path}:{number}: expected a step and a loss, got {','.join(row)[:80]!r}") from None
+            raise Unreadable(f"{path}:{number}: expected a step and a loss, got {','.join(row)[:80]!r}") from None
     return pairs
 
 
@@ -102,7 +98,7 @@ def _rows(text: str, path: Path) -> Iterator[list[str]]:
     try:
         yield from csv.reader(io.StringIO(text))
     except csv.Error as error:
-        raise CurveError(f"{path} is no curve ({error}); write a step and a loss in each line") from None
+        raise Unreadable(f"{path} is no curve ({error}); write a step and a loss in each line") from None
 
 
 def _step(value: Any) -> int:

@@ -11,7 +11,18 @@ from seatrial.checks.command import LogExpected, check_exit, check_log
 from seatrial.checks.files import check_files, host_folders, job_window
 from seatrial.checks.findings import MetricData, metric_data
 from seatrial.checks.metrics import check_metric, step_time_metric
-from seatrial.job import AnyChart, Finding, Observation, ObservedStep, PartSpec, Series, Step, Verdict, unit_factor
+from seatrial.job import (
+    AnyChart,
+    Finding,
+    Observation,
+    ObservedStep,
+    PartSpec,
+    Series,
+    Step,
+    Unreadable,
+    Verdict,
+    unit_factor,
+)
 from seatrial.job.spec import ARTIFACTS
 from seatrial.kinds.command import (
     files_expected,
@@ -24,7 +35,7 @@ from seatrial.kinds.command import (
 )
 from seatrial.kinds.job import make_job, only_part, plan_workspace, workspace_inputs
 from seatrial.kinds.protocol import Judgement
-from seatrial.kinds.training.curve import CurveError, read_curve
+from seatrial.kinds.training.curve import read_curve
 from seatrial.kinds.training.loss import LossExpected, check_loss
 from seatrial.kinds.training.model import TrainingTrial
 from seatrial.kinds.training.profile import check_profile, check_profile_metric
@@ -57,7 +68,7 @@ class TrainingKind:
             return {}
         try:
             return {"curve": sorted(read_curve(cell.directory / loss.curve).items())}
-        except CurveError as error:
+        except Unreadable as error:
             return {"curve_error": str(error)}
 
     def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
