@@ -106,7 +106,7 @@ def test_another_metric_out_of_bounds_confirms_nothing(world: World) -> None:
 def test_a_metric_that_is_known_to_be_slow_can_be_excused(world: World) -> None:
     bounded(world, BURN, confirm=0)
     path = world.folder / "suite.yaml"
-    path.write_text(path.read_text() + "    xfail: [{step: metrics, why: issue 12}]\n")
+    path.write_text(path.read_text() + "    xfail: [{step: figures, why: issue 12}]\n")
     world.seatrial("run", "suite.yaml", check=0)
     assert world.verdicts() == {"t": "xfail"}
 
