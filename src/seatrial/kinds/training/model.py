@@ -118,5 +118,4 @@ class TrainingTrial(CommandChecks, TrialModel):
     def step_names(self, runtime: Runtime | None) -> tuple[str, ...]:
         workspace = self.workspace_of(runtime)
         cloned = ["workspace"] if workspace and workspace.git else []
-        metrics = ["figures"] if self.baseline else []
-        return ("job", *cloned, "train", *(f"files {name}" for name in self.files), *metrics)
+        return ("job", *cloned, "train", *(f"files {name}" for name in self.files))
