@@ -61,6 +61,7 @@ def test_any_other_answer_is_not_ready_and_is_asked_again(job: Supervised, tmp_p
     bad = [
         b"HTTP/1.1 400 Bad\r\n\r\n", b"HTTP/1.1 503 Not yet\r\n\r\n", b"HTTP/1.1 100 Continue\r\n\r\n",
         b"SSH-2.0-OpenSSH_9\r\n", b"HTTP/1.1\r\n", b"HTTP/1.1 2x0\r\n", b"x" * 20_000, b"HTTP/1.1 200",
+        b"HTTP/1.1 %s OK\r\n\r\n" % (b"2" * 5000),  # more digits than Python turns into a number
     ]  # fmt: skip
     asked = tmp_path / "asked"
     command = answering(port, [*bad, b"HTTP/1.1 200 OK\r\n\r\n"], asked)

@@ -58,7 +58,10 @@ def test_gpus_are_sampled_where_nvidia_smi_is(job: Supervised, tmp_path: Path) -
     assert asked == ["--query-gpu=index,utilization.gpu,memory.used", "--format=csv,noheader,nounits"]
 
 
-@pytest.mark.parametrize("script", ["exit 9", "sleep 1300", "cat /dev/zero", "echo garbage; printf '\\377\\n'"])
+@pytest.mark.parametrize(
+    "script",
+    ["exit 9", "sleep 1300", "cat /dev/zero", "echo garbage; printf '\\377\\n'", "echo '0, inf, inf'; echo '²³, 1, 1'"],
+)
 def test_a_broken_nvidia_smi_harms_nothing(job: Supervised, tmp_path: Path, script: str) -> None:
     program = tmp_path / "bin" / "nvidia-smi"
     program.parent.mkdir()

@@ -176,7 +176,8 @@ class Usage:
     def _ask(self, query: str) -> List[Tuple[int, int]]:
         argv = [*(self.nvidia_smi or ()), query, "--format=csv,noheader,nounits"]
         text = run_program(argv, GPU_QUERY_S, stderr=subprocess.DEVNULL)[1]
-        return [(int(first), int(second)) for first, second in re.findall(r"^ *(\d+) *, *(\d+) *$", text, re.MULTILINE)]
+        pairs = re.findall(r"^ *(\d{1,15}) *, *(\d{1,15}) *$", text, re.MULTILINE)
+        return [(int(first), int(second)) for first, second in pairs]
 
 
 node: Callable[[Any], Any] = from_dict

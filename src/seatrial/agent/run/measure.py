@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import math
 import os
 import resource
 import shutil
@@ -178,7 +179,7 @@ class GpuQuery:
         found = []
         for line in self._answer.decode("utf-8", "replace").splitlines():
             fields = [field.strip() for field in line.split(",")]
-            if len(fields) == 3 and fields[0].isdigit():
+            if len(fields) == 3 and fields[0].isdecimal() and len(fields[0]) < 5:
                 utilization, used_mib = _number(fields[1]), _number(fields[2])
                 used = None if used_mib is None else int(used_mib * (1 << 20))
                 found.append({"index": int(fields[0]), "utilization": utilization, "memory_bytes": used})
@@ -187,6 +188,6 @@ class GpuQuery:
 
 def _number(text: str) -> Optional[float]:
     try:
-        return float(text)
+        return float(text) if math.isfinite(float(text)) else None
     except ValueError:
         return None

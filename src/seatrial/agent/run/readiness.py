@@ -95,8 +95,8 @@ class Readiness:
             data = server.recv(_HEAD_BYTES)
             self._answer += data
             if b"\n" in self._answer:
-                status = re.match(rb"\s*HTTP/\S*\s+(\d+)(?!\S)", self._answer.split(b"\n", 1)[0])
-                self._succeeded() if status and 200 <= int(status.group(1)) < 400 else self._failed()
+                is_good = re.match(rb"\s*HTTP/\S*\s+[23]\d\d(?!\S)", self._answer.split(b"\n", 1)[0])
+                self._succeeded() if is_good else self._failed()
             elif not data or len(self._answer) > _HEAD_BYTES:
                 self._failed()
 
