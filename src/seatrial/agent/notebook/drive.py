@@ -66,7 +66,7 @@ class NotebookSpec(NamedTuple):
 def main(arguments: List[str]) -> int:
     with open(arguments[0], encoding="utf-8") as file:
         given = json.load(file)
-    spec = NotebookSpec(**{name: given[name] for name in NotebookSpec._fields if given.get(name)})
+    spec = NotebookSpec(**{name: given[name] for name in NotebookSpec._fields if given.get(name) not in (None, [])})
     spec = spec._replace(files=os.path.abspath(spec.files))
     if not _can_drive() and spec.driver and os.path.abspath(spec.driver) != os.path.abspath(sys.executable):
         os.execv(spec.driver, [spec.driver, sys.argv[0], "notebook", arguments[0]])

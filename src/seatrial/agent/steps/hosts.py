@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from typing import Dict, List, Optional
+from typing import List, Optional
 
 _LINE_BYTES = 1 << 20  # a longer line comes in pieces,
 WORD_BYTES = 64 << 10  # and a word of at most so many bytes is in one of them
@@ -29,12 +29,15 @@ class Host:
         self.rest = b""
         notes = os.environ.get("SEATRIAL_NOTES_FD", "")
         self.notes: Optional[int] = int(notes) if notes.isdigit() else None
+        # Which host it is: ours, and what launchers of training jobs want, unless the job has its own.
+        rank, address = str(number), {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        ranks = {"RANK": rank, "NODE_RANK": rank, "WORLD_SIZE": str(count), **address}
         self.process = subprocess.Popen(
             ["/bin/sh", "-c", command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=variables(number, count, port),
+            env={**ranks, **os.environ, "SEATRIAL_HOST": rank, "SEATRIAL_HOSTS": str(count)},
             pass_fds=[] if self.notes is None else [self.notes],
         )
         assert self.process.stdout is not None
@@ -73,13 +76,6 @@ class Host:
         if self.code is None:
             with contextlib.suppress(ProcessLookupError):
                 self.process.send_signal(number)
-
-
-def variables(number: int, count: int, port: int) -> Dict[str, str]:
-    """What says which host it is: ours, and what launchers of training jobs want, unless the job has its own."""
-    rank, address = str(number), {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    ranks = {"RANK": rank, "NODE_RANK": rank, "WORLD_SIZE": str(count), **address}
-    return {**ranks, **os.environ, "SEATRIAL_HOST": rank, "SEATRIAL_HOSTS": str(count)}
 
 
 def _follow(hosts: List[Host]) -> int:
