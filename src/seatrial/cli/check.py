@@ -10,6 +10,7 @@ import msgspec
 
 from seatrial import SeatrialError, __version__
 from seatrial.cli.common import HISTORY, RUNS, fail, history_of, loaded, print_lines
+from seatrial.cli.report import write_reports
 from seatrial.engine.check_folder import Checked, check_folder, checked_name
 from seatrial.engine.fetch_folder import fetch_folder
 from seatrial.job import VERSION, Finding, RunResults
@@ -17,8 +18,6 @@ from seatrial.plan import Selection, expand
 from seatrial.plugins import kinds
 from seatrial.record.history import HistoryError
 from seatrial.record.remote import is_address
-from seatrial.report.junit import render_junit
-from seatrial.report.markdown import render_markdown
 from seatrial.report.terminal.lines import Line, glyph
 from seatrial.report.view.run import RunView
 from seatrial.report.view.words import first_line, fit, one_line, width
@@ -49,12 +48,11 @@ def command(
     logs: tuple[Path, ...],
     exit_code: int | None,
     as_json: bool,
-    junit: Path | None,
-    markdown: Path | None,
     record: bool,
     commit: str,
     runs: Path,
     history: str | None,
+    **files: Path | None,
 ) -> None:
     """Judge the log and the files in DIR, or at an fsspec URL, by the checks of a training trial. Nothing is run.
 
@@ -82,7 +80,7 @@ def command(
                 commit=commit,
                 seatrial=__version__,
             )
-            _write_reports(results, place, junit, markdown)
+            write_reports(RunView(results, place), files)
     except (SeatrialError, FileNotFoundError) as error:
         fail(str(error))
     if record:
@@ -97,17 +95,6 @@ def command(
     else:
         _print(checked, folder)
     raise SystemExit(results.exit_code)
-
-
-def _write_reports(results: RunResults, folder: Path, junit: Path | None, markdown: Path | None) -> None:
-    view = RunView(results, folder)
-    try:
-        if junit:
-            junit.write_bytes(render_junit(view))
-        if markdown:
-            markdown.write_text(render_markdown(view))
-    except OSError as error:
-        fail(f"{error.filename} cannot be written: {error.strerror}")
 
 
 def _cell(suite: Path, trial: str, select: tuple[str, ...]) -> tuple[Cell, str]:

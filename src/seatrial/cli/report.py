@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -90,12 +91,7 @@ def command(
         start = Path.cwd() if html == Path("-") else html.resolve().parent
         _write(html, RunPage(RunView(results, folder, os.path.relpath(folder, start))).html().encode())
     view = RunView(results, folder)
-    for form, file in files.items():
-        if file:
-            module, function = _RENDERERS[form]
-            text = getattr(importlib.import_module(f"seatrial.report.{module}"), function)(view)
-            data = text.encode("utf-8", "replace") if isinstance(text, str) else text
-            _write(file, data, whole=form == "openmetrics")
+    write_reports(view, files)
     if notify and not notified(notify, results):
         raise SystemExit(3)
     if not (as_json or html or any(files.values()) or notify):
@@ -103,6 +99,16 @@ def command(
             print_cells(results, folder)
         else:
             print_summary(results, folder, verbose=verbose)
+
+
+def write_reports(view: RunView, files: Mapping[str, Path | None]) -> None:
+    """`files`: where the report of each form goes, if one is wanted."""
+    for form, file in files.items():
+        if file:
+            module, function = _RENDERERS[form]
+            text = getattr(importlib.import_module(f"seatrial.report.{module}"), function)(view)
+            data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+            _write(file, data, whole=form == "openmetrics")
 
 
 def _fail_unfinished(folder: RunFolder) -> NoReturn:

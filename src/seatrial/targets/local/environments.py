@@ -76,9 +76,7 @@ class Environments:
     async def close(self) -> None:
         for task in self._prepared.values():
             task.cancel()
-        for task in self._prepared.values():
-            with contextlib.suppress(asyncio.CancelledError, TargetError):
-                await task
+        await asyncio.gather(*self._prepared.values(), return_exceptions=True)
 
     async def _build(self, python: str | None, packages: tuple[str, ...]) -> PreparedEnvironment:
         async with self._turn:

@@ -29,12 +29,8 @@ class Trace(NamedTuple):
     at_terminal: bool  # it may be a person who looks at the job: not to be ended unasked
 
 
-def of_job(job: Path) -> list[Trace]:
-    """Those of the job in this folder; there may be none of it any more."""
-    return list(_below(str(job)))
-
-
 def _below(folder: str) -> Iterator[Trace]:
+    """Those of the job, or of the jobs, in this folder, which may not be there any more."""
     for entry in filter(str.isdigit, os.listdir("/proc")):
         pid = int(entry)
         if pid == os.getpid():
@@ -97,7 +93,7 @@ def end_leftovers(job: Path, cgroups: Iterable[str]) -> int:
     folders = [Path(folder) for folder in cgroups]
     seen: set[int] = set()
     until_s = time.monotonic() + _END_S
-    while there := _members(folders) | {trace.pid for trace in of_job(job) if not trace.at_terminal}:
+    while there := _members(folders) | {trace.pid for trace in _below(str(job)) if not trace.at_terminal}:
         seen |= there
         for folder in folders:
             _write(folder / "cgroup.kill", "1")
@@ -117,7 +113,7 @@ def end_leftovers(job: Path, cgroups: Iterable[str]) -> int:
 
 def at_terminals(job: Path) -> str:
     """Processes that were not ended, in words, for there may be a person before them; else nothing."""
-    found = [f"{trace.pid} ({trace.name})" for trace in of_job(job) if trace.at_terminal]
+    found = [f"{trace.pid} ({trace.name})" for trace in _below(str(job)) if trace.at_terminal]
     return f"left, for they are at a terminal and in its folder: {', '.join(found)}" if found else ""
 
 
@@ -139,13 +135,11 @@ def _members(folders: Iterable[Path]) -> set[int]:
 
 def _remove_group(folder: Path) -> None:
     for _ in range(500):
-        try:
+        with contextlib.suppress(OSError):
             folder.rmdir()
+        if not folder.exists():
             return
-        except FileNotFoundError:
-            return
-        except OSError:
-            time.sleep(0.02)  # the kernel counts a process as a member a little longer than it lives
+        time.sleep(0.02)  # the kernel counts a process as a member a little longer than it lives
 
 
 def _write(path: Path, text: str) -> None:
