@@ -373,3 +373,16 @@ async def test_a_job_that_lost_the_name_of_its_supervisor_is_removed_with_its_pr
         assert not alive(identity)
         assert [group for group in identity.cgroups if Path(group).exists()] == []
         assert not path.exists()
+
+
+def test_a_folder_that_cannot_be_removed_is_told_whatever_goes_from_it_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something removes a file of it at each try, so that none comes to its end: once an UnboundLocalError."""
+
+    def vanishing(path: Path) -> None:
+        raise FileNotFoundError(2, "No such file or directory", str(path / "file"))
+
+    monkeypatch.setattr("seatrial.targets.local.folders.remove_tree", vanishing)
+    with pytest.raises(TargetError, match=rf"cannot remove {tmp_path}: .*No such file"):
+        JobFolder(tmp_path).remove()
