@@ -5,9 +5,9 @@ import pytest
 from seatrial.job import Verdict
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.driver import DriverError
+from seatrial.kinds.serving.driver.load import parse_metrics
 from seatrial.kinds.serving.driver.load_metrics import is_good, summarize_load, token_gaps, tpot, warmup_requests
 from seatrial.kinds.serving.driver.load_requests import Timed, requests_of
-from seatrial.kinds.serving.driver.scrape import parse_metrics
 from seatrial.kinds.serving.ended import DriverRecords, EndCause
 from seatrial.kinds.serving.generation import Mode, Request
 from seatrial.kinds.serving.load import check_load

@@ -72,12 +72,10 @@ def _cases(findings: Sequence[Finding]) -> Table:
 
 def _differences(findings: Sequence[Finding]) -> Iterator[TokenDiff]:
     """Both sides with their likeliest tokens where an answer went wrong, or another way at a near tie."""
-    shown = 0
-    for finding in sorted(findings, key=lambda one: one.verdict is Verdict.PASSED):
-        if finding.step.startswith(CASE) and finding.data.get("position") is not None and shown < MOST_DIFFERENCES:
-            shown += 1
-            title = f"{finding.step.removeprefix(CASE)} ({finding.check})"
-            yield TokenDiff(title, convert(finding.data, TokenDifference))
+    placed = [one for one in findings if one.step.startswith(CASE) and one.data.get("position") is not None]
+    for finding in sorted(placed, key=lambda one: one.verdict is Verdict.PASSED)[:MOST_DIFFERENCES]:
+        title = f"{finding.step.removeprefix(CASE)} ({finding.check})"
+        yield TokenDiff(title, convert(finding.data, TokenDifference))
 
 
 def _latencies(load: LoadSummary) -> Distribution:

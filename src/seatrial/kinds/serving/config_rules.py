@@ -1,7 +1,7 @@
 """Configurations of TGIS servers, as on an axis `config`: their fields, with tgis-tester's defaults, and the rules for
 them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import combinations
 from typing import Annotated, Literal
 
@@ -122,17 +122,16 @@ AXIS = "config"
 
 
 def cell_problems(cell: Cell) -> list[str]:
-    """What is wrong with the configuration of a cell on its machine; nothing where the axis has no map."""
+    """What is wrong with the configuration of a cell on its machine; nothing where the axis has no map. `dtype` is
+    another word for `dtype_str`; a type that is not stated is the right one. Fields that no rule knows are the user's
+    own."""
     config = cell.values.get(AXIS)
-    return problems_of(config, cell.machine.gpu.count if cell.machine.gpu else None) if isinstance(config, dict) else []
-
-
-def problems_of(config: Mapping[str, object], gpus: int | None) -> list[str]:
-    """`dtype` is another word for `dtype_str`; a type that is not stated is the right one. Fields that no rule knows
-    are the user's own."""
+    if not isinstance(config, dict):
+        return []
+    gpus = cell.machine.gpu.count if cell.machine.gpu else None
     known: dict[str, object] = {"dtype_str": "float16" if gpus else "float32"}
     known |= {"dtype_str" if name == "dtype" else name: one for name, one in config.items()}
-    known["resources"] = {"gpu": gpus}
+    known |= {"resources": {"gpu": gpus}}
     try:
         model = ServerConfig.model_validate({name: known[name] for name in known if name in ServerConfig.model_fields})
     except ValidationError as error:

@@ -200,7 +200,6 @@ def trouble_of(failure: Failure, cause: EndCause, server: Observation | None) ->
         Trouble.LATE: Verdict.TIMEOUT,
         Trouble.NOT_ASKED: Verdict.INVALID,
     }.get(failure.trouble, Verdict.FAILED)
-    code = f"{failure.code}: " if failure.code and failure.trouble is Trouble.ANSWERED else ""
-    said = f"the server answered with an error: {code}{failure.message}"
-    text = said if failure.trouble is Trouble.ANSWERED else failure.message
-    return EndCause(verdict, "error" if failure.trouble is Trouble.ANSWERED else failure.trouble.value, text)
+    if failure.trouble is Trouble.ANSWERED:
+        return EndCause(verdict, "error", f"the server answered with an error: {failure.text}")
+    return EndCause(verdict, failure.trouble.value, failure.message)

@@ -194,6 +194,10 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     retry_after_s: float | None = None
     matches: bool | None = None  # the pattern that is expected of the message; None: there is none, or it does not end
 
+    @property
+    def text(self) -> str:
+        return f"{self.code}: {self.message}" if self.code else self.message
+
 
 class Times(msgspec.Struct, frozen=True, omit_defaults=True):
     """By the client's one monotonic clock."""

@@ -137,7 +137,7 @@ def _refusal(one: CaseAnswers, comparing: Comparing) -> str:
     if first.failure is not None and first.failure.trouble is not Trouble.ANSWERED:
         return f"it has no answer: {first.failure.message}"
     if first.failure is not None and one.case.error is None and first.failure.code in _OF_THE_SERVER:
-        return f"the server failed, which says nothing of the case: {first.failure.code}: {first.failure.message}"
+        return f"the server failed, which says nothing of the case: {first.failure.text}"
     if not is_determined(one.case.request) and not one.case.skip_check and first.failure is None:
         return "its answer is left to chance: give it a `seed`, or say `skip_check: true`"
     for ask, other in one.answers[1:]:

@@ -12,7 +12,6 @@ from seatrial.kinds.serving.generation import (
     Case,
     ErrorMatch,
     ExpectedError,
-    Failure,
     Generation,
     Method,
     Mode,
@@ -98,7 +97,7 @@ def compare_answer(case: Case, answer: Answer, comparing: Comparing, protocol: s
     if case.error is not None:
         return compare_error(case.error, answer), []
     if answer.failure is not None:
-        return Comparison(Agreement.ERROR, f"an answer is expected, and an error came: {_said(answer.failure)}"), []
+        return Comparison(Agreement.ERROR, f"an answer is expected, and an error came: {answer.failure.text}"), []
     if case.answer is None:
         return structure("nothing is expected of this case: `seatrial record` writes what a trusted server answers"), []
     if case.request.mode is Mode.TOKENIZE:
@@ -221,7 +220,7 @@ def compare_error(expected: ExpectedError, answer: Answer) -> Comparison:
         texts = [one.text for one in generations_of(answer)]
         return Comparison(Agreement.ERROR, f"an error is expected ({wanted}), and an answer came: {_short(texts)}")
     if expected.code is not None and failure.code != expected.code:
-        return Comparison(Agreement.ERROR, f"another error: {_said(failure)}; expected {wanted}")
+        return Comparison(Agreement.ERROR, f"another error: {failure.text}; expected {wanted}")
     matches = {
         ErrorMatch.EXACT: failure.message == expected.message,
         ErrorMatch.PREFIX: failure.message.startswith(expected.message or ""),
@@ -229,12 +228,8 @@ def compare_error(expected: ExpectedError, answer: Answer) -> Comparison:
     }
     if expected.message is not None and not matches[expected.match]:
         how = {ErrorMatch.PREFIX: " at its beginning", ErrorMatch.PATTERN: " as a pattern"}.get(expected.match, "")
-        return Comparison(Agreement.ERROR, f"another message: {_said(failure)}; expected{how} {wanted}")
+        return Comparison(Agreement.ERROR, f"another message: {failure.text}; expected{how} {wanted}")
     return EXACT
-
-
-def _said(failure: Failure) -> str:
-    return f"{failure.code}: {failure.message}" if failure.code else failure.message
 
 
 def _short(value: object) -> str:

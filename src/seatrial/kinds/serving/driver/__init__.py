@@ -34,8 +34,8 @@ async def wait_until_ready(driver: Driver, work: ServingWork, client: Client) ->
             seconds, about = round(clock.past_s, 4), await client.describe(limit_s)
             driver.finish(Note.READY, seconds=seconds, tries=tries, **({"about": about} if about else {}))
             return True
-        last = f"{failure.code}: {failure.message}" if failure.code else failure.message
-        lasting, reached = failure.code in LASTING, reached or failure.trouble is not Trouble.UNREACHABLE
+        last, lasting = failure.text, failure.code in LASTING
+        reached = reached or failure.trouble is not Trouble.UNREACHABLE
         if lasting:
             break
         if tries == 1 or pause_s == LONGEST_PAUSE_S:
