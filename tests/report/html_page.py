@@ -15,10 +15,11 @@ class Page(HTMLParser):
     def __init__(self, html: str) -> None:
         super().__init__()
         self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
+        self._said: list[str] = []
         self.open: list[str] = []
         self.crossed: list[tuple[str, str]] = []
         self.feed(html)
+        self.text = "".join(self._said)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
@@ -34,7 +35,7 @@ class Page(HTMLParser):
             self.crossed.append((last, tag))
 
     def handle_data(self, data: str) -> None:
-        self.text += data
+        self._said.append(data)
 
     def of(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.elements if name == tag]
