@@ -75,7 +75,14 @@ def render_svg(run: RunView) -> str:
     if run.causes_sentence:
         sheet.write(run.causes_sentence, "head")
     sheet.y += LINE / 2
-    _grids(sheet, run)
+    left = GRID_ROWS
+    for matrix in run.matrices:
+        rows = first_rows(matrix, left)
+        left -= len(rows)
+        if rows:
+            _grid(sheet, matrix, rows)
+    if hidden := sum(len(matrix.rows) for matrix in run.matrices) - (GRID_ROWS - left):
+        sheet.write(f"… and {count(hidden, 'more row')}: all are in report.html", "note")
     _metrics(sheet, run)
     return render(
         "picture.svg.j2",
@@ -87,19 +94,6 @@ def render_svg(run: RunView) -> str:
         sheet=sheet,
         title=f"{run.suite}: {run.verdict.value}",
     )
-
-
-def _grids(sheet: _Sheet, run: RunView) -> None:
-    left = GRID_ROWS
-    hidden = 0
-    for matrix in run.matrices:
-        rows = first_rows(matrix, left)
-        hidden += len(matrix.rows) - len(rows)
-        if rows:
-            left -= len(rows)
-            _grid(sheet, matrix, rows)
-    if hidden:
-        sheet.write(f"… and {count(hidden, 'more row')}: all are in report.html", "note")
 
 
 def _grid(sheet: _Sheet, matrix: Matrix[CellView], rows: list[int]) -> None:

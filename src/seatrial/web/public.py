@@ -100,13 +100,8 @@ def _keep(folder: Path, path: str, page: Page, written: WrittenSite) -> list[str
     write_whole(folder / path, page.html.encode("utf-8", "replace"), sync=False, mode=_MODE)
     os.chmod(folder / path, _MODE)
     written.pages += 1
-    return _links(path, page.html + page.packed)
-
-
-def _links(path: str, html: str) -> list[str]:
-    """Of a page: files beside and below the first one."""
-    found = []
-    for link in dict.fromkeys(_LINK.findall(html)):
+    found = []  # files beside and below the first one that the page links to
+    for link in dict.fromkeys(_LINK.findall(page.html + page.packed)):
         to = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(link)))
         if not link.startswith(("/", "http:", "https:")) and not to.startswith("../"):
             found.append(to)

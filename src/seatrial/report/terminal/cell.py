@@ -33,7 +33,8 @@ def cell_lines(cell: CellView, columns: int) -> list[Line]:
     for finding in cell.findings:
         lines += _finding(finding, cell.title(finding), details.step_seconds(finding.step), columns)
     lines += _metrics(cell)
-    lines += _files(details)
+    lines += [[("  file   ", "dim"), (f"{details.base}/{one_line(name)}", "")] for name in details.kept[:_MOST_FILES]]
+    lines += more_lines(len(details.kept) - _MOST_FILES, "file")
     lines += _logs(details, columns)
     return [*lines, [("  again  ", "dim"), (cell.rerun, "cyan")]]
 
@@ -80,15 +81,9 @@ def _metrics(cell: CellView) -> list[Line]:
         [("  metric ", "dim"), (f"{pad(one_line(metric.name), name)}  {value_text(metric.value, metric.unit)}", "")]
         for metric in judged
     ]
-    others = len(cell.metrics) - len(judged)
-    text = f"{count(others, 'metric is', 'metrics are')} not judged; --json has them"
-    return [*lines, *([[(f"  {text}", "dim")]] if others else [])]
-
-
-def _files(details: CellDetails) -> list[Line]:
-    shown = details.kept[:_MOST_FILES]
-    lines: list[Line] = [[("  file   ", "dim"), (f"{details.base}/{one_line(name)}", "")] for name in shown]
-    return [*lines, *more_lines(len(details.kept) - _MOST_FILES, "file")]
+    if others := len(cell.metrics) - len(judged):
+        lines.append([(f"  {count(others, 'metric is', 'metrics are')} not judged; --json has them", "dim")])
+    return lines
 
 
 def _logs(details: CellDetails, columns: int) -> list[Line]:

@@ -1,6 +1,6 @@
 """A series as a chart of braille dots or plain characters, and as a line of blocks."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -64,29 +64,23 @@ def terminal_chart(view: SeriesView, columns: int, ascii_only: bool) -> Terminal
     label = max(len(text) for text in label_of.values())
     width = max(8, columns - label - 2)
     places = _places(len(view.points), width * across)
-    spans = _spans([ladder(point.value) for point in view.points], places)
-    drawn = _ascii(spans, width, _ROWS) if ascii_only else _braille(spans, width, _ROWS)
+    spans: dict[int, tuple[int, int]] = {}  # by place: the highest and the lowest step from the top that is drawn there
+    for place, step in zip(places, [ladder(point.value) for point in view.points], strict=True):
+        high, low = spans.get(place, (step, step))
+        spans[place] = (min(high, step), max(low, step))
+    drawn = (_ascii if ascii_only else _braille)(spans, width, _ROWS)
     for row in ladder.row_of.values():
         drawn[row] = [("." if ascii_only else "┄") if char == " " else char for char in drawn[row]]
     axis, events = ["-" if ascii_only else "─"] * width, [" "] * width
     for number, moved in enumerate(view.changes, 1):
         axis[places[moved.index] // across] = str(number % 10)
     for place, point in zip(places, view.points, strict=True):
-        if sign := _sign(point.verdict, point.mark):
+        if sign := _SIGNS.get(point.mark or point.verdict, "" if point.verdict in ("passed", "xfail") else "!"):
             events[place // across] = sign
     rows_made = [(label_of.get(row, "").rjust(label), "".join(drawn[row])) for row in range(_ROWS)]
-    corner = "+" if ascii_only else "└"
-    below = " " * label + corner + "".join(axis)
-    return TerminalChart(rows_made, below, "".join(events).rstrip(), _legend(events))
-
-
-def _sign(verdict: str, mark: str) -> str:
-    return _SIGNS.get(mark or verdict, "" if verdict in ("passed", "xfail") else "!")
-
-
-def _legend(events: Iterable[str]) -> str:
-    used = set(events)
-    return ", ".join(f"{sign} {word}" for word, sign in {**_SIGNS, "not good": "!"}.items() if sign in used)
+    below = " " * label + ("+" if ascii_only else "└") + "".join(axis)
+    legend = [f"{sign} {word}" for word, sign in {**_SIGNS, "not good": "!"}.items() if sign in events]
+    return TerminalChart(rows_made, below, "".join(events).rstrip(), ", ".join(legend))
 
 
 def _places(number: int, width: int) -> list[int]:
@@ -95,15 +89,6 @@ def _places(number: int, width: int) -> list[int]:
         step = max(1, min(4, width // max(number, 1)))
         return [index * step for index in range(number)]
     return [index * width // number for index in range(number)]
-
-
-def _spans(steps: list[int], places: list[int]) -> dict[int, tuple[int, int]]:
-    """By place: the highest and the lowest step from the top that is drawn there."""
-    spans: dict[int, tuple[int, int]] = {}
-    for place, step in zip(places, steps, strict=True):
-        high, low = spans.get(place, (step, step))
-        spans[place] = (min(high, step), max(low, step))
-    return spans
 
 
 def _braille(spans: dict[int, tuple[int, int]], width: int, rows: int) -> list[list[str]]:

@@ -46,30 +46,15 @@ class CellView:
         self.verdict, self.flaky, self.reason, self.done = result.verdict, result.flaky, result.why, result.done
         self.attempts, self.findings, self.charts = result.attempts, result.findings, result.charts
         self.news = result.news
-
-    @property
-    def bad(self) -> bool:
-        return not self.verdict.good
-
-    @property
-    def last(self) -> AttemptResult | None:
-        return self.attempts[-1] if self.attempts else None
-
-    @property
-    def seconds(self) -> float | None:
-        return self.attempts[-1].seconds if self.attempts else None
+        self.bad = not result.verdict.good
+        self.last = result.attempts[-1] if result.attempts else None
+        self.seconds = self.last.seconds if self.last else None
+        self.bad_findings = [finding for finding in result.findings if not finding.verdict.good]
+        self.xfails = [finding for finding in result.findings if finding.verdict is Verdict.XFAIL]
 
     @property
     def cause(self) -> "CauseView | None":
         return self._run.cause_of.get(self.hash)
-
-    @cached_property
-    def bad_findings(self) -> list[Finding]:
-        return [finding for finding in self.findings if not finding.verdict.good]
-
-    @cached_property
-    def xfails(self) -> list[Finding]:
-        return [finding for finding in self.findings if finding.verdict is Verdict.XFAIL]
 
     @cached_property
     def _findings_of_step(self) -> Counter[str]:
@@ -87,8 +72,7 @@ class CellView:
             return one_line(self.reason)
         if self.last is None:
             return "it never started"
-        last = self.last
-        return one_line(last.why or last.exit.message) or f"its job ended: {last.exit.outcome.value}"
+        return one_line(self.last.why or self.last.exit.message) or f"its job ended: {self.last.exit.outcome.value}"
 
     @property
     def problem(self) -> str:
