@@ -7,9 +7,10 @@ stays below what such pages take, whatever the run is: each section has its shar
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
-from seatrial.job import Finding
+from seatrial.job import Excluded, Finding
 from seatrial.job.units import count
 from seatrial.report.view.cell import CellView
 from seatrial.report.view.grid import Matrix
@@ -26,6 +27,7 @@ MOST_COMMAND = 2_000
 _MOST_FINDINGS = 20  # of one cell
 MOST_ITEMS = 100
 _MOST_CASES = 30  # of a trial
+_T = TypeVar("_T")
 _REST = 200  # bytes, for saying what is left out
 
 _SIGNS = {
@@ -50,7 +52,7 @@ def render_markdown(run: RunView) -> str:
     tables = map(_case_table, run.tables)
     cases = _fitting(tables, _SHARES["cases"], len(run.tables), "table of cases", "tables of cases")
     head = [*_head(run), *_causes(run), *_news(run), *_matrices(run), *cases]
-    sections = [part for part in (_moved(run), _flaky(run), _xfails(run), _not_run(run)) if part]
+    sections = [part for part in _sections(run) if part]
     tail = _fitting(sections, _SHARES["tail"], len(sections), "section")
     title = ["### Failures", ""] if run.failures else []
     room = MARKDOWN_BYTES - _bytes([*head, *title, *tail])
@@ -72,10 +74,35 @@ def _fitting(blocks: Iterable[list[str]], room: int, number: int, one: str, many
     return lines
 
 
-def _moved(run: RunView) -> list[str]:
-    sentences = [*run.moved, *run.regressions]
-    lines = [f"- {escape_text(sentence)}" for sentence in sentences[:MOST_ITEMS]]
-    return ["### What moved", "", *lines, *_rest(len(sentences)), ""] if lines else []
+def _sections(run: RunView) -> Iterable[list[str]]:
+    """What comes after the failures."""
+    yield _list("What moved", [*run.moved, *run.regressions], lambda text: [f"- {escape_text(text)}"])
+    yield _list(
+        "Flaky: passed on a retry",
+        run.flaky,
+        lambda cell: [f"- {code(cell.id)}", *(f"  - {escape_text(place)}" for place in cell.attempt_lines)],
+    )
+
+    def xfail(item: tuple[CellView, Finding]) -> list[str]:
+        cell, finding = item
+        return [f"- {code(cell.id)} {code(cell.title(finding))}: {escape_text(finding.message or cell.reason)}"]
+
+    def exclusion(item: tuple[str, list[Excluded]]) -> list[str]:
+        reason, excluded = item
+        axes = [axes_text(combination.axes.items()) for combination in excluded[:5]]
+        named = "; ".join([*axes, *(["…"] if len(excluded) > 5 else [])])
+        return [f"- {len(excluded)} × {escape_text(reason)}: {escape_text(named)}"]
+
+    yield _list("Failed as declared", run.xfails, xfail)
+    skips = _list("Skipped", run.skips.items(), lambda item: [f"- {item[1]} × {escape_text(item[0])}"])
+    yield [*skips, *_list("Not run", run.excluded_by_reason.items(), exclusion)]
+
+
+def _list(title: str, items: Iterable[_T], lines: Callable[[_T], list[str]]) -> list[str]:
+    """So many of them, and how many there are beside; nothing without any."""
+    found = list(items)
+    shown = [line for one in found[:MOST_ITEMS] for line in lines(one)]
+    return [f"### {title}", "", *shown, *_rest(len(found)), ""] if found else []
 
 
 def _bytes(lines: list[str]) -> int:
@@ -228,40 +255,6 @@ def _finding(finding: Finding, named: str) -> list[str]:
     what = f"**{escape_text(named)}** " + (f"({escape_text(finding.class_)}) " if finding.class_ else "")
     lines = [what + escape_text(finding.message), ""]
     return [*lines, *fenced(finding.evidence), ""] if finding.evidence.strip() else lines
-
-
-def _flaky(run: RunView) -> list[str]:
-    if not run.flaky:
-        return []
-    lines = ["### Flaky: passed on a retry", ""]
-    for cell in run.flaky[:MOST_ITEMS]:
-        lines += [f"- {code(cell.id)}", *(f"  - {escape_text(place)}" for place in cell.attempt_lines)]
-    return [*lines, *_rest(len(run.flaky)), ""]
-
-
-def _xfails(run: RunView) -> list[str]:
-    if not run.xfails:
-        return []
-    lines = ["### Failed as declared", ""]
-    for cell, finding in run.xfails[:MOST_ITEMS]:
-        lines.append(f"- {code(cell.id)} {code(cell.title(finding))}: {escape_text(finding.message or cell.reason)}")
-    return [*lines, *_rest(len(run.xfails)), ""]
-
-
-def _not_run(run: RunView) -> list[str]:
-    lines: list[str] = []
-    if run.skips:
-        lines += ["### Skipped", ""]
-        lines += [f"- {number} × {escape_text(reason)}" for reason, number in list(run.skips.items())[:MOST_ITEMS]]
-        lines += [*_rest(len(run.skips)), ""]
-    if run.excluded_by_reason:
-        lines += ["### Not run", ""]
-        for reason, excluded in list(run.excluded_by_reason.items())[:MOST_ITEMS]:
-            axes = [axes_text(combination.axes.items()) for combination in excluded[:5]]
-            named = "; ".join([*axes, *(["…"] if len(excluded) > 5 else [])])
-            lines.append(f"- {len(excluded)} × {escape_text(reason)}: {escape_text(named)}")
-        lines += [*_rest(len(run.excluded_by_reason)), ""]
-    return lines
 
 
 def _rest(number: int) -> list[str]:

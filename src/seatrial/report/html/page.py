@@ -7,7 +7,6 @@ make it harmless, and the page's own policy forbids every script and style but o
 import zlib
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from seatrial.report import ReportError
@@ -28,25 +27,17 @@ from seatrial.report.view.run import RunView, worst_first
 BLOCK_CHARACTERS = 200_000  # about what is inflated to show one piece: pieces beside each other deflate far better
 
 
-@dataclass(frozen=True)
-class _Block:
-    first: str  # key of its first piece
-    data: str  # deflated, base64
-
-
-def pack(pieces: Iterable[tuple[str, str]]) -> list[_Block]:
-    """Blocks of (key, markup)."""
-    blocks: list[_Block] = []
-    first, size = "", 0
-    held: list[str] = []
+def pack(pieces: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Blocks of (key, markup): the key of its first piece, and all its markup deflated."""
+    blocks: list[tuple[str, list[str]]] = []
+    size = 0
     for key, markup in sorted(pieces):
-        if held and size + len(markup) > BLOCK_CHARACTERS:
-            blocks.append(_Block(first, deflate("".join(held))))
-            held, size = [], 0
-        first = first if held else key
-        held.append(markup)
         size += len(markup)
-    return [*blocks, _Block(first, deflate("".join(held)))] if held else blocks
+        if not blocks or size > BLOCK_CHARACTERS:
+            blocks.append((key, []))
+            size = len(markup)
+        blocks[-1][1].append(markup)
+    return [(first, deflate("".join(held))) for first, held in blocks]
 
 
 def deflate(text: str) -> str:

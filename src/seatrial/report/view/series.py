@@ -129,12 +129,11 @@ def with_changes(series: Series) -> SeriesView:
         series.unit,
         series.better,
         points,
-        [_level_change(change, good[change.index], points, series.better) for change in changes],
+        [_level_change(change, good[change.index], points[good[change.index]], series.better) for change in changes],
     )
 
 
-def _level_change(change: "ChangePoint", index: int, points: list[Point], better: str) -> LevelChange:
-    point = points[index]
+def _level_change(change: "ChangePoint", index: int, point: Point, better: str) -> LevelChange:
     up = change.after > change.before
     way = "" if not better else "worse" if up == (better == "lower") else "better"
     size = change.size if math.isfinite(change.size) else math.copysign(1e9, change.after - change.before)
