@@ -25,14 +25,13 @@ def render_csv(run: RunView) -> str:
     writer = csv.writer(out, lineterminator="\n")
     columns = [*_FIRST, *(f"axis {axis}" for axis in axes), *_LAST, *(f"figure {name}" for name in names)]
     writer.writerow([_text(column) for column in columns])
-    for cell in run.cells:
-        row = _run(run) | _cell(cell)
-        row |= {f"axis {axis}": value for axis, value in cell.axes.items()}
-        row |= {f"figure {_metric_name(one)}": one.value for one in cell.metrics}
-        writer.writerow([_text(row.get(column, "")) for column in columns])
+    rows = [(cell.axes, _cell(cell)) for cell in run.cells]
     for combination in run.excluded:
-        row = _run(run) | {"trial": combination.trial, "verdict": _EXCLUDED, "why": combination.why}
-        row |= {f"axis {axis}": value for axis, value in combination.axes.items()}
+        left_out: dict[str, object] = {"trial": combination.trial, "verdict": _EXCLUDED, "why": combination.why}
+        rows.append((combination.axes, left_out))
+    for of_axes, row in rows:
+        row |= {"run": run.run, "suite": run.suite, "commit": run.commit}
+        row |= {f"axis {axis}": value for axis, value in of_axes.items()}
         writer.writerow([_text(row.get(column, "")) for column in columns])
     return out.getvalue()
 
@@ -58,11 +57,7 @@ def _cell(cell: CellView) -> dict[str, object]:
         row |= {"started": clock_text(last.stages[0].wall_s, TIME) if last.stages else ""}
     if since:
         row |= {"since_run": since.run, "since": clock_text(since.at_s, TIME), "since_commit": since.commit}
-    return row
-
-
-def _run(run: RunView) -> dict[str, object]:
-    return {"run": run.run, "suite": run.suite, "commit": run.commit}
+    return row | {f"figure {_metric_name(one)}": one.value for one in cell.metrics}
 
 
 def _metric_name(metric: Metric) -> str:

@@ -10,18 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial.job import value_text
 from seatrial.job.units import count
-from seatrial.report.view.words import (
-    AGREEMENTS,
-    SYMBOLS,
-    axes_text,
-    clock_text,
-    commit_text,
-    duration_text,
-    one_line,
-    size_text,
-    stages_text,
-    strip_controls,
-)
+from seatrial.report.view import words
 
 if TYPE_CHECKING:
     import jinja2
@@ -43,16 +32,17 @@ def report_templates() -> "jinja2.Environment":
         finalize=_harmless,
         auto_reload=False,
     )
-    made.filters.update(one_line=one_line, seconds=duration_text, clock=clock_text, axes=axes_text, commit=commit_text)
-    made.filters.update(size=size_text, metric=value_text, stages=stages_text)
-    made.globals.update(symbols=SYMBOLS, agreements=AGREEMENTS, count=count)
+    made.filters.update(one_line=words.one_line, seconds=words.duration_text, clock=words.clock_text)
+    made.filters.update(axes=words.axes_text, commit=words.commit_text, size=words.size_text, stages=words.stages_text)
+    made.filters.update(metric=value_text)
+    made.globals.update(symbols=words.SYMBOLS, agreements=words.AGREEMENTS, count=count)
     return made
 
 
 def _harmless(value: Any) -> Any:
     """Before it is escaped. Markup is ours."""
     if type(value) is str and not value.isprintable():
-        return strip_controls(value)
+        return words.strip_controls(value)
     return value
 
 

@@ -204,5 +204,5 @@ class RunLine:
         self.counts = [(word, number) for word in _COUNTED if (number := run.counts.get(word, 0))]
         self.total = run.cells if run.state in (RunState.RUNNING, RunState.UNFINISHED) else 0
         who = f"process {run.owner.pid} on {one_line(run.owner.host)}" if run.owner else "nobody works on it"
-        self.text = f"{run.cells:,} cell{'' if run.cells == 1 else 's'}" if over else ""
-        self.text = self.text or one_line(run.why) or f"{run.done:,} of {run.cells:,} done, {who}"
+        so_far = one_line(run.why) or f"{run.done:,} of {run.cells:,} done, {who}"
+        self.text = count(run.cells, "cell") if over else so_far

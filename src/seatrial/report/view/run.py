@@ -19,17 +19,9 @@ from seatrial.job import (
     causes_by_cell,
 )
 from seatrial.job.units import count
+from seatrial.report.view import sentences
 from seatrial.report.view.cell import CellView
 from seatrial.report.view.grid import NOT_WANTED, Matrix, matrices
-from seatrial.report.view.sentences import (
-    cause_news_text,
-    cause_place,
-    causes_sentence,
-    change_group_text,
-    news_counts,
-    news_sentences,
-    since_text,
-)
 from seatrial.report.view.series import RunSeries, read_series
 from seatrial.report.view.tables import JudgedTable, judged_tables
 from seatrial.report.view.words import date_text, one_line
@@ -158,7 +150,9 @@ class RunView:
     @cached_property
     def moved(self) -> list[str]:
         """The newest changes of the run's metrics, a sentence for all that moved at one commit."""
-        return [change_group_text(group) for group in self.series.together[:MOST_MOVES]] if self.series else []
+        return (
+            [sentences.change_group_text(group) for group in self.series.together[:MOST_MOVES]] if self.series else []
+        )
 
     @cached_property
     def regressions(self) -> list[str]:
@@ -172,21 +166,21 @@ class RunView:
     @property
     def news(self) -> list[str]:
         """What changed since the last time, a sentence each; empty where nothing was compared."""
-        return news_sentences(self.results)
+        return sentences.news_sentences(self.results)
 
     @property
     def news_counts(self) -> list[tuple[str, bool]]:
         """The same in a few words, and whether each is bad news."""
-        return news_counts(self.results)
+        return sentences.news_counts(self.results)
 
     @property
     def since(self) -> str:
         """What news are relative to."""
-        return since_text(self.results)
+        return sentences.since_text(self.results)
 
     @cached_property
     def causes_sentence(self) -> str:
-        return causes_sentence(self.results)
+        return sentences.causes_sentence(self.results)
 
     @property
     def sentence(self) -> str:
@@ -216,7 +210,7 @@ class CauseView:
 
     @cached_property
     def where(self) -> str:
-        return cause_place(self._cause, self._run.results)
+        return sentences.cause_place(self._cause, self._run.results)
 
     @property
     def extent(self) -> str:
@@ -225,12 +219,12 @@ class CauseView:
 
     @property
     def news_text(self) -> str:
-        return cause_news_text(self._cause)
+        return sentences.cause_news_text(self._cause)
 
     @property
     def news_short(self) -> str:
         """Without the run."""
-        return cause_news_text(self._cause, short=True)
+        return sentences.cause_news_text(self._cause, short=True)
 
     @cached_property
     def new(self) -> int:
