@@ -40,48 +40,39 @@ class JudgedRow:
         return all(field is None or field.agreement == "exact" for field in self.fields)
 
 
-@dataclass(frozen=True)
 class JudgedTable:
-    """`rows` are at most MOST_ROWS, those in which something is wrong first, then those that are not exact."""
+    """`rows` are at most MOST_ROWS, those in which something is wrong first, then those that are not exact; `columns`
+    are at most MOST_COLUMNS."""
 
-    trial: str
-    columns: tuple[tuple[str, CellView], ...]  # at most MOST_COLUMNS
-    rows: tuple[JudgedRow, ...]
-    cases: int
-    configurations: int
-    wrong: int  # cases
-    agreements: dict[str, int]  # fields of each, of those that are left out, too
+    def __init__(self, trial: Trial[CellView]) -> None:
+        cells = trial.cells
+        judged = [_fields(cell) for cell in cells]
+        names = dict.fromkeys(name for column in judged if column is not None for name in column)
+        unasked = [JudgedField(cell.verdict, _NOT_ASKED, one_line(cell.reason)) for cell in cells]
+        rows = [
+            JudgedRow(
+                name, tuple(lack if of is None else of.get(name) for of, lack in zip(judged, unasked, strict=True))
+            )
+            for name in names
+        ]
+        rows.sort(key=lambda row: (not row.wrong, row.exact))
+        shown = sorted(sorted(range(len(cells)), key=lambda place: not cells[place].bad)[:MOST_COLUMNS])
+        # What tells the cells of a trial apart.
+        labels = [", ".join(cell.axes.get(axis, "–") for axis in trial.axes) or cell.id for cell in cells]
+        self.trial = trial.name
+        self.columns = [(labels[place], cells[place]) for place in shown]
+        self.rows = [JudgedRow(row.name, tuple(row.fields[place] for place in shown)) for row in rows[:MOST_ROWS]]
+        self.cases, self.configurations = len(rows), len(cells)
+        self.wrong = sum(row.wrong for row in rows)
+        # Fields of each agreement, of those that are left out, too.
+        counts = Counter(field.agreement for row in rows for field in row.fields if field is not None)
+        order = [*AGREEMENTS, *(agreement for agreement in counts if agreement not in AGREEMENTS)]
+        self.agreements = {agreement: counts[agreement] for agreement in order if counts[agreement]}
 
 
 def judged_tables(cells: Sequence[CellView]) -> list[JudgedTable]:
     """Of each trial that has such tables."""
-    return [_joined(trial) for trial in trials(cells) if any(map(_table, trial.cells))]
-
-
-def _joined(trial: Trial[CellView]) -> JudgedTable:
-    cells = trial.cells
-    columns = [_fields(cell) for cell in cells]
-    names = dict.fromkeys(name for column in columns if column is not None for name in column)
-    unasked = [JudgedField(cell.verdict, _NOT_ASKED, one_line(cell.reason)) for cell in cells]
-    rows = [
-        JudgedRow(name, tuple(lack if of is None else of.get(name) for of, lack in zip(columns, unasked, strict=True)))
-        for name in names
-    ]
-    rows.sort(key=lambda row: (not row.wrong, row.exact))
-    shown = sorted(sorted(range(len(cells)), key=lambda place: not cells[place].bad)[:MOST_COLUMNS])
-    # What tells the cells of a trial apart.
-    labels = [", ".join(cell.axes.get(axis, "–") for axis in trial.axes) or cell.id for cell in cells]
-    counts = Counter(field.agreement for row in rows for field in row.fields if field is not None)
-    order = list(AGREEMENTS)
-    return JudgedTable(
-        trial.name,
-        tuple((labels[place], cells[place]) for place in shown),
-        tuple(JudgedRow(row.name, tuple(row.fields[place] for place in shown)) for row in rows[:MOST_ROWS]),
-        len(rows),
-        len(cells),
-        sum(row.wrong for row in rows),
-        dict(sorted(counts.items(), key=lambda one: order.index(one[0]) if one[0] in order else len(order))),
-    )
+    return [JudgedTable(trial) for trial in trials(cells) if any(map(_table, trial.cells))]
 
 
 def _table(cell: CellView) -> Table | None:

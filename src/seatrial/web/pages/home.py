@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from seatrial.job import Verdict, worst_cell
-from seatrial.record.history import IMPORTED, HistoryError, SuiteRow, SuiteRun
+from seatrial.record.history import IMPORTED, HistoryError, SuiteRun
 from seatrial.report.view.live import RunLine
 from seatrial.report.view.words import clock_text
 from seatrial.web.access import NotThere
@@ -70,7 +70,10 @@ def home(site: Site, before: str = "") -> Page:
         return page("older_runs.html.j2", links, before=before, past=list(map(RunLine, found.past)), found=found)
     suites: list[SuiteLine] = []
     try:
-        suites = [_suite(site, one) for one in site.history.suites(_SHOWN)]
+        for one in site.history.suites(_SHOWN):
+            imported = one.suite == IMPORTED
+            recent = nights(site.history.suite_runs(IMPORTED, MOST_IMPORTED)) if imported else one.recent
+            suites.append(SuiteLine(one.suite, len(recent) if imported else one.runs, recent[-_SHOWN:], imported))
     except HistoryError as error:
         wrong = str(error)
     return page(
@@ -94,10 +97,3 @@ def home_parts(site: Site) -> dict[str, str]:
         "now": part("home_parts.html.j2", "now_part", links, now),
         "past": part("home_parts.html.j2", "past_part", links, past, found),
     }
-
-
-def _suite(site: Site, row: SuiteRow) -> SuiteLine:
-    if row.suite != IMPORTED:
-        return SuiteLine(row.suite, row.runs, row.recent, False)
-    found = nights(site.history.suite_runs(IMPORTED, MOST_IMPORTED))
-    return SuiteLine(row.suite, len(found), found[-_SHOWN:], True)
