@@ -62,7 +62,7 @@ async def _nothing(self: Any) -> None: ...
 @pytest.mark.parametrize(
     ("bugs", "found"),
     [
-        ([(phases, "_remove", _forget), (Run, "_sweep", _nothing)], "is left"),
+        ([(Collected, "advance", _forget), (Run, "_sweep", _nothing)], "is left"),
         ([(phases, "_exit", lambda said, stopping, part: Exit(Outcome.EXITED, 0))], "and was"),
         ([(Attempt, "_usable", lambda self, name: ("sim://a-server", HERE))], "is invalid"),
         ([(Attempt, "_stop_reason", lambda self, part: None)], "for something that will never come"),

@@ -21,7 +21,6 @@ from seatrial.engine.phases import (
     Removed,
     Submitting,
     Unheld,
-    advance,
     end_of,
     handle_of,
     loop_time,
@@ -85,7 +84,7 @@ class Attempt:
 
     async def _live(self, name: str) -> None:
         while not isinstance(phase := self._phases[name], Removed):
-            self._phases[name] = await advance(phase, self._parts[name])
+            self._phases[name] = await phase.advance(self._parts[name])
             if self._phases[name] is not phase:
                 self._wake()
 

@@ -1,5 +1,5 @@
-"""The phases of a part, from planned to removed. Each phase is a class with the fields that are valid in it; `advance`
-does the work of a phase and returns the next one.
+"""The phases of a part, from planned to removed. Each phase is a class with the fields that are valid in it; its
+`advance` does the work of the phase and returns the next one, or the same one if it is not over.
 
 Every effect is journalled before and after, so that another process can continue from the journal:
 
@@ -44,12 +44,52 @@ class Planned:
     job: Unheld = Unheld.NONE
     stopping: Exit | None = None  # an earlier process gave it up, and may not have finished that
 
+    async def advance(self, part: PartContext) -> "Phase":
+        """Submit the job once the part that it comes after is ready; never if there is a reason to stop."""
+        if self.stopping is not None:
+            return await _give_up(self.stopping, part)
+        if (why := part.stop_reason()) is not None:
+            return await _abandon(self, why, part)
+        if (after := part.part.after) and part.usable(after) is None:
+            await part.wait()
+            return self
+        here = part.planned_on in ("", part.attempt.host) or part.part.target not in part.attempt.one_machine
+        if self.job is Unheld.MAYBE and not here:
+            text = (
+                f"it may have been started on {part.planned_on}, and this is {part.attempt.host}: only there can that "
+                "be told; `seatrial attach` it there, or run the cell anew"
+            )
+            return await _end(Exit(Outcome.REFUSED, message=text), Unheld.MAYBE, part)
+        part.attempt.update(part.cell.id, "starting", "")
+        target = await part.target()
+        try:
+            job = await _complete(part)
+        except (RunInUse, TargetLost):
+            raise
+        except TargetError as error:
+            return await _fail(error, self.job, part)
+        if part.stop_reason() is not None or (after and part.usable(after) is None):
+            return self  # it changed while the job was completed
+        task = asyncio.create_task(target.submit(job, part.attempt.secrets.of(job)))
+        return Submitting(job, task, asyncio.get_running_loop().time())
+
 
 @dataclass(frozen=True)
 class Submitting:
     job: Job
     task: asyncio.Task[str]
     since_s: float
+
+    async def advance(self, part: PartContext) -> "Phase":
+        try:
+            handle = await _new_handle(self, part)
+        except (RunInUse, TargetLost):
+            raise  # the state of the part is unknown and not recorded; the process that owns the run continues
+        except TargetError as error:
+            return await _fail(error, Unheld.MAYBE, part)
+        part.attempt.at("submit done")
+        await part.enter(State.SUBMITTED, handle=handle)
+        return _following(handle, await part.follower(), State.SUBMITTED, self.since_s, part)
 
 
 @dataclass(frozen=True)
@@ -58,6 +98,14 @@ class Adopting:
     step: State
     since_s: float
     stopping: Exit | None
+
+    async def advance(self, part: PartContext) -> "Phase":
+        if (gone := await _take_up(self.handle, part)) is not None:
+            return await _end(gone.exit, gone.job, part)
+        following = _following(self.handle, await part.follower(), self.step, self.since_s, part)
+        # The target now reports what happened while no process followed the job: it may have become ready in time.
+        following = replace(following, heard_s=asyncio.get_running_loop().time() + REPLAY_S)
+        return following if self.stopping is None else await _stop(following, self.stopping, part)
 
 
 @dataclass(frozen=True)
@@ -75,12 +123,40 @@ class Following:
     def begun(self) -> bool:
         return self.step is not State.SUBMITTED
 
+    async def advance(self, part: PartContext) -> "Phase":
+        """Wait for events. Stop the job when it exceeds a limit or there is another reason to."""
+        if (later := await _next_step(self, part)) is not None:
+            return later
+        if self.followed.exit is not None:
+            return await _end(_exit(self.followed.exit, None, part), self.handle, part, self.followed)
+        _show(self, part)
+        over, deadline_s = _limit(self, part)
+        if (why := part.stop_reason() or over) is not None:
+            await part.write("stopping", exit=why)
+            return await _stop(self, why, part)
+        await part.wait(deadline_s)
+        (await part.follower()).check(self.followed)
+        return self
+
 
 @dataclass(frozen=True)
 class Stopping:
     following: Following
     why: Exit
     again_s: float | None = None  # when to ask again, if the target could not be asked
+
+    async def advance(self, part: PartContext) -> "Phase":
+        following, followed = self.following, self.following.followed
+        if (later := await _next_step(following, part)) is not None:
+            return replace(self, following=later)
+        if followed.exit is not None:
+            return await _end(_exit(followed.exit, self.why, part), following.handle, part, followed)
+        _show(following, part)
+        await part.wait(self.again_s)
+        (await part.follower()).check(followed)
+        if self.again_s is not None and followed.exit is None:
+            return await _stop(following, self.why, part)
+        return self
 
 
 @dataclass(frozen=True)
@@ -91,11 +167,42 @@ class Ended:
     job: str | Unheld
     followed: FollowedJob | None = None
 
+    async def advance(self, part: PartContext) -> "Phase":
+        if isinstance(self.job, str) and self.followed is None:
+            return await _replay_events(self, self.job, part)
+        place = Place(part.part.target, part.cell.machine_name, hosts=self.followed.hosts if self.followed else ())
+        if isinstance(self.job, str) and self.followed is not None:
+            observation = await _observed(self.job, self, self.followed, place, part)
+        else:
+            observation = unobserved(part.part.job, place, self.exit)
+        written = part.attempt.folder.write_observation(part.cell.hash, part.part.name, observation)
+        part.attempt.at("observation written")
+        await part.enter(State.COLLECTED, files=[written])
+        return Collected(self, observation)
+
 
 @dataclass(frozen=True)
 class Collected:
     ended: Ended
     observation: Observation
+
+    async def advance(self, part: PartContext) -> "Phase":
+        """The results are safe: no failure here changes them. The sweep at the run's end, a later attach and reap find
+        by label what could not be removed."""
+        removed = Removed(self.ended, self.observation)
+        try:
+            handle = self.ended.job
+            if handle is Unheld.MAYBE and (found := await part.find()) is not None:
+                handle = found.handle  # of a submission whose answer was lost
+            if isinstance(handle, str):
+                await (await part.target()).remove(handle)
+        except Exception as error:  # noqa: BLE001
+            why = str(error) if isinstance(error, TargetError) else f"{type(error).__name__}: {error}"
+            await part.write("left", why=part.attempt.mask(why))
+            return removed
+        part.attempt.at("remove done")
+        await part.enter(State.REMOVED)
+        return removed
 
 
 @dataclass(frozen=True)
@@ -107,27 +214,6 @@ class Removed:
 
 
 Phase = Planned | Submitting | Adopting | Following | Stopping | Ended | Collected | Removed
-
-
-async def advance(phase: Phase, part: PartContext) -> Phase:
-    """The next phase, or the same one if it is not over."""
-    match phase:
-        case Planned():
-            return await _submit(phase, part)
-        case Submitting():
-            return await _submitted(phase, part)
-        case Adopting():
-            return await _adopt(phase, part)
-        case Following():
-            return await _follow(phase, part)
-        case Stopping():
-            return await _await_end(phase, part)
-        case Ended():
-            return await _collect(phase, part)
-        case Collected():
-            return await _remove(phase, part)
-        case Removed():
-            return phase
 
 
 def end_of(phase: Phase) -> Ended | None:
@@ -161,36 +247,6 @@ def loop_time(wall_s: float) -> float:
 # ---- planned, submitting
 
 
-async def _submit(phase: Planned, part: PartContext) -> Phase:
-    """Submit the job once the part that it comes after is ready; never if there is a reason to stop."""
-    if phase.stopping is not None:
-        return await _give_up(phase.stopping, part)
-    if (why := part.stop_reason()) is not None:
-        return await _abandon(phase, why, part)
-    if (after := part.part.after) and part.usable(after) is None:
-        await part.wait()
-        return phase
-    here = part.planned_on in ("", part.attempt.host) or part.part.target not in part.attempt.one_machine
-    if phase.job is Unheld.MAYBE and not here:
-        text = (
-            f"it may have been started on {part.planned_on}, and this is {part.attempt.host}: only there can that be "
-            "told; `seatrial attach` it there, or run the cell anew"
-        )
-        return await _end(Exit(Outcome.REFUSED, message=text), Unheld.MAYBE, part)
-    part.attempt.update(part.cell.id, "starting", "")
-    target = await part.target()
-    try:
-        job = await _complete(part)
-    except (RunInUse, TargetLost):
-        raise
-    except TargetError as error:
-        return await _fail(error, phase.job, part)
-    if part.stop_reason() is not None or (after and part.usable(after) is None):
-        return phase  # it changed while the job was completed
-    task = asyncio.create_task(target.submit(job, part.attempt.secrets.of(job)))
-    return Submitting(job, task, asyncio.get_running_loop().time())
-
-
 async def _complete(part: PartContext) -> Job:
     """The job with what was unknown when it was planned: how to reach the part or target that it uses."""
     job, after, uses = part.part.job, part.part.after, part.part.uses
@@ -204,18 +260,6 @@ async def _complete(part: PartContext) -> Job:
     else:
         return job
     return msgspec.structs.replace(job, env={**job.env, PEER: msgspec.json.encode(way).decode()})
-
-
-async def _submitted(phase: Submitting, part: PartContext) -> Phase:
-    try:
-        handle = await _new_handle(phase, part)
-    except (RunInUse, TargetLost):
-        raise  # the state of the part is unknown and not recorded; the process that owns the run continues
-    except TargetError as error:
-        return await _fail(error, Unheld.MAYBE, part)
-    part.attempt.at("submit done")
-    await part.enter(State.SUBMITTED, handle=handle)
-    return _following(handle, await part.follower(), State.SUBMITTED, phase.since_s, part)
 
 
 async def _new_handle(phase: Submitting, part: PartContext) -> str:
@@ -284,15 +328,6 @@ async def _end(why: Exit, job: str | Unheld, part: PartContext, followed: Follow
 # ---- adopting, following, stopping
 
 
-async def _adopt(phase: Adopting, part: PartContext) -> Phase:
-    if (gone := await _take_up(phase.handle, part)) is not None:
-        return await _end(gone.exit, gone.job, part)
-    following = _following(phase.handle, await part.follower(), phase.step, phase.since_s, part)
-    # The target now reports what happened while no process followed the job: it may have become ready in time.
-    following = replace(following, heard_s=asyncio.get_running_loop().time() + REPLAY_S)
-    return following if phase.stopping is None else await _stop(following, phase.stopping, part)
-
-
 async def _take_up(handle: str, part: PartContext) -> Ended | None:
     """Adopt the job; returns how it ended if its target has lost it. Raises TargetError if the job may still run: the
     run then stops rather than continue without it."""
@@ -317,36 +352,6 @@ def _following(handle: str, follower: Follower, step: State, since_s: float, par
     followed.changed = part.news
     part.news.set()  # for events that arrived before
     return Following(handle, followed, step, since_s)
-
-
-async def _follow(phase: Following, part: PartContext) -> Phase:
-    """Wait for events. Stop the job when it exceeds a limit or there is another reason to."""
-    if (later := await _next_step(phase, part)) is not None:
-        return later
-    if phase.followed.exit is not None:
-        return await _end(_exit(phase.followed.exit, None, part), phase.handle, part, phase.followed)
-    _show(phase, part)
-    over, deadline_s = _limit(phase, part)
-    if (why := part.stop_reason() or over) is not None:
-        await part.write("stopping", exit=why)
-        return await _stop(phase, why, part)
-    await part.wait(deadline_s)
-    (await part.follower()).check(phase.followed)
-    return phase
-
-
-async def _await_end(phase: Stopping, part: PartContext) -> Phase:
-    following, followed = phase.following, phase.following.followed
-    if (later := await _next_step(following, part)) is not None:
-        return replace(phase, following=later)
-    if followed.exit is not None:
-        return await _end(_exit(followed.exit, phase.why, part), following.handle, part, followed)
-    _show(following, part)
-    await part.wait(phase.again_s)
-    (await part.follower()).check(followed)
-    if phase.again_s is not None and followed.exit is None:
-        return await _stop(following, phase.why, part)
-    return phase
 
 
 async def _next_step(phase: Following, part: PartContext) -> Following | None:
@@ -419,20 +424,6 @@ def _no_place(limits: Limits, waited_for: str = "") -> str:
 # ---- ended, collected
 
 
-async def _collect(phase: Ended, part: PartContext) -> Phase:
-    if isinstance(phase.job, str) and phase.followed is None:
-        return await _replay_events(phase, phase.job, part)
-    place = Place(part.part.target, part.cell.machine_name, hosts=phase.followed.hosts if phase.followed else ())
-    if isinstance(phase.job, str) and phase.followed is not None:
-        observation = await _observed(phase.job, phase, phase.followed, place, part)
-    else:
-        observation = unobserved(part.part.job, place, phase.exit)
-    written = part.attempt.folder.write_observation(part.cell.hash, part.part.name, observation)
-    part.attempt.at("observation written")
-    await part.enter(State.COLLECTED, files=[written])
-    return Collected(phase, observation)
-
-
 async def _replay_events(phase: Ended, handle: str, part: PartContext) -> Phase:
     """Get the events of a job again, for its times and hosts: the process that saw them was killed."""
     if (gone := await _take_up(handle, part)) is not None:
@@ -458,22 +449,3 @@ async def _observed(handle: str, ended: Ended, followed: FollowedJob, place: Pla
         observation = unobserved(job, place, Exit(Outcome.INFRA, message=text))
     follower.forget(handle)
     return msgspec.structs.replace(observation, stages=list(followed.stages))
-
-
-async def _remove(phase: Collected, part: PartContext) -> Phase:
-    """The results are safe: no failure here changes them. The sweep at the run's end, a later attach and reap find by
-    label what could not be removed."""
-    removed = Removed(phase.ended, phase.observation)
-    try:
-        handle = phase.ended.job
-        if handle is Unheld.MAYBE and (found := await part.find()) is not None:
-            handle = found.handle  # of a submission whose answer was lost
-        if isinstance(handle, str):
-            await (await part.target()).remove(handle)
-    except Exception as error:  # noqa: BLE001
-        why = str(error) if isinstance(error, TargetError) else f"{type(error).__name__}: {error}"
-        await part.write("left", why=part.attempt.mask(why))
-        return removed
-    part.attempt.at("remove done")
-    await part.enter(State.REMOVED)
-    return removed
