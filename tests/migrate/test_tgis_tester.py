@@ -1,13 +1,11 @@
 """tgis-tester's config.yaml: read as it is, checked by rules, and made into a suite with the same plan."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seatrial import plugins
-from seatrial.kinds.serving.gather import planned_cases
 from seatrial.migrate.tgis_tester import read_tester_config, suite_from_tester
 from seatrial.plan import expand
 from seatrial.suite import Cell, SuiteError, load
@@ -79,7 +77,7 @@ def planned(config: Path) -> dict[str, Cell]:
 def gathered(cell: Cell) -> dict[str, str]:
     """Why each case is not asked."""
     kind = plugins.kinds()["serving"]
-    return {one.case.name: one.skipped for one in planned_cases(replace(cell, gathered=kind.gather(cell)))}
+    return {one.case.name: one.skipped for one in kind.gather(cell).cases}
 
 
 def test_each_configuration_of_each_model_is_a_cell_of_its_own(config: Path) -> None:

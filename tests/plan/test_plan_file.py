@@ -13,7 +13,7 @@ from seatrial.job.plan import PlanFile, RunOptions
 from seatrial.plan import Plan, PlanError, expand
 from seatrial.plan.file import read_cells, read_suite, to_file
 from seatrial.plugins import models
-from seatrial.suite import Cell, Suite, choose_target, from_data, load, settings_of
+from seatrial.suite import Cell, Gathered, Suite, choose_target, from_data, load, settings_of
 
 Make = Callable[..., Suite]
 ROOT = Path(__file__).parents[2]
@@ -95,7 +95,7 @@ def test_one_target_for_everything_is_applied_already(tmp_path: Path) -> None:
 def test_what_cells_share_is_written_once(suite_of: Make) -> None:
     suite = suite_of({"matrix": {"n": list(range(200))}, "run": ["echo ${n}", "true"], "text": "x" * 1000})
     plan = expand(suite)
-    plan = plan.of(replace(cell, gathered={"cases": ["y" * 1000]}) for cell in plan.cells)
+    plan = plan.of(replace(cell, gathered=Gathered(missing=["y" * 1000])) for cell in plan.cells)
     written = msgspec.json.encode(to_file(plan, suite, "r", RunOptions()))
     assert len(written) / len(plan.cells) < 400
 

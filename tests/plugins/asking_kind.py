@@ -4,7 +4,7 @@ driver that asks it `count` things."""
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from pydantic import Field
@@ -14,7 +14,7 @@ from seatrial.job import Environment, Finding, Observation, Outcome, PartSpec, P
 from seatrial.kinds.driver import BEGUN, FINISHED
 from seatrial.kinds.job import make_job
 from seatrial.kinds.protocol import Judgement
-from seatrial.suite import HERE, Cell, TrialModel
+from seatrial.suite import HERE, Cell, Gathered, TrialModel
 
 SERVER = """
 import http.server, os, threading, time
@@ -55,8 +55,8 @@ class AskingKind:
     name = "asking"
     model = AskingTrial
 
-    def gather(self, cell: Cell) -> dict[str, Any]:
-        return {}
+    def gather(self, cell: Cell) -> Gathered:
+        return Gathered()
 
     def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
         model: AskingTrial = cell.spec

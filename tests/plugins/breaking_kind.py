@@ -1,12 +1,12 @@
 """A kind of trial with bugs: it breaks where its axis `where` says; in `findings` by returning none."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from seatrial.job import Finding, Observation, PartSpec, Step, Verdict
 from seatrial.kinds.job import make_job, only_part
 from seatrial.kinds.protocol import Judgement
-from seatrial.suite import Cell, TrialModel
+from seatrial.suite import Cell, Gathered, TrialModel
 
 
 class BreakingTrial(TrialModel):
@@ -18,8 +18,8 @@ class BreakingKind:
     name = "breaking"
     model = BreakingTrial
 
-    def gather(self, cell: Cell) -> dict[str, Any]:
-        return {}
+    def gather(self, cell: Cell) -> Gathered:
+        return Gathered()
 
     def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
         self._break(cell, "parts")

@@ -11,7 +11,7 @@ from seatrial import __version__, plugins
 from seatrial.engine.secrets import check_written
 from seatrial.job import PartSpec, Unreadable
 from seatrial.job.plan import PlanFile, RunOptions
-from seatrial.kinds.protocol import MISSING, HasContents
+from seatrial.kinds.protocol import HasContents
 from seatrial.plan import Plan, PlanError
 from seatrial.plan.file import read_cells, read_suite, to_file
 from seatrial.record import DamagedRun, RunFolder
@@ -78,7 +78,7 @@ def _gathered_for(cells: Iterable[Cell]) -> tuple[list[Cell], dict[str, tuple[Pa
             continue
         sources = {given.source for part in parts for given in part.job.inputs if given.required}
         lacking = [f"there is no {source}" for source in sorted(sources) if not Path(source).exists()]
-        for why in (*cell.gathered.get(MISSING, ()), *lacking):
+        for why in (*cell.gathered.missing, *lacking):
             if why not in missing:
                 missing.add(why)
                 problems.append(Problem(why, path=cell.id))

@@ -6,9 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from seatrial.job import AnyChart, Contents, Finding, Observation, PartSpec
-from seatrial.suite import Cell, TrialModel
-
-MISSING = "missing"  # in what is gathered: sentences about what is not there, without which nothing is run
+from seatrial.suite import Cell, Gathered, TrialModel
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -25,9 +23,9 @@ class Kind(Protocol):
     name: str
     model: type[TrialModel]
 
-    def gather(self, cell: Cell) -> dict[str, Any]:
-        """What the kind needs to read of this machine, as JSON can hold it. Called once, before the plan is written:
-        the plan keeps it, and the cell has it from then on as `cell.gathered`. What is `MISSING` refuses the run."""
+    def gather(self, cell: Cell) -> Gathered:
+        """What the kind needs to read of this machine. Called once, before the plan is written:
+        the plan keeps it, and the cell has it from then on as `cell.gathered`. What is `missing` refuses the run."""
 
     def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
         """The parts of each attempt, the one under test first. Called once for a cell. Pure."""

@@ -227,6 +227,7 @@ class _Trial:
             env=env,
             estimate_s=self._history.get(short, self._estimate_s),
             price_per_hour=place.machine.price,
+            gathered=self._model.GATHERED(),
         )
 
     def _short_hash(self, digest: str) -> str:

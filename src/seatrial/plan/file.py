@@ -3,7 +3,6 @@
 import hashlib
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from pydantic import TypeAdapter
@@ -41,7 +40,7 @@ from seatrial.suite.conditions import axis_fields, place_fields, runtime_fields,
 from seatrial.suite.load import Kinds
 from seatrial.suite.overrides import TargetModels
 from seatrial.suite.suite import RunSuite, axes_of, own_fields
-from seatrial.suite.trial import Xfail
+from seatrial.suite.trial import Gathered, Xfail
 
 _ENV: TypeAdapter[dict[str, EnvValue]] = TypeAdapter(Env)
 
@@ -85,7 +84,7 @@ class _Writer:
         runtime_env = suite.runtimes[cell.runtime_name].env if cell.runtime_name else {}
         as_written = {**suite.env, **runtime_env, **suite.trials[cell.trial].env}
         gathered = ""
-        if cell.gathered:
+        if cell.gathered != type(cell.gathered)():
             data = msgspec.json.encode(cell.gathered)
             gathered = _digest(data)
             self.data[gathered] = msgspec.Raw(data)
@@ -221,7 +220,7 @@ class _Reader:
             unbounded=cell.unbounded,
             estimate_s=cell.estimate_s,
             price_per_hour=machine.price,
-            gathered=self._gathered(cell.gathered) if cell.gathered else {},
+            gathered=self._gathered(trial.kind, cell.gathered) if cell.gathered else type(spec).GATHERED(),
         )
 
     def _machine(self, name: str, target: str) -> Machine:
@@ -234,5 +233,5 @@ class _Reader:
         written = self._file.trials[trial].fields, self._file.runtimes[runtime].fields
         return place_fields(*written, self._machine(machine, target))
 
-    def _read_gathered(self, key: str) -> dict[str, Any]:
-        return decode(bytes(self._file.data[key]), dict[str, Any])
+    def _read_gathered(self, kind: str, key: str) -> Gathered:
+        return decode(bytes(self._file.data[key]), self._kinds[kind].GATHERED)

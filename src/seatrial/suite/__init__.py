@@ -31,7 +31,7 @@ from seatrial.suite.suite import (
     Suite,
     TargetEntry,
 )
-from seatrial.suite.trial import DeclaredMetric, TrialModel, Xfail
+from seatrial.suite.trial import DeclaredMetric, Gathered, TrialModel, Xfail
 from seatrial.suite.values import (
     Duration,
     Requirement,

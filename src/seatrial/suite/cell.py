@@ -8,7 +8,7 @@ import msgspec
 
 from seatrial.job import Bound, Contents
 from seatrial.suite.models import EnvValue, Machine, Runtime
-from seatrial.suite.trial import RetryOn, TrialModel, Xfail
+from seatrial.suite.trial import Gathered, RetryOn, TrialModel, Xfail
 from seatrial.suite.yaml.source import YamlMap
 
 
@@ -54,5 +54,5 @@ class Cell:
     unbounded: str = ""  # why a baseline that the trial names has no bounds for it
     estimate_s: float | None = None
     price_per_hour: float | None = None
-    gathered: dict[str, Any] = field(default_factory=dict, repr=False)  # what its kind read of this machine
+    gathered: Any = field(default=Gathered(), repr=False)  # what its kind read of this machine: GATHERED of its model
     contents: Contents | None = field(default=None, repr=False)  # what it consists of, by its kind

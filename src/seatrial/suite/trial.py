@@ -1,6 +1,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
+import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from seatrial.job import Better
@@ -59,6 +60,13 @@ class DeclaredMetric(NamedTuple):
 
     unit: str
     better: Better | None = None
+
+
+class Gathered(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a kind reads of this machine for a cell before it runs; the plan keeps it. A kind adds its own fields in a
+    subclass, which its model names as GATHERED."""
+
+    missing: list[str] = []  # sentences about what is not there, without which nothing is run
 
 
 class TrialModel(Model):
@@ -129,6 +137,8 @@ class TrialModel(Model):
             "under_test",
         ]
     )
+
+    GATHERED: ClassVar[type[Gathered]] = Gathered
 
     # Fields that only judge what was seen: a kind names its own. Metrics do not depend on them.
     JUDGING: ClassVar[frozenset[str]] = frozenset()

@@ -165,9 +165,7 @@ def _by_name(reader: str) -> Any:
     try:
         return importlib.import_module("%s.installed.%s" % (__package__, reader))
     except ImportError as error:
-        raise UnreadableFile(
-            "the reader %r is not installed where the run was started (%s)" % (reader, error)
-        ) from None
+        raise UnreadableFile("there is no reader %r where the run was started: %s" % (reader, error)) from None
 
 
 def _reading(module: Any, data: bytes, options: Dict[str, Any]) -> Dict[str, Any]:

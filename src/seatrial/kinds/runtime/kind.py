@@ -9,9 +9,9 @@ from seatrial.checks.findings import MetricData, metric_data
 from seatrial.job import Finding, Input, Observation, ObservedStep, PartSpec
 from seatrial.kinds.command import judge_bounds, judge_command
 from seatrial.kinds.job import make_job, only_part, workspace_inputs
-from seatrial.kinds.protocol import MISSING, Judgement
-from seatrial.kinds.runtime.model import RuntimeTrial
-from seatrial.kinds.runtime.parts import BESIDE_SUITE, NOTEBOOKS, notebook_path, notebooks_of, plan_steps
+from seatrial.kinds.protocol import Judgement
+from seatrial.kinds.runtime.model import RuntimeGathered, RuntimeTrial
+from seatrial.kinds.runtime.parts import notebook_path, notebooks_of, plan_steps
 from seatrial.suite import Cell, find_notebooks, names_several
 
 
@@ -19,14 +19,14 @@ class RuntimeKind:
     name = "runtime"
     model = RuntimeTrial
 
-    def gather(self, cell: Cell) -> dict[str, Any]:
+    def gather(self, cell: Cell) -> RuntimeGathered:
         """What folders and globs of notebooks name now, which notebooks are beside the suite and not in the workspace,
         and what is in neither; a clone is for the job to look into."""
         model: RuntimeTrial = cell.spec
         workspace = cell.runtime.workspace if cell.runtime else None
         folder = cell.directory / workspace.path if workspace and workspace.path else None
         if folder and not os.path.isdir(folder):  # which is told of the workspace itself
-            return {}
+            return RuntimeGathered()
         several: dict[str, list[str]] = {}
         beside: list[str] = []
         missing: list[str] = []
@@ -39,8 +39,7 @@ class RuntimeKind:
                 several[path] = found
             if not found and not (workspace and workspace.git):
                 missing.append(f"there is no notebook {path} in {folder or cell.directory}")
-        gathered = {NOTEBOOKS: several, BESIDE_SUITE: beside if workspace else [], MISSING: missing}
-        return {key: value for key, value in gathered.items() if value}
+        return RuntimeGathered(missing, several, tuple(beside) if workspace else ())
 
     def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
         steps = (planned.step for planned in plan_steps(cell))
@@ -76,7 +75,7 @@ def _inputs(cell: Cell) -> list[Input]:
     workspace = cell.runtime.workspace if cell.runtime else None
     notebooks = notebooks_of(cell)
     if workspace:
-        notebooks = tuple(one for one in notebooks if one.path in cell.gathered.get(BESIDE_SUITE, ()))
+        notebooks = tuple(one for one in notebooks if one.path in cell.gathered.beside)
     beside = [Input(str(cell.directory / one.path), notebook_path(one), required=False) for one in notebooks]
     return [*workspace_inputs(cell, workspace), *beside]
 

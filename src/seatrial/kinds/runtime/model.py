@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
+import msgspec
 from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 
-from seatrial.suite import Model, Notebook, Notebooks, Runtime, Text, TrialModel, names_several
+from seatrial.suite import Gathered, Model, Notebook, Notebooks, Runtime, Text, TrialModel, names_several
 from seatrial.suite.command import Command, KnownReader
 
 # A dotted name; a placeholder of an axis may stand for any part of it.
@@ -89,6 +90,11 @@ def _without(content: dict[str, Any], *names: str) -> dict[str, Any]:
     return content
 
 
+class RuntimeGathered(Gathered, frozen=True, omit_defaults=True):
+    notebooks: dict[str, list[str]] = msgspec.field(default_factory=dict)  # by folder or glob, what it names
+    beside: tuple[str, ...] = ()  # those that are beside the suite, of a cell that has a workspace
+
+
 class RuntimeTrial(TrialModel):
     kind: Literal["runtime"] = "runtime"
     commands: tuple[Text, ...] = Field((), description="Commands that must be on PATH.")
@@ -100,6 +106,7 @@ class RuntimeTrial(TrialModel):
     )
 
     JUDGING: ClassVar[frozenset[str]] = frozenset({"commands", "imports", "facts"})
+    GATHERED = RuntimeGathered
 
     @field_validator("commands", "imports", "run", "notebooks")
     @classmethod

@@ -1,6 +1,6 @@
 """The steps of a runtime trial's cell, each with the check that judges it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
@@ -11,7 +11,7 @@ from seatrial.kinds.command import command_steps
 from seatrial.kinds.job import PlannedStep, plan_workspace
 from seatrial.kinds.runtime.facts import Declared, check_facts
 from seatrial.kinds.runtime.judge import check_command, check_import
-from seatrial.kinds.runtime.model import Facts, RuntimeTrial
+from seatrial.kinds.runtime.model import Facts, RuntimeGathered, RuntimeTrial
 from seatrial.kinds.runtime.notebook import check_notebook
 from seatrial.suite import Cell, Machine, Notebook
 
@@ -19,8 +19,6 @@ from seatrial.suite import Cell, Machine, Notebook
 COMMAND_S = 30.0
 IMPORT_S = 900.0
 FACTS_S = 300.0
-NOTEBOOKS = "notebooks"  # in what is gathered: by folder or glob, what it names,
-BESIDE_SUITE = "beside"  # and those that are beside the suite, of a cell that has a workspace
 PASS_EXTRA_S = 150.0  # a kernel's start and end come on top of a pass's own limit
 
 
@@ -86,7 +84,8 @@ def notebooks_of(cell: Cell) -> tuple[Notebook, ...]:
     What is named by itself goes by its own entry."""
     model: RuntimeTrial = cell.spec
     written = model.all_notebooks(cell.runtime)
-    found: Mapping[str, list[str]] = cell.gathered.get(NOTEBOOKS, {})
+    gathered: RuntimeGathered = cell.gathered
+    found = gathered.notebooks
     single = {one.path for one in written if one.path not in found}
     taken: set[str] = set()
     notebooks = []

@@ -1,7 +1,7 @@
 """The kind `scale`: one driver that makes workloads on the trial's target, and the findings on what it saw."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seatrial import __version__
 from seatrial.checks import check_job
@@ -10,7 +10,7 @@ from seatrial.kinds.arrivals import read_trace
 from seatrial.kinds.job import DRIVER, driver_job, make_job
 from seatrial.kinds.protocol import Judgement
 from seatrial.kinds.scale.judge import check_scale
-from seatrial.kinds.scale.model import BACKGROUND, FILL, MixedWorkload, ScaleTrial, Workload
+from seatrial.kinds.scale.model import BACKGROUND, FILL, MixedWorkload, ScaleGathered, ScaleTrial, Workload
 from seatrial.kinds.scale.work import Churn, ExtraWorkloads, Find, ScaleWork, WorkloadClass
 from seatrial.kinds.scale.workload import bad_template, manifest_of
 from seatrial.suite import HERE, Cell
@@ -23,7 +23,7 @@ class ScaleKind:
     name = "scale"
     model = ScaleTrial
 
-    def gather(self, cell: Cell) -> dict[str, Any]:
+    def gather(self, cell: Cell) -> ScaleGathered:
         """Raises SuiteError, with the place of what is wrong in a file."""
         model: ScaleTrial = cell.spec
         trace = model.arrivals.trace
@@ -31,15 +31,16 @@ class ScaleKind:
             place[-1] if place[0] == "workloads" else place[0]: _manifest(cell, one)
             for place, one in model.every_workload().items()
         }
-        return {"manifests": manifests, "times": read_trace(cell.directory / trace) if trace else []}
+        return ScaleGathered(manifests=manifests, times=tuple(read_trace(cell.directory / trace)) if trace else ())
 
     def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
         model: ScaleTrial = cell.spec
+        gathered: ScaleGathered = cell.gathered
 
         def class_of(name: str, workload: Workload) -> WorkloadClass:
             return WorkloadClass(
                 name,
-                cell.gathered["manifests"][name],
+                gathered.manifests[name],
                 0 if workload.bare else workload.pods,
                 workload.weight if isinstance(workload, MixedWorkload) else 1.0,
                 () if workload.template or workload.bare else workload.command,
@@ -60,7 +61,7 @@ class ScaleKind:
             prefix="",
             classes=tuple(class_of(name, one) for name, one in model.measured.items()),
             count=model.count,
-            arrivals=model.arrivals.work(tuple(cell.gathered["times"])),
+            arrivals=model.arrivals.work(gathered.times),
             namespaces=model.namespaces,
             until=model.until,
             settle_s=model.settle_s,

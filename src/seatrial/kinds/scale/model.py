@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import msgspec
 from pydantic import Field, field_validator, model_validator
 
 from seatrial.job.metric import FixedBound
@@ -11,7 +12,7 @@ from seatrial.kinds import bounds
 from seatrial.kinds.arrivals import Arrivals, ArrivalsModel, Rate
 from seatrial.kinds.job import DriverPlace
 from seatrial.kinds.scale.followed import STAGES, Followed, ReachedWhen, segments
-from seatrial.suite import Duration, Model, Runtime, Text, TrialModel
+from seatrial.suite import Duration, Gathered, Model, Runtime, Text, TrialModel
 
 # What users write of one workload.
 
@@ -188,7 +189,13 @@ def parse_scale_bound(name: str, value: Any, classes: Collection[str] = ()) -> F
     return bounds.parse_bound(name, value, bounds.KnownMetrics("a scale trial", durations, _COUNTS, _PART, choice))
 
 
+class ScaleGathered(Gathered, frozen=True, omit_defaults=True):
+    manifests: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)  # by the name of the workload
+    times: tuple[float, ...] = ()  # of a trace
+
+
 class ScaleTrial(TrialModel):
+    GATHERED = ScaleGathered
     kind: Literal["scale"] = "scale"
     workload: Workload | None = Field(None, description="What is made, again and again.")
     workloads: dict[Text, MixedWorkload] = Field(

@@ -4,17 +4,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from seatrial.checks.findings import metric_data
-from seatrial.job import Contents, Finding, Observation, ObservedStep, PartSpec, SkippedItem, Verdict, convert
+from seatrial.job import Contents, Finding, Observation, ObservedStep, PartSpec, SkippedItem, Verdict
 from seatrial.kinds.job import DRIVER
 from seatrial.kinds.protocol import Judgement
 from seatrial.kinds.serving import ended
-from seatrial.kinds.serving.answers import Answered, Comparing, Tolerance, case_step, check_answers, tolerance_for
+from seatrial.kinds.serving.answers import Answered, Comparing, case_step, check_answers, tolerance_for
 from seatrial.kinds.serving.answers.answer import generations_of
 from seatrial.kinds.serving.charts import charts_of, in_short
-from seatrial.kinds.serving.gather import asked_cases, gather_cases, planned_cases
+from seatrial.kinds.serving.gather import gather_cases
 from seatrial.kinds.serving.generation import Trouble
 from seatrial.kinds.serving.load import check_load
-from seatrial.kinds.serving.model import ServingTrial
+from seatrial.kinds.serving.model import ServingGathered, ServingTrial
 from seatrial.kinds.serving.parts import SERVER, parts_of, work_of
 from seatrial.kinds.serving.work import ServingWork, asks_of
 from seatrial.suite import Cell
@@ -24,12 +24,12 @@ class ServingKind:
     name = "serving"
     model = ServingTrial
 
-    def gather(self, cell: Cell) -> dict[str, Any]:
+    def gather(self, cell: Cell) -> ServingGathered:
         return gather_cases(cell)
 
     def contents(self, cell: Cell) -> Contents:
-        skipped = [SkippedItem(one.case.name, one.skipped) for one in planned_cases(cell) if one.skipped]
-        return Contents("case", len(asked_cases(cell)), len(asks_of(work_of(cell))), tuple(skipped))
+        skipped = [SkippedItem(one.case.name, one.skipped) for one in cell.gathered.cases if one.skipped]
+        return Contents("case", len(cell.gathered.asked), len(asks_of(work_of(cell))), tuple(skipped))
 
     def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
         return parts_of(cell)
@@ -64,7 +64,7 @@ def _check_cases(
 ) -> Iterator[Finding]:
     """What has an answer is compared; of the rest is said why it has none, and by whose fault."""
     model: ServingTrial = cell.spec
-    cases = asked_cases(cell)
+    cases = cell.gathered.asked
     answered: list[Answered] = []
     for ask in asks_of(work):
         case = cases[ask.case]
@@ -84,7 +84,7 @@ def _check_cases(
     else:
         for one in answered:
             yield Finding(case_step(one.case), one.way, Verdict.PASSED, message="answered", data=_ANSWERED)
-    for planned in planned_cases(cell):
+    for planned in cell.gathered.cases:
         if planned.skipped:
             why = planned.skipped
             yield Finding(case_step(planned.case), "not asked", Verdict.SKIPPED, message=why, data=_NOT_ASKED)
@@ -93,8 +93,7 @@ def _check_cases(
 def _comparing(cell: Cell, answered: list[Answered], records: ended.DriverRecords) -> Comparing:
     model: ServingTrial = cell.spec
     compare = model.compare
-    known = cell.gathered.get("tolerance")
-    tolerance = convert(known, Tolerance) if known else tolerance_for(compare.precision)
+    tolerance = cell.gathered.tolerance or tolerance_for(compare.precision)
     found: dict[tuple[str, str], float] = {}
     for one in answered if compare.rule.similarity else ():
         expected = one.case.answer.generations if one.case.answer is not None else ()

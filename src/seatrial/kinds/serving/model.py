@@ -3,16 +3,18 @@
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
+import msgspec
 from pydantic import Field, field_validator, model_validator
 
 from seatrial.kinds.job import DriverPlace
-from seatrial.kinds.serving.answers import LEAST_SIMILARITY, TOLERANCES, AnswerRule, tolerance_for
+from seatrial.kinds.serving.answers import LEAST_SIMILARITY, TOLERANCES, AnswerRule, Tolerance, tolerance_for
 from seatrial.kinds.serving.generation import Case
 from seatrial.kinds.serving.load_model import Load, PortPath
 from seatrial.kinds.serving.work import LOAD
 from seatrial.suite import (
     Duration,
     Fill,
+    Gathered,
     Model,
     Runtime,
     SecretRef,
@@ -168,7 +170,25 @@ class SkippedCase(Model):
         )
 
 
+class PlannedCase(msgspec.Struct, frozen=True, omit_defaults=True):
+    case: Case
+    skipped: str = ""  # why it is not asked in this cell
+
+
+class ServingGathered(Gathered, frozen=True, omit_defaults=True):
+    cases: tuple[PlannedCase, ...] = ()
+    embedding_model: str = ""
+    tolerance: Tolerance | None = None
+    trace: tuple[float, ...] = ()  # when requests of the load begin
+
+    @property
+    def asked(self) -> list[Case]:
+        """Those that the driver asks, in order: their numbers are those of its questions."""
+        return [planned.case for planned in self.cases if not planned.skipped]
+
+
 class ServingTrial(TrialModel):
+    GATHERED = ServingGathered
     kind: Literal["serving"] = "serving"
     model: Text = Field("", description="Name of the model, as the server knows it.")
     server: Server = Field(description="What answers.")

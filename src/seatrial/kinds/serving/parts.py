@@ -5,7 +5,6 @@ import msgspec
 from seatrial import __version__
 from seatrial.job import SECRET_FILE, Input, JobSpec, PartSpec, Port, Ready, Step
 from seatrial.kinds.job import DRIVER, driver_job, make_job, plan_workspace, workspace_inputs
-from seatrial.kinds.serving.gather import EMBEDDING_MODEL, asked_cases
 from seatrial.kinds.serving.generation import Case, ErrorMatch
 from seatrial.kinds.serving.load_model import port_and_path
 from seatrial.kinds.serving.model import ServingTrial
@@ -75,7 +74,7 @@ def _load(cell: Cell) -> LoadWork | None:
         port = HEALTH_PORT if model.server.protocol == "tgis" and HEALTH_PORT in ports else ""
     else:
         port = next(name for name, one in ports.items() if one == number)
-    return model.load.work(model.seed, tuple(cell.gathered.get("trace", ())), path, port)
+    return model.load.work(model.seed, cell.gathered.trace, path, port)
 
 
 def _driver(cell: Cell, job: JobSpec) -> JobSpec:
@@ -103,7 +102,7 @@ def work_of(cell: Cell) -> ServingWork:
     embeddings = model.compare.embeddings if model.purpose == "compare" else None
     return ServingWork(
         version=__version__ if model.driver else "",
-        questions=tuple(_question(case, embeddings is not None) for case in asked_cases(cell)),
+        questions=tuple(_question(case, embeddings is not None) for case in cell.gathered.asked),
         protocol=server.protocol,
         url=server.url or "",
         model=model.model,
@@ -117,7 +116,7 @@ def work_of(cell: Cell) -> ServingWork:
         request_s=model.request_s,
         ready_s=server.ready.within_s,
         load=_load(cell),
-        embeddings=Embeddings(embeddings.url or "", embeddings.model, cell.gathered.get(EMBEDDING_MODEL, ""))
+        embeddings=Embeddings(embeddings.url or "", embeddings.model, cell.gathered.embedding_model)
         if embeddings
         else None,
     )

@@ -18,7 +18,6 @@ from seatrial.kinds.serving.cases import Dialect, cases_of, recorded_answers
 from seatrial.kinds.serving.cases import recorded as recorded_cases
 from seatrial.kinds.serving.cases.read import CASE_LIMITS
 from seatrial.kinds.serving.ended import driver_records
-from seatrial.kinds.serving.gather import asked_cases, planned_cases
 from seatrial.kinds.serving.generation import Answer, Case, Generation, Trouble
 from seatrial.kinds.serving.model import ServingTrial
 from seatrial.kinds.serving.parts import work_of
@@ -46,7 +45,7 @@ def answers_in(cell: Cell, observed: Mapping[str, Observation]) -> list[CaseAnsw
     for ask in asks_of(work_of(cell)):
         if ask.thing in found:
             by_case.setdefault(ask.case, []).append((ask, found[ask.thing]))
-    return [CaseAnswers(case, tuple(by_case.get(index, ()))) for index, case in enumerate(asked_cases(cell))]
+    return [CaseAnswers(case, tuple(by_case.get(index, ()))) for index, case in enumerate(cell.gathered.asked)]
 
 
 class TrustedCell(NamedTuple):
@@ -159,7 +158,7 @@ def new_texts(cell: Cell, recorded: Sequence[Recorded]) -> dict[Path, str]:
         if not source.text:
             source = Source(str(path), NEW_ANSWERS, limits=CASE_LIMITS)
         return {path: recorded_answers(source, by_name, Dialect.TESTER)}
-    names = iter([planned.case for planned in planned_cases(cell)])
+    names = iter([planned.case for planned in cell.gathered.cases])
     texts = {}
     for path in paths:
         source = read_source(path, limits=CASE_LIMITS)

@@ -37,7 +37,7 @@ from seatrial.kinds.job import make_job, only_part, plan_workspace, workspace_in
 from seatrial.kinds.protocol import Judgement
 from seatrial.kinds.training.curve import read_curve
 from seatrial.kinds.training.loss import LossExpected, check_loss
-from seatrial.kinds.training.model import TrainingTrial
+from seatrial.kinds.training.model import TrainingGathered, TrainingTrial
 from seatrial.kinds.training.profile import check_profile, check_profile_metric
 from seatrial.kinds.training.steps import check_steps, from_lines, from_log, times_broken
 from seatrial.readers.log import log_values
@@ -60,16 +60,16 @@ class TrainingKind:
     name = "training"
     model = TrainingTrial
 
-    def gather(self, cell: Cell) -> dict[str, Any]:
+    def gather(self, cell: Cell) -> TrainingGathered:
         """The recorded curve, so that a run is judged by what there was when it was planned."""
         model: TrainingTrial = cell.spec
         loss = model.loss
         if loss is None or loss.curve is None:
-            return {}
+            return TrainingGathered()
         try:
-            return {"curve": sorted(read_curve(cell.directory / loss.curve).items())}
+            return TrainingGathered(curve=tuple(sorted(read_curve(cell.directory / loss.curve).items())))
         except Unreadable as error:
-            return {"curve_error": str(error)}
+            return TrainingGathered(curve_error=str(error))
 
     def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
         model: TrainingTrial = cell.spec
@@ -144,7 +144,7 @@ def _follow(model: TrainingTrial) -> dict[str, Any]:
 
 
 def _recorded(cell: Cell) -> dict[int, float]:
-    return {int(step): float(value) for step, value in cell.gathered.get("curve", [])}
+    return dict(cell.gathered.curve)
 
 
 def _loss(cell: Cell, train: ObservedStep, hosts: int) -> list[Finding]:
@@ -155,7 +155,7 @@ def _loss(cell: Cell, train: ObservedStep, hosts: int) -> list[Finding]:
     relative = isinstance(loss.tolerance, str)
     tolerance = float(str(loss.tolerance).rstrip("% ")) / 100 if relative else float(loss.tolerance or 0.0)
     curve = _recorded(cell) or None
-    error = cell.gathered.get("curve_error")
+    error = cell.gathered.curve_error
     broken = [Finding(TRAIN, "loss curve", Verdict.INVALID, "curve", error)] if error else []
     expected = LossExpected(loss.pattern, loss.target, tolerance, relative, loss.finite, curve, hosts)
     return check_loss(train, expected) + broken

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from seatrial.suite import DeclaredMetric, Duration, Model, Runtime, Text, TrialModel, Workspace
+from seatrial.suite import DeclaredMetric, Duration, Gathered, Model, Runtime, Text, TrialModel, Workspace
 from seatrial.suite.command import Amount, CommandChecks, FiniteNumber, MetricPattern, _Tolerance
 
 # Nothing here needs a newer `re` than that of Python 3.8. Each begins with a literal and then looks back at what is
@@ -75,6 +75,11 @@ _Stall = Annotated[
 ]
 
 
+class TrainingGathered(Gathered, frozen=True, omit_defaults=True):
+    curve: tuple[tuple[int, float], ...] = ()
+    curve_error: str = ""
+
+
 class TrainingTrial(CommandChecks, TrialModel):
     kind: Literal["training"] = "training"
     command: Text = Field(min_length=1, description="Command line of the training job, for /bin/sh.")
@@ -92,6 +97,7 @@ class TrainingTrial(CommandChecks, TrialModel):
     JUDGING: ClassVar[frozenset[str]] = frozenset(
         {"artifacts", "log", "loss", "steps", "stall", "files", "metrics", "read", "bounds"}
     )
+    GATHERED = TrainingGathered
     OWN_METRICS: ClassVar[tuple[str, ...]] = ("step_time", "loss", "seconds", "peak_memory")
 
     @model_validator(mode="after")
