@@ -83,15 +83,10 @@ def expand(suite: Suite, selection: Selection | None = None, history: Mapping[st
             f"the suite expands to {sum(counts.values()):,} combinations ({most}), more than max_cells: "
             f"{suite.max_cells:,}; take values out of its axes, or raise `max_cells`"
         )
-    valid: list[Cell] = []
-    excluded: list[Excluded] = []
     hashes: set[str] = set()
-    for name in suite.trials:
-        for found in _Trial(suite, name, hashes, history or {}).combinations():
-            if isinstance(found, Cell):
-                valid.append(found)
-            else:
-                excluded.append(found)
+    found = [one for name in suite.trials for one in _Trial(suite, name, hashes, history or {}).combinations()]
+    valid = [one for one in found if isinstance(one, Cell)]
+    excluded = [one for one in found if isinstance(one, Excluded)]
     sections: tuple[Mapping[str, Any], ...] = (suite.trials, suite.runtimes, suite.machines)
     tags = [tag for entries in sections for entry in entries.values() for tag in entry.tags]
     wanted, others = select(valid, excluded, selection, tags)

@@ -40,16 +40,15 @@ from seatrial.suite.conditions import axis_fields, place_fields, runtime_fields,
 from seatrial.suite.load import Kinds
 from seatrial.suite.overrides import TargetModels
 from seatrial.suite.suite import RunSuite, axes_of, own_fields
-from seatrial.suite.trial import Gathered, Xfail
+from seatrial.suite.trial import Xfail
 
 _ENV: TypeAdapter[dict[str, EnvValue]] = TypeAdapter(Env)
 
 
 def to_file(plan: Plan, suite: Suite, run: str, options: RunOptions) -> PlanFile:
     written = _Writer(suite)
-    cells = [written.cell(cell) for cell in plan.cells]
     return PlanFile(
-        cells=cells,
+        cells=[written.cell(cell) for cell in plan.cells],  # first: what they share is known then
         excluded=list(plan.excluded),
         axes={trial: {axis: [*labels] for axis, labels in axes.items()} for trial, axes in plan.labels.items()},
         options=options,
@@ -80,14 +79,22 @@ class _Writer:
     def cell(self, cell: Cell) -> PlannedCell:
         suite = self._suite
         if cell.trial not in self.trials:
-            self.trials[cell.trial] = self._trial(cell)
+            data, axes = suite.data["trials"][cell.trial], axes_of(suite.axes[cell.trial])
+            # The fields that a placeholder is in are the same for all cells.
+            self.trials[cell.trial] = PlannedTrial(
+                kind=cell.kind,
+                spec={key: value for key, value in data.items() if key not in TRIAL_APART and key not in cell.filled},
+                env=data.get("env") or {},
+                fields=trial_fields(suite.trials[cell.trial]),
+                axes={name: [(value.label, value.value) for value in axis.values] for name, axis in axes.items()},
+            )
         runtime_env = suite.runtimes[cell.runtime_name].env if cell.runtime_name else {}
         as_written = {**suite.env, **runtime_env, **suite.trials[cell.trial].env}
         gathered = ""
         if cell.gathered != type(cell.gathered)():
-            data = msgspec.json.encode(cell.gathered)
-            gathered = _digest(data)
-            self.data[gathered] = msgspec.Raw(data)
+            encoded = msgspec.json.encode(cell.gathered)
+            gathered = _digest(encoded)
+            self.data[gathered] = msgspec.Raw(encoded)
         return PlannedCell(
             id=cell.id,
             hash=cell.hash,
@@ -106,18 +113,6 @@ class _Writer:
             unbounded=cell.unbounded,
             xfails=tuple(PlannedXfail(one.why, one.step) for one in cell.xfails),
             gathered=gathered,
-        )
-
-    def _trial(self, cell: Cell) -> PlannedTrial:
-        """The fields that a placeholder is in are the same for all cells."""
-        data = self._suite.data["trials"][cell.trial]
-        axes = axes_of(self._suite.axes[cell.trial])
-        return PlannedTrial(
-            kind=cell.kind,
-            spec={key: value for key, value in data.items() if key not in TRIAL_APART and key not in cell.filled},
-            env=data.get("env") or {},
-            fields=trial_fields(self._suite.trials[cell.trial]),
-            axes={name: [(value.label, value.value) for value in axis.values] for name, axis in axes.items()},
         )
 
     def _runtime(self, cell: Cell) -> str:
@@ -178,7 +173,7 @@ class _Reader:
         self._specs: dict[tuple[str, bytes], TrialModel] = {}
         self._env = cache(self._read_env)
         self._fields = cache(self._read_fields)
-        self._gathered = cache(self._read_gathered)
+        self._gathered = cache(lambda kind, key: decode(bytes(file.data[key]), kinds[kind].GATHERED))
 
     def cell(self, cell: PlannedCell) -> Cell:
         trial = self._file.trials[cell.trial]
@@ -232,6 +227,3 @@ class _Reader:
     def _read_fields(self, trial: str, runtime: str, machine: str, target: str) -> dict[str, str]:
         written = self._file.trials[trial].fields, self._file.runtimes[runtime].fields
         return place_fields(*written, self._machine(machine, target))
-
-    def _read_gathered(self, kind: str, key: str) -> Gathered:
-        return decode(bytes(self._file.data[key]), self._kinds[kind].GATHERED)

@@ -32,12 +32,5 @@ from seatrial.suite.suite import (
     TargetEntry,
 )
 from seatrial.suite.trial import DeclaredMetric, Gathered, TrialModel, Xfail
-from seatrial.suite.values import (
-    Duration,
-    Requirement,
-    Text,
-    find_notebooks,
-    glob_matches,
-    names_several,
-)
+from seatrial.suite.values import Duration, Requirement, Text, find_notebooks, glob_matches, names_several
 from seatrial.suite.yaml.problem import Problem, SourceMark, SuiteError, nearest

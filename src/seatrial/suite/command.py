@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
@@ -28,14 +29,8 @@ _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _NAMED = re.compile(r"[A-Za-z0-9_][\w.+-]*")
 
 
-def _pattern(text: str) -> str:
-    if wrong := problem(text):
-        raise ValueError(wrong)
-    return text
-
-
-def _reading(text: str) -> str:
-    if wrong := problem(text, group=True):
+def _pattern(text: str, *, group: bool = False) -> str:
+    if wrong := problem(text, group):
         raise ValueError(wrong)
     return text
 
@@ -67,25 +62,18 @@ def _amount(requirement: Requirement) -> Requirement:
 
 
 PatternText = Annotated[Text, AfterValidator(_pattern)]
-MetricPattern = Annotated[Text, AfterValidator(_reading), Fill.PATTERN]  # a pattern whose first group is a number
-PatternTexts = Annotated[
-    tuple[PatternText, ...],
-    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
-    Fill.PATTERN,
-]
+# A pattern whose first group is a number.
+MetricPattern = Annotated[Text, AfterValidator(partial(_pattern, group=True)), Fill.PATTERN]
+_ONE_OR_MORE = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
+_TEXTS_SCHEMA = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
+Texts = Annotated[tuple[Text, ...], _ONE_OR_MORE, _TEXTS_SCHEMA]
+PatternTexts = Annotated[tuple[PatternText, ...], _ONE_OR_MORE, _TEXTS_SCHEMA, Fill.PATTERN]
+_FRACTION = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 _PERCENT = {"type": "string", "pattern": r"^\d+(\.\d+)?\s*%$"}
-_Share = Annotated[
-    float | None,
-    BeforeValidator(_share),
-    WithJsonSchema(
-        {"anyOf": [{"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, _PERCENT, {"const": False}]}
-    ),
-]
+_SHARE_SCHEMA = WithJsonSchema({"anyOf": [_FRACTION, _PERCENT, {"const": False}]})
+_Share = Annotated[float | None, BeforeValidator(_share), _SHARE_SCHEMA]
 _Tolerance = Annotated[
-    str | float,
-    BeforeValidator(_tolerance),
-    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, _PERCENT]}),
+    str | float, BeforeValidator(_tolerance), WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, _PERCENT]})
 ]
 Amount = Annotated[Need, AfterValidator(_amount)]
 FiniteNumber = Annotated[float, Field(allow_inf_nan=False)]
@@ -267,14 +255,6 @@ class CommandChecks(Model):
                         "with `valid: xplane` or `valid: kineto`"
                     )
         return self
-
-
-_TEXTS_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-Texts = Annotated[
-    tuple[Text, ...],
-    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
-    WithJsonSchema(_TEXTS_SCHEMA),
-]
 
 
 class Command(CommandChecks):

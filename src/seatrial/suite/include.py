@@ -1,5 +1,6 @@
 """One suite out of several files: entries are merged by name, and every entry remembers its file."""
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,9 @@ class Written:
                 inner = read_source(path, tuple(str(file) for file in chain))
             except SuiteError as error:
                 self.incomplete = True
-                known = _siblings(path)
+                known = []
+                with contextlib.suppress(OSError):
+                    known = [name for name in os.listdir(path.parent) if name.endswith((".yaml", ".yml"))]
                 hint = nearest(path.name, known) if known and not os.path.exists(path) else ""
                 for problem in error.problems:
                     self._problem(source, at, f"{path}: {problem.message}{hint}")
@@ -99,10 +102,3 @@ def read_written(path: Path) -> Written:
     if not isinstance(source.data, dict):
         raise SuiteError(written.problems)
     return written
-
-
-def _siblings(path: Path) -> list[str]:
-    try:
-        return [name for name in os.listdir(path.parent) if name.endswith((".yaml", ".yml"))]
-    except OSError:
-        return []

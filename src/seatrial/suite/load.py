@@ -59,13 +59,9 @@ def from_data(
 
 class _Loader:
     def __init__(self, written: Written, directory: Path, path: Path | None, look_for_files: bool = False) -> None:
-        self._written = written
-        self._look_for_files = look_for_files
+        self._written, self._data, self._problems = written, written.data, list(written.problems)
+        self._directory, self._path, self._look_for_files = directory, path, look_for_files
         self._reported: list[KeyPath] = []
-        self._data = written.data
-        self._problems = list(written.problems)
-        self._directory = directory
-        self._path = path
 
     def suite(
         self,
@@ -173,8 +169,7 @@ class _Loader:
             path = self._directory / text
             if os.path.exists(path):
                 try:
-                    named = [trial for trial in trials.values() if text in trial.baseline_files()]
-                    found[text] = read(path, named)
+                    found[text] = read(path, [trial for trial in trials.values() if text in trial.baseline_files()])
                 except SuiteError as error:
                     self._problems += error.problems
         return found
@@ -269,7 +264,12 @@ def _corrected(data: Any, error: ValidationError, depth: int) -> Any:
     for item in error.errors(include_url=False, include_input=False, include_context=False):
         missing = item["type"] == "missing"
         where = item["loc"] if missing else item["loc"][:depth]
-        around = _at(data, where[:-1])
+        around = data
+        try:
+            for part in where[:-1]:
+                around = around[part]
+        except (KeyError, IndexError, TypeError):  # nothing is there, or only a union's branch
+            continue
         if not where or not isinstance(around, dict):  # without a place: of the whole, by a validator of the model
             continue
         if where[:-1] in (("machines",), ("runtimes",)):  # the whole entry: its name is still one
@@ -278,14 +278,4 @@ def _corrected(data: Any, error: ValidationError, depth: int) -> Any:
             around[where[-1]] = "?"
         else:
             around.pop(where[-1], None)
-    return data
-
-
-def _at(data: Any, path: KeyPath) -> Any:
-    """What is at `path`; None when nothing is, or only a union's branch."""
-    for part in path:
-        try:
-            data = data[part]
-        except (KeyError, IndexError, TypeError):
-            return None
     return data

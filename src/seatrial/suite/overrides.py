@@ -50,8 +50,7 @@ def _from_options(text: str, kind: str, options: str, kinds: TargetModels) -> Ch
     except ValidationError as error:
         wrong = [item["loc"][0] for item in error.errors(include_url=False) if item["loc"]]
         # Such a value is meant as text although YAML reads a number or a word of its own in it.
-        texts = {key: given[key] for key in data if key in wrong and not isinstance(data[key], dict | list)}
-        data |= texts
+        data |= {key: given[key] for key in data if key in wrong and not isinstance(data[key], dict | list)}
     name = ",".join(f"{key}={given[key]}" for key in sorted(given) if key not in _APART)
     return _made(text, f"{kind}:{name}" if name else kind, {"kind": kind, **data}, kinds)
 

@@ -66,10 +66,7 @@ def _parsed(pattern: str) -> Any:
         return None
 
 
-_BREAKING = (
-    *("CATEGORY_SPACE", "CATEGORY_NOT_WORD", "CATEGORY_NOT_DIGIT"),
-    *("AT_BEGINNING_STRING", "AT_END_STRING"),
-)
+_BREAKING = ["CATEGORY_SPACE", "CATEGORY_NOT_WORD", "CATEGORY_NOT_DIGIT", "AT_BEGINNING_STRING", "AT_END_STRING"]
 
 
 def _crosses(parsed: Any, flags: int) -> bool:

@@ -113,29 +113,23 @@ class TrialModel(Model):
 
     # Fields that say where, when and how often a cell runs, not what it is: they do not count for its hash.
     APART: ClassVar[frozenset[str]] = frozenset(
-        [
-            "runtime",
-            "machine",
-            "target",
-            "matrix",
-            "zip",
-            "needs",
-            "exclude",
-            "xfail",
-            "tags",
-            "timeout",
-            "retries",
-            "retry_on",
-            "repeat",
-            "estimate_s",
-            "disabled",
-            "baseline",
-            "benchmark",
-            "confirm",
-            "unjudged",
-            "conditions",
-            "under_test",
-        ]
+        {
+            *(
+                "runtime",
+                "machine",
+                "target",
+                "matrix",
+                "zip",
+                "needs",
+                "exclude",
+                "xfail",
+                "tags",
+                "timeout",
+                "retries",
+            ),
+            *("retry_on", "repeat", "estimate_s", "disabled", "baseline", "benchmark", "confirm", "unjudged"),
+            *("conditions", "under_test"),
+        }
     )
 
     GATHERED: ClassVar[type[Gathered]] = Gathered
@@ -176,12 +170,8 @@ class TrialModel(Model):
 
     def content(self) -> dict[str, Any]:
         """What counts for a cell's hash. Defaults are left out, so that a new field changes no hash."""
-        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=set(self.APART)) | {
-            "kind": self.kind
-        }
+        return self.written(*self.APART) | {"kind": self.kind}
 
     def work(self) -> dict[str, Any]:
         """What counts for the metrics of a cell: its content without what only judges."""
-        return self.model_dump(
-            mode="json", by_alias=True, exclude_defaults=True, exclude={*self.APART, *self.JUDGING}
-        ) | {"kind": self.kind}
+        return self.written(*self.APART, *self.JUDGING) | {"kind": self.kind}

@@ -67,18 +67,13 @@ class Requirement(msgspec.Struct, frozen=True):
 
     def met_by(self, have: str | float) -> bool:
         if self.operator in ("==", "!="):
-            equal = any(_same(have, operand) for operand in self.operands)
-            return equal == (self.operator == "==")
+            # A number is compared as text with a capability that is text.
+            same = [f"{one:g}" if isinstance(have, str) and not isinstance(one, str) else one for one in self.operands]
+            return (have in same) == (self.operator == "==")
         (want,) = self.operands
         if isinstance(have, str) or isinstance(want, str):
             return False
         return {">=": have >= want, "<=": have <= want, ">": have > want, "<": have < want}[self.operator]
-
-
-def _same(have: str | float, want: str | float) -> bool:
-    if isinstance(have, str) and not isinstance(want, str):
-        return have == f"{want:g}"
-    return have == want
 
 
 def parse_requirement(value: Any) -> Requirement:
