@@ -120,9 +120,8 @@ def _newest_level(chosen: MetricHistory, bound: Bound, center: float) -> list[Po
         raise Refused("the last run is within the bounds and the level did not change, so there is nothing to follow")
     last = changes[-1]
     if abs(center - last.after) <= abs(center - last.before):
-        changed = (
-            f"changed at run {good[starts[last.index]].run} ({value_text(last.before)} → {value_text(last.after)})"
-        )
+        levels = f"{value_text(last.before)} → {value_text(last.after)}"
+        changed = f"changed at run {good[starts[last.index]].run} ({levels})"
         raise Refused(
             f"the last run is within the bounds, and these are around the level that it has since it {changed}, so "
             "there is nothing to follow; `seatrial baseline update` makes bounds that fit the runs"

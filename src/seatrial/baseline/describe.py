@@ -41,9 +41,8 @@ def describe_baselines(place: SelectedFile, history: History, metric: str | None
         named = [name for name in dict.fromkeys([*entries, *runs]) if metric is None or name == metric]
         shown += [_shown(benchmark, name, entries.get(name), runs.get(name)) for name in named]
         if not named:
-            shown.append(
-                ShownBaseline(benchmark, metric or "", "no entry, and no run with a metric that could have one")
-            )
+            why = "no entry, and no run with a metric that could have one"
+            shown.append(ShownBaseline(benchmark, metric or "", why))
     return shown
 
 

@@ -119,7 +119,7 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _set(data: Any, path: tuple[str, ...], values: _Values) -> _Values:
+def _set(data: _Values, path: tuple[str, ...], values: _Values) -> _Values:
     """Do to plain data what `Document.set` does to the text; the map at `path`."""
     for part in path:
         if not isinstance(data.get(part), dict):
@@ -130,8 +130,7 @@ def _set(data: Any, path: tuple[str, ...], values: _Values) -> _Values:
             data.pop(key, None)
         else:
             data[key] = msgspec.to_builtins(value)
-    found: _Values = data
-    return found
+    return data
 
 
 class Refused(SeatrialError):
@@ -178,9 +177,8 @@ def change(place: SelectedFile, edits: Iterable[Edit]) -> FileChange:
     before = place.path.read_bytes() if place.exists else None
     old = (before or b"").decode()
     new = edited(old, place.name, place.baselines.form, edits)
-    diff = difflib.unified_diff(
-        old.splitlines(), new.splitlines(), place.name if place.exists else "(no file)", place.name, lineterm="", n=2
-    )
+    names = place.name if place.exists else "(no file)", place.name
+    diff = difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="", n=2)
     return FileChange(place.name, place.path, before, new.encode(), "\n".join(diff))
 
 

@@ -100,9 +100,8 @@ def _in_unit_of_suite(entry: BaselineEntry, declared: DeclaredMetric) -> Baselin
 
     sides = {"lower": bound.lower, "upper": bound.upper, "center": bound.center}
     scaled = {name: value * factor for name, value in sides.items() if value is not None}
-    return msgspec.structs.replace(
-        entry, bound=msgspec.structs.replace(bound, unit=declared.unit or bound.unit, **scaled)
-    )
+    converted = msgspec.structs.replace(bound, unit=declared.unit or bound.unit, **scaled)
+    return msgspec.structs.replace(entry, bound=converted)
 
 
 def _taken(old: BaselineEntry | None, entry: BaselineEntry, source: str, why: Why) -> Updated:

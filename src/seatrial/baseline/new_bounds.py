@@ -71,8 +71,7 @@ def update(
     if found.changes:
         last = found.changes[-1]
         since = points[last.index]
-        changed = {"run": since.run, "at": text_of(since.at_s), "before": last.before, "after": last.after}
-        values["changed"] = changed
+        values["changed"] = {"run": since.run, "at": text_of(since.at_s), "before": last.before, "after": last.after}
     elif entry is None or not entry.accepted:  # else the last change is the one that was accepted
         values["changed"] = None
     other = entry.bound.why_not_for(series.settings) if entry else ""
@@ -183,11 +182,9 @@ def accepted_from(points: Sequence[Point], entry: BaselineEntry | None) -> int |
     """The first run of the level that a recenter of the entry accepted; None: there was none, or it is long ago."""
     if entry is None or not (entry.accepted or entry.accepted_s is not None):
         return None
-    for index, point in enumerate(points):
-        if point.run == entry.accepted:
-            return index
-    if entry.accepted_s is None:
-        return None
+    found = next((index for index, point in enumerate(points) if point.run == entry.accepted), None)
+    if found is not None or entry.accepted_s is None:
+        return found
     return next((index for index, point in enumerate(points) if point.at_s >= (entry.accepted_s or 0.0)), None)
 
 

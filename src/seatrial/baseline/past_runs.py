@@ -164,10 +164,8 @@ def _json(path: Path, text: str) -> Iterator[tuple[SourceMark, Any]]:
 def _yaml(path: Path, text: str) -> Iterator[tuple[SourceMark, Any]]:
     source = Source(str(path), text, limits=_LIMITS)
     if source.problems or not isinstance(source.data, list):
-        shape = Problem(
-            "expected a list of runs: CSV, JSON, or YAML with a `- {run, time, value}` for each", path=str(path)
-        )
-        raise SuiteError(source.problems or [shape])
+        shape = "expected a list of runs: CSV, JSON, or YAML with a `- {run, time, value}` for each"
+        raise SuiteError(source.problems or [Problem(shape, path=str(path))])
     for number, row in enumerate(source.data):
         yield source.find((number,))[0], row
 

@@ -59,11 +59,8 @@ def _read_torchprime(sheet: Sheet) -> _Entries:
         keys = sheet.validated(TorchprimeKeys, written, path)
         if keys is not None:
             entry = _entry(sheet, path, STEP_TIME, _as_ours(keys, since_s), LOWER, CENTER, (*path, OWN_KEY))
-            found[benchmark] = {
-                STEP_TIME: msgspec.structs.replace(
-                    entry, title=keys.name, target_loss=keys.target_loss, loss_tolerance=keys.loss_tolerance
-                )
-            }
+            loss = {"target_loss": keys.target_loss, "loss_tolerance": keys.loss_tolerance}
+            found[benchmark] = {STEP_TIME: msgspec.structs.replace(entry, title=keys.name, **loss)}
             unsaid = keys.seatrial is None or keys.seatrial.state is None
             if entry.bound.state is BoundState.USABLE or (entry.bound.state is BoundState.RECORDING and unsaid):
                 _check_open(sheet, path, keys)
@@ -280,10 +277,8 @@ def _with_comments(sheet: Sheet, found: _Entries, form: str) -> _Entries:
             for comment in document.comments(path):
                 if _INVENTED.search(comment.text):
                     lines.append(comment.line)
-                    message = (
-                        f"{benchmark}: this says that its number is invented, not measured: {comment.text.strip()}"
-                    )
-                    sheet.warn_at(comment.line, comment.column, message)
+                    invented = f"{benchmark}: this says that its number is invented, not measured"
+                    sheet.warn_at(comment.line, comment.column, f"{invented}: {comment.text.strip()}")
             marked.setdefault(benchmark, {})[metric] = msgspec.structs.replace(entry, invented=tuple(lines))
     return marked
 

@@ -47,8 +47,7 @@ def selected_files(suite: Suite, cells: Iterable[Cell], switched_off: bool = Fal
         path = suite.directory / name
         known = suite.baselines.get(name)
         baselines = known if isinstance(known, Baselines) else Baselines(str(path), OURS)
-        of_metrics = prefixes.get(name, {})
-        made.append(SelectedFile(name, path, known is not None, baselines, trials, of_metrics))
+        made.append(SelectedFile(name, path, known is not None, baselines, trials, prefixes.get(name, {})))
     return made
 
 
@@ -65,12 +64,8 @@ class MetricHistory:
     @property
     def left(self) -> str:
         """What is not in `points`, for people; empty when nothing is."""
-        parts = []
-        if self.others:
-            parts.append(f"{runs_text(self.others)} under other conditions left out")
-        if self.older:
-            parts.append(f"{runs_text(self.older)} before the window left out")
-        return ", ".join(parts)
+        parts = ((self.others, "under other conditions"), (self.older, "before the window"))
+        return ", ".join(f"{runs_text(points)} {where} left out" for points, where in parts if points)
 
 
 def newest_histories(
