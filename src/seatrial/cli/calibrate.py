@@ -33,14 +33,20 @@ def command(suite: Path, select: tuple[str, ...], repeat: int, out: Path | None,
     The servers must be trusted: what is wrong with them becomes what is tolerated.
     """
     run, cells = ask_trusted(suite, "calibrate", select, runs, repeat)
-    found: dict[Path, dict[str, Calibrated]] = {}
+    found: dict[Path, dict[str, Tolerance]] = {}
     for series in calibrate_cells(cells):
-        _print(series.name, series.seen)
-        if series.seen.tolerance is None:
+        seen = series.seen
+        _print(series.name, seen)
+        if seen.tolerance is None:
             fail(f"{series.name}: no answer has tokens with log-probabilities, so there is nothing to measure", 1)
-        found.setdefault(out or series.path, {})[series.name] = series.seen
-    for path, entries in found.items():
-        tolerances = {name: _tolerance(seen, run, repeat) for name, seen in entries.items()}
+        source = (
+            f"{time.strftime('%Y-%m-%d', time.gmtime())}, run {run}: {seen.answers} answers, {seen.positions} tokens, "
+            f"alone and in a crowd, servers started {repeat} times; largest {seen.largest:.3g}, rms {seen.rms:.3g}, "
+            f"{seen.near_ties} near ties"
+        )
+        measured = msgspec.structs.replace(seen.tolerance, source=source)
+        found.setdefault(out or series.path, {})[series.name] = measured
+    for path, tolerances in found.items():
         text = path.read_text() if path.exists() else ""
         write_whole(path, with_tolerances(text, str(path), tolerances).encode())
         click.echo(f"wrote {path}; a trial uses it by `compare: {{tolerances: {os.path.relpath(path, suite.parent)}}}`")
@@ -57,14 +63,3 @@ def _print(series: str, seen: Calibrated) -> None:
         click.echo(f"  tolerance: drift {one.drift:g}, rms {one.rms:g}, near_tie {one.near_tie:g}")
     if seen.floored:
         click.echo("  next to nothing moved: this is a tenth of what the precision has without calibration")
-
-
-def _tolerance(seen: Calibrated, run: str, repeat: int) -> Tolerance:
-    """With where it comes from."""
-    assert seen.tolerance is not None
-    day = time.strftime("%Y-%m-%d", time.gmtime())
-    source = (
-        f"{day}, run {run}: {seen.answers} answers, {seen.positions} tokens, alone and in a crowd, servers started "
-        f"{repeat} times; largest {seen.largest:.3g}, rms {seen.rms:.3g}, {seen.near_ties} near ties"
-    )
-    return msgspec.structs.replace(seen.tolerance, source=source)

@@ -127,13 +127,8 @@ def _print(checked: Checked, folder: str) -> None:
         value = metric if isinstance(metric, dict) else {}
         number = value.get("value")
         text = f"{number:.6g}" if isinstance(number, int | float) else "?"
-        lines.append(
-            [
-                (f"    {one_line(name)} ", ""),
-                (f"{text} {value.get('unit') or ''}".rstrip(), "bold"),
-                (f"  {one_line(str(value.get('source') or ''))}", "dim"),
-            ]
-        )
+        measured, source = f"{text} {value.get('unit') or ''}".rstrip(), one_line(str(value.get("source") or ""))
+        lines.append([(f"    {one_line(name)} ", ""), (measured, "bold"), (f"  {source}", "dim")])
     lines += [[("─" * columns, "dim")], [(f"{mark} {result.verdict.value}", f"bold {colour}")]]
     print_lines(lines)
 

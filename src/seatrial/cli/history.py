@@ -104,8 +104,7 @@ def show(
     benchmarks = {one.benchmark for one in series}
     alarms = [alarm for alarm in past.alarms() if alarm.benchmark in benchmarks]
     if len(read) < len(judged):
-        warning = f"only the first {len(read)} of {len(judged)} series were read"
-        say(f"{warning}; --benchmark and --metric choose others")
+        say(f"only the first {len(read)} of {len(judged)} series were read; --benchmark and --metric choose others")
     views = _views(series, plan_of(suite, runs) if suite else None, as_json)
     cells = [cell for cell in cells if window.has(cell.at_s) and not (benchmark or metric)]
     if as_json:

@@ -31,13 +31,7 @@ _LISTED = 40
 @HISTORY
 @RUNS
 def command(
-    suite: Path,
-    max_cost: float | None,
-    list_cells: bool,
-    as_json: bool,
-    runs: Path,
-    history: str | None,
-    **chosen: Any,
+    suite: Path, max_cost: float | None, list_cells: bool, as_json: bool, runs: Path, history: str | None, **chosen: Any
 ) -> None:
     """Show what running SUITE would do: its cells, its excluded combinations with their reasons, hours and price."""
     from seatrial.engine.prepare import with_contents
@@ -99,20 +93,15 @@ def _grid_lines(
     if first + sum(width(key) + 2 for key in keys) > columns:
         keys, gap = [_letter(number) for number in range(len(keys))], 1
         legend = "  ".join(f"{key}={column}" for key, column in zip(keys, axes[column_axis], strict=True))
-    lines: list[Line] = [
-        [(trial, "bold")],
-        [(pad(title, first), "bold"), *((f"{' ' * gap}{key}", "bold") for key in keys)],
-    ]
+    header = [(pad(title, first), "bold"), *((f"{' ' * gap}{key}", "bold") for key in keys)]
+    lines: list[Line] = [[(trial, "bold")], header]
     for row in axes[row_axis]:
         line: Line = [(pad(row, first), "")]
         for key, column in zip(keys, axes[column_axis], strict=True):
             mark = marks.get((trial, column, row) if turned else (trial, row, column), " ")
             before = (width(key) - 1) // 2  # a mark stands below the middle of its column's name
-            line += [
-                (" " * (gap + before), ""),
-                (mark, _STYLES.get(mark, "dim")),
-                (" " * (width(key) - 1 - before), ""),
-            ]
+            after = width(key) - 1 - before
+            line += [(" " * (gap + before), ""), (mark, _STYLES.get(mark, "dim")), (" " * after, "")]
         lines.append(line)
     return [*lines, *([[(legend, "")]] if legend else []), []]
 
@@ -178,8 +167,7 @@ def totals(plan: Plan) -> str:
     counts = plan.counts
     text = f"{count(counts['cells'], 'cell')}, {counts['holes']:,} excluded"
     text += f" of {count(counts['combinations'], 'combination')}"
-    known = counts["cells"] - plan.cost.unknown
-    if known:
+    if counts["cells"] > plan.cost.unknown:
         text += f"; {plan.hours:,.2f} hours, price {plan.price:,.2f}"
     if plan.cost.unknown:
         text += f"; {count(plan.cost.unknown, 'cell')} without an estimate"
@@ -187,8 +175,7 @@ def totals(plan: Plan) -> str:
             text += ", and what they may cost has no bound"
         elif plan.cost.bound > plan.price:
             text += f", with the limits of their runs up to {plan.cost.bound:,.2f}"
-    if plan.coverage is not None:
-        pairs = plan.coverage
+    if pairs := plan.coverage:
         text += f"\npairwise: {len(plan.cells):,} of {count(pairs.of_cells, 'cell')}"
         text += f", pairs covered {pairs.covered:,} / {pairs.possible:,} possible"
         text += f"; {len(pairs.impossible):,} pairs no valid cell has"

@@ -2,14 +2,10 @@
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from seatrial.cli.common import HISTORY, RUNS, fail, history_of, say
-
-if TYPE_CHECKING:
-    from seatrial.web.catalogue import Site
 
 PORT = 8642
 
@@ -44,7 +40,7 @@ def command(
     from seatrial.web.access import CannotServe, WebAccess, read_token
     from seatrial.web.application import serve
     from seatrial.web.catalogue import Site
-    from seatrial.web.public import ENDING
+    from seatrial.web.public import ENDING, write_public
 
     past = history_of(runs, history)
     # Of commands that are to be about the same runs. A history may have a password in it: that is left to the user.
@@ -52,7 +48,13 @@ def command(
     if history and "://" not in history:
         options = (*options, "--history", history)
     if public is not None:
-        _write(Site(runs, past, RecenterPreview(runs, past), ENDING), public)  # no path of this machine in them
+        # No path of this machine is in them.
+        written = write_public(Site(runs, past, RecenterPreview(runs, past), ENDING), public)
+        click.echo(f"wrote {written.pages} pages and {written.files} files of jobs to {public}")
+        for path in written.left_out[:5]:
+            say(f"left out: {path}")
+        if len(written.left_out) > 5:
+            say(f"left out: {len(written.left_out) - 5} more")
         return
     site = Site(runs, past, RecenterPreview(runs, past, options), options=options)
     try:
@@ -60,14 +62,3 @@ def command(
         asyncio.run(serve(site, access, port, lambda at: click.echo(f"serving {runs} at {at} (Ctrl-C ends it)")))
     except CannotServe as error:
         fail(str(error))
-
-
-def _write(site: "Site", folder: Path) -> None:
-    from seatrial.web.public import write_public
-
-    written = write_public(site, folder)
-    click.echo(f"wrote {written.pages} pages and {written.files} files of jobs to {folder}")
-    for path in written.left_out[:5]:
-        say(f"left out: {path}")
-    if len(written.left_out) > 5:
-        say(f"left out: {len(written.left_out) - 5} more")

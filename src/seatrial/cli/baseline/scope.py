@@ -145,8 +145,6 @@ class RecenterPreview:
         return None
 
     def _command(self, suite: Path, ids: Sequence[str], metric: str) -> str:
-        words = ["seatrial", "baseline", "recenter", str(suite)]
-        for id_ in ids:
-            words += ["--select", id_]
-        words += ["--metric", metric, *self._options, "--reason", REASON]
-        return shlex.join(words)
+        selected = [word for id_ in ids for word in ("--select", id_)]
+        words = ["seatrial", "baseline", "recenter", str(suite), *selected, "--metric", metric, *self._options]
+        return shlex.join([*words, "--reason", REASON])

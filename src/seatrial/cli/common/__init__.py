@@ -147,16 +147,10 @@ def find_own(runs: Path, name: str) -> "RunFolder":
 
 def cells_of(folder: "RunFolder", expression: str | None) -> "list[PlannedCell]":
     """The cells of a run that an expression as of --select means; without one, all."""
-    from seatrial.plan import PlanError
     from seatrial.plan.select import select_cells
 
     cells = folder.read_plan().cells
-    if expression is None:
-        return cells
-    try:
-        return select_cells(cells, expression, folder.run)
-    except PlanError as error:
-        fail(str(error))
+    return cells if expression is None else select_cells(cells, expression, folder.run)
 
 
 def plan_of(

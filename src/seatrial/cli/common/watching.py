@@ -59,10 +59,8 @@ def _executed(prepared: "PreparedRun", cancel: bool) -> RunResults:
         with live_view(plan.cells, plan.excluded, expected, plan.labels) as shown:
             return asyncio.run(_interruptible(prepared, shown, cancellation))
     except RecordError as error:
-        fail(
-            f"{error}\nthis run cannot be taken up; `seatrial reap {folder.run}` removes what is left of it",
-            ExitCode.INFRA,
-        )
+        then = f"this run cannot be taken up; `seatrial reap {folder.run}` removes what is left of it"
+        fail(f"{error}\n{then}", ExitCode.INFRA)
     except RunStopped as error:
         then = f"nothing is lost: `seatrial attach {folder.run}` takes it up"
         if not folder.plan.exists():
