@@ -55,9 +55,8 @@ def _is_tester(file: Path) -> bool:
         )
     if "benchmarks" in keys and not data["benchmarks"]:
         mark = source.find(("benchmarks",), key=True)[0]
-        raise SeatrialError(
-            f"{file}:{mark.line}:{mark.column}: `benchmarks` is empty: there is nothing to make a suite from"
-        )
+        place = f"{file}:{mark.line}:{mark.column}"
+        raise SeatrialError(f"{place}: `benchmarks` is empty: there is nothing to make a suite from")
     return False
 
 
@@ -67,9 +66,8 @@ def _from_torchprime(file: Path, out: Path, command: str | None) -> Imported:
 
     baselines = read_baselines(file)
     if baselines.form != THEIRS:
-        raise SeatrialError(
-            f"{file} is a baseline of Seatrial: name it as `baseline:` of a trial; there is nothing to import"
-        )
+        what = f"{file} is a baseline of Seatrial"
+        raise SeatrialError(f"{what}: name it as `baseline:` of a trial; there is nothing to import")
     beside = os.path.relpath(file.resolve(), out.resolve().parent)
     made = suite_from_torchprime(baselines, file.stem, beside, command)
     about = f"{_count(made, 'training')}, judged by {beside}"

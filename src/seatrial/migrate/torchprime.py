@@ -35,12 +35,8 @@ trials:
 def suite_from_torchprime(baselines: Baselines, name: str, baseline: str, command: str | None = None) -> Imported:
     """The suite as text. `baseline` is the file as the suite will name it; `{benchmark}` and `{name}` of `command` are
     put in."""
-    head = _HEAD.format(
-        file=printable(baseline),
-        name=scalar(suite_name(name, "torchprime")),
-        metric=STEP_TIME,
-        baseline=scalar(baseline),
-    )
+    title, file = scalar(suite_name(name, "torchprime")), printable(baseline)
+    head = _HEAD.format(file=file, name=title, metric=STEP_TIME, baseline=scalar(baseline))
     trials: list[str] = []
     lines: dict[str, int] = {}
     for benchmark, metrics in baselines.entries.items():

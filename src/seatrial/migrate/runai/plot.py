@@ -98,12 +98,6 @@ def _series(axis: Axes, rows: Sequence[tuple[Any, Row]], name: str) -> None:
     axis.set_ylim(min([-0.05 * top, *(y for _, y in done)]), 1.2 * top)
 
 
-def _span(times: list[datetime]) -> tuple[datetime, datetime]:
-    """The same for all series of a figure, with a little room at both ends."""
-    room = max((times[-1] - times[0]) * 0.02, timedelta(seconds=0.5))
-    return times[0] - room, times[-1] + room
-
-
 def _histogram(axis: Axes, rows: Sequence[Row], name: str) -> None:
     deltas = [row.deltas[name] for row in rows if name in row.deltas]
     done = [one.value for one in deltas if one.value is not None]

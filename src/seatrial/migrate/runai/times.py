@@ -138,7 +138,16 @@ def _row(submitted: SubmittedWorkload, sampled: SampledWorkload | None, looked_s
         since = moments[one.reference]
         if (at is None and not one.filled) or (at is not None and since is not None):
             deltas[one.name] = _delta(since, at, looked_s)
-    return Row(submitted, sampled, sent.earliest_s, deltas, _state(submitted, sampled, moments, deltas))
+    pod, group = moments["First Pod Creation"], moments["Pod Group Creation"]
+    if submitted.error:
+        state = REFUSED
+    elif sampled is None:
+        state = NOT_SEEN
+    elif (pod and group and group.latest_s <= pod.earliest_s) or (deltas[TOTALS[0].name].value or 0.0) < 0:
+        state = ERROR
+    else:
+        state = UNFINISHED if any(one.value is None for one in deltas.values()) else DONE
+    return Row(submitted, sampled, sent.earliest_s, deltas, state)
 
 
 def _delta(since: TimeRange | None, at: TimeRange | None, looked_s: float) -> Delta:
@@ -152,24 +161,6 @@ def _delta(since: TimeRange | None, at: TimeRange | None, looked_s: float) -> De
     value = math.floor(at.earliest_s) - math.floor(since.earliest_s)
     upper = at.latest_s - since.earliest_s
     return Delta(0.0 if value == -1 else float(value), max(at.earliest_s - since.latest_s, 0.0), max(upper, 0.0))
-
-
-def _state(
-    submitted: SubmittedWorkload,
-    sampled: SampledWorkload | None,
-    moments: dict[str, TimeRange | None],
-    deltas: dict[str, Delta],
-) -> str:
-    if submitted.error:
-        return REFUSED
-    if sampled is None:
-        return NOT_SEEN
-    pod, group = moments["First Pod Creation"], moments["Pod Group Creation"]
-    replaced = pod is not None and group is not None and group.latest_s <= pod.earliest_s
-    total = deltas[TOTALS[0].name].value
-    if replaced or (total is not None and total < 0):
-        return ERROR
-    return UNFINISHED if any(one.value is None for one in deltas.values()) else DONE
 
 
 class MilestoneMetrics(msgspec.Struct, frozen=True):
@@ -192,9 +183,8 @@ def metrics_of(rows: Sequence[Row], milestone: str) -> MilestoneMetrics:
         (low.share, longest if low.value is None else low.value, high.value)
         for low, high in zip(quantiles(lowers, happened, _SHARES), quantiles(uppers, happened, _SHARES), strict=True)
     ]
-    return MilestoneMetrics(
-        len(deltas), happened.count(False), math.fsum(values) / len(values) if values else None, bounds
-    )
+    average = math.fsum(values) / len(values) if values else None
+    return MilestoneMetrics(len(deltas), happened.count(False), average, bounds)
 
 
 HEADERS = (

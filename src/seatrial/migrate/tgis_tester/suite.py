@@ -24,6 +24,13 @@ COMMON = {
     "TLS_CERT_PATH": f"{CERTIFICATES}/tls.crt",
     "TLS_KEY_PATH": f"{CERTIFICATES}/tls.key",
 }
+# Fields of a configuration that have a variable of the same name, in the order in which a suite lists them.
+_SAME_NAME = (
+    *("deployment_framework", "dtype_str", "num_shard", "max_concurrent_requests", "max_sequence_length"),
+    *("max_batch_size", "max_new_tokens", "max_waiting_tokens", "flash_attention", "pt2_compile", "port", "grpc_port"),
+    *("master_addr", "master_port", "cuda_process_memory_fraction", "revision", "max_batch_weight"),
+    *("max_prefill_weight", "quantize", "load_format", "model_loader_extra_config"),
+)
 _SHORT = {"float16": "f16", "float32": "f32", "bfloat16": "bf16"}
 # Where the images write: their root file system is read-only.
 _SCRATCH = {"home-tgis": "/home/tgis", "home-vllm": "/home/vllm", "tmp": "/tmp"}
@@ -84,8 +91,7 @@ class _Suite:
                 short = spec.model.rstrip("/").rpartition("/")[2]
                 name = unique_name(f"{short}.{_display_name(config)}", self.trials, "model")
                 self.trials[name] = self._trial(spec.model, config, spec.cases)
-                mark, _ = file.source.find(("tests", test, "configs", number))
-                self.lines[name] = mark.line
+                self.lines[name] = file.source.find(("tests", test, "configs", number))[0].line
 
     def _common(self, config: ServerConfig) -> dict[str, object]:
         """What trials have in common, where their configuration has the default for it."""
@@ -215,27 +221,8 @@ def _config_variables(model: str, config: ServerConfig) -> dict[str, str]:
     onnx = config.deployment_framework == "hf_optimum_ort"
     variables = {
         "MODEL_NAME": model,
-        "DEPLOYMENT_FRAMEWORK": config.deployment_framework,
-        "DTYPE_STR": config.dtype_str,
-        "NUM_SHARD": config.num_shard,
-        "MAX_CONCURRENT_REQUESTS": config.max_concurrent_requests,
-        "MAX_SEQUENCE_LENGTH": config.max_sequence_length,
-        "MAX_BATCH_SIZE": config.max_batch_size,
-        "MAX_NEW_TOKENS": config.max_new_tokens,
-        "MAX_WAITING_TOKENS": config.max_waiting_tokens,
-        "FLASH_ATTENTION": config.flash_attention,
-        "PT2_COMPILE": config.pt2_compile,
-        "PORT": config.port,
-        "GRPC_PORT": config.grpc_port,
-        "MASTER_ADDR": config.master_addr,
-        "MASTER_PORT": config.master_port,
+        **{field.upper(): getattr(config, field) for field in _SAME_NAME},
         "CUDA_PROCESS_MEMORY_FRACTION": f"{config.cuda_process_memory_fraction:g}",
-        "REVISION": config.revision,
-        "MAX_BATCH_WEIGHT": config.max_batch_weight,
-        "MAX_PREFILL_WEIGHT": config.max_prefill_weight,
-        "QUANTIZE": config.quantize,
-        "LOAD_FORMAT": config.load_format,
-        "MODEL_LOADER_EXTRA_CONFIG": config.model_loader_extra_config,
         "ENABLE_LORA": config.enable_lora or None,
         "ESTIMATE_MEMORY": "off" if config.estimate_memory is False else None,
         "OUTPUT_SPECIAL_TOKENS": config.output_special_tokens or None,
