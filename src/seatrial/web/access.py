@@ -129,8 +129,6 @@ def _given_token(authorization: str) -> str:
 
 
 _RUN = re.compile(r"[^\W_][\w.-]{0,199}")
-_HASH = re.compile(r"[0-9a-f]{8}")
-_NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 OWN_FILES = ("plan.json", "journal.jsonl", "results.json", "series.json")  # that are read by name
 
 
@@ -156,18 +154,12 @@ def run_folder(runs: Path, name: str) -> RunFolder:
     return folder
 
 
-def cell_hash(text: str) -> str:
-    """Raises NotThere."""
-    if not _HASH.fullmatch(text):
+def check_attempt(hash_: str, number: str) -> None:
+    """Raises NotThere unless a cell can have this hash, and an attempt this number."""
+    if not re.fullmatch(r"[0-9a-f]{8}", hash_):
         raise NotThere("That is no hash of a cell: it has eight hex digits.")
-    return text
-
-
-def attempt_number(text: str) -> int:
-    """Raises NotThere."""
-    if not _NUMBER.fullmatch(text):
+    if not re.fullmatch(r"[1-9][0-9]{0,5}", number):
         raise NotThere("That is no number of an attempt.")
-    return int(text)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import logging
 import signal
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -94,13 +94,10 @@ class Dashboard:
         if not self._access.knows_host(request.headers.get("Host")):
             return _error(421, "This server is not called that; see --allow-host.")
         if not self._access.lets_in(request.headers.get("Authorization")):
-            refused = _error(401, "A token is needed: the password is what the server was started with.")
-            refused.headers["WWW-Authenticate"] = 'Basic realm="seatrial", charset="UTF-8"'
-            return refused
+            asked = {"WWW-Authenticate": 'Basic realm="seatrial", charset="UTF-8"'}
+            return _error(401, "A token is needed: the password is what the server was started with.", asked)
         if request.method not in ("GET", "HEAD"):
-            refused = _error(405, "The dashboard only shows: nothing here can be changed.")
-            refused.headers["Allow"] = "GET, HEAD"
-            return refused
+            return _error(405, _REASONS[405], {"Allow": "GET, HEAD"})
         if len(request.raw_path) > _MOST_PATH or "\0" in request.path:
             return _error(404, _REASONS[404])
         return None
@@ -143,12 +140,12 @@ _PAGED = (pages.home, pages.suite, pages.cell)  # those that list runs, the newe
 _REASONS = {404: "There is no such page here.", 405: "The dashboard only shows: nothing here can be changed."}
 
 
-def _error(status: int, message: str) -> web.Response:
-    return _response(error_page(status, message))
+def _error(status: int, message: str, headers: Mapping[str, str] = {}) -> web.Response:
+    return _response(error_page(status, message), headers)
 
 
-def _response(page: Page) -> web.Response:
-    headers = {"Content-Security-Policy": f"{page.policy}; frame-ancestors 'none'"}
+def _response(page: Page, headers: Mapping[str, str] = {}) -> web.Response:
+    headers = {"Content-Security-Policy": f"{page.policy}; frame-ancestors 'none'", **headers}
     return web.Response(status=page.status, text=page.html, content_type="text/html", charset="utf-8", headers=headers)
 
 

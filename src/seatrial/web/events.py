@@ -27,10 +27,7 @@ SITE_EVERY_S = 1.0
 
 
 async def stream(
-    request: web.Request,
-    events: AsyncGenerator[bytes],
-    streams: "set[asyncio.Task[None]]",
-    headers: Mapping[str, str],
+    request: web.Request, events: AsyncGenerator[bytes], streams: "set[asyncio.Task[None]]", headers: Mapping[str, str]
 ) -> web.StreamResponse:
     """Send these events for as long as the client is there. `streams` are all that are being sent."""
     if len(streams) >= MOST_STREAMS:

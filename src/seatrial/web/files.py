@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from seatrial.web.access import NotThere, attempt_number, cell_hash, opened_below, run_folder
+from seatrial.web.access import NotThere, check_attempt, opened_below, run_folder
 
 CHUNK_BYTES = 1 << 18
 _SANDBOX = "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'none'"
@@ -39,8 +39,7 @@ def open_file(runs: Path, run: str, path: str) -> OpenFile:
     parts = path.split("/")
     if len(parts) < 4 or parts[0] != "cells":
         raise NotThere("Only logs and kept files of attempts are shown: cells/HASH/NUMBER/…")
-    cell_hash(parts[1])
-    attempt_number(parts[2])
+    check_attempt(parts[1], parts[2])
     if parts[-1] in _HIDDEN and "files" not in parts:
         raise NotThere("What was submitted is not shown.")
     with opened_below(run_folder(runs, run).path, path) as found:

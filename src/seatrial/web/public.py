@@ -53,15 +53,8 @@ def _write(site: Site, folder: Path, path: str, written: WrittenSite) -> list[st
     parts = path.split("/")
     if parts[0] == "r" and len(parts) > 3 and parts[2] == "file":
         return _write_file(site, folder, path, parts[1], "/".join(parts[3:]), written)
-    try:
-        page = _page(site, parts)
-    except NotThere as error:
-        page = error_page(404, str(error), Links(len(parts) - 1, ENDING))
-    return _keep(folder, path, page, written)
-
-
-def _page(site: Site, parts: list[str]) -> Page:
     makers: dict[tuple[str, int], Callable[..., Page]] = {
+        ("index.html", 1): lambda site, _: pages.home(site),
         ("r", 2): pages.run,
         ("s", 2): pages.suite,
         ("c", 3): pages.cell,
@@ -69,12 +62,14 @@ def _page(site: Site, parts: list[str]) -> Page:
         ("d", 2): pages.difference,
         ("log", 4): pages.log,
     }
-    if parts == ["index.html"]:
-        return pages.home(site)
     maker = makers.get((parts[0], len(parts)))
-    if maker is None:
-        raise NotThere("There is no such page.")
-    return maker(site, *parts[1:-1], parts[-1].removesuffix(ENDING))
+    try:
+        if maker is None:
+            raise NotThere("There is no such page.")
+        page = maker(site, *parts[1:-1], parts[-1].removesuffix(ENDING))
+    except NotThere as error:
+        page = error_page(404, str(error), Links(len(parts) - 1, ENDING))
+    return _keep(folder, path, page, written)
 
 
 def _write_file(site: Site, folder: Path, path: str, run: str, below: str, written: WrittenSite) -> list[str]:

@@ -100,8 +100,7 @@ def _series(site: Site, benchmark: str, metric: str) -> list[Series]:
 def mark_commands(view: SeriesView, point: Point, options: tuple[str, ...]) -> tuple[Point, list[str]]:
     """What a person can say of an alarm."""
     about = ["seatrial", "history", "mark", point.run, "--benchmark", view.benchmark, *options]
-    marks = ("regression", "false-alarm")
-    return point, [shlex.join([*about, f"--{mark}", "--reason", "why"]) for mark in marks]
+    return point, [shlex.join([*about, f"--{mark}", "--reason", "why"]) for mark in ("regression", "false-alarm")]
 
 
 def _recenter(site: Site, view: SeriesView) -> ProposedChange | None:

@@ -16,7 +16,7 @@ from seatrial.report.html.templates import asset, content_policy
 from seatrial.report.view.grid import matrices
 from seatrial.report.view.live import STATES_WORST_FIRST
 from seatrial.report.view.run import RunView
-from seatrial.web.access import NotThere, attempt_number, cell_hash, opened_below, run_folder
+from seatrial.web.access import NotThere, check_attempt, opened_below, run_folder
 from seatrial.web.catalogue import Site
 from seatrial.web.files import Links, address
 from seatrial.web.follow import FollowedRun, read_once
@@ -91,18 +91,16 @@ def _live(site: Site, folder: RunFolder, wrong: str = "") -> Page:
     now = read_once(folder)
     overview = run_overview(folder)
     wrong = wrong or now.wrong or overview.why
-    goes_on = overview.state is RunState.RUNNING and not wrong
-    grids = matrices(list(now.run.cells.values())) if now.run.cells else []
     return page(
         "live.html.j2",
         Links(1, site.ending),
         run=folder.run,
         state=overview.state.value,
         owner=overview.owner,
-        goes_on=goes_on,
+        goes_on=overview.state is RunState.RUNNING and not wrong,
         line=now.line,
         wrong=wrong,
-        grids=grids,
+        grids=matrices(list(now.run.cells.values())) if now.run.cells else [],
         parts=live_parts(now, -2),
     )
 
@@ -144,7 +142,6 @@ def _from_history(
     site: Site, suite: str, name: str, verdict: str, at_s: float, cells: list[PastCell], imported: bool
 ) -> Page:
     order = {word: place for place, word in enumerate(STATES_WORST_FIRST)}
-    cells = sorted(cells, key=lambda cell: (order.get(cell.verdict, 99), cell.id))
     return page(
         "past.html.j2",
         Links(1, site.ending),
@@ -152,7 +149,7 @@ def _from_history(
         run=name,
         verdict=verdict,
         at_s=at_s,
-        cells=cells,
+        cells=sorted(cells, key=lambda cell: (order.get(cell.verdict, 99), cell.id)),
         imported=imported,
     )
 
@@ -161,16 +158,15 @@ def _from_history(
 
 
 _PAGE = re.compile(r"cells/([0-9a-f]{8})/([1-9][0-9]{0,5})/(?:([a-z][a-z0-9-]{0,40})/)?log\.html")
-_PARTS = ("server", "driver")
 
 
 def log(site: Site, run: str, hash_: str, attempt: str) -> Page:
     """Of an attempt with several parts, that of the first that has one. Raises NotThere."""
-    below = f"cells/{cell_hash(hash_)}/{attempt_number(attempt)}"
-    top = "../" * 3
-    for folder in ("", *(f"{name}/" for name in _PARTS)):
+    check_attempt(hash_, attempt)
+    for folder in ("", "server/", "driver/"):
         try:
-            return _page(site, run, f"{below}/{folder}log.txt", f"{top}r/{address(run)}", hash_)
+            path = f"cells/{hash_}/{attempt}/{folder}log.txt"
+            return _page(site, run, path, f"../../../r/{address(run)}", hash_)
         except NotThere as error:
             missing = error
     raise missing
