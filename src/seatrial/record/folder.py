@@ -31,9 +31,8 @@ class DamagedRun(SeatrialError):
     """A file of a run folder without which nothing can be done is not what was written there."""
 
     def __init__(self, path: Path, why: str) -> None:
-        super().__init__(
-            f"{path} is damaged: {why}; `seatrial reap {path.parent.name}` removes what is left of the run"
-        )
+        advice = f"`seatrial reap {path.parent.name}` removes what is left of the run"
+        super().__init__(f"{path} is damaged: {why}; {advice}")
 
 
 class RecordError(SeatrialError):
@@ -55,13 +54,12 @@ class RunFolder:
         plan is, so that no kill leaves a run that is none."""
         word = "".join(c if c.isalnum() or c in "-_" else "-" for c in suite.lower())[:40].strip("-") or "run"
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-        path = runs / f"{word}-{stamp}-{secrets.token_hex(2)}"
+        folder = cls(runs / f"{word}-{stamp}-{secrets.token_hex(2)}")
         runs.mkdir(parents=True, exist_ok=True)
         for old in runs.glob(f"{_BEGUN}*"):
             with contextlib.suppress(OSError):
                 if time.time() - old.stat().st_mtime > ABANDONED_S:
                     shutil.rmtree(old)
-        folder = cls(path)
         folder._begun.mkdir()
         return folder
 
@@ -174,9 +172,8 @@ def find_run(runs: Path, name: str) -> RunFolder:
     if len(matching) == 1:
         return RunFolder(matching[0].resolve())
     if matching:
-        raise UnknownRun(
-            f"{name!r} is the beginning of {len(matching)} runs: {', '.join(p.name for p in matching[:5])}"
-        )
+        names = ", ".join(path.name for path in matching[:5])
+        raise UnknownRun(f"{name!r} is the beginning of {len(matching)} runs: {names}")
     near = difflib.get_close_matches(name, [path.name for path in known], n=3, cutoff=0.3)
     hint = f"; did you mean {', '.join(near)}?" if near else ""
     raise UnknownRun(f"there is no run {name!r} in {runs}{hint}")

@@ -67,9 +67,8 @@ def begin_copy(folder: RunFolder, out: str, sleep: Callable[[float], None] = tim
     """The plan alone, before anything runs: whoever may not write there finds out now. Raises RecordError."""
     address = copy_address(out, folder.run)
     system, root = file_system(address)
-    _tried(
-        lambda: _put(system, folder.plan, f"{root}/{folder.plan.name}"), f"nothing can be written to {address}", sleep
-    )
+    goal = f"{root}/{folder.plan.name}"
+    _tried(lambda: _put(system, folder.plan, goal), f"nothing can be written to {address}", sleep)
 
 
 def copy_run(folder: RunFolder, out: str, sleep: Callable[[float], None] = time.sleep) -> str:
@@ -112,15 +111,16 @@ def fetch_run(address: str, cache: Path, sleep: Callable[[float], None] = time.s
     system, root = file_system(address)
     found = _tried(lambda: _listed(system, root), f"{address} cannot be read", sleep)
     if "plan.json" not in found:
-        runs = sorted(
-            {name.partition("/")[0] for name in found if name.count("/") == 1 and name.endswith("/plan.json")}
-        )
+        plans = [name for name in found if name.count("/") == 1 and name.endswith("/plan.json")]
+        runs = sorted(name.partition("/")[0] for name in plans)
         hint = f"; it has the runs {', '.join(runs[-5:])}: add one of them to the address" if runs else ""
         raise UnknownRun(f"there is no run at {address}{hint}")
     if _LAST not in found:
         raise UnknownRun(f"the copy at {address} has no results: its run goes on, or was not copied to its end")
     folder = cache / hashlib.sha256(address.encode()).hexdigest()[:12] / PurePosixPath(root).name
-    wanted = [name for name, size in found.items() if not _kept(name) and not _is_there(folder / name, size)]
+    # Not what jobs kept: `cells/<hash>/<attempt>/[part/]files/...`
+    names = [name for name in found if "files" not in PurePosixPath(name).parts[3:5]]
+    wanted = [name for name in names if not _is_there(folder / name, found[name])]
 
     def fetched(name: str) -> None:
         _tried(lambda: _get(system, f"{root}/{name}", folder / name), f"{address}/{name} cannot be read", sleep)
@@ -175,11 +175,6 @@ def _listed(system: Any, root: str) -> dict[str, int]:
     found = system.find(root, detail=True)
     names = {str(path).removeprefix(root).lstrip("/"): int(info.get("size") or 0) for path, info in found.items()}
     return {name: size for name, size in names.items() if name and ".." not in PurePosixPath(name).parts}
-
-
-def _kept(name: str) -> bool:
-    """`cells/<hash>/<attempt>/[part/]files/...`"""
-    return "files" in PurePosixPath(name).parts[3:5]
 
 
 def _is_there(path: Path, size: int) -> bool:

@@ -41,6 +41,9 @@ class _Metric(TypedDict):
     better: str
 
 
+_Metrics = dict[str, int | _Metric | dict[str, _Metric]]
+
+
 def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...], slo: str = "") -> Judgement:
     """What should have been measured and was not is a finding of its own."""
 
@@ -76,8 +79,11 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
         trusted = trust.verdict is Verdict.PASSED
         findings += [_bound(step, bound, whole, stages, trusted) for bound in bounds]
         short = _in_short(whole, stages, bounds)
-    if whole.deleted or whole.not_deleted:
-        findings.append(_churn(step, whole))
+    if whole.not_deleted:
+        message = f"{whole.not_deleted} of {whole.deleted + whole.not_deleted} workloads could not be deleted"
+        findings.append(failed(step, "churn", "refused", message, "; ".join(whole.problems)))
+    elif whole.deleted:
+        findings.append(passed(step, "churn", f"{whole.deleted} workloads were deleted and replaced"))
     if slo:
         findings.append(_promise(step, whole))
     lag = f"watch lag p99 {value_text(whole.lag_p99_s, 's')}"
@@ -108,19 +114,10 @@ def _in_short(whole: WholeScale, stages: dict[str, StageMetrics], bounds: tuple[
     return "; ".join(told)
 
 
-def _churn(step: ObservedStep, whole: WholeScale) -> Finding:
-    if not whole.not_deleted:
-        return passed(step, "churn", f"{whole.deleted} workloads were deleted and replaced")
-    message = f"{whole.not_deleted} of {whole.deleted + whole.not_deleted} workloads could not be deleted"
-    return failed(step, "churn", "refused", message, "; ".join(whole.problems))
-
-
 def _promise(step: ObservedStep, whole: WholeScale) -> Finding:
     """Kubernetes' objectives hold for clusters with few changes; ours are from when a workload was to be sent."""
-    rate = whole.offered_rate or 0.0
-    if rate <= PROMISED_RATE:
-        text = f", within the {PROMISED_RATE} that Kubernetes promises for"
-    else:
+    rate, text = whole.offered_rate or 0.0, f", within the {PROMISED_RATE} that Kubernetes promises for"
+    if rate > PROMISED_RATE:
         text = f": above {PROMISED_RATE} Kubernetes itself promises nothing; judged all the same"
     return passed(step, "slo", f"{rate:.4g} changes a second{text}")
 
@@ -130,8 +127,7 @@ def _trust(step: ObservedStep, whole: WholeScale, bounds: tuple[FixedBound, ...]
     doubts = work.doubts_of(whole, bounds)
     lag = f"watch lag p50 {value_text(whole.lag_p50_s, 's')}, p99 {value_text(whole.lag_p99_s, 's')}"
     if not doubts:
-        late = f"sent late by p99 {value_text(whole.late_p99_s, 's')}"
-        return passed(step, "measurement", f"{lag}; {late}")
+        return passed(step, "measurement", f"{lag}; sent late by p99 {value_text(whole.late_p99_s, 's')}")
     limit = f"at most {value_text(work.allowed_late_s(bounds), 's')} is allowed"
     return Finding(step.name, "measurement", Verdict.INVALID, "measurement", f"{'; '.join(doubts)} ({lag}; {limit})")
 
@@ -176,13 +172,9 @@ def _clean(step: ObservedStep) -> Finding:
     return passed(step, "clean-up", f"nothing is left, after {float(note.get('seconds', 0.0)):.1f} s")
 
 
-def _metrics(
-    whole: WholeScale, stages: dict[str, StageMetrics], limit: FoundLimit | None
-) -> dict[str, int | _Metric | dict[str, _Metric]]:
+def _metrics(whole: WholeScale, stages: dict[str, StageMetrics], limit: FoundLimit | None) -> _Metrics:
     """Metrics for history and baselines; a quantile that is not known is none."""
-    made: dict[str, int | _Metric | dict[str, _Metric]] = {
-        name: getattr(whole, name) for name in ("failed", "unfinished", "refused")
-    }
+    made: _Metrics = {name: getattr(whole, name) for name in ("failed", "unfinished", "refused")}
     if whole.rate is not None:
         made["rate"] = _Metric(value=whole.rate, unit="1/s", better="higher")
     for stage in stages.values():
@@ -228,7 +220,6 @@ def _charts(whole: WholeScale, stages: dict[str, StageMetrics], limit: FoundLimi
     found.append(Table("How it was measured", ["what", "value", "unit"], measured))
     # A quantile without a value is above its lower end.
     columns = ["stage", "quantile", "value", "lower", "upper"]
-    rows = [
-        [stage.name, one.name, one.value, one.lower, one.upper] for stage in stages.values() for one in stage.quantiles
-    ]
+    every = [(stage.name, one) for stage in stages.values() for one in stage.quantiles]
+    rows = [[name, one.name, one.value, one.lower, one.upper] for name, one in every]
     return [*found, Table("Quantiles with intervals of 95 %", columns, rows, dict.fromkeys(columns[2:], "s"))]

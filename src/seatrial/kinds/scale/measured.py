@@ -37,11 +37,11 @@ def _followed(step: ObservedStep, measured: MeasuredScale) -> Finding:
 def _clock(step: ObservedStep, clock: ClockMetrics) -> Finding:
     offset_s, within_s = value_text(clock.offset_s, "s"), value_text(clock.within_s, "s")
     offset = f"the API server's clock is {offset_s} ± {within_s} from ours"
-    doubts = [
-        f"{one.disagree} of {one.stamps} stamps of {one.stage} cannot be, by up to {value_text(one.worst_s, 's')}"
-        for one in clock.stamps
-        if one.disagree
-    ]
+    doubts = []
+    for one in clock.stamps:
+        if one.disagree:
+            share = f"{one.disagree} of {one.stamps} stamps of {one.stage}"
+            doubts.append(f"{share} cannot be, by up to {value_text(one.worst_s, 's')}")
     if clock.jumps:
         doubts.append(f"it changed {clock.jumps} times meanwhile")
     if doubts:
@@ -64,19 +64,14 @@ def _audit(step: ObservedStep, audit: AuditMetrics) -> Finding:
 def measured_charts(measured: MeasuredScale, limits: list[Limit]) -> list[AnyChart]:
     found: list[AnyChart] = [_health(measured.health)] if measured.health else []
     evictions, agreements = sorted(measured.evicted_by.items()), measured.clock.stamps if measured.clock else []
+    stamps: list[list[Any]] = [[one.stage, one.stamps, one.disagree, one.worst_s] for one in agreements]
+    limited: list[list[Any]] = [[one.what, one.text, "yes" if one.known else "not known"] for one in limits]
     tables = [
         Table("Who evicted pods", ["by", "pods"], [[who, count] for who, count in evictions]),
         Table(
-            "Stamps of servers beside what was seen",
-            ["stage", "stamps", "disagree", "worst"],
-            [[one.stage, one.stamps, one.disagree, one.worst_s] for one in agreements],
-            {"worst": "s"},
+            "Stamps of servers beside what was seen", ["stage", "stamps", "disagree", "worst"], stamps, {"worst": "s"}
         ),
-        Table(
-            "What may limit the trial before the cluster does",
-            ["what", "why", "known"],
-            [[one.what, one.text, "yes" if one.known else "not known"] for one in limits],
-        ),
+        Table("What may limit the trial before the cluster does", ["what", "why", "known"], limited),
     ]
     return [*found, *(table for table in tables if table.rows)]
 

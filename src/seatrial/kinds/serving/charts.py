@@ -79,11 +79,8 @@ def _differences(findings: Sequence[Finding]) -> Iterator[TokenDiff]:
 
 
 def _latencies(load: LoadSummary) -> Distribution:
-    rows = [
-        [name, *(load.latencies[name].get(quantile) for quantile in _QUANTILES)]
-        for name in LATENCIES
-        if name in load.latencies
-    ]
+    known = [(name, load.latencies[name]) for name in LATENCIES if name in load.latencies]
+    rows = [[name, *map(quantiles.get, _QUANTILES)] for name, quantiles in known]
     units = dict.fromkeys(_QUANTILES[:-1], "s")
     return Distribution("Latencies of the load", ["figure", *_QUANTILES], rows, units)
 

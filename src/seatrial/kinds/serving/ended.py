@@ -100,8 +100,7 @@ def check_server(server: Observation) -> list[Finding]:
     findings = [check_workspace(by_name["workspace"], server.exit)] if "workspace" in by_name else []
     if server.exit.outcome is Outcome.EXITED:
         cause = _ended_by_itself(server)
-        output = by_name[SERVER].output if SERVER in by_name else ""
-        evidence = most_relevant_first(output)
+        evidence = most_relevant_first(by_name[SERVER].output if SERVER in by_name else "")
         return [*findings, Finding(SERVER, "serving", cause.verdict, cause.class_, cause.text, evidence)]
     ended = check_job(server, SERVER)
     if not ended and (killed := _short_of_memory(server)):

@@ -51,9 +51,7 @@ def gather_cases(cell: Cell) -> ServingGathered:
 
 
 @lru_cache(maxsize=4)
-def _read(
-    paths: tuple[Path, ...], answers: Path | None, unanswered: bool, _stamps: tuple[tuple[int, int], ...]
-) -> tuple[Case, ...]:
+def _read(paths: tuple[Path, ...], answers: Path | None, unanswered: bool, _stamps: object) -> tuple[Case, ...]:
     """Cells have their files in common, mostly."""
     return read_cases(paths, answers, unanswered=unanswered)
 

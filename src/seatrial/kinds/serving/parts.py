@@ -87,19 +87,18 @@ def _driver(cell: Cell, job: JobSpec) -> JobSpec:
     shown = {Variable.CLIENT_CERT: tls.cert, Variable.CLIENT_KEY: tls.key} if tls else {}
     folder = cell.directory.resolve()
     secrets |= {name.value: f"{SECRET_FILE}{folder / path}" for name, path in shown.items() if path is not None}
-    return msgspec.structs.replace(
-        driver_job(job, "serving", work_of(cell), model.driver),
-        env={},
-        secrets=secrets,
-        inputs=(Input(str(folder / tls.ca), CA),) if tls and tls.ca else (),
-    )
+    inputs = (Input(str(folder / tls.ca), CA),) if tls and tls.ca else ()
+    driver = driver_job(job, "serving", work_of(cell), model.driver)
+    return msgspec.structs.replace(driver, env={}, secrets=secrets, inputs=inputs)
 
 
 def work_of(cell: Cell) -> ServingWork:
     """What the driver of this cell is given to do."""
     model: ServingTrial = cell.spec
     server, tls = model.server, model.server.tls
-    embeddings = model.compare.embeddings if model.purpose == "compare" else None
+    embeddings, place = model.compare.embeddings if model.purpose == "compare" else None, None
+    if embeddings is not None:
+        place = Embeddings(embeddings.url or "", embeddings.model, cell.gathered.embedding_model)
     return ServingWork(
         version=__version__ if model.driver else "",
         questions=tuple(_question(case, embeddings is not None) for case in cell.gathered.asked),
@@ -116,9 +115,7 @@ def work_of(cell: Cell) -> ServingWork:
         request_s=model.request_s,
         ready_s=server.ready.within_s,
         load=_load(cell),
-        embeddings=Embeddings(embeddings.url or "", embeddings.model, cell.gathered.embedding_model)
-        if embeddings
-        else None,
+        embeddings=place,
     )
 
 

@@ -58,11 +58,8 @@ class TrustedCell(NamedTuple):
 def suite_for(purpose: str, suite: Suite, models: tuple[Mapping[str, Any], Mapping[str, Any]]) -> Suite:
     """The serving trials of a suite, with cases asked to `record` or `calibrate`. Raises SuiteError, and SeatrialError
     when there are none."""
-    trials = {
-        name: {**suite.data["trials"][name], "purpose": purpose}
-        for name, trial in suite.trials.items()
-        if isinstance(trial, ServingTrial)
-    }
+    names = [name for name, trial in suite.trials.items() if isinstance(trial, ServingTrial)]
+    trials = {name: {**suite.data["trials"][name], "purpose": purpose} for name in names}
     if not trials:
         raise SeatrialError(f"{suite.path} has no trial of kind serving")
     return from_data({**suite.data, "trials": trials}, suite.directory, *models, path=suite.path)
@@ -113,19 +110,17 @@ def record_cell(trusted: TrustedCell) -> list[Recorded]:
 def _to_record(one: CaseAnswers, comparing: Comparing) -> Recorded:
     """What is written of a case, if anything. What moved within the tolerance of the whole stays as it is written, so
     that a file changes only where the server did."""
-    refused = _refusal(one, comparing)
-    if refused:
-        return Recorded(one.case, RecordingState.REFUSED, lines=(refused,))
+    case = one.case
+    if refused := _refusal(one, comparing):
+        return Recorded(case, RecordingState.REFUSED, lines=(refused,))
     answer = one.answers[0][1]
     answer = msgspec.structs.replace(answer, generations=tuple(generations_of(answer)), messages=())
-    case = one.case
     lines = tuple(diff_answers(case.answer, case.error, answer, comparing.tolerance.rms))
-    new = case.answer is None and case.error is None
-    if case.skip_check and not new and not is_determined(case.request):
+    if case.answer is None and case.error is None:
+        return Recorded(case, RecordingState.NEW, answer, lines)
+    if case.skip_check and not is_determined(case.request):
         return Recorded(case, RecordingState.SAME)  # chance gives another text each time, and nobody compares it
-    return Recorded(
-        case, RecordingState.NEW if new else RecordingState.CHANGED if lines else RecordingState.SAME, answer, lines
-    )
+    return Recorded(case, RecordingState.CHANGED if lines else RecordingState.SAME, answer, lines)
 
 
 def _refusal(one: CaseAnswers, comparing: Comparing) -> str:

@@ -140,11 +140,8 @@ def _names(session: Session, wanted: dict[str, str | None]) -> list[Series]:
     """The series that meet these conditions, those without a value aside."""
     conditions = {condition: key(value) for condition, value in wanted.items() if value is not None}
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    rows = session.execute(
-        f"SELECT benchmark, trial, fingerprint, metric, unit, better FROM series{where}",
-        tuple(conditions.values()),
-    )
-    found = [Series(*row) for row in rows]
+    query = f"SELECT benchmark, trial, fingerprint, metric, unit, better FROM series{where}"
+    found = [Series(*row) for row in session.execute(query, tuple(conditions.values()))]
     # Not ordered by SQL: servers differ in what comes first.
     return sorted(found, key=lambda one: (one.benchmark, one.metric, one.fingerprint, one.unit))
 
@@ -171,22 +168,17 @@ def _with_settings(session: Session, series: list[Series]) -> list[Series]:
         for benchmark, id_ in session.execute("SELECT benchmark, under_test FROM cells WHERE run = ?", (run,)):
             tested[run, benchmark] = id_
     fields = _fields(session, {*(one.fingerprint for one in series), *tested.values()})
-    return [
-        msgspec.structs.replace(
-            one,
-            conditions=fields.get(one.fingerprint, {}),
-            under_test=fields.get(tested.get((one.points[-1].run, one.benchmark), ""), {}),
-        )
-        for one in series
-    ]
+    made = []
+    for one in series:
+        own = fields.get(tested.get((one.points[-1].run, one.benchmark), ""), {})
+        made.append(msgspec.structs.replace(one, conditions=fields.get(one.fingerprint, {}), under_test=own))
+    return made
 
 
 def under_test(session: Session, trial: str, benchmark: str) -> dict[str, dict[str, str]]:
     """What was under test in each run of a benchmark, where that was kept."""
-    rows = session.execute(
-        "SELECT run, under_test FROM cells WHERE trial = ? AND benchmark = ? AND under_test <> ?",
-        (key(trial), key(benchmark), ""),
-    )
+    query = "SELECT run, under_test FROM cells WHERE trial = ? AND benchmark = ? AND under_test <> ?"
+    rows = session.execute(query, (key(trial), key(benchmark), ""))
     fields = _fields(session, {id_ for _, id_ in rows})
     return {run: fields.get(id_, {}) for run, id_ in rows}
 
@@ -204,9 +196,8 @@ def _rows(session: Session, numbers: list[int], most: int, window: TimeWindow) -
     since_s = -_LATER_S if window.since_s is None else window.since_s
     until_s = _LATER_S if window.until_s is None else window.until_s
     if not session.far:
-        return {
-            number: session.execute(_POINTS_OF_SERIES, (number, since_s, until_s, most))[::-1] for number in numbers
-        }
+        asked = {number: (number, since_s, until_s, most) for number in numbers}
+        return {number: session.execute(_POINTS_OF_SERIES, values)[::-1] for number, values in asked.items()}
     rows: dict[int, list[tuple[Any, ...]]] = {}
     for some in batches(numbers):
         query = _POINTS_OF_SOME % places(some)
@@ -241,9 +232,8 @@ def _points(rows: list[tuple[Any, ...]], series: Series, all_marks: _Marks, comm
 
 def marks(session: Session) -> list[Mark]:
     """All that people ever said, oldest first."""
-    rows = session.execute(
-        "SELECT run, benchmark, word, reason, said_by, at_s, metric FROM marks ORDER BY at_s, run, benchmark, metric"
-    )
+    columns = "run, benchmark, word, reason, said_by, at_s, metric"
+    rows = session.execute(f"SELECT {columns} FROM marks ORDER BY at_s, run, benchmark, metric")
     return [Mark(*row) for row in rows]
 
 
@@ -260,25 +250,16 @@ def _all_marks(session: Session) -> _Marks:
             of_run.clear()
         of_run[mark.benchmark] = mark
         if mark.label in ("", "regression") and mark.run in accepted:
-            kept = {
-                of: acceptance for of, acceptance in accepted[mark.run].items() if mark.benchmark not in ("", of[0])
-            }
-            accepted[mark.run] = kept
-    last = sorted(
-        (acceptance for of_run in accepted.values() for acceptance in of_run.values()),
-        key=lambda acceptance: -acceptance.at_s,
-    )
-    return _Marks(judged, _levels(session, last) if last else {})
-
-
-def _levels(session: Session, acceptance: list[Mark]) -> dict[tuple[str, str], list[_Accepted]]:
-    found: dict[tuple[str, str], list[_Accepted]] = {}
-    starts = session.execute(_STARTS, (ACCEPTED,))
-    for mark in acceptance:
+            known = accepted[mark.run].items()
+            accepted[mark.run] = {of: one for of, one in known if mark.benchmark not in ("", of[0])}
+    last = sorted((one for of_run in accepted.values() for one in of_run.values()), key=lambda one: -one.at_s)
+    levels: dict[tuple[str, str], list[_Accepted]] = {}
+    starts = session.execute(_STARTS, (ACCEPTED,)) if last else []
+    for mark in last:
         for run, benchmark, fingerprint, since_s in starts:
             if run == mark.run and mark.benchmark in ("", benchmark):
-                found.setdefault((benchmark, fingerprint), []).append(_Accepted(since_s, mark))
-    return found
+                levels.setdefault((benchmark, fingerprint), []).append(_Accepted(since_s, mark))
+    return _Marks(judged, levels)
 
 
 def alarms(session: Session) -> list[Alarm]:

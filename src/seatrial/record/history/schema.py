@@ -187,16 +187,13 @@ def _metrics_into_series(session: Session) -> None:
         " ORDER BY number DESC LIMIT 1), '')"
     )
     cells = session.execute("SELECT run, hash, id, trial, verdict, host FROM cells")
-    session.many(
-        "UPDATE cells SET benchmark = ? WHERE run = ? AND hash = ?",
-        [(key(benchmark_of(cell_id)), run, hash_) for run, hash_, cell_id, *_ in cells],
-    )
+    named = [(key(benchmark_of(cell_id)), run, hash_) for run, hash_, cell_id, *_ in cells]
+    session.many("UPDATE cells SET benchmark = ? WHERE run = ? AND hash = ?", named)
     known = {(run, hash_): rest for run, hash_, *rest in cells}
     series: dict[int, tuple[Any, ...]] = {}
     points = []
-    for hash_, name, at_s, run, value, unit in session.execute(
-        "SELECT hash, name, started_s, run, value, unit FROM metrics ORDER BY started_s"
-    ):
+    query = "SELECT hash, name, started_s, run, value, unit FROM metrics ORDER BY started_s"
+    for hash_, name, at_s, run, value, unit in session.execute(query):
         cell_id, trial, verdict, host = known.get((run, hash_), (hash_, "", "", ""))
         benchmark = key(benchmark_of(cell_id))
         number = series_id(benchmark, "", key(name), key(unit))
@@ -210,10 +207,8 @@ def _metrics_into_series(session: Session) -> None:
 
 def _number_cells(session: Session) -> None:
     rows = session.execute("SELECT cells.run, cells.hash, cells.id, runs.suite FROM cells JOIN runs USING (run)")
-    session.many(
-        "UPDATE cells SET cell = ? WHERE run = ? AND hash = ?",
-        [(cell_number(suite, benchmark_of(cell_id)), run, hash_) for run, hash_, cell_id, suite in rows],
-    )
+    numbered = [(cell_number(suite, benchmark_of(cell_id)), run, hash_) for run, hash_, cell_id, suite in rows]
+    session.many("UPDATE cells SET cell = ? WHERE run = ? AND hash = ?", numbered)
 
 
 MIGRATIONS = (

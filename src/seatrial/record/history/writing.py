@@ -25,15 +25,16 @@ def write_run(session: Session, results: RunResults) -> None:
     attempts: dict[_Row, _Row] = {}
     series: dict[int, _Row] = {}
     points: dict[_Row, _Row] = {}
-    causes = {
-        hash_: " ".join(cause.id for cause in own[:_MOST_CAUSES]) for hash_, own in causes_by_cell(results).items()
-    }
+    by_cell = causes_by_cell(results)
+    causes = {hash_: " ".join(cause.id for cause in own[:_MOST_CAUSES]) for hash_, own in by_cell.items()}
     for cell in results.cells:
         hash_ = key(cell.hash)
         cells[hash_] = _cell(run, results, cell, causes.get(cell.hash, ""))
         for attempt in cell.attempts:
-            attempts[hash_, attempt.number] = _attempt(run, hash_, results, attempt)
-        _metrics(run, results, cell, series, points)
+            place = text(attempt.place.target), text(attempt.place.machine), text(attempt.place.host)
+            ended = attempt.verdict.value, attempt.exit.outcome.value, _started_s(results, attempt), attempt.seconds
+            attempts[hash_, attempt.number] = (run, hash_, attempt.number, *place, *ended)
+        _metrics(results, cell, series, points)
     columns = "run, hash, id, trial, kind, verdict, flaky, why, benchmark, fingerprint, host, at_s, under_test"
     _insert(session, "cells", f"{columns}, cell, headline, cause", cells.values())
     _insert(session, "causes", "cause, at_s, run", _causes(run, results))
@@ -109,15 +110,7 @@ def _json(fields: dict[str, str]) -> str:
     return json.dumps({text(name): text(value) for name, value in fields.items()}, ensure_ascii=False)
 
 
-def _attempt(run: str, hash_: str, results: RunResults, attempt: AttemptResult) -> _Row:
-    place = text(attempt.place.target), text(attempt.place.machine), text(attempt.place.host)
-    ended = attempt.verdict.value, attempt.exit.outcome.value, _started_s(results, attempt), attempt.seconds
-    return (run, hash_, attempt.number, *place, *ended)
-
-
-def _metrics(
-    run: str, results: RunResults, cell: CellResult, series: dict[int, _Row], points: dict[_Row, _Row]
-) -> None:
+def _metrics(results: RunResults, cell: CellResult, series: dict[int, _Row], points: dict[_Row, _Row]) -> None:
     benchmark, fingerprint = key(cell.benchmark or benchmark_of(cell.id)), key(cell.fingerprint)
     hash_, own_id = key(cell.hash), "" if key(cell.id) == benchmark else key(cell.id)
     others = [(one, one.metrics) for one in cell.attempts if one.metrics]
@@ -131,7 +124,7 @@ def _metrics(
             metric, unit = key(one.name), key(one.unit)
             number = series_id(benchmark, fingerprint, metric, unit)
             series[number] = (number, key(cell.trial), benchmark, fingerprint, metric, unit, one.better or "")
-            point = (number, at_s, run, hash_, one.value, verdict, host, own_id, text(one.source))
+            point = (number, at_s, key(results.run), hash_, one.value, verdict, host, own_id, text(one.source))
             points[number, at_s, hash_] = point
 
 

@@ -79,9 +79,8 @@ async def _uv() -> Diagnostic:
 async def _memory_limit() -> Diagnostic:
     what = "memory limit of jobs"
     instead = "a watch on their processes holds jobs to their memory instead, and sees a peak only when it looks"
-    fix = (
-        "run as root, or with a control group of your own: `systemd-run --user --scope -p Delegate=yes seatrial run …`"
-    )
+    command = "systemd-run --user --scope -p Delegate=yes seatrial run …"
+    fix = f"run as root, or with a control group of your own: `{command}`"
     with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:
         scratch = Path(folder)
         try:

@@ -28,11 +28,7 @@ _INSIDE = "/seatrial"
 
 
 def job_file(
-    submission: JobSubmission,
-    folder: Path,
-    environment: PreparedEnvironment,
-    secrets: Mapping[str, str],
-    agent: str,
+    submission: JobSubmission, folder: Path, environment: PreparedEnvironment, secrets: Mapping[str, str], agent: str
 ) -> dict[str, object]:
     """The only place that the values of secrets go to. `agent`: the file that it runs from."""
     job, limits = submission.job, submission.job.limits

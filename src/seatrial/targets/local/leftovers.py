@@ -102,9 +102,8 @@ def end_leftovers(job: Path, cgroups: Iterable[str]) -> int:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > until_s:
-            raise TargetError(
-                f"processes of {job.name} that SIGKILL does not end: {', '.join(map(str, sorted(there)))}"
-            )
+            pids = ", ".join(map(str, sorted(there)))
+            raise TargetError(f"processes of {job.name} that SIGKILL does not end: {pids}")
         time.sleep(0.02)
     for folder in folders:
         _remove_group(folder)

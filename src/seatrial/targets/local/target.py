@@ -195,9 +195,8 @@ class LocalTarget:
 
     async def fetch(self, handle: str, path: str, into: Path) -> bool:
         folder = self._folder(handle)
-        if path.startswith("hosts/"):  # (14) several hosts are processes of one place
-            return False
-        if path == "files" and folder.kept_nothing():
+        # (14) Several hosts are processes of one place.
+        if path.startswith("hosts/") or (path == "files" and folder.kept_nothing()):
             return False
         if path.startswith("files"):
             return await asyncio.to_thread(fetch, folder.path, path, into)
@@ -233,21 +232,15 @@ class LocalTarget:
             if claim is not None and claim.host != self._host:
                 continue  # a home that several machines share: what is theirs is for them to find
             with contextlib.suppress(FileNotFoundError):  # it was removed just now
-                found.append(
-                    Found(
-                        handle=self._handle(path.parent.name, path.name),
-                        name=path.name,
-                        run=path.parent.name,
-                        alive=alive(identity),
-                        labels=claim.labels if claim else {},
-                        created_s=claim.created_s if claim else path.stat().st_mtime,
-                    )
-                )
+                labels, created_s = (claim.labels, claim.created_s) if claim else ({}, path.stat().st_mtime)
+                found.append(self._found(path, alive(identity), labels, created_s))
         if run is None:  # also what has lost its folder; asking takes longer, so only when everything is asked for
-            for path in sorted(await strays(jobs)):
-                handle = self._handle(path.parent.name, path.name)
-                found.append(Found(handle, path.name, path.parent.name, True, {}, time.time()))
+            found += [self._found(path, True, {}, time.time()) for path in sorted(await strays(jobs))]
         return found
+
+    def _found(self, path: Path, is_alive: bool, labels: dict[str, str], created_s: float) -> Found:
+        name, run = path.name, path.parent.name
+        return Found(self._handle(run, name), name, run, is_alive, labels, created_s)
 
     # ---- ending
 
@@ -320,8 +313,7 @@ class LocalTarget:
         if url.scheme != "local" or len(parts) != 3:
             raise refused(f"{handle!r} is not a handle of a local job (local://HOST/RUN/NAME)")
         if unquote(url.netloc) != self._host:
-            why = f"{handle} is a job of another machine, and this is {self._host}: take it up there"
-            raise refused(why)
+            raise refused(f"{handle} is a job of another machine, and this is {self._host}: take it up there")
         return job_path(self._state, unquote(parts[1]), unquote(parts[2]))
 
     def _folder(self, handle: str) -> JobFolder:

@@ -73,8 +73,7 @@ class Watcher:
 
     def forget(self, handle: str) -> None:
         """Of a job that is removed: no more events."""
-        watched = self._running.pop(handle, None)
-        if watched is not None:
+        if (watched := self._running.pop(handle, None)) is not None:
             self._let_go(watched)
 
     def cpus(self) -> list[list[int]]:
@@ -101,8 +100,7 @@ class Watcher:
         while not watched.ready and watched.offset > before:  # it ended before its records were read
             before = watched.offset
             self._read_on(watched)
-        end = watched.folder.end()
-        if end is not None:
+        if (end := watched.folder.end()) is not None:
             exit_ = Exit(end.outcome, end.code, message=end.message)
             self._report(watched, _stage_time(Stage.FINISHED, end.wall_s, watched.submission), exit_)
             return
@@ -142,10 +140,8 @@ class Watcher:
             os.close(watched.pidfd)
             watched.pidfd = None
 
-    def _report(
-        self, watched: _Watched, known: StageTime | None, exit_: Exit | None = None, progress: str = ""
-    ) -> None:
-        self._events.put_nowait(Event(watched.handle, known, exit_, (watched.identity.host,), progress))
+    def _report(self, of: _Watched, known: StageTime | None, exit_: Exit | None = None, progress: str = "") -> None:
+        self._events.put_nowait(Event(of.handle, known, exit_, (of.identity.host,), progress))
 
     # ---- what its records say
 
@@ -154,8 +150,7 @@ class Watcher:
         while self._running:
             await asyncio.sleep(PROGRESS_S)
             for watched in list(self._running.values()):
-                progress = self._read_on(watched)
-                if progress:
+                if progress := self._read_on(watched):
                     self._report(watched, None, progress=progress)
 
     def _read_on(self, watched: _Watched) -> str:

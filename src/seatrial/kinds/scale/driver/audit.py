@@ -64,13 +64,11 @@ def read_audit(path: Path, prefix: str, submissions: Mapping[int, Submission]) -
         if one is not None and one.sent_s is not None and one.acknowledged_s is not None and one.attempts == 1:
             low_s, high_s = max(low_s, received_s - one.acknowledged_s), min(high_s, received_s - one.sent_s)
     if requests == 0:
-        raise ValueError(
-            f"{path} has no request for these workloads: is it this API server's, with their kind and pods?"
-        )
+        question = "is it this API server's, with their kind and pods?"
+        raise ValueError(f"{path} has no request for these workloads: {question}")
     if low_s > high_s or high_s == float("inf"):
-        raise ValueError(
-            f"the clock of {path} cannot be brought to ours: it was set meanwhile, or is of several servers"
-        )
+        why = "it was set meanwhile, or is of several servers"
+        raise ValueError(f"the clock of {path} cannot be brought to ours: {why}")
     offset_s = (low_s + high_s) / 2
     of: dict[int, list[float]] = {}
     for name, at_s in bound.items():
@@ -112,22 +110,13 @@ def use_audit(
         audited = read_audit(path, prefix, submissions)
     except ValueError as error:
         return reached, AuditMetrics(problem=str(error))
-    needed = {number: pods.get(number, 1) for number in audited.bound}
-    exact = {
-        number: sorted(times)[needed[number] - 1]
-        for number, times in audited.bound.items()
-        if len(times) >= needed[number]
-    }
+    bound = [(number, sorted(times), pods.get(number, 1)) for number, times in audited.bound.items()]
+    exact = {number: times[needed - 1] for number, times, needed in bound if len(times) >= needed}
     watched = reached.times[SCHEDULED]
     both = [number for number in exact if number in watched and number in submissions]
     by_watch = [watched[number][1] - submissions[number].intended_s for number in both]
     by_log = [exact[number] - submissions[number].intended_s for number in both]
-    metrics = AuditMetrics(
-        audited.requests,
-        audited.within_s,
-        len(exact),
-        share_of(by_watch, 0.5) - share_of(by_log, 0.5) if both else None,
-        share_of(by_watch, 0.99) - share_of(by_log, 0.99) if both else None,
-    )
+    p50_s, p99_s = (share_of(by_watch, one) - share_of(by_log, one) if both else None for one in (0.5, 0.99))
+    metrics = AuditMetrics(audited.requests, audited.within_s, len(exact), p50_s, p99_s)
     scheduled = {**watched, **{number: (at_s, at_s) for number, at_s in exact.items()}}
     return msgspec.structs.replace(reached, times={**reached.times, SCHEDULED: scheduled}), metrics

@@ -123,11 +123,9 @@ class ClusterPlace:
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         self._canary = Canary(self._mine, self._work.prefix)
-        namespaces = self._mine.namespaces
+        namespaces, roots = self._mine.namespaces, self._resources.values()
         labelled = pods_labelled(one.manifest for one in self._plan.classes)
-        self._following = await followed_on(
-            self._client, self._resources.values(), labelled, self._work.follow, namespaces
-        )
+        self._following = await followed_on(self._client, roots, labelled, self._work.follow, namespaces)
         stamps = self._driver.files / STAMPS
         last_s = max((stamp.at_s for stamp in read_stamps(stamps)), default=None)
         kubeconfig = str(self._mine.kubeconfig) if self._mine.kubeconfig else None

@@ -47,19 +47,20 @@ class ServerHealth:
     @contextlib.asynccontextmanager
     async def measured(self, client: Kubernetes) -> AsyncIterator[None]:
         """Sampled while the block is open, until the server refuses, and once at its end."""
+
+        async def measure() -> None:
+            again = True
+            while again:
+                again = await self._sample(client)
+                await asyncio.sleep(_EVERY_S)
+
         try:
-            async with in_background(self._measure(client)):
+            async with in_background(measure()):
                 yield
         finally:
             if not self.problem:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._sample(client), _EVERY_S)
-
-    async def _measure(self, client: Kubernetes) -> None:
-        again = True
-        while again:
-            again = await self._sample(client)
-            await asyncio.sleep(_EVERY_S)
 
     async def _sample(self, client: Kubernetes) -> bool:
         """Whether there is a point in asking again."""
@@ -99,10 +100,8 @@ def read_sample(text: bytes, at_s: float) -> CounterSample:
             queue = (queue or 0.0) + value
         else:
             sizes.append(value)
-    size = int(max(sizes)) if sizes else None
-    return CounterSample(
-        at_s, latency, int(max(rejected, too_many)), int(in_flight), size, None if queue is None else int(queue)
-    )
+    size, waiting = int(max(sizes)) if sizes else None, None if queue is None else int(queue)
+    return CounterSample(at_s, latency, int(max(rejected, too_many)), int(in_flight), size, waiting)
 
 
 def _number(text: bytes) -> float:

@@ -47,11 +47,8 @@ def read_shard(files: Path, work: ScaleWork) -> Shard:
     """`files` is the folder that a driver wrote its files into. Raises Unreadable."""
     plan = SubmissionPlan(work)
     measured = {one.number for one in (*plan.measured, *plan.churned)}
-    submissions = {
-        one.number: one
-        for one in stages.decoded(stages.whole_lines(files / SUBMITTED), Submission)
-        if one.number in measured
-    }
+    written = stages.decoded(stages.whole_lines(files / SUBMITTED), Submission)
+    submissions = {one.number: one for one in written if one.number in measured}
     deletions = list(stages.decoded(stages.whole_lines(files / DELETED_FILE), Deletion))
     stamps = stages.read_stamps(files / STAMPS)
     times = [one.acknowledged_s or one.sent_s or one.intended_s for one in submissions.values()]
@@ -103,9 +100,6 @@ def _add(whole: stages.Reached, one: stages.Reached, numbered: Mapping[int, int]
 
 
 def _moved(one: Submission, end_s: float) -> Submission:
-    return replace(
-        one,
-        intended_s=one.intended_s - end_s,
-        sent_s=None if one.sent_s is None else one.sent_s - end_s,
-        acknowledged_s=None if one.acknowledged_s is None else one.acknowledged_s - end_s,
-    )
+    times = {"sent_s": one.sent_s, "acknowledged_s": one.acknowledged_s}
+    known = {name: at_s - end_s for name, at_s in times.items() if at_s is not None}
+    return replace(one, intended_s=one.intended_s - end_s, **known)

@@ -40,9 +40,7 @@ class SubmissionPlan:
 
     def samples(self) -> list[PlannedWorkload]:
         """One of each class for each of its namespaces."""
-        return [
-            PlannedWorkload(0, "measured", of, namespace) for of in self.classes for namespace in self._namespaces(of)
-        ]
+        return [PlannedWorkload(0, "measured", of, space) for of in self.classes for space in self._namespaces(of)]
 
     def _namespaces(self, of: WorkloadClass) -> tuple[str, ...]:
         """Those of the trial, else that of the template."""

@@ -172,12 +172,9 @@ def webhook_limits(webhooks: Sequence[Mapping[str, Any]], kinds: set[Resource]) 
     """Those that are asked when such an object is made. Pure."""
 
     def matches(rule: Mapping[str, Any]) -> bool:
-        operations, groups, resources = (
-            {*(rule.get(field) or [])} for field in ("operations", "apiGroups", "resources")
-        )
-        return bool(operations & {"*", "CREATE"}) and any(
-            groups & {"*", kind.group} and resources & {"*", "*/*", kind.plural} for kind in kinds
-        )
+        operations, groups, plurals = ({*(rule.get(one) or [])} for one in ("operations", "apiGroups", "resources"))
+        of_kinds = (groups & {"*", kind.group} and plurals & {"*", "*/*", kind.plural} for kind in kinds)
+        return bool(operations & {"*", "CREATE"}) and any(of_kinds)
 
     told = []
     for hook in webhooks:

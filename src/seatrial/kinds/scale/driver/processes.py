@@ -139,8 +139,7 @@ class ProcessPlace:
         loop.add_reader(fd, ended)
 
     def _stamp(self, number: int, pod: int, stage: str, failed: bool = False) -> None:
-        failed = failed and stage == FINISHED
-        stamp = Stamp(number, f"{number}-{pod}", stage, time.monotonic(), failed=failed)
+        stamp = Stamp(number, f"{number}-{pod}", stage, time.monotonic(), failed=failed and stage == FINISHED)
         os.write(self._fd, msgspec.json.encode(stamp) + b"\n")
 
     # ---- the end

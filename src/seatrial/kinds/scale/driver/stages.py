@@ -105,9 +105,11 @@ def reached_stages(submissions: Mapping[int, Submission], stamps: Iterable[Stamp
         if stamp.stage == EVICTED and (stamp.kind == EVENT or stamp.pod not in evictors):  # an event says more
             evictors[stamp.pod] = stamp.by or "nobody said"
     times: dict[str, dict[int, tuple[float, float]]] = {stage: {} for stage in STAGES}
-    for workload, stage in list(by_pod):
-        if stage in (SCHEDULED, UNSCHEDULABLE) and (workload, DECIDED) not in by_pod:
-            by_pod[workload, DECIDED] = _decided(by_pod, workload)
+    for (workload, stage), of in list(by_pod.items()):
+        if stage in (SCHEDULED, UNSCHEDULABLE):  # of each pod the scheduler's first word: whether it has a place
+            first = by_pod.setdefault((workload, DECIDED), {})
+            for pod, seen in of.items():
+                first[pod] = min(first.get(pod, seen), seen, key=_latest)
     for (workload, stage), of in by_pod.items():
         needed = _needed(stage, len(of), pods.get(workload, 1))
         if len(of) == 1 == needed:
@@ -127,17 +129,6 @@ def _needed(stage: str, seen: int, pods: int) -> int:
     if stage in followed.OF_PODS or stage == DECIDED:
         return pods
     return seen if stage == followed.CLAIM_BOUND else 1
-
-
-def _decided(
-    by_pod: Mapping[tuple[int, str], Mapping[str, tuple[float, float]]], workload: int
-) -> dict[str, tuple[float, float]]:
-    """Of each pod the scheduler's first word: that it has a place, or that there is none."""
-    first: dict[str, tuple[float, float]] = {}
-    for stage in (SCHEDULED, UNSCHEDULABLE):
-        for pod, seen in by_pod.get((workload, stage), {}).items():
-            first[pod] = min(first.get(pod, seen), seen, key=_latest)
-    return first
 
 
 def stage_metrics(

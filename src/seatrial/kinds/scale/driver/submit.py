@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from seatrial.http.http1 import RequestAttempt
+from seatrial.kinds.driver import wait_for
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, WorkloadTarget
 from seatrial.kinds.scale.driver.stages import decoded, whole_lines
 from seatrial.kinds.scale.work import DELETED_FILE, SUBMITTED, Deletion, Submission, Tried
@@ -63,7 +64,7 @@ class Submitter:
     ) -> None:
         """Each at its time; of those that are `replaced`, one is deleted as each is made."""
         every = itertools.zip_longest(planned, offsets, replaced)
-        missing = [(one, at_s, old) for one, at_s, old in every if one.number not in self.submitted.all]
+        missing = [row for row in every if row[0].number not in self.submitted.all]
         begun_s = start_s - (missing[0][1] if missing else 0.0)  # after a kill nobody waits once more for what is there
         async with asyncio.TaskGroup() as group:
             for one, offset, old in missing:
@@ -143,10 +144,6 @@ class Submitter:
         while (left_s := at_s - time.monotonic()) > 0:
             if left_s < SPIN_S:
                 await asyncio.sleep(0)
-                continue
-            try:
-                await asyncio.wait_for(self._stopping.wait(), left_s - SPIN_S / 2)
+            elif await wait_for(self._stopping, left_s - SPIN_S / 2):
                 return False
-            except TimeoutError:
-                pass
         return not self._stopping.is_set()

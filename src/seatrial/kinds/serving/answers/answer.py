@@ -50,13 +50,11 @@ def _common(messages: Sequence[Generation]) -> Iterator[Comparison]:
     so_far = listed = 0
     for place, message in enumerate(messages):
         listed += len(message.tokens or ())
-        if message.generated_count is None:
+        if (count := message.generated_count) is None:
             continue
-        if message.generated_count < so_far:
-            yield structure(
-                f"message {place} of the stream says {message.generated_count} tokens after {so_far}", place
-            )
-        so_far = message.generated_count
+        if count < so_far:
+            yield structure(f"message {place} of the stream says {count} tokens after {so_far}", place)
+        so_far = count
         if listed > so_far and message.tokens:
             yield structure(f"message {place} of the stream says {so_far} tokens, and {listed} have come", place)
 
@@ -76,10 +74,10 @@ def _tgis(messages: Sequence[Generation], request: Request) -> Iterator[Comparis
         yield structure(f"the input's text {asked}", 0)
     elif first.text and request.inputs and request.inputs[0] not in first.text:
         yield structure(f"the first message has {first.text[:60]!r} as the input", 0)
-    if request.wanted.input_tokens:
-        second = messages[1]
-        if not second.input_tokens or second.text or second.generated_count or second.stop_reason:
-            yield structure("the second message is not the input's tokens alone, which are asked for", 1)
+    second = messages[1]
+    other = second.text or second.generated_count or second.stop_reason
+    if request.wanted.input_tokens and (other or not second.input_tokens):
+        yield structure("the second message is not the input's tokens alone, which are asked for", 1)
     for place, message in enumerate(messages[1:], 1):
         if message.input_count:
             yield structure(f"message {place} counts the input again", place)

@@ -52,17 +52,8 @@ def judge_whole(comparisons: Sequence[Comparison], walks: Iterable[Walk], tolera
             f"{ties} of {len(comparisons)} answers went the other way at a near tie; by how far the log-probabilities "
             f"moved, {likely:.1f} would"
         )
-    return WholeJudgement(
-        problems=tuple(problems),
-        cases=len(comparisons),
-        near_ties=ties,
-        near_ties_expected=likely,
-        positions=seen.positions,
-        rms=seen.rms,
-        mean=seen.mean,
-        slope=seen.slope,
-        largest=seen.largest,
-    )
+    moved = seen.positions, seen.rms, seen.mean, seen.slope, seen.largest
+    return WholeJudgement(tuple(problems), len(comparisons), ties, likely, *moved)
 
 
 def _moved(seen: "Drift", tolerance: Tolerance) -> Iterable[str]:

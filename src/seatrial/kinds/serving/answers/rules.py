@@ -98,8 +98,11 @@ def _tokens(expected: Generation, got: Generation, steps: Walk, tolerance: Toler
         return moved
     if steps.greedy and (other_way := _not_likeliest(others, tolerance)) is not None:
         return other_way
-    if steps.split is not None and not _end_is_listed_once(expected, got, steps.split):
-        return _split(expected, got, steps.split, tolerance)
+    if (place := steps.split) is not None:
+        # Both may have ended by themselves after the same text, and one lists the token that ends it.
+        both_ended = expected.stop_reason in _STOPPED and got.stop_reason in _STOPPED
+        if not both_ended or expected.text != got.text or sorted((len(ones), len(others))) != [place, place + 1]:
+            return _split(expected, got, place, tolerance)
     if got.text is not None and expected.text is not None and _readable(got.text) != _readable(expected.text):
         return compare_text(expected, got)
     return _ending(expected, got)
@@ -108,13 +111,6 @@ def _tokens(expected: Generation, got: Generation, steps: Walk, tolerance: Toler
 def _readable(text: str) -> str:
     """Without what stands for a part of a character: where tokens are the same, it is the engines' way of writing."""
     return text.replace(UNREADABLE, "")
-
-
-def _end_is_listed_once(expected: Generation, got: Generation, place: int) -> bool:
-    """Both ended by themselves after the same text, and one lists the token that ends it."""
-    lengths = sorted((len(expected.tokens or ()), len(got.tokens or ())))
-    both_ended = expected.stop_reason in _STOPPED and got.stop_reason in _STOPPED
-    return both_ended and expected.text == got.text and lengths == [place, place + 1]
 
 
 def _ending(expected: Generation, got: Generation) -> Comparison:
@@ -173,8 +169,7 @@ def _not_likeliest(tokens: Sequence[Token], tolerance: Tolerance) -> Comparison 
 
 
 def _split(expected: Generation, got: Generation, place: int, tolerance: Tolerance) -> Comparison:
-    ones, others = expected.tokens or (), got.tokens or ()
-    one, other = _at(ones, place), _at(others, place)
+    one, other = _at(expected.tokens or (), place), _at(got.tokens or (), place)
     if one is None or other is None:
         return _ended_first(expected, got, place, tolerance)
     gap, known = _gap(one, other)
@@ -294,15 +289,13 @@ def _similar(expected: Generation, got: Generation, comparing: Comparing) -> Com
 # ---- metrics within a tolerance, and nothing more or less than is expected
 
 
-def _differences(
-    expected: Generation, got: Generation, share: float, least: float, ranks: bool
-) -> Iterator[Comparison]:
+def _differences(expected: Generation, got: Generation, rel: float, least: float, ranks: bool) -> Iterator[Comparison]:
     """Log-probabilities may be apart by a share of the larger one, or by the least."""
 
     def near(one: float | None, other: float | None) -> bool:
         if one is None or other is None:
             return not one and not other  # a zero is not sent, so one that is absent is zero
-        return math.isclose(one, other, rel_tol=share, abs_tol=least)
+        return math.isclose(one, other, rel_tol=rel, abs_tol=least)
 
     if (expected.text or "") != (got.text or ""):
         yield compare_text(expected, got)

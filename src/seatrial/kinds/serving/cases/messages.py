@@ -210,15 +210,10 @@ def _tokens(fields: Fields, name: str) -> Iterator[Token]:
 
 
 def _tokenization(fields: Fields) -> Tokenization:
-    offsets = (
-        (one.whole("start") or 0, one.whole("end") or 0)
-        for one in fields.maps("offsets", ("start", "end"), "an offset")
-    )
-    return Tokenization(
-        fields.whole("token_count") or 0,
-        fields.texts("tokens") if "tokens" in fields else None,
-        tuple(offsets) if "offsets" in fields else None,
-    )
+    found = fields.maps("offsets", ("start", "end"), "an offset")
+    offsets = tuple((one.whole("start") or 0, one.whole("end") or 0) for one in found)
+    tokens = fields.texts("tokens") if "tokens" in fields else None
+    return Tokenization(fields.whole("token_count") or 0, tokens, offsets if "offsets" in fields else None)
 
 
 def read_error(fields: Fields) -> ExpectedError:

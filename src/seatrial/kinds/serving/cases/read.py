@@ -92,14 +92,11 @@ def _answered(cases: tuple[Case, ...], file: CaseFile, unanswered: bool) -> tupl
     for case in cases:
         known = expected.get(case.name)
         if known is None and case.answer is None and case.error is None and not unanswered:
-            why = (
-                f"`{case.name}` ({case.at}) has no answer here; `seatrial record` writes what a trusted server answers"
-            )
-            problems.append(Problem(f"{file.path}: {why}"))
+            advice = "`seatrial record` writes what a trusted server answers"
+            problems.append(Problem(f"{file.path}: `{case.name}` ({case.at}) has no answer here; {advice}"))
         elif known is not None and known.request not in (Request(), case.request):
             problems.append(Problem(f"{known.at}: `{case.name}` asks something else than {case.at} does"))
-        expects = case if known is None else msgspec.structs.replace(case, answer=known.answer, error=known.error)
-        found.append(expects)
+        found.append(msgspec.structs.replace(case, answer=known.answer, error=known.error) if known else case)
     if problems:
         raise SuiteError(problems)
     return tuple(found)

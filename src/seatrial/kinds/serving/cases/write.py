@@ -13,21 +13,18 @@ from seatrial.suite.yaml.problem import SuiteError
 from seatrial.suite.yaml.source import Source
 
 
-def _seed(seed: int, dialect: Dialect) -> int | str:
-    """Protobuf writes 64 bits as text; so does everybody who knows what readers of YAML make of 20 digits."""
-    return str(seed) if dialect is Dialect.TGIS or seed >= 10**18 else seed
-
-
 def _generation(one: Generation, dialect: Dialect) -> Tall:
-    finished = one.stop_reason is not None and one.stop_reason is not StopReason.NOT_FINISHED
+    stop = one.stop_reason if one.stop_reason is not StopReason.NOT_FINISHED else None
+    # Protobuf writes 64 bits as text; so does everybody who knows what readers of YAML make of 20 digits.
+    seed = str(one.seed) if one.seed and (dialect is Dialect.TGIS or one.seed >= 10**18) else one.seed
     written = WrittenGeneration(
         # One that is known is always there: tgis-tester does not read an answer without it.
         input_token_count=one.input_count,
         generated_token_count=one.generated_count or None,
         text=one.text or None,
-        stop_reason=one.stop_reason.upper() if finished and one.stop_reason else None,
+        stop_reason=stop.upper() if stop else None,
         stop_sequence=one.stop_sequence or None,
-        seed=_seed(one.seed, dialect) if one.seed else None,
+        seed=seed or None,
         input_tokens=_tokens(one.input_tokens) or msgspec.UNSET,
         tokens=_tokens(one.tokens) or msgspec.UNSET,
     )
@@ -57,9 +54,8 @@ def _tokenization(one: Tokenization) -> Tall:
     if one.tokens is not None:
         data["tokens"] = list(one.tokens)
     if one.offsets is not None:
-        data["offsets"] = [
-            {name: value for name, value in (("start", start), ("end", end)) if value} for start, end in one.offsets
-        ]
+        pairs = [zip(("start", "end"), offset, strict=True) for offset in one.offsets]
+        data["offsets"] = [{name: value for name, value in pair if value} for pair in pairs]
     return data
 
 
@@ -71,9 +67,8 @@ def recorded(source: Source, file: CaseFile, answers: Mapping[int, Answer]) -> s
     for index, answer in answers.items():
         values = _expected(answer, file.dialect)
         document.set((index,), {"response": None, "error": None} | values)
-        wanted[index] = {
-            key: value for key, value in wanted[index].items() if key not in ("response", "error")
-        } | values
+        kept = {key: value for key, value in wanted[index].items() if key not in ("response", "error")}
+        wanted[index] = kept | values
     after = Source(source.file, document.apply(), limits=CASE_LIMITS)
     check_data(after, wanted)
     try:

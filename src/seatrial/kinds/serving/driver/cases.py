@@ -126,8 +126,8 @@ class Asking:
         if ask.stream and answer.messages:
             answer = msgspec.structs.replace(answer, generations=())
         data = msgspec.json.encode(answer)
-        said: dict[str, Any] = {"beside": beside, **({"refused": refused} if refused else {})}
-        said |= {"similarities": similarities} if similarities else {}
+        optional = {"refused": refused, "similarities": similarities}
+        said: dict[str, Any] = {"beside": beside, **{name: value for name, value in optional.items() if value}}
         if len(data) <= PIECE_BYTES:
             self._driver.finish(ask.thing, answer=msgspec.Raw(data), **said)
             return

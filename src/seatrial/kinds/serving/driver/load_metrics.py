@@ -97,11 +97,8 @@ def is_good(one: Timed, bounds: Sequence[LoadBound]) -> bool:
     """Answered, and within every bound that one request can be held to."""
     if one.error:
         return False
-    own = {
-        "ttft": one.stamps[0] - one.begun_s if one.stamps else None,
-        "tpot": tpot(one),
-        "e2e": one.end_s - one.begun_s,
-    }
+    ttft = one.stamps[0] - one.begun_s if one.stamps else None
+    own = {"ttft": ttft, "tpot": tpot(one), "e2e": one.end_s - one.begun_s}
     return all(bound.met_by(value) for bound in bounds if (value := own.get(bound.metric)) is not None)
 
 
@@ -116,11 +113,8 @@ def _series(timed: Sequence[Timed], begin_s: float) -> list[dict[str, float]]:
     rows = []
     for number, ones in sorted(found.items()):
         latencies = sorted(own_latency(one) for one in ones if not one.error)
-        row = {
-            "at_s": number * step,
-            "requests": float(len(ones)),
-            "errors": float(sum(bool(one.error) for one in ones)),
-        }
+        requests, errors = float(len(ones)), float(len(ones) - len(latencies))
+        row = {"at_s": number * step, "requests": requests, "errors": errors}
         if latencies:
             row["p50"], row["max"] = latencies[len(latencies) // 2], latencies[-1]
         rows.append(row)

@@ -118,13 +118,11 @@ def _read_stream(wire: StampedWire, times: Times, broken: Failure | None) -> Ans
                     raise ProtocolError("events came after [DONE]")
                 if data == DONE:
                     done = True
-                    continue
-                message = message_of(data)
-                if isinstance(message, Failure):
+                elif isinstance(message := message_of(data), Failure):
                     failure = failure or message
-                    continue
-                messages.append(message)
-                stamps.append(at_s)
+                else:
+                    messages.append(message)
+                    stamps.append(at_s)
         if failure is None and (events.rest or not done):
             rest = f" after {events.rest[:80]!r}" if events.rest else ""
             raise ProtocolError(f"the stream ended without [DONE]{rest}")

@@ -105,20 +105,18 @@ class TgisClient:
     async def health(self, limit_s: float) -> Failure | None:
         """What gRPC's own health service says; a server need not have it."""
         sent_s = time.monotonic()
+        asked = Health["HealthCheckRequest"](service="")
         try:
-            reply = await self._health(
-                Health["HealthCheckRequest"](service=""), timeout=limit_s, metadata=self._metadata
-            )
+            reply = await self._health(asked, timeout=limit_s, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             return None if error.code() is grpc.StatusCode.UNIMPLEMENTED else _failure(error, sent_s, limit_s)
         status = Health["HealthCheckResponse"].DESCRIPTOR.fields_by_name["status"].enum_type.values[reply.status].name
         return None if status == "SERVING" else Failure("UNAVAILABLE", f"its health is {status}")
 
     async def describe(self, limit_s: float) -> ModelInfo | None:
+        asked = Messages["ModelInfoRequest"](model_id=self._model)
         try:
-            info = await self._model_info(
-                Messages["ModelInfoRequest"](model_id=self._model), timeout=limit_s, metadata=self._metadata
-            )
+            info = await self._model_info(asked, timeout=limit_s, metadata=self._metadata)
         except grpc.aio.AioRpcError:
             return None
         kind = info.DESCRIPTOR.fields_by_name["model_kind"].enum_type.values[info.model_kind].name
@@ -135,9 +133,8 @@ def _method(make: Any, path: str, answer: Any) -> Any:
 
 def _credentials(tls: Tls) -> Any:
     if not tls.verify:
-        raise DriverError(
-            "gRPC always verifies the server's certificate: give `tls.ca`, and `tls.name` for another name"
-        )
+        advice = "give `tls.ca`, and `tls.name` for another name"
+        raise DriverError(f"gRPC always verifies the server's certificate: {advice}")
     try:
         ca = Path(tls.ca).read_bytes() if tls.ca else None
     except OSError as error:

@@ -133,9 +133,12 @@ Health = _messages(HEALTH, _HEALTH_MESSAGES, _HEALTH_ENUMS)
 _STOPS = [StopReason(word.lower()) for word in _ENUMS["StopReason"].split()]
 
 
+def _head(asked: Request, model: str) -> dict[str, str | None]:
+    return {"model_id": asked.model or model, "prefix_id": asked.prefix_id, "adapter_id": asked.adapter_id}
+
+
 def generate_request(asked: Request, model: str, stream: bool) -> Any:
-    texts = [{"text": text} for text in asked.inputs]
-    head = {"model_id": asked.model or model, "prefix_id": asked.prefix_id, "adapter_id": asked.adapter_id}
+    texts, head = [{"text": text} for text in asked.inputs], _head(asked, model)
     if stream:
         return Messages["SingleGenerationRequest"](request=texts[0], params=_parameters(asked), **head)
     return Messages["BatchedGenerationRequest"](requests=texts, params=_parameters(asked), **head)
@@ -143,13 +146,11 @@ def generate_request(asked: Request, model: str, stream: bool) -> Any:
 
 def tokenize_request(asked: Request, model: str) -> Any:
     return Messages["BatchedTokenizeRequest"](
-        model_id=asked.model or model,
         requests=[{"text": text} for text in asked.inputs],
         return_tokens=asked.wanted.generated_tokens,
         return_offsets=asked.wanted.offsets,
         truncate_input_tokens=asked.truncate_input_tokens,
-        prefix_id=asked.prefix_id,
-        adapter_id=asked.adapter_id,
+        **_head(asked, model),
     )
 
 
@@ -204,26 +205,17 @@ def generation_of(response: Any, asked: Request, message: bool) -> Generation:
 
 
 def _tokens(tokens: Iterable[Any], asked: Request) -> tuple[Token, ...]:
-    wanted = asked.wanted.token_logprobs
-    return tuple(
-        Token(
-            token.text,
-            _logprob(token.logprob) if wanted else None,
-            token.rank or None,
-            tuple(TopToken(top.text, _logprob(top.logprob) if wanted else None) for top in token.top_tokens),
-        )
-        for token in tokens
-    )
+    def logprob(one: Any) -> float | None:
+        return one.logprob if asked.wanted.token_logprobs and not math.isnan(one.logprob) else None
 
-
-def _logprob(value: float) -> float | None:
-    return None if math.isnan(value) else value
+    made = []
+    for token in tokens:
+        top = tuple(TopToken(top.text, logprob(top)) for top in token.top_tokens)
+        made.append(Token(token.text, logprob(token), token.rank or None, top))
+    return tuple(made)
 
 
 def tokenization_of(response: Any, asked: Request) -> Tokenization:
-    tokens, offsets = asked.wanted.generated_tokens, asked.wanted.offsets
-    return Tokenization(
-        response.token_count,
-        tuple(response.tokens) if tokens else None,
-        tuple((one.start, one.end) for one in response.offsets) if offsets else None,
-    )
+    tokens = tuple(response.tokens) if asked.wanted.generated_tokens else None
+    offsets = tuple((one.start, one.end) for one in response.offsets) if asked.wanted.offsets else None
+    return Tokenization(response.token_count, tokens, offsets)
