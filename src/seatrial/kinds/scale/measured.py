@@ -37,11 +37,11 @@ def _followed(step: ObservedStep, measured: MeasuredScale) -> Finding:
 def _clock(step: ObservedStep, clock: ClockMetrics) -> Finding:
     offset_s, within_s = value_text(clock.offset_s, "s"), value_text(clock.within_s, "s")
     offset = f"the API server's clock is {offset_s} ± {within_s} from ours"
-    doubts = []
-    for one in clock.stamps:
-        if one.disagree:
-            share = f"{one.disagree} of {one.stamps} stamps of {one.stage}"
-            doubts.append(f"{share} cannot be, by up to {value_text(one.worst_s, 's')}")
+    doubts = [
+        f"{one.disagree} of {one.stamps} stamps of {one.stage} cannot be, by up to {value_text(one.worst_s, 's')}"
+        for one in clock.stamps
+        if one.disagree
+    ]
     if clock.jumps:
         doubts.append(f"it changed {clock.jumps} times meanwhile")
     if doubts:

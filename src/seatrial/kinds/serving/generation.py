@@ -82,13 +82,9 @@ class Stopping(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def explicit(self) -> "Stopping":
-        return Stopping(
-            self.max_new_tokens or DEFAULT_MAX_NEW_TOKENS,
-            self.min_new_tokens or 0,
-            self.time_limit_ms or 0,
-            self.stop_sequences,
-            True if self.include_stop_sequence is None else self.include_stop_sequence,
-        )
+        most, least = self.max_new_tokens or DEFAULT_MAX_NEW_TOKENS, self.min_new_tokens or 0
+        include = True if self.include_stop_sequence is None else self.include_stop_sequence
+        return Stopping(most, least, self.time_limit_ms or 0, self.stop_sequences, include)
 
 
 class LengthPenalty(msgspec.Struct, frozen=True):

@@ -194,14 +194,13 @@ def _fields(session: Session, ids: set[str]) -> dict[str, dict[str, str]]:
 def _rows(session: Session, numbers: list[int], most: int, window: TimeWindow) -> dict[int, list[tuple[Any, ...]]]:
     """The newest rows in the window of each of these series, oldest first."""
     since_s = -_LATER_S if window.since_s is None else window.since_s
-    until_s = _LATER_S if window.until_s is None else window.until_s
+    within = since_s, _LATER_S if window.until_s is None else window.until_s, most
     if not session.far:
-        asked = {number: (number, since_s, until_s, most) for number in numbers}
-        return {number: session.execute(_POINTS_OF_SERIES, values)[::-1] for number, values in asked.items()}
+        return {number: session.execute(_POINTS_OF_SERIES, (number, *within))[::-1] for number in numbers}
     rows: dict[int, list[tuple[Any, ...]]] = {}
     for some in batches(numbers):
         query = _POINTS_OF_SOME % places(some)
-        for number, *row in reversed(session.execute(query, (*some, since_s, until_s, most))):
+        for number, *row in reversed(session.execute(query, (*some, *within))):
             rows.setdefault(number, []).append(tuple(row))
     return rows
 

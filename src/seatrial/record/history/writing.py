@@ -68,24 +68,14 @@ def _cell(run: str, results: RunResults, cell: CellResult, causes: str) -> _Row:
     # The message of the finding that the verdict is from.
     message = next((finding.message for finding in cell.findings if finding.verdict is cell.verdict), "")
     last = cell.attempts[-1] if cell.attempts else None
-    return (
-        run,
-        key(cell.hash),
-        key(cell.id),
-        key(cell.trial),
-        text(cell.kind),
-        cell.verdict.value,
-        int(cell.flaky),
-        text(cell.why or message),
-        key(cell.benchmark or benchmark_of(cell.id)),
-        key(cell.fingerprint),
-        text(last.place.host if last else ""),
-        started_at_s(results, cell),
-        fields_digest(cell.under_test) if cell.under_test else "",
-        cell_number(results.suite, benchmark_of(cell.id)),
-        text(last.headline if last else ""),
-        key(causes),
-    )
+    host, headline = (last.place.host, last.headline) if last else ("", "")
+    named = key(cell.hash), key(cell.id), key(cell.trial), text(cell.kind)
+    judged = cell.verdict.value, int(cell.flaky), text(cell.why or message)
+    compared = key(cell.benchmark or benchmark_of(cell.id)), key(cell.fingerprint), text(host)
+    under_test = fields_digest(cell.under_test) if cell.under_test else ""
+    number = cell_number(results.suite, benchmark_of(cell.id))
+    seen = started_at_s(results, cell), under_test, number, text(headline), key(causes)
+    return (run, *named, *judged, *compared, *seen)
 
 
 def _causes(run: str, results: RunResults) -> list[_Row]:

@@ -36,21 +36,17 @@ def job_file(
     if job.ready is not None:  # the port that answers when the job is ready, and what to ask it for
         path = quote(job.ready.path, safe="/?[]@!$&'()*+,;=:%~")
         ready = {"port": submission.ports[job.ready.port], "path": f"/{path.lstrip('/')}" if path else ""}
-    image = environment.image
+    image, python = environment.image, str(environment.python) if environment.python else None
+    steps = [{"name": one.name, "kind": one.kind, "args": one.args, "timeout_s": one.timeout_s} for one in job.steps]
     return {
         "version": 1,
         "name": job.name,
-        "steps": [
-            {"name": step.name, "kind": step.kind, "args": step.args, "timeout_s": step.timeout_s} for step in job.steps
-        ],
+        "steps": steps,
         "limits": {"run_s": limits.run_s, "stall_s": limits.stall_s, "grace_s": limits.grace_s},
         "folders": {"out": str(folder), "work": str(folder / "work"), "files": str(folder / "files")},
         "variables": _variables(submission, folder, secrets, environment),
         "secret_variables": sorted(secrets),
-        "environment": {
-            "interpreter": str(environment.python) if environment.python else None,
-            "driver": environment.driver,
-        },
+        "environment": {"interpreter": python, "driver": environment.driver},
         "cpus": submission.cpus,
         "memory_bytes": job.resources.memory_bytes,
         "ready": ready,

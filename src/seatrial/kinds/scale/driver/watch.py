@@ -161,11 +161,8 @@ async def followed_on(
             if (resource.group, resource.kind) in groups:
                 continue  # the same in another version, or a workload itself
             groups.add((resource.group, resource.kind))
-            wanted = [
-                Right(verb, resource.group, resource.plural, namespace)
-                for namespace in namespaces
-                for verb in ("list", "watch")
-            ]
+            group, plural = resource.group, resource.plural
+            wanted = [Right(verb, group, plural, space) for space in namespaces for verb in ("list", "watch")]
             answers = await asyncio.gather(*(client.can(right) for right in wanted))
             if all(answers):
                 found[resource] = Watched(resource, one)

@@ -56,17 +56,11 @@ def case_step(case: Case) -> str:
 
 
 def _finding(case: Case, check: str, comparison: Comparison) -> Finding:
-    passed = comparison.passes
-    exact = comparison.agreement is Agreement.EXACT
-    return Finding(
-        case_step(case),
-        check,
-        Verdict.PASSED if passed else Verdict.FAILED,
-        "" if passed else comparison.agreement.value,
-        comparison.message,
-        "" if exact else evidence_of(comparison),
-        {} if exact else msgspec.to_builtins(comparison),
-    )
+    step, message = case_step(case), comparison.message
+    if comparison.agreement is Agreement.EXACT:
+        return Finding(step, check, Verdict.PASSED, message=message)
+    verdict, class_ = (Verdict.PASSED, "") if comparison.passes else (Verdict.FAILED, comparison.agreement.value)
+    return Finding(step, check, verdict, class_, message, evidence_of(comparison), msgspec.to_builtins(comparison))
 
 
 def evidence_of(comparison: Comparison) -> str:
@@ -90,15 +84,10 @@ def _whole(check: str, whole: WholeJudgement, comparing: Comparing) -> Finding:
         f"tolerance of {tolerance.precision} is {tolerance.rms:g}); {whole.near_ties} near ties in {whole.cases} "
         f"answers, where about {whole.near_ties_expected:.1f} are likely"
     )
-    return Finding(
-        ANSWERS,
-        check,
-        Verdict.PASSED if whole.passes else Verdict.FAILED,
-        "" if whole.passes else Agreement.DRIFT.value,
-        "; ".join(whole.problems) or seen,
-        "" if whole.passes else seen,
-        msgspec.to_builtins(whole) | {"precision": tolerance.precision, "source": tolerance.source},
-    )
+    data = msgspec.to_builtins(whole) | {"precision": tolerance.precision, "source": tolerance.source}
+    if whole.passes:
+        return Finding(ANSWERS, check, Verdict.PASSED, message=seen, data=data)
+    return Finding(ANSWERS, check, Verdict.FAILED, Agreement.DRIFT.value, "; ".join(whole.problems), seen, data)
 
 
 # Answers of a server against those of a reference, as plain lists: the comparison without a trial around it.

@@ -192,7 +192,11 @@ class _Tokenized(msgspec.Struct):
 def answer_of(data: bytes, request: Request) -> Answer:
     """Of the whole body of a good answer. Raises ProtocolError."""
     if request.mode is Mode.TOKENIZE:
-        return Answer(tokenizations=(_tokenization(data),))
+        found = _read(data, _Tokenized)
+        pieces = [str(one["piece"]) for one in found.tokens if isinstance(one, dict) and "piece" in one]
+        texts = found.token_strs or (pieces if len(pieces) == len(found.tokens) else None)
+        count = len(found.tokens) if found.count is None else found.count
+        return Answer(tokenizations=(Tokenization(count, tuple(texts) if texts is not None else None),))
     body = _read(data, _Body)
     if body.error is not None:
         return Answer(failure=failure_of("", body.error))
@@ -260,14 +264,6 @@ def _tokens(found: _Logprobs) -> tuple[Token, ...] | None:
         likeliest_first = sorted((top or {}).items(), key=lambda item: math.inf if item[1] is None else -item[1])
         made.append(Token(text, logprob, top=tuple(TopToken(*item) for item in likeliest_first)))
     return tuple(made)
-
-
-def _tokenization(data: bytes) -> Tokenization:
-    found = _read(data, _Tokenized)
-    pieces = [str(one["piece"]) for one in found.tokens if isinstance(one, dict) and "piece" in one]
-    texts = found.token_strs or (pieces if len(pieces) == len(found.tokens) else None)
-    count = len(found.tokens) if found.count is None else found.count
-    return Tokenization(count, tuple(texts) if texts is not None else None)
 
 
 def failure_of(code: str, error: Any, retry_after_s: float | None = None) -> Failure:
