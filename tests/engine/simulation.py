@@ -50,7 +50,7 @@ from seatrial.job import (
 from seatrial.kinds.protocol import Judgement
 from seatrial.plan import Plan, expand
 from seatrial.record import RunFolder, read_journal
-from seatrial.suite import HERE, Cell, Suite, TrialModel, from_data
+from seatrial.suite import HERE, Cell, Gathered, Suite, TrialModel, from_data
 from seatrial.targets import Diagnostic, Found, TargetError, TargetLost
 
 QUEUE_S, READY_S, RUN_S = 50.0, 40.0, 300.0
@@ -534,8 +534,8 @@ class SimKind:
     name = "sim"
     model = SimTrial
 
-    def gather(self, cell: Cell) -> dict[str, Any]:
-        return {}
+    def gather(self, cell: Cell) -> Gathered:
+        return Gathered()
 
     def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
         if cell.spec.shape == "single":
