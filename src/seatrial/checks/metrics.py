@@ -121,6 +121,8 @@ def check_reading(
         problem = "its output was not kept: it printed more than 64 MiB, or the disk was full"
     elif len(found) > 1:
         problem = f"{len(found)} files match {match!r}, and a reader reads one"
+    elif not match and not found[0].get("bytes"):
+        problem = "it printed nothing to read"
     elif found[0].get("error"):
         problem = f"{found[0].get('path') if match else 'its output'}: {found[0]['error']}"
     if problem:

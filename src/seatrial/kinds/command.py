@@ -113,20 +113,19 @@ def judge_bounds(checks: CommandChecks, ran: ObservedStep, metrics: Mapping[str,
         if metric is None:
             early = ran.outcome is None or cut_short(ran)
             verdict, class_ = (Verdict.SKIPPED, "") if early else (Verdict.FAILED, "metric")
-            findings.append(Finding(ran.name, check, verdict, class_, f"not measured (expected {text})"))
+            findings.append(Finding(ran.name, check, verdict, class_, f"{name} was not measured (expected {text})"))
             continue
         shown = value_text(metric["value"], metric["unit"])
         factor = unit_factor(metric["unit"], unit)
         if factor is None:
-            message = f"{shown} cannot be compared with {text}: the units measure different things"
+            message = f"{name} is {shown}, which cannot be compared with {text}: the units measure different things"
             findings.append(Finding(ran.name, check, Verdict.INVALID, "unit", message))
             continue
         operator = operator or (">=" if metric.get("better") == "higher" else "<=")
         met = FixedBound(name, "", operator, number, text).met_by(metric["value"] * factor)
         verdict, class_ = (Verdict.PASSED, "") if met else (Verdict.FAILED, "metric")
-        findings.append(
-            Finding(ran.name, check, verdict, class_, f"{shown} (expected {operator}{text.lstrip('<>= ')})")
-        )
+        message = f"{name} is {shown} (expected {operator}{text.lstrip('<>= ')})"
+        findings.append(Finding(ran.name, check, verdict, class_, message))
     return findings
 
 
