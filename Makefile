@@ -26,7 +26,7 @@ help:
 	@echo "make fuzz      many bad inputs of every kind: 100,000 of each, or COUNT=1000 KINDS=plans SEED=2 FIRST=0"
 	@echo "make check     ruff, mypy --strict, import contracts, vulture, no large files"
 	@echo "make screenshots  a picture of each page of the report and the dashboard, into runs/screenshots"
-	@echo "make bench     every metric beside the peer it is compared with"
+	@echo "make bench     every number beside the peer it is compared with"
 
 setup: .venv/.complete
 

@@ -81,6 +81,7 @@ def test_metrics_of_commands_and_files_are_read_bounded_and_kept(reading: World)
         ("echo copy h2d 52.5 GB/s; echo errors: 3", "failed", "3 copies were wrong"),
         ("echo bug", "failed", "its output: the reader has a bug: KeyError: 'bug'"),
         ("printf '\\377\\000garbage'", "failed", "its output: there is no line of a copy"),
+        ("echo 'copy h2d 52.5 GB/s'; echo 'latency inf us'; echo done", "failed", "latency is inf (expected a finite"),
         (GOOD + "; exit 3", "passed", "2 metrics"),  # that it exited with 3 is another finding
     ],
 )

@@ -1,18 +1,15 @@
 """A reader of another distribution: lines such as `copy h2d 52.5 GB/s`, and a last line `done` or `errors: N`."""
 
 import re
-import time
 
 METRICS = {"h2d": ("GB/s", "higher"), "d2h": ("GB/s", "higher"), "latency": ("us", "lower")}
 
 
 def read(data: bytes, options: dict) -> dict:
     text = data.decode("utf-8", "replace")
-    if "hang" in text:
-        time.sleep(3600)
     if "bug" in text:
         raise KeyError("bug")
-    found = re.findall(r"^(?:copy )?(\w+) ([\d.]+) (?:GB/s|us)$", text, re.M)
+    found = re.findall(r"^(?:copy )?(\w+) ([\d.]+|inf|nan) (?:GB/s|us)$", text, re.M)
     if not found:
         raise ValueError("there is no line of a copy")
     metrics = {name: float(value) * float(options.get("scale", 1)) for name, value in found}

@@ -14,7 +14,7 @@ from seatrial.job import Exit, Finding, ObservedStep, Outcome, Verdict
 from seatrial.readers.log import hosts_text, log_values
 
 
-def _joined(*parts: Any) -> str:
+def joined_text(*parts: Any) -> str:
     """Of what a step reported, which should be text."""
     return ", ".join(str(part) for part in parts if part)
 

@@ -12,7 +12,7 @@ from seatrial.checks.files import entry_count, host_folders, host_in_path
 from seatrial.checks.findings import MetricData, metric_data
 from seatrial.job import Better, Finding, ObservedStep, Verdict, count
 from seatrial.readers.log import LogValue, LogValues, as_number, hosts_text, log_values, value_text
-from seatrial.readers.profile import StepTime, entry_files, from_profile, profiles
+from seatrial.readers.profile import StepTime, entry_error, entry_files, from_profile, profiles
 
 FIRST = 2  # steps that are left out in any case, where enough others stay
 LEAST_STEPS = 3  # steps that stay
@@ -114,8 +114,11 @@ def check_reading(
         why = f"not read: {ran.unseen or files.unseen}"
         return [Finding(ran.name, check, Verdict.INVALID, "unjudged", why)], {}
     made: dict[str, MetricData] = {}
+    error = entry_error(files, entry)
     problem = ""
-    if not found and match:
+    if not found and error:
+        problem = f"{match or 'its output'}: {error}"
+    elif not found and match:
         problem = f"no file matches {match!r}"
     elif not found:
         problem = "its output was not kept: it printed more than 64 MiB, or the disk was full"
@@ -131,18 +134,21 @@ def check_reading(
         return [Finding(ran.name, check, Verdict.PASSED, message=taken.source)], {"step_time": step_time_metric(taken)}
     reading = found[0].get("reading")
     read: dict[str, Any] = reading if isinstance(reading, dict) else {"why": "no step is marked", "verdict": "failed"}
+    not_finite: list[str] = []
     for name, metric in (read.get("metrics") or {}).items():
         value = as_number(metric.get("value"))
-        if value is not None and math.isfinite(value):
-            better = metric.get("better") if metric.get("better") in ("lower", "higher") else None
-            made[name] = metric_data(
-                value, str(metric.get("unit") or ""), better, f"{reader} of {match or 'its output'}"
-            )
+        if value is None or not math.isfinite(value):
+            not_finite.append(f"{name} is {metric.get('value')}")
+            continue
+        better = metric.get("better") if metric.get("better") in ("lower", "higher") else None
+        made[name] = metric_data(value, str(metric.get("unit") or ""), better, f"{reader} of {match or 'its output'}")
     why = str(read.get("why") or "")
     if read.get("verdict") == "failed":
-        return [
-            Finding(ran.name, check, Verdict.FAILED, "read", why or "the reader says that it failed", ran.output)
-        ], made
+        why = why or "the reader reported a failure"
+        return [Finding(ran.name, check, Verdict.FAILED, "read", why, ran.output)], made
+    if not_finite:
+        why = f"{', '.join(not_finite[:5])} (expected a finite number)"
+        return [Finding(ran.name, check, Verdict.FAILED, "read", why, ran.output)], made
     if read.get("verdict") == "unjudged" or not made:
         return [Finding(ran.name, check, Verdict.INVALID, "unjudged", why or "no metric is in it", ran.output)], made
     return [Finding(ran.name, check, Verdict.PASSED, message=why or f"{count(len(made), 'metric')}")], made

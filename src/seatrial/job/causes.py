@@ -1,17 +1,18 @@
-"""How a cause is told from others: by what its cells say, without what differs from one time to the next."""
+"""Identifies causes by their message, without the numbers, paths and ids that differ between runs."""
 
 import hashlib
 import re
 
 from seatrial.job.results import Cause, CellResult, RunResults
 from seatrial.job.verdict import CELLS_WORST_FIRST, Verdict
+from seatrial.job.wording import first_wording
 
 HEADLINE_CHARACTERS = 300
 
 
 def cause_id(verdict: Verdict, text: str) -> str:
-    """The same in every run: of what is said, without what differs from one time to the next."""
-    return hashlib.sha256(f"{verdict} {normalised(text)}".encode()).hexdigest()[:6]
+    """The same in every run and version: a hash of the message without numbers, paths and ids, in its first wording."""
+    return hashlib.sha256(f"{verdict} {first_wording(normalised(text))}".encode()).hexdigest()[:6]
 
 
 # What differs between two tellings of the same: addresses, paths but for their last part, ids, numbers.

@@ -57,6 +57,12 @@ def entry_files(observed: ObservedStep, name: str) -> list[dict[str, Any]]:
     return [one for one in files if isinstance(one, dict)] if isinstance(files, list) else []
 
 
+def entry_error(observed: ObservedStep, name: str) -> str:
+    """Why the agent could not look for an entry's files; empty if it did."""
+    entry = observed.result.get(name)
+    return str(entry.get("error") or "") if isinstance(entry, dict) else ""
+
+
 def profiles(files: ObservedStep, name: str) -> list[tuple[str, Profile]]:
     """Path and content of each profile of an entry that could be read; one that makes no sense has no events."""
     found: list[tuple[str, Profile]] = []

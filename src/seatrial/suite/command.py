@@ -72,7 +72,7 @@ _FRACTION = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 _PERCENT = {"type": "string", "pattern": r"^\d+(\.\d+)?\s*%$"}
 _SHARE_SCHEMA = WithJsonSchema({"anyOf": [_FRACTION, _PERCENT, {"const": False}]})
 _Share = Annotated[float | None, BeforeValidator(_share), _SHARE_SCHEMA]
-_Tolerance = Annotated[
+Tolerance = Annotated[
     str | float, BeforeValidator(_tolerance), WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, _PERCENT]})
 ]
 Amount = Annotated[Need, AfterValidator(_amount)]

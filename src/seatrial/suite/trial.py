@@ -113,23 +113,29 @@ class TrialModel(Model):
 
     # Fields that say where, when and how often a cell runs, not what it is: they do not count for its hash.
     APART: ClassVar[frozenset[str]] = frozenset(
-        {
-            *(
-                "runtime",
-                "machine",
-                "target",
-                "matrix",
-                "zip",
-                "needs",
-                "exclude",
-                "xfail",
-                "tags",
-                "timeout",
-                "retries",
-            ),
-            *("retry_on", "repeat", "estimate_s", "disabled", "baseline", "benchmark", "confirm", "unjudged"),
-            *("conditions", "under_test"),
-        }
+        [
+            "runtime",
+            "machine",
+            "target",
+            "matrix",
+            "zip",
+            "needs",
+            "exclude",
+            "xfail",
+            "tags",
+            "timeout",
+            "retries",
+            "retry_on",
+            "repeat",
+            "estimate_s",
+            "disabled",
+            "baseline",
+            "benchmark",
+            "confirm",
+            "unjudged",
+            "conditions",
+            "under_test",
+        ]
     )
 
     GATHERED: ClassVar[type[Gathered]] = Gathered

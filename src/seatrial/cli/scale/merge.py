@@ -22,7 +22,7 @@ _PART = "driver"
 @RUNS
 @click.option("--select", metavar="EXPR", help="Cells by id glob, axis=value or /hash; default: all of the run.")
 @click.option(
-    "--bound", "bounds", multiple=True, metavar="FIGURE=VALUE",
+    "--bound", "bounds", multiple=True, metavar="METRIC=VALUE",
     help="Such as scheduled.p99=30s; repeat for more. Without others, failed=0 and unfinished=0.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="For programs.")

@@ -1,4 +1,4 @@
-from seatrial.checks.command import _joined
+from seatrial.checks.command import joined_text
 from seatrial.checks.ended import ended_badly
 from seatrial.checks.evidence import most_relevant_first, with_heading
 from seatrial.checks.findings import failed, passed
@@ -12,7 +12,7 @@ def check_command(observed: ObservedStep, ended: Exit) -> Finding:
         return ended_badly(observed, "command", ended) or failed(
             observed, "command", "absent", f"there is no command {observed.args.get('command')} on PATH"
         )
-    return passed(observed, "command", _joined(path, observed.result.get("version")))
+    return passed(observed, "command", joined_text(path, observed.result.get("version")))
 
 
 def check_import(observed: ObservedStep, ended: Exit, version: str = "") -> Finding:
@@ -37,7 +37,7 @@ def check_import(observed: ObservedStep, ended: Exit, version: str = "") -> Find
     have = observed.result.get("version")
     if version and not (have and version_matches(version, str(have))):
         return failed(observed, "import", "version", f"its version is {have or 'not known'}, and should be {version}")
-    return passed(observed, "import", _joined(have, observed.result.get("file")))
+    return passed(observed, "import", joined_text(have, observed.result.get("file")))
 
 
 def version_matches(specifier: str, version: str) -> bool:

@@ -82,7 +82,7 @@ def _latencies(load: LoadSummary) -> Distribution:
     known = [(name, load.latencies[name]) for name in LATENCIES if name in load.latencies]
     rows = [[name, *map(quantiles.get, _QUANTILES)] for name, quantiles in known]
     units = dict.fromkeys(_QUANTILES[:-1], "s")
-    return Distribution("Latencies of the load", ["figure", *_QUANTILES], rows, units)
+    return Distribution("Latencies of the load", ["metric", *_QUANTILES], rows, units)
 
 
 def _over_time(load: LoadSummary) -> Series:

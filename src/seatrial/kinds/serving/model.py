@@ -122,7 +122,9 @@ class Compare(Model):
 
     rule: AnswerRule = Field(AnswerRule.NEAR_TIE, description="When two answers are the same.")
     precision: Text = Field(
-        "f32", description="What the server computes in: how far rounding may move its metrics.", examples=["bf16"]
+        "f32",
+        description="Precision of the server's computations; sets the tolerance for log-probabilities.",
+        examples=["bf16"],
     )
     tolerances: Text | None = Field(
         None, description="File of tolerances that `seatrial calibrate` wrote, relative to the suite."

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from seatrial.suite import DeclaredMetric, Duration, Gathered, Model, Runtime, Text, TrialModel, Workspace
-from seatrial.suite.command import Amount, CommandChecks, FiniteNumber, MetricPattern, _Tolerance
+from seatrial.suite.command import Amount, CommandChecks, FiniteNumber, MetricPattern, Tolerance
 
 # Nothing here needs a newer `re` than that of Python 3.8. Each begins with a literal and then looks back at what is
 # before it: `re` finds a literal twenty times as quickly as anything else.
@@ -35,7 +35,7 @@ class Loss(Model):
     curve: Text | None = Field(
         None, min_length=1, description="File of a recorded curve (JSON or CSV, step to loss), relative to the suite."
     )
-    tolerance: _Tolerance | None = Field(
+    tolerance: Tolerance | None = Field(
         None, description="How far from `target` or `curve` is still in order: a distance, or a share such as 2%."
     )
     finite: bool = Field(True, description="A loss of nan or inf ends the job at once.")

@@ -209,7 +209,7 @@ def test_the_evidence_has_the_place_the_size_and_both_sides() -> None:
     assert found.size is not None
     assert found.got is not None
     assert len(found.got.top) == 5
-    assert "not the likeliest by the server's own metrics" in found.message
+    assert "not the server's own most likely token" in found.message
     judged = judge(FAULTS["a scale of 5 %"](), "f32")
     found = judged.comparisons[0]
     assert (found.agreement, found.tolerance) == ("drift", 8e-3)

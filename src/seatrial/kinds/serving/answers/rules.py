@@ -1,9 +1,8 @@
 """The rule `near-tie`: one answer against another, up the ladder from `exact` to `structure`.
 
-Texts are followed as long as both are the same, and the log-probabilities of every token that both sides name must
-have stayed within the tolerance. Where a text goes another way it must be a near tie: both ways about as likely in
-what is expected, and the way that was taken the likeliest by the server's own metrics. What comes after is another
-text, of which only that it is consistent with itself can be said."""
+While both texts are equal, the log-probability of every token that both sides name must be within the tolerance. The
+first different token must be a near tie: about as likely as the other one in the expected answer, and the server's own
+most likely token. The rest of the text cannot be compared; it must only be consistent with itself."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -158,12 +157,12 @@ def _drift(
 
 
 def _not_likeliest(tokens: Sequence[Token], tolerance: Tolerance) -> Comparison | None:
-    """What is expected takes the likeliest token everywhere, and this answer does not by its own metrics: a penalty, a
-    temperature or a filter that nobody asked for. Rounding does not do that, so this needs next to no tolerance."""
+    """The expected answer takes the most likely token everywhere, and this one does not: a penalty, a temperature or a
+    filter that the request does not ask for. Rounding does not do that, so this needs next to no tolerance."""
     for place, token in enumerate(tokens):
         distance = behind(token)
         if distance > tolerance.rms:
-            message = f"token {place} is not the likeliest by the server's own metrics: it is {distance:.3g} behind"
+            message = f"token {place} is not the server's own most likely token (behind by {distance:.3g})"
             return Comparison(Agreement.DIVERGED, message, place, distance, tolerance.rms, None, token)
     return None
 
@@ -183,8 +182,8 @@ def _split(expected: Generation, got: Generation, place: int, tolerance: Toleran
 
 
 def _gap(one: Token, other: Token) -> tuple[float, bool]:
-    """How much likelier what is expected is than what came, by the expected metrics; and whether they name both. What
-    they do not name is less likely than all that they do."""
+    """How much more likely the expected token is than the received one, by the expected log-probabilities, and whether
+    they list both. A token that they do not list is less likely than all that they list."""
     if one.logprob is None:
         return math.inf, False
     named = [top.logprob for top in one.top if top.logprob is not None and same_token(top.text, other.text)]
@@ -197,8 +196,8 @@ def _gap(one: Token, other: Token) -> tuple[float, bool]:
 
 
 def _ended_first(expected: Generation, got: Generation, place: int, tolerance: Tolerance) -> Comparison:
-    """One text ends where the other goes on. The token that ends a text is not listed, so the metrics of the longer
-    one decide: it is a near tie when its two likeliest are."""
+    """One text ends where the other continues. The end token is not listed, so the longer text's log-probabilities
+    decide: it is a near tie if its two most likely tokens are."""
     longer, shorter = (expected, got) if len(expected.tokens or ()) > len(got.tokens or ()) else (got, expected)
     token = (longer.tokens or ())[place]
     gap = gap_of(token.top) if len(token.top) > 1 else math.inf
@@ -234,8 +233,8 @@ class AnswerRule(StrEnum):
 
 WARNINGS = {
     AnswerRule.APPROX_EQUALITY: (
-        "approx_equality compares log-probabilities with a tolerance of 5.0 of the larger one, which two finite ones "
-        "can never be apart: it compares texts, counts and which metrics there are. `near-tie` compares them"
+        "approx_equality allows log-probabilities to differ by 5 times the larger one, so it never fails on them: it "
+        "compares texts, counts and which log-probabilities are present; use `near-tie` to compare their values"
     )
 }
 _WRITTEN = Tolerance("exact", drift=2e-6, rms=2e-6, near_tie=-1.0)  # as far as a recorded metric is rounded
@@ -286,7 +285,7 @@ def _similar(expected: Generation, got: Generation, comparing: Comparing) -> Com
     return Comparison(Agreement.DIVERGED, message, None, similarity, least)
 
 
-# ---- metrics within a tolerance, and nothing more or less than is expected
+# ---- log-probabilities within a tolerance, and nothing more or less than is expected
 
 
 def _differences(expected: Generation, got: Generation, rel: float, least: float, ranks: bool) -> Iterator[Comparison]:

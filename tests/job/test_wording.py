@@ -1,0 +1,27 @@
+"""Reworded messages: the id of a cause stays the one of the first wording."""
+
+import hashlib
+import re
+
+import pytest
+
+from seatrial.job import Verdict, cause_id, normalised
+from seatrial.job.wording import FORMER
+
+VALUES = {"a": "torch", "b": "runs/x.log", "c": "h100", "d": "n3", "e": "ImportError: no module"}
+
+
+def filled(template: str) -> str:
+    return re.sub(r"\{([a-z])\}", lambda value: VALUES[value[1]], template)
+
+
+@pytest.mark.parametrize(("today", "first"), FORMER, ids=[today for today, _ in FORMER])
+def test_a_reworded_message_keeps_the_id_of_its_first_wording(today: str, first: str) -> None:
+    expected = hashlib.sha256(f"failed {normalised(filled(first))}".encode()).hexdigest()[:6]
+    assert cause_id(Verdict.FAILED, filled(today)) == expected
+    assert cause_id(Verdict.FAILED, filled(today) + " or not") != expected or today.endswith("}")
+
+
+def test_a_message_that_was_never_reworded_keeps_its_id() -> None:
+    text = "ImportError: cannot import name 'foo' from /opt/venv/lib/bar.py (line 12)"
+    assert cause_id(Verdict.FAILED, text) == hashlib.sha256(f"failed {normalised(text)}".encode()).hexdigest()[:6]
