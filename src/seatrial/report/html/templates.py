@@ -1,6 +1,10 @@
-"""The templates of pages. All that a job or a suite said is made harmless here, in one place: what would act goes, the
-rest is escaped; a name that is not given is an error."""
+"""The templates of pages. All text of a job or a suite is made harmless here, in one place: control characters are
+removed, the rest is escaped; an undefined name is an error."""
 
+import contextlib
+import os
+import pickle
+import sys
 from base64 import b64encode
 from collections.abc import Callable
 from functools import cache
@@ -20,8 +24,31 @@ _HERE = Path(__file__).parent
 
 @cache
 def report_templates() -> "jinja2.Environment":
-    """One for all pages; a template is compiled once."""
+    """One for all pages. Compiling the templates takes a third of the CPU time of a small run, so they are compiled once
+    and kept in `__pycache__`, as modules are: if nothing can be written there, they are compiled each time."""
     import jinja2
+
+    class Compiled(jinja2.BytecodeCache):
+        def load_bytecode(self, bucket: Any) -> None:
+            with contextlib.suppress(OSError, EOFError, pickle.UnpicklingError), open(self._path(bucket), "rb") as file:
+                bucket.load_bytecode(file)
+
+        def dump_bytecode(self, bucket: Any) -> None:
+            if sys.dont_write_bytecode:
+                return
+            path = self._path(bucket)
+            part = f"{path}.{os.getpid()}"  # another process may compile the same template now
+            try:
+                path.parent.mkdir(exist_ok=True)
+                Path(part).write_bytes(bucket.bytecode_to_string())
+                os.replace(part, path)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.unlink(part)
+
+        def _path(self, bucket: Any) -> Path:
+            version = f"{jinja2.__version__}-{sys.implementation.cache_tag}"
+            return _HERE / "templates" / "__pycache__" / f"{bucket.key}.{version}"
 
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_HERE / "templates"),
@@ -31,6 +58,7 @@ def report_templates() -> "jinja2.Environment":
         undefined=jinja2.StrictUndefined,
         finalize=_harmless,
         auto_reload=False,
+        bytecode_cache=Compiled(),
     )
     made.filters.update(one_line=words.one_line, seconds=words.duration_text, clock=words.clock_text)
     made.filters.update(axes=words.axes_text, commit=words.commit_text, size=words.size_text, stages=words.stages_text)
