@@ -11,7 +11,7 @@ from seatrial.targets.agent_file import agent_file
 
 @pytest.fixture(scope="session")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return agent_file(tmp_path_factory.mktemp("agent"))
+    return agent_file(tmp_path_factory.mktemp("agent"), compiled=True)
 
 
 @pytest.fixture(scope="session")

@@ -44,7 +44,7 @@ FAILURES = {
 
 @pytest.fixture
 def runner(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> StepRunner:
-    return StepRunner(tmp_path, agent_file(tmp_path_factory.getbasetemp() / "agent"))
+    return StepRunner(tmp_path, agent_file(tmp_path_factory.getbasetemp() / "agent", compiled=True))
 
 
 @pytest.mark.parametrize("name", FAILURES)

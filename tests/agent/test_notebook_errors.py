@@ -40,7 +40,7 @@ SHOWN = {
 
 @pytest.fixture
 def runner(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> StepRunner:
-    return StepRunner(tmp_path, agent_file(tmp_path_factory.getbasetemp() / "agent"))
+    return StepRunner(tmp_path, agent_file(tmp_path_factory.getbasetemp() / "agent", compiled=True))
 
 
 def test_an_error_that_is_shown_counts_even_if_the_kernel_replies_ok(runner: StepRunner) -> None:

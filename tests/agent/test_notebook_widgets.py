@@ -11,7 +11,7 @@ from world import EVERY
 
 @pytest.fixture
 def runner(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> StepRunner:
-    return StepRunner(tmp_path, agent_file(tmp_path_factory.getbasetemp() / "agent"))
+    return StepRunner(tmp_path, agent_file(tmp_path_factory.getbasetemp() / "agent", compiled=True))
 
 
 def test_widgets_print_into_themselves_and_every_reply_arrives(runner: StepRunner) -> None:

@@ -22,7 +22,7 @@ esac
 
 @pytest.fixture
 def runner(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> StepRunner:
-    return StepRunner(tmp_path, agent_file(tmp_path_factory.getbasetemp() / "agent"))
+    return StepRunner(tmp_path, agent_file(tmp_path_factory.getbasetemp() / "agent", compiled=True))
 
 
 def package(runner: StepRunner, files: dict[str, str]) -> None:

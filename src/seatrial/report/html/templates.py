@@ -20,17 +20,18 @@ if TYPE_CHECKING:
     import jinja2
 
 _HERE = Path(__file__).parent
+_UNREADABLE = contextlib.suppress(OSError, EOFError, ValueError, pickle.UnpicklingError)
 
 
 @cache
 def report_templates() -> "jinja2.Environment":
-    """One for all pages. Compiling the templates takes a third of the CPU time of a small run, so they are compiled once
-    and kept in `__pycache__`, as modules are: if nothing can be written there, they are compiled each time."""
+    """One for all pages. Compiling templates takes a third of the CPU time of a small run, so the result is kept in
+    `__pycache__`, as for modules; where that is not writable, they are compiled each time."""
     import jinja2
 
     class Compiled(jinja2.BytecodeCache):
         def load_bytecode(self, bucket: Any) -> None:
-            with contextlib.suppress(OSError, EOFError, pickle.UnpicklingError), open(self._path(bucket), "rb") as file:
+            with _UNREADABLE, open(self._path(bucket), "rb") as file:
                 bucket.load_bytecode(file)
 
         def dump_bytecode(self, bucket: Any) -> None:

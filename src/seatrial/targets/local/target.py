@@ -70,7 +70,7 @@ class LocalTarget:
 
     async def open(self) -> None:
         try:
-            self._agent = agent_file(self._cache)
+            self._agent = agent_file(self._cache, compiled=True)
         except OSError as error:
             raise TargetError(f"cannot write the agent below {self._cache}: {error}") from error
         self._zygote = Zygote(self._agent)
