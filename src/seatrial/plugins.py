@@ -11,6 +11,8 @@ from functools import cache, cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from seatrial import SeatrialError
+
 if TYPE_CHECKING:
     from seatrial.kinds.protocol import Kind
     from seatrial.readers import Reader
@@ -39,7 +41,12 @@ class Registry(Mapping[str, _T]):
     def __getitem__(self, name: str) -> _T:
         if name in self._own:
             return self._view(getattr(import_module(self._module.format(name)), self._name.format(name)))
-        return self._view(self._installed[name].load())
+        point = self._installed[name]
+        try:
+            return self._view(point.load())
+        except Exception as error:  # the code of another distribution may raise anything
+            why = f"{type(error).__name__}: {error}"
+            raise SeatrialError(f"cannot load {name!r} ({point.value}) from {self._group}: {why}") from error
 
     def __contains__(self, name: object) -> bool:
         return name in self._own or name in self._installed

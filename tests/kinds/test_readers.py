@@ -180,3 +180,19 @@ print(len(output.text()))
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "1101\n"
     assert not full.exists()
     assert not there.exists()
+
+
+def test_a_reader_that_cannot_be_imported_is_an_error_in_a_line_and_disturbs_no_other(reading: World) -> None:
+    folder = reading.folder / "plugins"
+    (folder / "broken-1.dist-info").mkdir(parents=True)
+    (folder / "broken-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    (folder / "broken-1.dist-info" / "entry_points.txt").write_text("[seatrial.readers]\nbroken = broken_reader\n")
+    (folder / "broken_reader.py").write_text("import nothing_there\n")
+    reading.env["PYTHONPATH"] = f"{PLUGINS}:{folder}"
+    runtime(reading, {"command": "true", "read": "broken"})
+    error = reading.seatrial("plan", "suite.yaml", check=2).stderr
+    assert "Traceback" not in error
+    assert "'broken'" in error
+    assert "No module named 'nothing_there'" in error
+    runtime(reading, {"command": GOOD, "read": "copy-speed"})
+    reading.seatrial("run", "suite.yaml", check=0)
