@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from seatrial.kinds.bounds import CLOSE, MOST_TRIES, Searched, Try, search_rate
+from seatrial.kinds.search import CLOSE, MOST_TRIES, Searched, Try, search_rate
 
 
 async def found(

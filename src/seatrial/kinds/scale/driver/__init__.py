@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 
 from seatrial.kinds.arrivals import Arrivals, offsets
-from seatrial.kinds.bounds import Try, search_rate
 from seatrial.kinds.driver import Driver, DriverError, in_background, wait_for
 from seatrial.kinds.scale.driver import stages
 from seatrial.kinds.scale.driver.audit import use_audit
@@ -35,6 +34,7 @@ from seatrial.kinds.scale.work import (
     broken_scale_bounds,
     doubts_of,
 )
+from seatrial.kinds.search import Try, search_rate
 from seatrial.targets import HasApi, HasProcesses
 
 _POLL_S = 0.25

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from seatrial.kinds.arrivals import offsets
-from seatrial.kinds.bounds import Try, search_rate
 from seatrial.kinds.driver import Driver, DriverError, wait_for
+from seatrial.kinds.search import Try, search_rate
 from seatrial.kinds.serving.driver.client import Client
 from seatrial.kinds.serving.driver.http import Connections
 from seatrial.kinds.serving.driver.load_metrics import summarize_load
