@@ -1,4 +1,4 @@
-"""The kinds of trial. One package each, behind `protocol.py`; found by the entry-point group `seatrial.kinds`.
+"""The kinds of trial: one package each, behind `protocol.py`, found by the entry-point group `seatrial.kinds`.
 
-The packages import nothing by themselves, so that a driver starts without the models that users write.
+The `__init__` modules import nothing, so that a driver starts without loading the suite models.
 """

@@ -1,4 +1,4 @@
-"""When the requests or workloads of a load begin: what users write, and the times that follow from it."""
+"""When the requests or workloads of a load begin: the suite model, and the times computed from it."""
 
 import math
 import random
@@ -17,20 +17,20 @@ from seatrial.suite.yaml.problem import Problem, SourceMark
 
 
 class Arrivals(msgspec.Struct, frozen=True, omit_defaults=True):
-    """When the things of a load begin, whatever became of those before them: an open loop, or a closed one of
-    workloads (in_flight, waves). Rates are per second."""
+    """The arrivals of a load: an open loop, which does not wait for earlier ones, or a closed loop of workloads
+    (in_flight, waves). Rates are per second."""
 
     shape: str  # rate, poisson, burst, ramp, steps, trace, in_flight, waves
-    rate: float = 0.0  # of a ramp the first one
-    to_rate: float = 0.0  # of a ramp the last one
-    burst: int = 0  # so many at once, or in flight
-    every_s: float = 0.0  # between bursts, or waves; of a ramp, how long it takes; of steps, how long each takes
+    rate: float = 0.0  # for a ramp, the first rate
+    to_rate: float = 0.0  # for a ramp, the last rate
+    burst: int = 0  # number at once, or in flight
+    every_s: float = 0.0  # interval of bursts or waves; duration of a ramp, or of each step
     rates: tuple[float, ...] = ()  # of steps
     times: tuple[float, ...] = ()  # of a trace
 
     @property
     def peak(self) -> float | None:
-        """The highest rate that is offered; None where that is no rate: all at once, or as fast as it goes."""
+        """The highest offered rate; None if there is none (all at once, or as fast as possible)."""
         return max((self.rate, self.to_rate, *self.rates)) or None
 
 
@@ -38,11 +38,11 @@ _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(s|m|h)")
 
 
 def parse_rate(value: Any) -> float:
-    """A second, of `4`, `4/s`, `90/m`."""
+    """Parses `4`, `4/s` or `90/m` to a rate per second. Raises ValueError."""
     match = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
     found = float(match[1]) / {"s": 1, "m": 60, "h": 3600}[match[2]] if match else value
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found <= 1e6:
-        raise ValueError(f"{value!r} is no rate; write for example 4/s or 90/m")
+        raise ValueError(f"invalid rate {value!r}; use for example 4/s or 90/m")
     return float(found)
 
 
@@ -54,38 +54,38 @@ Rate = Annotated[
 
 
 class Ramp(Model):
-    first: Rate = Field(alias="from", description="Rate at the beginning.")
-    last: Rate = Field(alias="to", description="Rate after `over`, and from then on.")
-    over_s: Duration = Field(alias="over", description="How long it takes to get there.")
+    first: Rate = Field(alias="from", description="Rate at the start.")
+    last: Rate = Field(alias="to", description="Rate at the end of `over` and afterwards.")
+    over_s: Duration = Field(alias="over", description="Duration of the change.")
 
 
 class ArrivalsModel(Model):
-    """When things begin: exactly one of `SHAPES`."""
+    """When requests or workloads begin: exactly one of `SHAPES`."""
 
     SHAPES: ClassVar[tuple[str, ...]] = ("rate", "poisson", "burst", "ramp", "steps", "trace")
 
-    rate: Rate | None = Field(None, description="Evenly.")
-    poisson: Rate | None = Field(None, description="By chance, with this mean rate.")
-    burst: Annotated[int, Field(strict=True, ge=1)] | None = Field(None, description="So many at once.")
-    ramp: Ramp | None = Field(None, description="From one rate to another.")
+    rate: Rate | None = Field(None, description="Constant rate, evenly spaced.")
+    poisson: Rate | None = Field(None, description="Random (Poisson) arrivals with this mean rate.")
+    burst: Annotated[int, Field(strict=True, ge=1)] | None = Field(None, description="This many at once.")
+    ramp: Ramp | None = Field(None, description="Gradual change from one rate to another.")
     steps: Annotated[tuple[Rate, ...], Field(min_length=1)] | None = Field(
-        None, description="Rates one after the other, each for as long as `every` says."
+        None, description="Rates in sequence, each for the duration `every`."
     )
-    every_s: Duration | None = Field(None, alias="every", description="From one burst, or step, to the next.")
+    every_s: Duration | None = Field(None, alias="every", description="Interval of bursts, or duration of each step.")
     trace: Text | None = Field(
         None,
-        description="File with a time in seconds in each line, relative to the suite; a comma ends what is read.",
+        description="File, relative to the suite, with a time in seconds on each line; text after a comma is ignored.",
     )
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         given = [name for name in self.SHAPES if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(f"arrivals are exactly one of {', '.join(f'`{name}`' for name in self.SHAPES)}")
+            raise ValueError(f"set exactly one of {', '.join(f'`{name}`' for name in self.SHAPES)}")
         if self.every_s is not None and self.burst is None and self.steps is None:
-            raise ValueError("`every` is of a `burst`, or of `steps`")
+            raise ValueError("`every` applies only to `burst` and `steps`")
         if self.steps is not None and self.every_s is None:
-            raise ValueError("`steps` need to know how long each takes: `every: 60s`")
+            raise ValueError("`steps` needs `every`, the duration of each step, such as `every: 60s`")
         return self
 
     def work(self, times: tuple[float, ...]) -> Arrivals:
@@ -103,7 +103,8 @@ class ArrivalsModel(Model):
 
 
 def read_trace(path: Path) -> list[float]:
-    """When things begin, in seconds from the first: the first field of each line; a first line of words is a head."""
+    """Reads the first field of each line, in seconds; returns the times relative to the earliest. The first line may
+    be a header. Raises SuiteError."""
 
     def problem(message: str, line: int = 1) -> SuiteError:
         return SuiteError([Problem(message, SourceMark(str(path), line, 1))])
@@ -112,16 +113,16 @@ def read_trace(path: Path) -> list[float]:
     try:
         lines = read_regular(path, follow=True).decode("utf-8").splitlines()
     except (OSError, Unreadable, UnicodeDecodeError) as error:
-        raise problem(f"the trace cannot be read: {error}") from error
+        raise problem(f"cannot read the trace: {error}") from error
     for number, line in enumerate(lines, 1):
         field = line.partition(",")[0].strip()
         try:
             times.append(float(field))
         except ValueError:
             if field and number > 1:
-                raise problem(f"{field!r} is no time; each line begins with seconds", number) from None
+                raise problem(f"invalid time {field!r}; each line must begin with seconds", number) from None
     if not times:
-        raise problem("the trace has no times")
+        raise problem("the trace contains no times")
     return [at_s - min(times) for at_s in sorted(times)]
 
 
@@ -129,15 +130,15 @@ _MOST = 5_000_000
 
 
 def offsets(arrivals: Arrivals, most: int | None, seconds: float | None = None, seed: int = 0) -> list[float]:
-    """The times of an open loop, in seconds from its start and in order: at most so many, none after `seconds`. The
-    same seed gives the same times. Raises ValueError when there are none."""
+    """The times of an open loop in seconds from its start, sorted: at most `most`, all before `seconds`. The same
+    seed gives the same times. Raises ValueError if there are none."""
     times = _times(arrivals, seed)
     if seconds is not None:
         limit_s = seconds
         times = takewhile(lambda at_s: at_s < limit_s, times)
     found = list(islice(times, min(most or _MOST, _MOST)))
     if not found:
-        raise ValueError("the load is empty: none of its arrivals is before its end")
+        raise ValueError("the load is empty: no arrival before its end")
     return found
 
 
@@ -158,11 +159,11 @@ def _times(arrivals: Arrivals, seed: int) -> Iterator[float]:
     elif arrivals.shape == "steps":
         yield from _steps(arrivals.rates, arrivals.every_s)
     else:
-        raise ValueError(f"this Seatrial has no arrivals {arrivals.shape!r}")
+        raise ValueError(f"unknown arrivals {arrivals.shape!r}")
 
 
 def _ramp_s(number: int, arrivals: Arrivals) -> float:
-    """When so many have come: the rate goes from one to the other in `every_s`, and stays there."""
+    """The time of the arrival with this number: the rate changes linearly during `every_s`, then stays."""
     first, last, over_s = arrivals.rate, arrivals.to_rate, arrivals.every_s
     within = (first + last) / 2 * over_s
     if number >= within:
@@ -174,7 +175,7 @@ def _ramp_s(number: int, arrivals: Arrivals) -> float:
 
 
 def _steps(rates: tuple[float, ...], over_s: float) -> Iterator[float]:
-    """A step begins where the one before ends, whatever is left of its last gap: the offered rate is exact."""
+    """Each step starts exactly when the one before ends, so that the offered rate is exact."""
     for step, rate in enumerate(rates):
         end_s = math.inf if step == len(rates) - 1 else (step + 1) * over_s - 1e-9
         for number in count():

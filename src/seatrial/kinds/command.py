@@ -1,4 +1,4 @@
-"""A command with what is read of it: what the agent follows and which files it reads, and the findings on both."""
+"""A command and its checks: what the agent looks for in its output and files, and the findings on both."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,15 +12,15 @@ from seatrial.job.metric import FixedBound
 from seatrial.suite.command import Command, CommandChecks, Files, Metric, parse_limit
 from seatrial.suite.patterns import follow_texts, for_agent
 
-READ_S = 900.0  # to look for files and read them, when the command is over
-# What the agent reads of one file at the most. Real profiles are of 0.2 to 100 MB.
+READ_S = 900.0  # time limit for finding and reading files after the command
+# Size limit per file for the agent. Real profiles have 0.2 to 100 MB.
 _MOST_BYTES = {"json": 64 << 20, "xplane": 2 << 30, "kineto": 2 << 30, "": 1 << 62}
-WORK, KEPT = ".", "files"  # the agent's names for the work folder and for the folder of files that are kept
-READING = "what is read"  # the entry of `read` among the files; no name of a user's has a blank in it
+WORK, KEPT = ".", "files"  # the agent's names of the work folder and the folder of kept files
+READING = "what is read"  # the entry of `read` among the files; user names cannot contain a space
 
 
 def command_steps(command: Command) -> list[Step]:
-    """The command, and a step that reads its files where any are asked for."""
+    """The command, and a step that reads its files if the suite names any."""
     texts = follow_texts(command.contains, command.matches, command.never)
     checks = follow_checks(command)
     follow = {key: [*texts.get(key, ()), *checks[key]] for key in ("must", "never")} | {"values": checks["values"]}
@@ -34,12 +34,12 @@ def command_steps(command: Command) -> list[Step]:
 
 
 def keep_output(checks: CommandChecks, file: str) -> dict[str, str]:
-    """With a reader of what is printed, all of that is kept."""
+    """Keeps the complete output if a reader needs it."""
     return {"keep": file} if checks.reading is not None and checks.reading.file is None else {}
 
 
 def follow_checks(checks: CommandChecks) -> dict[str, Any]:
-    """What the agent looks for in the output."""
+    """Patterns that the agent looks for in the output."""
     values = {value_name(name): metric.log for name, metric in checks.metrics.items() if metric.log is not None}
     return {
         "must": [for_agent(pattern) for pattern in checks.log.must],
@@ -49,8 +49,8 @@ def follow_checks(checks: CommandChecks) -> dict[str, Any]:
 
 
 def read_steps(name: str, checks: CommandChecks, place: str | None = None, output: str = "") -> list[Step]:
-    """Reads the entries of `files`, a file for each metric that is in one, and what the reader wants; in `place`, else
-    where the job ran. `output`: where what is printed is kept."""
+    """A step that reads the entries of `files`, the files of metrics, and the reader's input: in the folder `place`,
+    else in the job's folders. `output` is the file with the kept output."""
     entries: dict[str, dict[str, Any]] = {}
     for one, files in checks.files.items():
         reader = files.valid or ""
@@ -73,14 +73,14 @@ def read_steps(name: str, checks: CommandChecks, place: str | None = None, outpu
 
 
 def value_name(name: str) -> str:
-    """The name of a metric's values and of its entry among the files; none of the agent's own has a blank in it."""
+    """The name of a metric's values and of its entry among the files. The space keeps it distinct from other names."""
     return f"metric {name}"
 
 
 def judge_command(
     command: Command, ran: ObservedStep, files: ObservedStep, observation: Observation
 ) -> tuple[list[Finding], dict[str, MetricData]]:
-    """The findings on what it printed and left behind, but for its texts; and its metrics by name."""
+    """Findings on the log, files and metrics of a command (not on its texts), and its metrics by name."""
     findings = check_log(ran, LogExpected(command.log.must, command.log.never))
     folders, window = host_folders(files), job_window(observation)
     for name, entry in command.files.items():
@@ -99,13 +99,13 @@ def judge_command(
 def judge_reading(
     checks: CommandChecks, ran: ObservedStep, files: ObservedStep
 ) -> tuple[list[Finding], dict[str, MetricData]]:
-    """The finding of the reader, and its metrics."""
+    """The reader's finding and metrics."""
     reading = checks.reading
     return ([], {}) if reading is None else check_reading(ran, files, READING, reading.reader, reading.file or "")
 
 
 def judge_bounds(checks: CommandChecks, ran: ObservedStep, metrics: Mapping[str, MetricData]) -> list[Finding]:
-    """A finding for each of `bounds`; `metrics` are all of the command."""
+    """A finding for each of `bounds`; `metrics` are all metrics of the command."""
     findings = []
     for name, text in checks.bounds.items():
         operator, number, unit = parse_limit(text)

@@ -1,4 +1,4 @@
-"""What the jobs of all kinds have in common: name, place, limits, environment, variables and a workspace's files."""
+"""What the jobs of all kinds share: name, resources, limits, environment, variables and workspace files."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,7 @@ DRIVER = "driver"
 
 
 def make_job(cell: Cell, steps: Iterable[Step], inputs: Iterable[Input]) -> JobSpec:
-    """The job of a cell: `steps` and `inputs` are the kind's own, the rest is what the suite says of every cell."""
+    """The job of a cell: `steps` and `inputs` come from the kind, the rest from the fields common to all trials."""
     timeout = cell.spec.timeout
     return JobSpec(
         title=cell.id,
@@ -32,16 +32,16 @@ def make_job(cell: Cell, steps: Iterable[Step], inputs: Iterable[Input]) -> JobS
 
 
 class DriverPlace(Model):
-    """A driver as a job on the trial's target, in place of one on this machine."""
+    """Runs the client or load generator as a job on the trial's target instead of on this machine."""
 
-    image: Text = Field(min_length=1, description="An image that has this version of Seatrial.")
-    cpu: float = Field(1.0, strict=True, gt=0, description="Cores of its own: without, a busy node would be measured.")
-    memory_bytes: Size | None = Field(None, alias="memory", description="Main memory of its own.")
-    select: dict[Text, Text] = Field({}, description="How the target finds a place for it: labels, a partition.")
+    image: Text = Field(min_length=1, description="Image that contains this version of Seatrial.")
+    cpu: float = Field(1.0, strict=True, gt=0, description="Reserved CPU cores, so that a busy node is not measured.")
+    memory_bytes: Size | None = Field(None, alias="memory", description="Reserved memory.")
+    select: dict[Text, Text] = Field({}, description="How the target chooses its node: labels, a partition.")
 
 
 def driver_job(job: JobSpec, kind: str, work: msgspec.Struct, place: DriverPlace | None) -> JobSpec:
-    """Its environment is Seatrial's own, or an image that has it."""
+    """The job that runs Seatrial itself, in its own environment or in an image that contains it."""
     return msgspec.structs.replace(
         job,
         part=DRIVER,
@@ -52,7 +52,7 @@ def driver_job(job: JobSpec, kind: str, work: msgspec.Struct, place: DriverPlace
 
 
 def only_part(cell: Cell, job: JobSpec) -> tuple[PartSpec, ...]:
-    """The parts of an attempt that is one job on the cell's own target."""
+    """The parts of an attempt with one job, on the cell's own target."""
     return (PartSpec(job.part, job, cell.target),)
 
 
@@ -74,13 +74,10 @@ def environment_of(cell: Cell) -> Environment:
 
 
 def workspace_inputs(cell: Cell, workspace: Workspace | None) -> list[Input]:
-    """The files of a workspace of this machine; one that is cloned is a step of the job instead."""
+    """The files of a workspace on this machine. Cloning one is a step of the job instead."""
     if workspace is None or workspace.path is None:
         return []
     return [Input(str(cell.directory / workspace.path), ".")]
-
-
-# A step of a job together with the check that judges it, and the one that most kinds have: cloning a workspace.
 
 
 WORKSPACE_S = 3600.0
@@ -88,12 +85,14 @@ WORKSPACE_S = 3600.0
 
 @dataclass(frozen=True)
 class PlannedStep:
+    """A step and the check of its result."""
+
     step: Step
     check: Callable[[ObservedStep, Exit], list[Finding]]
 
 
 def plan_workspace(cell: Cell, workspace: Workspace | None) -> Iterator[PlannedStep]:
-    """A clone where the workspace is one; it comes first, because the other steps may need what is in it."""
+    """The step that clones a git workspace. It comes first, because other steps may need its files."""
     if workspace and workspace.git:
         args = {"git": workspace.git, "ref": workspace.ref}
         step = Step("workspace", "workspace", args, WORKSPACE_S)

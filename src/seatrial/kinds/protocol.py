@@ -1,4 +1,4 @@
-"""What a kind of trial is: the model that users write, the parts that a cell needs, and the checks that judge them."""
+"""The interface of a kind of trial: its suite model, the parts of an attempt, and the checks."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -10,7 +10,7 @@ from seatrial.suite import Cell, Gathered, TrialModel
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """All findings, every check's; metrics by name, for the history; and data to show beside them."""
+    """The findings of all checks, metrics by name for the history, and charts for reports."""
 
     findings: list[Finding]
     metrics: dict[str, Any] = {}
@@ -18,25 +18,25 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 class Kind(Protocol):
-    """What an entry point of `seatrial.kinds` names."""
+    """The object that an entry point of `seatrial.kinds` names."""
 
     name: str
     model: type[TrialModel]
 
     def gather(self, cell: Cell) -> Gathered:
-        """What the kind needs to read of this machine. Called once, before the plan is written:
-        the plan keeps it, and the cell has it from then on as `cell.gathered`. What is `missing` refuses the run."""
+        """Reads what the kind needs from this machine. Called once, before the plan is written. The plan keeps the
+        result, and the cell has it as `cell.gathered`. Anything `missing` prevents the run."""
 
     def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
-        """The parts of each attempt, the one under test first. Called once for a cell. Pure."""
+        """The parts of each attempt, the one under test first. Called once per cell. Pure."""
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
-        """What was observed of each part, by its name; all are there, whatever became of the attempt. Pure."""
+        """Checks the observations of all parts, by part name; none is missing, however the attempt ended. Pure."""
 
 
 @runtime_checkable
 class HasContents(Protocol):
-    """What a kind has besides whose cells consist of things that a plan counts, such as cases."""
+    """A kind whose cells contain things that a plan counts, such as cases."""
 
     def contents(self, cell: Cell) -> Contents:
-        """Of a cell for which was gathered. Pure."""
+        """The contents of a cell after `gather`. Pure."""

@@ -1,38 +1,38 @@
-"""The search for the highest rate that keeps the bounds. Pure but for what it tries."""
+"""Searches for the highest rate that keeps the bounds. Pure, except for the attempts."""
 
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 import msgspec
 
-CLOSE = 1.1  # it ends when the rate that holds and the one that does not are this close
+CLOSE = 1.1  # stop when high / low is at most this
 MOST_TRIES = 24
-SLOWEST = 16  # so many times slower than the first rate is the last to try
+SLOWEST = 16  # stop at first rate / this
 
 _T = TypeVar("_T")
 
 
 class Try(msgspec.Struct, Generic[_T], frozen=True):
-    """One rate."""
+    """The attempt at one rate."""
 
     rate: float
-    broken: list[str]  # bounds that do not hold, each with what was measured
-    doubt: str  # why this says nothing of what was tried, such as that the driver was late; empty: it does
+    broken: list[str]  # bounds that do not hold, each with the measured value
+    doubt: str  # why the attempt is not valid, such as a late client; empty if it is
     result: _T
 
 
 class Searched(msgspec.Struct, Generic[_T], frozen=True):
     tries: list[Try[_T]]
-    low: float  # the highest rate that kept the bounds; 0: none did
-    high: float  # the lowest that did not; 0: none
-    doubt: str  # why it ended before the limit was found
-    holds: _T | None  # of the rate `low`
+    low: float  # highest rate that kept the bounds; 0 if none did
+    high: float  # lowest rate that did not; 0 if all did
+    doubt: str  # why the search stopped before the limit was found
+    holds: _T | None  # result of the rate `low`
 
 
 async def search_rate(
     first: float, most: float, attempt: Callable[[float], Awaitable[Try[_T]]], stopped: Callable[[], bool]
 ) -> Searched[_T]:
-    """Doubles the rate until the bounds break, halves it until they hold, and then goes between the two."""
+    """Doubles the rate until the bounds break, or halves it until they hold, then bisects between the two."""
     tries: list[Try[_T]] = []
     low, high, rate, doubt = 0.0, 0.0, first, ""
     holds: _T | None = None

@@ -162,7 +162,7 @@ async def test_a_template_that_is_refused_is_told_before_anything_is_sent(tmp_pa
 
     stub.override = answer
     async with serving(stub), place(stub, tmp_path) as (made, *_):
-        with pytest.raises(DriverError, match="refuses such a Pod"):
+        with pytest.raises(DriverError, match="rejected the Pod"):
             await made.prepare()
     assert all(request.query.get("dryRun") == "All" for request in stub.requests if request.method == "POST")
 

@@ -83,7 +83,7 @@ def test_a_wrong_clock_is_a_finding_and_changes_no_verdict() -> None:
     wrong = ClockMetrics(3600.0, 0.0007, 40, 1, [StampAgreement(SCHEDULED, 10, 10, 3599.0)])
     verdict, message = _findings(MeasuredScale(["pods"], clock=wrong))["clock"]
     assert verdict is Verdict.SKIPPED
-    assert "10 of 10 stamps of scheduled cannot be" in message
+    assert "10 of 10 timestamps of scheduled are wrong" in message
     assert "no metric depends on it" in message
 
 
@@ -146,7 +146,7 @@ def test_load_lag_and_health_are_on_one_axis_of_time() -> None:
     assert isinstance(chart, Series)
     assert chart.columns[:4] == ["seconds", "offered", "acknowledged", "refused"]
     assert "etcd" not in chart.columns, "what was never known is no column"
-    assert limited_by(MeasuredScale(health=points)).startswith("the API server refused requests (2 of ours")
+    assert limited_by(MeasuredScale(health=points)).startswith("the API server rejected requests (2 from this trial")
     assert len(health_points(submissions, [], [], [], 100_000.0)) <= 121
 
 
@@ -159,7 +159,7 @@ def test_what_may_limit_a_trial_is_told_and_judged_by_nobody() -> None:
 def test_what_could_not_be_followed_is_told() -> None:
     verdict, message = _findings(MeasuredScale(["pods"], ["watch events in namespace x"], 2, 3.5))["watch"]
     assert verdict is Verdict.SKIPPED
-    assert "blind 2 times" in message
+    assert "2 gaps" in message
     assert "watch events in namespace x" in message
 
 
@@ -229,10 +229,13 @@ def test_a_log_that_was_rotated_is_read_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ((), "has no request for these workloads"),
-        ((audit_line("other-0", 100.0, 100.1),), "has no request for these workloads"),
-        ((audit_line(f"{PREFIX}-0-a", 100.4, 100.5, "binding"),), "cannot be brought to ours"),
-        ((audit_line(f"{PREFIX}-0", 100.002, 100.003), audit_line(f"{PREFIX}-1", 3700.0, 3700.1)), "was set meanwhile"),
+        ((), "has no requests for these workloads"),
+        ((audit_line("other-0", 100.0, 100.1),), "has no requests for these workloads"),
+        ((audit_line(f"{PREFIX}-0-a", 100.4, 100.5, "binding"),), "cannot align the clock"),
+        (
+            (audit_line(f"{PREFIX}-0", 100.002, 100.003), audit_line(f"{PREFIX}-1", 3700.0, 3700.1)),
+            "was set during the trial",
+        ),
     ],
 )
 def test_a_log_that_is_of_no_use_is_said_and_nothing_is_taken_from_it(
@@ -247,5 +250,5 @@ def test_a_log_that_is_of_no_use_is_said_and_nothing_is_taken_from_it(
     assert same is reached
     assert message in metrics.problem
     assert _findings(MeasuredScale(audit=metrics))["audit log"][0] is Verdict.INVALID
-    with pytest.raises(match="cannot be read"):
+    with pytest.raises(match="cannot read the audit log"):
         read_audit(tmp_path / "none.log", PREFIX, submissions)

@@ -103,7 +103,7 @@ def test_what_a_driver_never_came_to_send_is_failed_and_unfinished(tmp_path: Pat
 
 
 def test_drivers_with_different_ends_are_no_whole() -> None:
-    with pytest.raises(ValueError, match="different stages: ready, started"):
+    with pytest.raises(ValueError, match="different `until` stages: ready, started"):
         merge_shards([Shard(WORK, {}, [], {}, 0.0), Shard(replace(WORK, until="ready"), {}, [], {}, 0.0)])
 
 
@@ -157,13 +157,16 @@ def test_four_drivers_of_a_run_are_merged_and_judged(world: World) -> None:
     assert "broken: finished.p50" in late
     one = json.loads(world.seatrial("scale", "merge", "last", "--json", "--select", "shard=2").stdout)
     assert (one["drivers"], one["whole"]["count"]) == (1, 10)
-    assert "is no metric" in world.seatrial("scale", "merge", "last", "--bound", "soon.p99=1s", check=2).stderr
+    assert (
+        "unknown metric 'soon.p99'"
+        in world.seatrial("scale", "merge", "last", "--bound", "soon.p99=1s", check=2).stderr
+    )
     results = world.results()
-    bad = Finding("driver", "measurement", Verdict.INVALID, "measurement", "its watch was late")
+    bad = Finding("driver", "measurement", Verdict.INVALID, "measurement", "the watch lagged")
     spoilt = replace(results.cells[0], findings=[bad])
     world.run().write_results(replace(results, cells=[spoilt, *results.cells[1:]]))
     told_late = world.seatrial("scale", "merge", "last", check=1).stdout
-    assert "not to be judged: part[shard=1]: its watch was late" in told_late
+    assert "not to be judged: part[shard=1]: the watch lagged" in told_late
     files = world.run().path / "cells" / results.cells[3].hash / "1" / "driver" / "files"
     few = (files / "submitted.jsonl").read_text().splitlines(keepends=True)[:-2]
     (files / "submitted.jsonl").write_text("".join(few))
@@ -171,4 +174,4 @@ def test_four_drivers_of_a_run_are_merged_and_judged(world: World) -> None:
     assert "broken: failed is 2, bound 0" in told_few
     with open(files / "stamps.jsonl", "a") as stamps:
         stamps.write('{"workload":1,"pod":"a","stage":"thawed","at_s":1.0}\n')
-    assert "'thawed' is no stage" in world.seatrial("scale", "merge", "last", check=2).stderr
+    assert "unknown stage 'thawed'" in world.seatrial("scale", "merge", "last", check=2).stderr

@@ -44,11 +44,11 @@ def test_what_workloads_ask_for_is_counted_over_all_pods_and_classes() -> None:
         (
             {"count/jobs.batch": "100"},
             {"count/jobs.batch": "1"},
-            "leaves 99 of count/jobs.batch, and 100 are",
+            "has 99 count/jobs.batch left; 100 requested",
         ),
-        ({"pods": "199"}, {}, "leaves 199 of pods, and 200"),
-        ({"requests.nvidia.com/gpu": "8"}, {"requests.nvidia.com/gpu": "8"}, "leaves 0 of requests.nvidia.com/gpu"),
-        ({"requests.cpu": "19500m"}, {}, "leaves 19.5 of requests.cpu, and 20"),
+        ({"pods": "199"}, {}, "has 199 pods left; 200 requested"),
+        ({"requests.nvidia.com/gpu": "8"}, {"requests.nvidia.com/gpu": "8"}, "has 0 requests.nvidia.com/gpu left"),
+        ({"requests.cpu": "19500m"}, {}, "has 19.5 requests.cpu left; 20 requested"),
         ({"memory": "1Gi"}, {}, None),
         ({"count/secrets": "0"}, {}, None),
     ],
@@ -70,7 +70,7 @@ def test_nodes_that_have_too_few_places_or_gpus_are_told() -> None:
     nodes = [node(pods="110", **{"nvidia.com/gpu": "8"}) for _ in range(2)]
     assert node_limits(nodes, 220, 16) == []
     assert node_limits(nodes, 221, 17) == [
-        "2 nodes take 220 pods together, and 221 are asked for", "2 nodes have 16 GPUs together, and 17 are asked for",
+        "2 nodes have room for 220 pods; 221 requested", "2 nodes have 16 GPUs; 17 requested",
     ]  # fmt: skip
     away = [node("False", pods="110"), node(unschedulable=True, pods="110"), {"spec": None, "status": None}]
     assert "none of 3 nodes is ready" in node_limits(away, 0, 0)[0]
@@ -88,8 +88,8 @@ def test_webhooks_that_are_asked_for_each_workload_are_told_with_their_time() ->
         hook("ends", ["batch"], ["jobs"], "DELETE"),
     ]
     assert webhook_limits(hooks, {JOBS, PODS}) == [
-        "pods is asked for each of them, has 2 s, what it does not answer by then is refused",
-        "all is asked for each of them, has 10 s, and is passed over then",
+        "webhook pods is called for each workload; after 2 s the request is rejected",
+        "webhook all is called for each workload; after 10 s the webhook is ignored",
     ]
     assert webhook_limits([], {JOBS}) == []
 
@@ -98,12 +98,12 @@ def test_the_seats_of_a_priority_level_and_the_clients_own_limits_are_told() -> 
     levels: dict[str, Any] = {"workload-low": {"limited": {"nominalConcurrencyShares": 100}}, "exempt": {}}
     levels["system"] = {"limited": {"nominalConcurrencyShares": 30}}
     (told,) = fairness_limits(levels, "workload-low", 256)
-    assert "100 of 130 shares" in told
+    assert "100 of 130 concurrency shares" in told
     assert fairness_limits(levels, "exempt", 256) == fairness_limits({}, "workload-low", 256) == []
     assert client_limits(0.01, 100.0, 256) == client_limits(0.01, None, 1) == []
-    assert "25,600/s at most" not in "".join(client_limits(0.01, 2_000.0, 256))
+    assert "at most 25,600/s" not in "".join(client_limits(0.01, 2_000.0, 256))
     assert "one process makes about" in client_limits(0.01, 2_000.0, 256)[0]
-    assert "256/s at most, and 300/s are offered" in client_limits(1.0, 300.0, 256)[0]
+    assert "allow at most 256/s; 300/s offered" in client_limits(1.0, 300.0, 256)[0]
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_a_template_that_the_server_refuses_fails_before_the_first_one_is_made(s
     manifest = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"NUM_GPUS": "NUM_GPUS"}}
     (scale.folder / "t.yaml").write_text(json.dumps(manifest))
     scale.seatrial("run", "suite.yaml", check=1)
-    assert "the server refuses such a Job" in scale.findings()["driver"].message
+    assert "the server rejected the Job" in scale.findings()["driver"].message
     assert scale.submissions() == []
     scale.assert_nothing_left()
 
@@ -87,8 +87,8 @@ def test_a_quota_that_refuses_some_is_told_before_and_with_what_the_server_said(
     scale.trial(count=40)
     scale.seatrial("run", "suite.yaml", check=1)
     findings = scale.findings()
-    assert f"of {namespace} leaves 20 of count/jobs.batch, and 40 are" in findings["preflight quota"].message
-    assert f"LimitRange r of {namespace} changes or refuses pods" in findings["preflight limit range"].message
+    assert f"in {namespace} has 20 count/jobs.batch left; 40 requested" in findings["preflight quota"].message
+    assert f"LimitRange r in {namespace} changes or rejects pods" in findings["preflight limit range"].message
     assert "Container max cpu=2" in findings["preflight limit range"].message
     failed = findings["bound failed"]
     assert failed.verdict is Verdict.FAILED
@@ -106,7 +106,7 @@ def test_a_driver_that_is_killed_makes_what_is_missing_and_judges_no_time(scale:
     assert sorted({one["number"] for one in scale.submissions()}) == list(range(150))
     findings = scale.findings()
     assert findings["measurement"].verdict is Verdict.INVALID
-    assert "was killed and began again" in findings["measurement"].message
+    assert "was killed and restarted" in findings["measurement"].message
     assert findings["bound failed"].verdict is Verdict.PASSED
     assert findings["bound unfinished"].verdict is Verdict.PASSED
     assert findings["bound scheduled.p99"].verdict is Verdict.SKIPPED

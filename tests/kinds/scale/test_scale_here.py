@@ -78,7 +78,7 @@ def test_processes_go_through_the_stages_of_workloads_and_are_judged_and_a_limit
     pods = {one["pod"] for one in lines(world, "t", "stamps.jsonl") if one["stage"] == "finished"}
     assert len(pods) == sum(3 if one["of"] == "gang" else 1 for one in made)
     assert found["clean-up"].verdict is Verdict.PASSED
-    assert "From when it was to be sent to each stage" in [one.title for one in cell(world, "t").charts]
+    assert "Time from scheduled send to each stage" in [one.title for one in cell(world, "t").charts]
 
     limit = findings(world, "holds")["limit"]
     assert limit.message == "40/s keeps the bounds, and was the most to try"
@@ -109,7 +109,7 @@ def test_processes_that_find_no_place_or_fail_and_workloads_that_are_none_are_to
     assert "no rate from 20/s to 320/s keeps the bounds: unfinished is 4" in limit
     assert "20 of 20" in findings(world, "no_program")["bound failed"].message
     assert "20 of 20" in findings(world, "fails")["bound failed"].message
-    assert "take `kind: pod` or `kind: job`" in findings(world, "template")["driver"].message
+    assert "use `kind: pod` or `kind: job`" in findings(world, "template")["driver"].message
     assert {one.verdict for one in world.results().cells} == {Verdict.FAILED}, "each of them alone"
     assert world.left() == []
 
@@ -132,7 +132,7 @@ async def test_a_rate_at_which_the_lag_was_not_measured_is_not_judged(
         os.close(reading)
         os.close(writing)
     (found,) = [one for one in notes if one["note"] == "limit"]
-    assert (found["low"], found["doubt"]) == (0.0, "how late its watch was could not be measured")
+    assert (found["low"], found["doubt"]) == (0.0, "the watch lag could not be measured")
     assert [one["broken"] for one in found["tries"]] == [[]]
 
 

@@ -98,7 +98,7 @@ def test_a_fill_that_does_not_fit_ends_the_trial_before_the_first_measured_one(s
     fill = {"count": 3, "workload": {"kind": "pod", "gpus": 64}, "within": "2s"}
     scale.trial(count=5, fill=fill)
     scale.seatrial("run", "suite.yaml", check=1)
-    assert "the fill is not there: 0 of 3 workloads came to started within 2 s" in scale.findings()["driver"].message
+    assert "fill incomplete: 0 of 3 workloads reached started within 2 s" in scale.findings()["driver"].message
     assert {one["phase"] for one in scale.submissions()} == {"fill"}
     nothing_left(scale)
 

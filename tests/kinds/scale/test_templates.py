@@ -44,7 +44,9 @@ def test_their_volume_claim_goes_to_the_end_of_the_spec(end: str) -> None:
 
 
 def test_a_placeholder_that_nobody_filled_is_told_with_its_place_and_what_to_do() -> None:
-    with pytest.raises(SuiteError, match=r"NUM_WORKERS_PLACEHOLDER is left.*values: {NUM_WORKERS_PLACEHOLDER") as told:
+    with pytest.raises(
+        SuiteError, match=r"NUM_WORKERS_PLACEHOLDER has no value.*values: {NUM_WORKERS_PLACEHOLDER"
+    ) as told:
         rendered("t", theirs("distributed"), VALUES)
     mark = told.value.problems[0].mark
     assert mark is not None
@@ -55,9 +57,9 @@ def test_a_placeholder_that_nobody_filled_is_told_with_its_place_and_what_to_do(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{1: a}", "no JSON has: Dict key must be str"),
-        ("!!set {a}", "no JSON has"),
-        ("99999999999999999999999", "no JSON has: Integer exceeds"),
+        ("{1: a}", "JSON cannot represent: Dict key must be str"),
+        ("!!set {a}", "JSON cannot represent"),
+        ("99999999999999999999999", "JSON cannot represent: Integer exceeds"),
     ],
 )
 def test_what_cannot_be_sent_is_told_before(text: str, message: str) -> None:
@@ -67,7 +69,7 @@ def test_what_cannot_be_sent_is_told_before(text: str, message: str) -> None:
 
 @pytest.mark.parametrize("field", ["labels: [a]", "annotations: a", "namespace: 5"])
 def test_metadata_of_another_form_is_refused(field: str) -> None:
-    with pytest.raises(SuiteError, match=f"its metadata.{field.split(':')[0]} is no"):
+    with pytest.raises(SuiteError, match=f"`metadata.{field.split(':')[0]}` must be"):
         rendered("t", f"apiVersion: v1\nkind: Pod\nmetadata: {{{field}}}\n", {})
 
 
@@ -117,11 +119,11 @@ def test_what_waits_in_a_queue_names_it_and_begins_suspended(kind: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"kind": "pod", "pods": 2}, "a pod is one pod"),
-        ({"kind": "pod", "queue": "q"}, "a pod is one pod"),
-        ({"kind": "kueue"}, "needs a `queue`"),
-        ({"kind": "kueue", "queue": "q", "priority": "high"}, "no PriorityClass"),
-        ({"kind": "job", "values": {"A": 1}}, "are for a `template`"),
+        ({"kind": "pod", "pods": 2}, "has one pod and no `queue`"),
+        ({"kind": "pod", "queue": "q"}, "has one pod and no `queue`"),
+        ({"kind": "kueue"}, "needs `queue`"),
+        ({"kind": "kueue", "queue": "q", "priority": "high"}, "cannot be combined with `priority`"),
+        ({"kind": "job", "values": {"A": 1}}, "apply only to `template`"),
     ],
 )
 def test_what_cannot_be_is_refused(fields: dict[str, Any], message: str) -> None:

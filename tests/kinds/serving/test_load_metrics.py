@@ -119,10 +119,10 @@ def test_bounds_are_read(name: str, value: object, bound: tuple[str, str, str, f
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("ttfb.p99", "1s", "no metric of a load"),
-        ("ttft", "1s", "does not say which"),
-        ("ttft.p999", "1s", "does not say which"),
-        ("errors.p99", 0, "is one metric"),
+        ("ttfb.p99", "1s", "unknown metric 'ttfb.p99' of a load"),
+        ("ttft", "1s", "invalid metric 'ttft'"),
+        ("ttft.p999", "1s", "invalid metric 'ttft.p999'"),
+        ("errors.p99", 0, "is a single number"),
         ("ttft.p99", "soon", "a duration such as 500ms"),
         ("goodput", "most", "a share such as 95%"),
     ],

@@ -121,8 +121,8 @@ def test_a_load_in_which_the_driver_was_late_is_invalid_and_no_metric_of_it_is_k
     [
         ("{arrivals: {rate: 4/s}}", "a load ends"),
         ("{arrivals: {rate: 4/s, burst: 3}, requests: 3}", "exactly one of"),
-        ("{arrivals: {rate: fast}, requests: 3}", "is no rate"),
-        ("{arrivals: {rate: 4/s}, requests: 3, bounds: {ttft: 1s}}", "does not say which"),
+        ("{arrivals: {rate: fast}, requests: 3}", "invalid rate"),
+        ("{arrivals: {rate: 4/s}, requests: 3, bounds: {ttft: 1s}}", "invalid metric 'ttft'; use"),
         ("{arrivals: {burst: 4}, requests: 3, find: peak}", "a search for the peak"),
         ("{arrivals: {rate: 4/s}, requests: 3, stream: false, bounds: {ttft.p99: 1s}}", "one by one only with"),
     ],
@@ -138,7 +138,7 @@ def test_what_is_wrong_with_a_trace_is_said_at_its_line(world: World) -> None:
     (world.folder / "trace.csv").write_text("1.0\n2.0\nsoon\n")
     suite(world, trial("tiny", "{arrivals: {trace: trace.csv}}"))
     done = world.seatrial("run", "suite.yaml", check=2)
-    assert "trace.csv:3:1: 'soon' is no time" in done.stdout + done.stderr
+    assert "trace.csv:3:1: invalid time 'soon'" in done.stdout + done.stderr
 
 
 # Answers a stream of one token after so many seconds.

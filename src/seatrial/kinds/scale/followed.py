@@ -1,15 +1,15 @@
-"""Which objects a scale trial follows, to which workload each belongs, and what of them shows which stage. Data only:
-another kind is followed by another entry, not by code.
+"""Which objects a scale trial follows, which workload each belongs to, and which field shows which stage. Data only:
+to follow another kind, add an entry.
 
-A path is `spec.nodeName`; of a map, `metadata.annotations[KEY]`; of a list, `status.conditions[TYPE].status`."""
+A path is `spec.nodeName`, for a map `metadata.annotations[KEY]`, for a list `status.conditions[TYPE].status`."""
 
 import re
 from functools import lru_cache
 
 import msgspec
 
-# The stages of a workload, in the order of its life. Of one with several pods a stage is reached when all of them have,
-# but for those that begin with `first`, and for being declared unschedulable, evicted or failed, where one is enough.
+# The stages of a workload, in the order of its life. A workload with several pods reaches a stage when all have;
+# one pod is enough for the stages that begin with `first` and for unschedulable, evicted and failed.
 STAGES = (
     "created", "job_created", "group_created", "quota_reserved", "admitted", "first_pod_created", "pod_created",
     "claim_bound", "decided", "scheduled", "unschedulable", "evicted", "started", "ready", "finished", "deleted",
@@ -26,46 +26,46 @@ _SEGMENT = re.compile(r"(?P<name>[^.\[\]]+)(?:\[(?P<key>[^\]]+)\])?(?:\.|$)")
 
 @lru_cache(maxsize=1024)
 def segments(path: str) -> tuple[tuple[str, str], ...]:
-    """(name, key) of each; the key is empty but for maps and lists. Raises ValueError."""
+    """(name, key) of each segment; the key is empty except for maps and lists. Raises ValueError."""
     found, at = [], 0
     while at < len(path):
         match = _SEGMENT.match(path, at)
         if match is None:
-            raise ValueError(f"{path!r} is no path: write status.phase, or status.conditions[Ready].status")
+            raise ValueError(f"invalid path {path!r}; use for example status.phase or status.conditions[Ready].status")
         found.append((match["name"], match["key"] or ""))
         at = match.end()
     return tuple(found)
 
 
 class ReachedWhen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The stage is reached when what is at `path` is one of `values`; without values, when something is there; without
-    a path, when the object is."""
+    """A stage is reached when the value at `path` is one of `values`; without values, when there is any value; without
+    a path, when the object exists."""
 
     stage: str
     path: str = ""
     values: tuple[str, ...] = ()
-    stamp: str = ""  # where its writer says when that was, in whole seconds
-    failed: bool = False  # and that is no success
-    by: tuple[str, ...] = ()  # where it says who caused it; the first that does
+    stamp: str = ""  # path of the time that the server recorded, in whole seconds
+    failed: bool = False  # the workload has then failed
+    by: tuple[str, ...] = ()  # paths of the cause; the first that has a value counts
 
 
 class Followed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One kind. An object belongs to a workload by the label that Seatrial gave it, by an owner that belongs to it, or
-    by a label whose value is the workload's name."""
+    """One kind. An object belongs to a workload by Seatrial's label, by an owner that belongs to the workload, or by a
+    label that holds the workload's name."""
 
     api_version: str
     kind: str
     rules: tuple[ReachedWhen, ...]
-    labels: tuple[str, ...] = ()  # those whose value may be the workload's name
-    about: str = ""  # path to the uid of the object that it is about; then its stages are that object's
-    gone: str = ""  # the stage when it is deleted
-    fields: str = ""  # a field selector: what is of no use is not even sent
-    labelled: bool = False  # it carries the attempt's own labels: others are not even sent
-    own: tuple[ReachedWhen, ...] = ()  # of a workload that is itself of this kind, in place of `rules`
+    labels: tuple[str, ...] = ()  # labels that may hold the workload's name
+    about: str = ""  # path of the uid of the object that this one describes; the stages are that object's
+    gone: str = ""  # stage that its deletion reaches
+    fields: str = ""  # field selector, so that the server sends only useful objects
+    labelled: bool = False  # objects carry the attempt's labels; the server sends only those
+    own: tuple[ReachedWhen, ...] = ()  # rules for a workload that is itself of this kind, instead of `rules`
 
 
 _MADE = "metadata.creationTimestamp"
-# Labels by which operators name the workload that a pod or a pod group was made for.
+# Labels in which operators name the workload of a pod or pod group.
 _NAMES = ("release", "workloadName", "job-name", "training.kubeflow.org/job-name", "jobset.sigs.k8s.io/jobset-name")
 _PREEMPTED = ("Preempted", "Evict", "Evicted", "EvictedDueToPreempted", "EvictedDueToPodsReadyTimeout")
 _EVICTOR = ("metadata.annotations[evictor-pod-group-name]", "related.name", "message")
@@ -82,7 +82,7 @@ POD_RULES = (
     ReachedWhen(FINISHED, "status.phase", ("Succeeded",)),
     ReachedWhen(FINISHED, "status.phase", ("Failed",), failed=True),
 )  # fmt: skip
-# Of workloads whose pods are made from a template that Seatrial saw, pods carry its labels; of others they may not.
+# Pods carry Seatrial's labels if they are made from a template in the manifest; other pods may not.
 PODS_LABELLED = Followed("v1", "Pod", POD_RULES, labels=_NAMES, gone=DELETED, labelled=True)
 PODS_OF_OTHERS = Followed("v1", "Pod", POD_RULES, labels=_NAMES, gone=DELETED)
 
@@ -103,13 +103,13 @@ _END = (
     ReachedWhen(FINISHED, "status.conditions[Finished].reason", ("Failed",), failed=True),
     ReachedWhen(FINISHED, "status.conditions[Finished].status", ("True",)),
 )
-# What every pod says of itself: many, and none of them an eviction.
+# Frequent events that are never evictions.
 _NOT_THESE = ",".join(
     f"reason!={reason}"
     for reason in ("Scheduled", "FailedScheduling", "Pulling", "Pulled", "Created", "Started", "SuccessfulCreate",
                    "SuccessfulDelete", "Completed", "Killing", "QuotaReserved", "Admitted", "CreatedWorkload")
 )  # fmt: skip
-# Between a workload and its pods. Those that a cluster does not have, or does not let us watch, are left out.
+# Kinds between a workload and its pods. Those that the cluster lacks or does not let us watch are left out.
 BETWEEN = (
     *(Followed(version, kind, (ReachedWhen(JOB_CREATED, stamp=_MADE),), _NAMES) for version, kind in _JOBS),
     *(Followed(version, kind, (ReachedWhen(GROUP_CREATED, stamp=_MADE),), _NAMES) for version, kind in _GROUPS),
@@ -134,6 +134,6 @@ BETWEEN = (
 
 
 def follow_root(api_version: str, kind: str) -> Followed:
-    """The workload itself: for what it owns, and for what it shows of itself."""
+    """Follows the workload itself: to find what it owns, and for the stages that its own status shows."""
     own = next((one.own for one in BETWEEN if (one.api_version, one.kind) == (api_version, kind)), ())
     return Followed(api_version, kind, (), labelled=True, own=own)

@@ -1,7 +1,7 @@
-"""Findings on a scale trial: whether it measured what it was meant to, and whether its bounds hold.
+"""Findings of a scale trial: whether the measurement is valid, and whether its bounds hold.
 
-A bound is judged only by a measurement that can be trusted. When the driver itself was late, the watch lagged behind,
-or the open loop was broken by a kill, what it measured is `invalid`, not slow."""
+Times are checked only if the measurement is valid. If the load generator was late, the watch lagged, or a kill broke
+the open loop, the result is `invalid`, not slow."""
 
 from typing import Any, TypedDict, TypeVar
 
@@ -30,7 +30,7 @@ from seatrial.kinds.scale import work
 from seatrial.kinds.scale.measured import check_limits, check_measured, measured_charts
 from seatrial.kinds.scale.work import FoundLimit, StageMetrics, WholeScale
 
-PROMISED_RATE = 20  # pods and requests of users a second that Kubernetes' service level objectives are for
+PROMISED_RATE = 20  # changes per second up to which Kubernetes' service level objectives apply
 
 _T = TypeVar("_T")
 
@@ -45,7 +45,7 @@ _Metrics = dict[str, int | _Metric | dict[str, _Metric]]
 
 
 def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...], slo: str = "") -> Judgement:
-    """What should have been measured and was not is a finding of its own."""
+    """Findings, metrics and charts of a trial. A bound on a metric that was not measured fails."""
 
     def noted(name: str, form: type[_T]) -> list[_T]:
         return [convert(note, form) for note in _notes(step, name)]
@@ -54,7 +54,7 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
     findings = [bad] if bad else []
     if step.code and bad is None:
         lines = [line.strip() for line in step.output.splitlines() if line.strip()]
-        message = lines[-1] if lines else "it failed without a word"
+        message = lines[-1] if lines else f"the load generator exited {step.code} without output"
         findings.append(failed(step, "driver", "exit", message, most_relevant_first(step.output)))
     try:
         wholes, stages = noted("whole", WholeScale), {one.name: one for one in noted("stage", StageMetrics)}
@@ -62,11 +62,11 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
         measured = noted("measured", work.MeasuredScale)
         preflights = [convert(note.get("limits", []), list[work.Limit]) for note in _notes(step, "preflight")]
     except Unreadable as error:
-        findings.append(Finding(step.name, "records", Verdict.INFRA, "infra", f"they cannot be read: {error}"))
+        findings.append(Finding(step.name, "records", Verdict.INFRA, "infra", f"cannot read the records: {error}"))
         return Judgement(findings)
     if not wholes:
         if not findings:
-            findings.append(Finding(step.name, "records", Verdict.INFRA, "infra", "it reported nothing of the whole"))
+            findings.append(Finding(step.name, "records", Verdict.INFRA, "infra", "no totals were reported"))
         return Judgement(findings)
     whole = wholes[0]
     trust = _trust(step, whole, bounds)
@@ -83,7 +83,7 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
         message = f"{whole.not_deleted} of {whole.deleted + whole.not_deleted} workloads could not be deleted"
         findings.append(failed(step, "churn", "refused", message, "; ".join(whole.problems)))
     elif whole.deleted:
-        findings.append(passed(step, "churn", f"{whole.deleted} workloads were deleted and replaced"))
+        findings.append(passed(step, "churn", f"{whole.deleted} workloads deleted and replaced"))
     if slo:
         findings.append(_promise(step, whole))
     lag = f"watch lag p99 {value_text(whole.lag_p99_s, 's')}"
@@ -103,32 +103,32 @@ def _notes(step: ObservedStep, name: str) -> list[Any]:
 
 
 def _in_short(whole: WholeScale, stages: dict[str, StageMetrics], bounds: tuple[FixedBound, ...]) -> str:
-    """Of the stages those that are judged, else the last that there is."""
+    """One line with the stages that have bounds, else the last stage."""
     rate = "" if whole.rate is None else f" at {value_text(whole.rate)}/s"
-    told = [f"{whole.submitted:,} of {whole.count:,} workloads{rate}"]
+    parts = [f"{whole.submitted:,} of {whole.count:,} workloads{rate}"]
     judged = [one.metric for one in bounds if one.metric in stages] or list(stages)[-1:]
     for stage in (stages[name] for name in dict.fromkeys(judged)):
         quantiles = [f"{one.name} {one.text}" for one in stage.quantiles if one.name in ("p50", "p99")]
         some = "" if stage.reached == whole.submitted else f" (n {stage.reached:,})"
-        told.append(f"{stage.name} {', '.join(quantiles)}{some}")
-    return "; ".join(told)
+        parts.append(f"{stage.name} {', '.join(quantiles)}{some}")
+    return "; ".join(parts)
 
 
 def _promise(step: ObservedStep, whole: WholeScale) -> Finding:
-    """Kubernetes' objectives hold for clusters with few changes; ours are from when a workload was to be sent."""
-    rate, text = whole.offered_rate or 0.0, f", within the {PROMISED_RATE} that Kubernetes promises for"
+    """Kubernetes' objectives apply only to clusters with few changes; they are checked in any case."""
+    rate, text = whole.offered_rate or 0.0, f" (Kubernetes objectives apply up to {PROMISED_RATE})"
     if rate > PROMISED_RATE:
-        text = f": above {PROMISED_RATE} Kubernetes itself promises nothing; judged all the same"
-    return passed(step, "slo", f"{rate:.4g} changes a second{text}")
+        text = f", above the {PROMISED_RATE} that Kubernetes objectives cover; checked anyway"
+    return passed(step, "slo", f"{rate:.4g} changes per second{text}")
 
 
 def _trust(step: ObservedStep, whole: WholeScale, bounds: tuple[FixedBound, ...]) -> Finding:
-    """Whether what was measured is the cluster, and not the one who measured."""
+    """Whether the cluster was measured, and not the load generator."""
     doubts = work.doubts_of(whole, bounds)
     lag = f"watch lag p50 {value_text(whole.lag_p50_s, 's')}, p99 {value_text(whole.lag_p99_s, 's')}"
     if not doubts:
-        return passed(step, "measurement", f"{lag}; sent late by p99 {value_text(whole.late_p99_s, 's')}")
-    limit = f"at most {value_text(work.allowed_late_s(bounds), 's')} is allowed"
+        return passed(step, "measurement", f"{lag}; send delay p99 {value_text(whole.late_p99_s, 's')}")
+    limit = f"limit {value_text(work.allowed_late_s(bounds), 's')}"
     return Finding(step.name, "measurement", Verdict.INVALID, "measurement", f"{'; '.join(doubts)} ({lag}; {limit})")
 
 
@@ -140,40 +140,44 @@ def _bound(
         have = getattr(whole, bound.metric)
         if have is None:
             return failed(step, check, "absent", f"{bound.name} was not measured")
-        return _judged(step, check, bound, float(have), f"{have:g} of {whole.count}", "; ".join(whole.problems))
+        units = {"rate": "/s", "refused": " error responses"}
+        text = f"{have:g}{units.get(bound.metric, f' of {whole.count} workloads')}"
+        return _checked(step, check, bound, float(have), text, evidence="; ".join(whole.problems))
     stage = stages.get(bound.metric)
     found = next((one for one in stage.quantiles if one.name == bound.part), None) if stage else None
     if stage is None or found is None:
-        return failed(step, check, "absent", f"{bound.name}: no workload came to that stage")
+        return failed(step, check, "absent", f"{bound.name}: no workload reached that stage")
     missing = f"{stage.unfinished} unfinished, {stage.censored} censored, {stage.failed} failed"
     counts = f"{stage.reached} of {stage.count} workloads, {missing}, by {stage.source}"
     if found.value is None:
         return failed(step, check, "unfinished", f"{bound.name} is {found.text} ({counts})")
     lower = value_text(found.lower, "s")
     interval = f"above {lower}" if found.upper is None else f"between {lower} and {value_text(found.upper, 's')}"
-    text = f"{found.text}, 95 % {interval} ({counts})"
+    detail = f", 95 % {interval} ({counts})"
     if not trusted:
-        return Finding(step.name, check, Verdict.SKIPPED, message=f"recorded, not judged: {text}")
-    return _judged(step, check, bound, found.value, text)
+        return Finding(step.name, check, Verdict.SKIPPED, message=f"recorded, not checked: {found.text}{detail}")
+    return _checked(step, check, bound, found.value, found.text, detail)
 
 
-def _judged(step: ObservedStep, check: str, bound: FixedBound, value: float, text: str, evidence: str = "") -> Finding:
-    if bound.met_by(value):
-        return passed(step, check, f"{bound.name}: {text}, within {bound.text}")
-    return failed(step, check, "bounds", f"{bound.name}: {text}, and should be {bound.operator} {bound.text}", evidence)
+def _checked(
+    step: ObservedStep, check: str, bound: FixedBound, value: float, text: str, detail: str = "", evidence: str = ""
+) -> Finding:
+    expected = bound.text if bound.text[:1] in ("<", ">") else f"{bound.operator} {bound.text}"
+    message = f"{bound.name}: {text} (expected {expected}){detail}"
+    return passed(step, check, message) if bound.met_by(value) else failed(step, check, "bounds", message, evidence)
 
 
 def _clean(step: ObservedStep) -> Finding:
     note = next(iter(_notes(step, "clean")), None)
     if note is None or note.get("left"):
-        why = "it did not get to it" if note is None else str(note.get("problem") or "some are still there")
-        message = f"its workloads are not all removed: {why}; `seatrial reap` tries again"
+        why = "the clean-up did not run" if note is None else str(note.get("problem") or "some still exist")
+        message = f"workloads were not all deleted: {why}; run `seatrial reap` to try again"
         return Finding(step.name, "clean-up", Verdict.INFRA, "infra", message)
-    return passed(step, "clean-up", f"nothing is left, after {float(note.get('seconds', 0.0)):.1f} s")
+    return passed(step, "clean-up", f"all workloads deleted in {float(note.get('seconds', 0.0)):.1f} s")
 
 
 def _metrics(whole: WholeScale, stages: dict[str, StageMetrics], limit: FoundLimit | None) -> _Metrics:
-    """Metrics for history and baselines; a quantile that is not known is none."""
+    """Metrics for the history and baselines. Unknown quantiles are left out."""
     made: _Metrics = {name: getattr(whole, name) for name in ("failed", "unfinished", "refused")}
     if whole.rate is not None:
         made["rate"] = _Metric(value=whole.rate, unit="1/s", better="higher")
@@ -186,13 +190,13 @@ def _metrics(whole: WholeScale, stages: dict[str, StageMetrics], limit: FoundLim
 
 
 def _charts(whole: WholeScale, stages: dict[str, StageMetrics], limit: FoundLimit | None) -> list[AnyChart]:
-    """Quantiles of each stage with what is not known of it, the way to them over time, and whether to trust them."""
+    """Quantiles and curves of each stage, how they were measured, and the rates of a search."""
     found: list[AnyChart] = []
     rows: list[list[Any]]
     if limit is not None:
         rows = [[one.rate, one.sent, "; ".join(one.broken) or "holds", one.doubt] for one in limit.tries]
         units = {"rate": "1/s", "sent": "1/s"}
-        found.append(Table("Rates that were tried", ["rate", "sent", "bounds", "not judged"], rows, units))
+        found.append(Table("Rates tried", ["rate", "sent", "bounds", "not checked"], rows, units))
     if not stages:
         return found
     names = [one.name for one in next(iter(stages.values())).quantiles]
@@ -203,23 +207,23 @@ def _charts(whole: WholeScale, stages: dict[str, StageMetrics], limit: FoundLimi
     ]
     columns = ["stage", *names, *counts[:-1], "resolution"]
     units = dict.fromkeys([*names, "resolution"], "s")
-    found.append(Distribution("From when it was to be sent to each stage", columns, rows, units))
+    found.append(Distribution("Time from scheduled send to each stage", columns, rows, units))
     for stage in stages.values():
         title = f"Share of workloads by time to {stage.name.replace('_', ' ')}"
         found.append(Series(title, ["seconds", "share"], list(map(list, stage.curve)), {"seconds": "s"}))
     measured: list[list[Any]] = [
         ["offered rate", whole.offered_rate, "1/s"],
         ["rate sent", whole.rate, "1/s"],
-        ["sent late, p99", whole.late_p99_s, "s"],
+        ["send delay, p99", whole.late_p99_s, "s"],
         ["watch lag, p50", whole.lag_p50_s, "s"],
         ["watch lag, p99", whole.lag_p99_s, "s"],
-        ["answers that were no success", whole.refused, ""],
-        ["waited before trying again, in all", whole.waited_s, "s"],
-        *([f"made of {name}", count, ""] for name, count in whole.mix.items() if len(whole.mix) > 1),
+        ["error responses", whole.refused, ""],
+        ["total wait before retries", whole.waited_s, "s"],
+        *([f"{name} workloads created", count, ""] for name, count in whole.mix.items() if len(whole.mix) > 1),
     ]
     found.append(Table("How it was measured", ["what", "value", "unit"], measured))
-    # A quantile without a value is above its lower end.
+    # A quantile without a value is above its lower bound.
     columns = ["stage", "quantile", "value", "lower", "upper"]
     every = [(stage.name, one) for stage in stages.values() for one in stage.quantiles]
     rows = [[name, one.name, one.value, one.lower, one.upper] for name, one in every]
-    return [*found, Table("Quantiles with intervals of 95 %", columns, rows, dict.fromkeys(columns[2:], "s"))]
+    return [*found, Table("Quantiles with 95 % intervals", columns, rows, dict.fromkeys(columns[2:], "s"))]

@@ -1,4 +1,4 @@
-"""The kind `scale`: one driver that makes workloads on the trial's target, and the findings on what it saw."""
+"""The kind `scale`: one load generator that creates workloads on the trial's target, and the findings on them."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -24,12 +24,12 @@ class ScaleKind:
     model = ScaleTrial
 
     def gather(self, cell: Cell) -> ScaleGathered:
-        """Raises SuiteError, with the place of what is wrong in a file."""
+        """Reads templates and traces. Raises SuiteError with the position of the problem in the file."""
         model: ScaleTrial = cell.spec
         trace = model.arrivals.trace
         manifests = {
-            place[-1] if place[0] == "workloads" else place[0]: _manifest(cell, one)
-            for place, one in model.every_workload().items()
+            path[-1] if path[0] == "workloads" else path[0]: _manifest(cell, one)
+            for path, one in model.every_workload().items()
         }
         return ScaleGathered(manifests=manifests, times=tuple(read_trace(cell.directory / trace)) if trace else ())
 
@@ -88,13 +88,13 @@ class ScaleKind:
 
 def _manifest(cell: Cell, workload: Workload) -> "Manifest":
     texts = ["", ""]
-    for place, path in enumerate((workload.template, workload.claim)):
+    for index, path in enumerate((workload.template, workload.claim)):
         try:
-            texts[place] = (cell.directory / path).read_text("utf-8") if path else ""
+            texts[index] = (cell.directory / path).read_text("utf-8") if path else ""
         except OSError as error:
-            raise bad_template(str(path), f"it cannot be read: {error.strerror}") from None
+            raise bad_template(str(path), f"cannot read the file: {error.strerror}") from None
         except UnicodeDecodeError:
-            raise bad_template(str(path), "it is no text") from None
+            raise bad_template(str(path), "cannot read the file: not UTF-8 text") from None
     return manifest_of(workload, *texts)
 
 

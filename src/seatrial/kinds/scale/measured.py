@@ -1,4 +1,4 @@
-"""Findings and charts on how a scale trial measured: clocks, gaps, what may limit it, the cluster's health."""
+"""Findings and charts on the measurement itself: clocks, gaps, limits, and the control plane's health."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from seatrial.kinds.scale.work import AuditMetrics, ClockMetrics, HealthPoint, L
 
 
 def check_limits(step: ObservedStep, limits: list[Limit]) -> list[Finding]:
-    """What may limit a trial before what it tests does: told, and judged by nobody, for it may be what is meant."""
+    """Limits outside the cluster's capacity. Informational: never changes the verdict."""
     if not limits:
-        return [passed(step, "preflight", "nothing was found that limits the trial before the cluster does")]
+        return [passed(step, "preflight", "no limits found outside the cluster's capacity")]
     return [Finding(step.name, f"preflight {one.what}", Verdict.SKIPPED, "preflight", one.text) for one in limits]
 
 
@@ -27,28 +27,28 @@ def check_measured(step: ObservedStep, measured: MeasuredScale) -> list[Finding]
 def _followed(step: ObservedStep, measured: MeasuredScale) -> Finding:
     text = f"followed {', '.join(measured.followed)}"
     if measured.gaps:
-        text += f"; the watch was blind {measured.gaps} times, for {value_text(measured.blind_s, 's')} in all"
+        text += f"; the watch had {measured.gaps} gaps, {value_text(measured.blind_s, 's')} in total"
     if not measured.left_out:
         return passed(step, "watch", text)
-    text += f"; not followed, for want of a right: {'; '.join(measured.left_out)}"
+    text += f"; not followed (missing permission): {'; '.join(measured.left_out)}"
     return Finding(step.name, "watch", Verdict.SKIPPED, "rights", text)
 
 
 def _clock(step: ObservedStep, clock: ClockMetrics) -> Finding:
     offset_s, within_s = value_text(clock.offset_s, "s"), value_text(clock.within_s, "s")
-    offset = f"the API server's clock is {offset_s} ± {within_s} from ours"
+    offset = f"API server clock offset {offset_s} ± {within_s}"
     doubts = [
-        f"{one.disagree} of {one.stamps} stamps of {one.stage} cannot be, by up to {value_text(one.worst_s, 's')}"
+        f"{one.disagree} of {one.stamps} timestamps of {one.stage} are wrong by up to {value_text(one.worst_s, 's')}"
         for one in clock.stamps
         if one.disagree
     ]
     if clock.jumps:
-        doubts.append(f"it changed {clock.jumps} times meanwhile")
+        doubts.append(f"the offset changed {clock.jumps} times")
     if doubts:
-        text = f"{offset}; {'; '.join(doubts)}: no metric depends on it"
+        text = f"{offset}; {'; '.join(doubts)}; no metric depends on it"
         return Finding(step.name, "clock", Verdict.SKIPPED, "clock", text)
     stamps = sum(one.stamps for one in clock.stamps)
-    return passed(step, "clock", f"{offset}; {stamps:,} stamps of the server agree with what was seen")
+    return passed(step, "clock", f"{offset}; {stamps:,} server timestamps agree with the observed times")
 
 
 def _audit(step: ObservedStep, audit: AuditMetrics) -> Finding:
@@ -57,7 +57,7 @@ def _audit(step: ObservedStep, audit: AuditMetrics) -> Finding:
     text = f"{audit.workloads:,} workloads from {audit.requests:,} requests, ± {value_text(audit.within_s, 's')}"
     if audit.watch_p50_s is not None and audit.watch_p99_s is not None:
         late = f"p50 {value_text(audit.watch_p50_s, 's')}, p99 {value_text(audit.watch_p99_s, 's')}"
-        text += f"; the watch was off by {late}"
+        text += f"; the watch differs by {late}"
     return passed(step, "audit log", text)
 
 
@@ -65,19 +65,17 @@ def measured_charts(measured: MeasuredScale, limits: list[Limit]) -> list[AnyCha
     found: list[AnyChart] = [_health(measured.health)] if measured.health else []
     evictions, agreements = sorted(measured.evicted_by.items()), measured.clock.stamps if measured.clock else []
     stamps: list[list[Any]] = [[one.stage, one.stamps, one.disagree, one.worst_s] for one in agreements]
-    limited: list[list[Any]] = [[one.what, one.text, "yes" if one.known else "not known"] for one in limits]
+    limited: list[list[Any]] = [[one.what, one.text, "yes" if one.known else "unknown"] for one in limits]
     tables = [
-        Table("Who evicted pods", ["by", "pods"], [[who, count] for who, count in evictions]),
-        Table(
-            "Stamps of servers beside what was seen", ["stage", "stamps", "disagree", "worst"], stamps, {"worst": "s"}
-        ),
-        Table("What may limit the trial before the cluster does", ["what", "why", "known"], limited),
+        Table("Evictions by cause", ["by", "pods"], [[who, count] for who, count in evictions]),
+        Table("Server timestamps and observed times", ["stage", "stamps", "disagree", "worst"], stamps, {"worst": "s"}),
+        Table("Limits outside the cluster's capacity", ["what", "why", "known"], limited),
     ]
     return [*found, *(table for table in tables if table.rows)]
 
 
 def _health(points: list[HealthPoint]) -> Series:
-    """All on one axis of time; columns that are never known are left out."""
+    """All on one time axis; columns without any value are left out."""
     verbs = sorted({verb for one in points for verb in one.latency_s})
     columns: dict[str, tuple[str, list[Any]]] = {
         "seconds": ("s", [one.from_s for one in points]),
@@ -101,7 +99,7 @@ def _health(points: list[HealthPoint]) -> Series:
 
 
 def limited_by(measured: MeasuredScale) -> str:
-    """The most likely thing that a run was limited by; empty when nothing shows."""
+    """What most likely limited the trial; empty if nothing did."""
     points = measured.health
     if not points:
         return ""
@@ -111,10 +109,10 @@ def limited_by(measured: MeasuredScale) -> str:
     first_s, worst_s = value_text(creates[0], "s"), value_text(max(creates), "s")
     own_s, queue = max(one.loop_s or 0.0 for one in points), max(one.queue or 0 for one in points)
     limits = (
-        (refused or rejected, f"the API server refused requests ({refused} of ours, {rejected} in all)"),
-        (max(creates) > max(10 * creates[0], 0.1), f"creates became slow: p99 {first_s} at first, {worst_s} at worst"),
-        (own_s > 0.1, f"this machine: the watching process itself was late by up to {value_text(own_s, 's')}"),
-        (queue > 10, f"the scheduler: up to {queue} pods waited for it"),
+        (refused or rejected, f"the API server rejected requests ({refused} from this trial, {rejected} in total)"),
+        (max(creates) > max(10 * creates[0], 0.1), f"slow creates: p99 {first_s} at first, {worst_s} at worst"),
+        (own_s > 0.1, f"this machine: the watch process was up to {value_text(own_s, 's')} late"),
+        (queue > 10, f"the scheduler: up to {queue} pods pending"),
         (behind > 0, f"{behind} workloads were never acknowledged"),
     )
     return "; ".join(text for is_limit, text in limits if is_limit)

@@ -1,4 +1,4 @@
-"""What users write of a scale trial: workloads, how many of them come when, and what is asked of their stages."""
+"""The suite model of scale trials: workloads, their number and arrivals, and the bounds on their stages."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -14,59 +14,54 @@ from seatrial.kinds.job import DriverPlace
 from seatrial.kinds.scale.followed import STAGES, Followed, ReachedWhen, segments
 from seatrial.suite import Duration, Gathered, Model, Runtime, Text, TrialModel
 
-# What users write of one workload.
-
 
 class Workload(Model):
-    """One workload: built in, or any object of any kind from a file."""
+    """A workload: built in, or any object from a file."""
 
     kind: Literal["pod", "job", "jobset", "pytorchjob", "kueue"] | None = Field(
-        None, description="One that is built in; kueue: a Workload of Kueue alone, which is admitted and gets no pods."
+        None, description="Built-in workload. `kueue` is a Kueue Workload alone: it is admitted but has no pods."
     )
-    template: Text | None = Field(None, description="File with its manifest, relative to the suite.")
-    values: dict[Text, Any] = Field({}, description="Texts of the template, and what each is replaced with.")
-    claim: Text | None = Field(None, description="File with a volume claim, which goes to the end of the spec.")
-    queue: Text | None = Field(None, description="LocalQueue of Kueue that admits it.")
-    pods: int = Field(1, strict=True, ge=1, le=10_000, description="Pods that each workload has.")
+    template: Text | None = Field(None, description="File with the manifest, relative to the suite.")
+    values: dict[Text, Any] = Field({}, description="Texts in the template and their replacements.")
+    claim: Text | None = Field(None, description="File with a volume claim, appended to the spec.")
+    queue: Text | None = Field(None, description="Kueue LocalQueue that admits it.")
+    pods: int = Field(1, strict=True, ge=1, le=10_000, description="Pods per workload.")
     gpus: float = Field(
-        0, strict=True, ge=0, le=64, description="GPUs of each pod of one that is built in; or a fraction of one."
+        0, strict=True, ge=0, le=64, description="GPUs per pod, or a fraction of one (built-in workloads only)."
     )
-    cpu: Text = Field("100m", description="CPU of each pod of one that is built in.")
-    memory: Text = Field("64Mi", description="Memory of each pod of one that is built in.")
-    image: Text = Field("busybox", description="Image of one that is built in.")
-    command: tuple[Text, ...] = Field(("true",), description="What one that is built in runs.")
-    node_selector: dict[Text, Text] = Field({}, alias="select", description="Labels of the nodes that it may run on.")
-    tolerate: tuple[Text, ...] = Field((), description="Keys of taints that it does not mind.")
-    priority: Text | None = Field(None, description="PriorityClass of the pods of one that is built in.")
-    scheduler: Text | None = Field(None, description="Scheduler of the pods of one that is built in.")
+    cpu: Text = Field("100m", description="CPU per pod (built-in workloads only).")
+    memory: Text = Field("64Mi", description="Memory per pod (built-in workloads only).")
+    image: Text = Field("busybox", description="Image (built-in workloads only).")
+    command: tuple[Text, ...] = Field(("true",), description="Command (built-in workloads only).")
+    node_selector: dict[Text, Text] = Field({}, alias="select", description="Labels that a node must have.")
+    tolerate: tuple[Text, ...] = Field((), description="Keys of taints that pods tolerate.")
+    priority: Text | None = Field(None, description="PriorityClass of the pods (built-in workloads only).")
+    scheduler: Text | None = Field(None, description="Scheduler of the pods (built-in workloads only).")
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         if (self.kind is None) == (self.template is None):
-            raise ValueError("a workload is exactly one of `kind`, which is built in, and `template`, a file")
+            raise ValueError("set exactly one of `kind` (built in) and `template` (a file)")
         if self.template is None and (self.values or self.claim):
-            raise ValueError("`values` and `claim` are for a `template`: a workload that is built in has none")
+            raise ValueError("`values` and `claim` apply only to `template`")
         if self.kind == "pod" and (self.pods > 1 or self.queue):
-            raise ValueError("a pod is one pod, and waits in no queue: take `kind: job`, jobset or pytorchjob")
+            raise ValueError("`kind: pod` has one pod and no `queue`; use `kind: job`, jobset or pytorchjob")
         if self.bare and (self.queue is None or self.priority):
-            raise ValueError("a Workload of Kueue alone needs a `queue`, and no PriorityClass of pods is asked for it")
+            raise ValueError("`kind: kueue` needs `queue` and cannot be combined with `priority`")
         if self.gpus > 1 and self.gpus % 1:
-            raise ValueError(f"{self.gpus:g} GPUs are neither whole ones nor a fraction of one")
+            raise ValueError(f"invalid `gpus` {self.gpus:g}; use a whole number or a fraction below 1")
         return self
 
     @property
     def bare(self) -> bool:
-        """It has no pods, whatever it asks for."""
+        """Whether it has no pods, whatever `pods` says."""
         return self.kind == "kueue"
 
 
 class MixedWorkload(Workload):
     """One class of a mix."""
 
-    weight: float = Field(1.0, strict=True, gt=0, description="How often it comes, beside the others.")
-
-
-# What users write of what comes before, after and around the measured workloads.
+    weight: float = Field(1.0, strict=True, gt=0, description="Relative frequency among the classes.")
 
 
 NOWHERE = {"seatrial/nowhere": "true"}  # labels that no node has
@@ -75,20 +70,20 @@ _Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 
 
 class ScaleArrivals(ArrivalsModel):
-    """When workloads are sent: an open loop, or by choice a closed one (`in_flight`, `waves`)."""
+    """When workloads are sent: an open loop, or a closed one (`in_flight`, `waves`)."""
 
     in_flight: _Count | None = Field(
-        None, description="A closed loop: so many that are not done; the next is sent when one is."
+        None, description="Closed loop: keep this many unfinished; the next is sent when one is done."
     )
-    waves: _Count | None = Field(None, description="A closed loop: so many together, the next after all are answered.")
-    delay_s: Duration | None = Field(None, alias="delay", description="Between two waves; default none.")
+    waves: _Count | None = Field(None, description="Closed loop: send this many, and the next when all are answered.")
+    delay_s: Duration | None = Field(None, alias="delay", description="Pause between waves; default none.")
 
     SHAPES: ClassVar[tuple[str, ...]] = (*ArrivalsModel.SHAPES, "in_flight", "waves")
 
     @model_validator(mode="after")
     def _delay(self) -> Self:
         if self.delay_s is not None and self.waves is None:
-            raise ValueError("`delay` is of `waves`")
+            raise ValueError("`delay` applies only to `waves`")
         return self
 
     def work(self, times: tuple[float, ...]) -> Arrivals:
@@ -100,69 +95,66 @@ class ScaleArrivals(ArrivalsModel):
 
 
 class Fill(Model):
-    """Workloads that are there before the measured ones come."""
+    """Workloads created before the measured ones."""
 
-    count: _Count = Field(description="How many.")
-    workload: Workload | None = Field(None, description="What they are; default: the same mix.")
-    within_s: Duration = Field(300.0, alias="within", description="How long they may take to the stage `until`.")
+    count: _Count = Field(description="Number of workloads.")
+    workload: Workload | None = Field(None, description="Workload to create; default: the measured mix.")
+    within_s: Duration = Field(300.0, alias="within", description="Time limit for reaching the stage `until`.")
 
 
 class Background(Model):
-    """Workloads that never find a place, and that the scheduler has to look at again and again."""
+    """Workloads that can never be scheduled, so that the scheduler keeps retrying them."""
 
-    count: _Count = Field(description="How many.")
+    count: _Count = Field(description="Number of workloads.")
     workload: Workload = Field(
         default_factory=lambda: Workload(kind="pod", select=NOWHERE),
-        description="What they are; default: pods for nodes with a label that none has.",
+        description="Workload to create; default: pods that need a label no node has.",
     )
 
 
 class LocalMachine(Model):
-    """Of a target of kind local, where workloads are processes."""
+    """Options for a local target, where workloads are processes."""
 
-    places: _Count | None = Field(None, description="How many processes run at once; default: as many as CPUs.")
+    places: _Count | None = Field(None, description="Slots for processes; default: the number of CPUs.")
 
 
 class ChurnModel(Model):
-    """After the measured ones have come: the oldest is deleted and a new one made."""
+    """After the measured workloads have arrived: deletes the oldest and creates a new one, at a rate."""
 
-    rate: Rate = Field(description="How often.")
-    seconds: Duration = Field(alias="for", description="For how long.")
-
-
-# What users write of kinds that are followed beside those that Seatrial knows.
+    rate: Rate = Field(description="Replacement rate.")
+    seconds: Duration = Field(alias="for", description="Duration.")
 
 
 class StageRule(Model):
-    """When a stage is reached, by what an object of this kind shows."""
+    """Which value of an object shows that its workload reached a stage."""
 
-    stage: Text = Field(description="One of the stages of a workload.")
+    stage: Text = Field(description="Stage of a workload.")
     path: Text | None = Field(
         None,
-        description="Where in the object; without it, as soon as the object is there.",
+        description="Field of the object; without it, the stage is reached when the object exists.",
         examples=["status.phase", "status.conditions[Admitted].status"],
     )
-    values: tuple[Text, ...] = Field((), description="What is there then; without them, anything.")
-    stamp: Text | None = Field(None, description="Where its writer says when that was.")
-    by: tuple[Text, ...] = Field((), description="Where it says who caused it; the first that does.")
-    failed: bool = Field(False, description="Whether the workload has failed then.")
+    values: tuple[Text, ...] = Field((), description="Values that mean the stage is reached; default: any.")
+    stamp: Text | None = Field(None, description="Field with the time that the server recorded.")
+    by: tuple[Text, ...] = Field((), description="Fields with the cause; the first that has a value counts.")
+    failed: bool = Field(False, description="Whether the workload has then failed.")
 
     @model_validator(mode="after")
     def _known(self) -> Self:
         if self.stage not in STAGES:
-            raise ValueError(f"{self.stage!r} is no stage; there are {', '.join(STAGES)}")
+            raise ValueError(f"unknown stage {self.stage!r}; known: {', '.join(STAGES)}")
         for path in filter(None, (self.path, self.stamp, *self.by)):
             segments(path)  # raises ValueError
         return self
 
 
 class FollowedKind(Model):
-    """One kind of objects. They belong to a workload by their owners, or by a label that has its name."""
+    """A kind of object to follow. Objects belong to a workload by their owners, or by a label with its name."""
 
-    api_version: Text = Field(alias="apiVersion", description="As in its manifests.", examples=["run.ai/v1"])
-    kind: Text = Field(description="As in its manifests.", examples=["RunaiJob"])
-    labels: tuple[Text, ...] = Field((), description="Labels whose value is the workload's name.")
-    stages: tuple[StageRule, ...] = Field(min_length=1, description="What of it shows which stage.")
+    api_version: Text = Field(alias="apiVersion", description="As in manifests.", examples=["run.ai/v1"])
+    kind: Text = Field(description="As in manifests.", examples=["RunaiJob"])
+    labels: tuple[Text, ...] = Field((), description="Labels that hold the workload's name.")
+    stages: tuple[StageRule, ...] = Field(min_length=1, description="Which field shows which stage.")
 
     def work(self) -> Followed:
         rules = tuple(
@@ -172,10 +164,10 @@ class FollowedKind(Model):
         return Followed(self.api_version, self.kind, rules, self.labels, own=rules)
 
 
-NONE = {"failed": 0, "unfinished": 0}  # unless bounds say otherwise
+NONE = {"failed": 0, "unfinished": 0}  # default bounds
 _COUNTS = {"failed": "<=", "unfinished": "<=", "refused": "<=", "rate": ">="}
 FILL, BACKGROUND, ONE = "fill", "background", "workload"  # names of classes that users do not name
-# What Kubernetes promises: changes of one object, and the start of pods that fit somewhere without pulling an image.
+# Kubernetes' objectives: a change of one object, and the start of a schedulable pod whose image is present.
 SLOS = {"kubernetes": {"created.p99": "1s", "started.p99": "5s"}}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -183,53 +175,53 @@ _PART = re.compile(r"p(50|90|95|99)")
 
 
 def parse_scale_bound(name: str, value: Any, classes: Collection[str] = ()) -> FixedBound:
-    """Of `scheduled.p99: 30s`, `gangs.scheduled.p99: 60s`, `failed: 0`, `rate: ">=45"`."""
+    """Parses `scheduled.p99: 30s`, `gangs.scheduled.p99: 60s`, `failed: 0`, `rate: ">=45"`. Raises ValueError."""
     durations = [*STAGES, *(f"{one}.{stage}" for one in classes for stage in STAGES)]
     choice = "{0}.p50, {0}.p90, {0}.p95 or {0}.p99"
     return bounds.parse_bound(name, value, bounds.KnownMetrics("a scale trial", durations, _COUNTS, _PART, choice))
 
 
 class ScaleGathered(Gathered, frozen=True, omit_defaults=True):
-    manifests: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)  # by the name of the workload
+    manifests: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)  # by workload name
     times: tuple[float, ...] = ()  # of a trace
 
 
 class ScaleTrial(TrialModel):
     GATHERED = ScaleGathered
     kind: Literal["scale"] = "scale"
-    workload: Workload | None = Field(None, description="What is made, again and again.")
+    workload: Workload | None = Field(None, description="Workload to create.")
     workloads: dict[Text, MixedWorkload] = Field(
         {},
-        description="Or several classes of workloads by name, each as often as its weight says.",
+        description="Several classes of workloads by name, mixed by weight.",
         examples=[{"single": {"kind": "job", "gpus": 1, "weight": 8}, "gang": {"kind": "job", "pods": 8, "gpus": 1}}],
     )
-    namespaces: tuple[Text, ...] = Field((), description="Where they are made, in turn; default: the target's own.")
-    count: int = Field(strict=True, ge=1, le=1_000_000, description="How many.")
-    arrivals: ScaleArrivals = Field(description="When they are made, whatever became of those before.")
-    background: Background | None = Field(None, description="Workloads that find no place, made before all others.")
-    fill: Fill | None = Field(None, description="Workloads that are there before the measured ones, in no metric.")
-    churn: ChurnModel | None = Field(None, description="Replaces the oldest by new ones, once the others have come.")
-    local: LocalMachine = Field(LocalMachine(), description="On a target of kind local, where workloads are processes.")
+    namespaces: tuple[Text, ...] = Field((), description="Namespaces to use in turn; default: the target's own.")
+    count: int = Field(strict=True, ge=1, le=1_000_000, description="Number of workloads.")
+    arrivals: ScaleArrivals = Field(description="When workloads are created.")
+    background: Background | None = Field(None, description="Unschedulable workloads, created before all others.")
+    fill: Fill | None = Field(None, description="Workloads created before the measured ones, excluded from metrics.")
+    churn: ChurnModel | None = Field(None, description="Replace the oldest workloads once all have arrived.")
+    local: LocalMachine = Field(LocalMachine(), description="Options for local targets: workloads are processes.")
     find: Literal["limit"] | None = Field(
-        None, description="limit: search the highest rate that keeps the bounds, from that of `arrivals`."
+        None, description="limit: search for the highest rate that keeps the bounds, starting at that of `arrivals`."
     )
-    most: Rate = Field(10_000.0, description="The highest rate that a search tries.")
+    most: Rate = Field(10_000.0, description="Highest rate that a search tries.")
     slo: Literal["kubernetes"] | None = Field(
-        None, description="kubernetes: its own objectives as bounds, created.p99 1 s and started.p99 5 s."
+        None, description="kubernetes: use its service level objectives as bounds (created.p99 1 s, started.p99 5 s)."
     )
     until: Literal["created", "quota_reserved", "admitted", "scheduled", "started", "ready", "finished"] = Field(
-        "started", description="The stage at which a workload is done."
+        "started", description="Stage at which a workload is done."
     )
-    settle_s: Duration = Field(300.0, alias="settle", description="How long the last ones may take to that stage.")
+    settle_s: Duration = Field(300.0, alias="settle", description="Time limit for the last workloads to be done.")
     bounds: dict[Text, Any] = Field(
-        {}, description="What metrics must be.", examples=[{"scheduled.p99": "30s", "failed": 0}]
+        {}, description="Bounds on metrics.", examples=[{"scheduled.p99": "30s", "failed": 0}]
     )
-    follow: tuple[FollowedKind, ...] = Field((), description="Kinds between workloads and pods, beside the known ones.")
+    follow: tuple[FollowedKind, ...] = Field((), description="Additional kinds between workloads and pods.")
     driver: DriverPlace | None = Field(
-        None, description="Where the driver runs, if not on this machine: as a job on the cluster that it loads."
+        None, description="Run the load generator as a job on the cluster that it loads; default: on this machine."
     )
-    audit_log: Text | None = Field(None, description="The API server's audit log on this machine, for exact times.")
-    seed: int = Field(0, strict=True, ge=0, description="Of arrivals by chance, and of the order of a mix.")
+    audit_log: Text | None = Field(None, description="API server audit log on this machine, for exact times.")
+    seed: int = Field(0, strict=True, ge=0, description="Seed for random arrivals and the order of a mix.")
 
     JUDGING: ClassVar[frozenset[str]] = frozenset({"bounds"})
 
@@ -238,7 +230,9 @@ class ScaleTrial(TrialModel):
     def _names(cls, workloads: dict[str, MixedWorkload]) -> dict[str, MixedWorkload]:
         for name in workloads:
             if not _NAME.fullmatch(name) or name in (FILL, BACKGROUND, *STAGES, *_COUNTS):
-                raise ValueError(f"{name!r} cannot name a class of workloads: small letters, digits and -, no stage")
+                raise ValueError(
+                    f"invalid class name {name!r}; use up to 32 of a-z, 0-9 and -, and no name of a stage or metric"
+                )
         return workloads
 
     @field_validator("namespaces")
@@ -246,34 +240,32 @@ class ScaleTrial(TrialModel):
     def _once(cls, namespaces: tuple[str, ...]) -> tuple[str, ...]:
         for one in namespaces:
             if "${" not in one and not _NAMESPACE.fullmatch(one):
-                raise ValueError(f"{one!r} is no name of a namespace: small letters, digits and -, at most 63")
+                raise ValueError(f"invalid namespace {one!r}; use up to 63 of a-z, 0-9 and -")
             if namespaces.count(one) > 1:
-                raise ValueError(f"namespace {one!r} is named twice")
+                raise ValueError(f"duplicate namespace {one!r}")
         return namespaces
 
     @model_validator(mode="after")
     def _together(self) -> Self:
         if self.target is None:
-            raise ValueError("a scale trial makes its workloads on a cluster, or here: name it, `target: NAME`")
+            raise ValueError("`target` is required: a Kubernetes target, or `here`")
         if self.driver is not None and self.audit_log:
-            raise ValueError("`audit_log` is a file of this machine, and the `driver` is on the cluster")
+            raise ValueError("`audit_log` cannot be combined with `driver`: the log is a file on this machine")
         if (self.workload is None) == (not self.workloads):
-            raise ValueError("a scale trial has exactly one of `workload` and `workloads`, several by name")
+            raise ValueError("set exactly one of `workload` and `workloads`")
         measured = self.measured.values()
         if self.until in ("scheduled", "started", "ready") and any(one.bare for one in measured):
-            raise ValueError(f"a Workload of Kueue alone has no pods, and is never {self.until}: `until: admitted`")
+            raise ValueError(f"`until: {self.until}` needs pods; with `kind: kueue` use `until: admitted`")
         if self.until in ("quota_reserved", "admitted") and any(one.kind and not one.queue for one in measured):
-            raise ValueError(f"what waits in no `queue` of Kueue is never {self.until}")
+            raise ValueError(f"`until: {self.until}` needs a Kueue `queue` on every built-in workload")
         if self.churn is not None and self.until == "finished":
-            raise ValueError("churn deletes what is there, and `until: finished` waits until nothing is")
+            raise ValueError("`churn` cannot be combined with `until: finished`")
         if self.find and self.arrivals.rate is None and self.arrivals.poisson is None:
-            raise ValueError("a search for the limit changes a `rate` or a `poisson` rate")
+            raise ValueError("`find: limit` needs `arrivals` with a `rate` or `poisson`")
         if self.find and self.churn is not None:
-            raise ValueError(
-                "a search for the limit removes all workloads of a rate before the next: there is no churn"
-            )
+            raise ValueError("`find: limit` cannot be combined with `churn`")
         if self.find and not self.bounds and self.slo is None:
-            raise ValueError("a search for the limit needs `bounds` that break, or an `slo`")
+            raise ValueError("`find: limit` needs `bounds` or `slo`")
         self.scale_bounds()  # raises ValueError
         return self
 
@@ -286,7 +278,7 @@ class ScaleTrial(TrialModel):
         return {ONE: self.workload} if self.workload else self.workloads
 
     def every_workload(self) -> dict[tuple[str, ...], Workload]:
-        """By its place in the suite."""
+        """All workloads, by their path in the trial."""
         found: dict[tuple[str, ...], Workload] = {("workloads", name): one for name, one in self.workloads.items()}
         for field, one in ((ONE, self.workload), (FILL, self.fill), (BACKGROUND, self.background)):
             if isinstance(one, Workload):

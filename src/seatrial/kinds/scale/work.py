@@ -1,4 +1,4 @@
-"""What the driver of a scale trial is given, and what it writes. Data only."""
+"""The input and output of a scale trial's load generator. Data only."""
 
 from typing import Any
 
@@ -8,68 +8,68 @@ from seatrial.job.metric import FixedBound, value_text
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.scale.followed import STARTED, Followed
 
-NAME = "SEATRIAL-WORKLOAD-NAME"  # in a manifest, for that of each workload
+NAME = "SEATRIAL-WORKLOAD-NAME"  # placeholder in a manifest for each workload's name
 WORKLOAD_LABEL = "seatrial/workload"
 CANARY = "canary"
-FILES = SUBMITTED, DELETED_FILE, STAMPS = "submitted.jsonl", "deleted.jsonl", "stamps.jsonl"  # of the attempt
+FILES = SUBMITTED, DELETED_FILE, STAMPS = "submitted.jsonl", "deleted.jsonl", "stamps.jsonl"  # files of the attempt
 
 
 class WorkloadClass(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One sort of workload of a mix."""
+    """One class of workloads in a mix."""
 
     name: str
-    manifest: dict[str, Any]  # of one of them
-    pods: int = 1  # that each has; 0: none, and its stages are those that it shows of itself
+    manifest: dict[str, Any]
+    pods: int = 1  # per workload; 0: none, its stages come from its own status
     weight: float = 1.0
-    # What a machine without a cluster needs of it; empty command: it is an object of a cluster, whatever it runs.
+    # For a machine without a cluster. Without a command the workload needs a cluster.
     command: tuple[str, ...] = ()
     gpus: float = 0.0
     select: dict[str, str] = {}
 
 
 class ExtraWorkloads(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Workloads that are made before the measured ones, and are in no metric."""
+    """Workloads created before the measured ones and excluded from metrics."""
 
     count: int
     of: WorkloadClass | None = None  # None: the same mix
-    within_s: float = 300.0  # to come as far as they should
+    within_s: float = 300.0  # time limit for reaching their stage
 
 
 class Churn(msgspec.Struct, frozen=True):
-    """The oldest is deleted and a new one made, at a rate for a time."""
+    """Deletes the oldest workload and creates a new one, at a rate for a duration."""
 
     rate: float
     seconds: float
 
 
 class Find(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The search for the highest rate that keeps the bounds: `count` workloads at each rate that is tried."""
+    """A search for the highest rate that keeps the bounds, with `count` workloads at each rate."""
 
     bounds: tuple[FixedBound, ...]
     most_rate: float = 10_000.0
 
 
 class ScaleWork(msgspec.Struct, frozen=True, omit_defaults=True):
-    run: str  # this and the next three are the driver's to fill, by its job
-    cell: str  # its hash
+    run: str  # this and the next three are filled in by the load generator, from its job
+    cell: str  # hash
     attempt: int
-    prefix: str  # of the names of its workloads: the same for every life of the driver
+    prefix: str  # of workload names; the same after a restart of the load generator
     classes: tuple[WorkloadClass, ...]
     count: int
     arrivals: Arrivals
-    namespaces: tuple[str, ...] = ()  # in turn; none: the target's own
-    follow: tuple[Followed, ...] = ()  # kinds between workloads and pods, beside those that are known
+    namespaces: tuple[str, ...] = ()  # used in turn; none: the target's own
+    follow: tuple[Followed, ...] = ()  # additional kinds between workloads and pods
     until: str = STARTED  # the stage at which a workload is done
-    settle_s: float = 300.0  # how long the last ones may take
-    at_once: int = 256  # requests
+    settle_s: float = 300.0  # time limit for the last workloads
+    at_once: int = 256  # concurrent requests
     seed: int = 0
     background: ExtraWorkloads | None = None
     fill: ExtraWorkloads | None = None
     churn: Churn | None = None
     find: Find | None = None
-    places: int = 0  # on a machine without a cluster; 0: its CPUs
-    audit_log: str = ""  # of the API server, on this machine
-    version: str = ""  # of Seatrial that a driver on the cluster itself must be; empty: it is here
+    places: int = 0  # slots on a machine without a cluster; 0: one per CPU
+    audit_log: str = ""  # path of the API server's log on this machine
+    version: str = ""  # required Seatrial version of a load generator on the cluster; empty: it runs on this machine
 
 
 class Tried(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
@@ -77,29 +77,29 @@ class Tried(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
 
     sent_s: float | None
     answered_s: float | None
-    status: int = 0  # of HTTP; 0: there was no answer
-    wait_s: float = 0.0  # before the next
+    status: int = 0  # HTTP status; 0: no answer
+    wait_s: float = 0.0  # before the next try
 
 
 class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One workload, by the monotonic clock of this machine."""
+    """One workload. Times are from this machine's monotonic clock."""
 
     number: int
     intended_s: float
     sent_s: float | None = None
     acknowledged_s: float | None = None
     attempts: int = 0
-    refusals: tuple[int, ...] = ()  # HTTP status of each answer that was no success
-    problem: str = ""  # why it does not exist
+    refusals: tuple[int, ...] = ()  # HTTP status of each error response
+    problem: str = ""  # why it was not created
     of: str = ""  # its class
     namespace: str = ""
-    phase: str = "measured"  # what it is made for: background, fill, measured, churn, round-NUMBER of a search
-    waited_s: float = 0.0  # before it was tried again, as the server asked
-    tries: tuple[Tried, ...] = ()  # each, where there were several
+    phase: str = "measured"  # background, fill, measured, churn, or round-NUMBER of a search
+    waited_s: float = 0.0  # before retries, as the server asked
+    tries: tuple[Tried, ...] = ()  # only if there were several
 
 
 class Deletion(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One workload that churn deleted."""
+    """A workload deleted by churn."""
 
     number: int
     intended_s: float
@@ -108,26 +108,25 @@ class Deletion(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Stamp(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """An object was first seen to have reached a stage. Where the watch was blind before, it did so between two
-    times."""
+    """When an object was first seen at a stage. After a gap in the watch, the stage was reached between two times."""
 
     workload: int
-    pod: str  # its uid, also of one that is no pod
+    pod: str  # uid of the object, which need not be a pod
     stage: str
     at_s: float
-    since_s: float | None = None  # the watch saw nothing from then on: the stage was reached between the two
+    since_s: float | None = None  # start of a gap in the watch: the stage was reached between the two
     failed: bool = False
-    server: str = ""  # when that was by who wrote it, in whole seconds
-    by: str = ""  # who caused it
+    server: str = ""  # the server's own time for it, in whole seconds
+    by: str = ""  # its cause
     kind: str = "Pod"
 
 
 class StageQuantile(msgspec.Struct, frozen=True):
-    """In seconds. None: it is more than `lower`, how much is not known."""
+    """In seconds. A value of None is unknown and above `lower`."""
 
     share: float
     value: float | None
-    lower: float  # with `upper`, an interval of 95 % confidence
+    lower: float  # with `upper`, the 95 % confidence interval
     upper: float | None
 
     @property
@@ -140,18 +139,18 @@ class StageQuantile(msgspec.Struct, frozen=True):
 
 
 class StageMetrics(msgspec.Struct, frozen=True):
-    """How long workloads took to one stage, from when they were meant to be sent."""
+    """Durations from the scheduled send to one stage."""
 
     stage: str
     count: int  # all workloads
     reached: int
-    unfinished: int  # not reached when the driver stopped looking, though it had not failed
-    censored: int  # reached while the watch was blind: known to be between two times
+    unfinished: int  # neither reached nor failed when the load generator stopped watching
+    censored: int  # reached during a gap in the watch, so known only as a range
     quantiles: list[StageQuantile]
-    curve: list[tuple[float, float]]  # seconds, and the share of all workloads that had reached it by then
+    curve: list[tuple[float, float]]  # (seconds, share of all workloads at the stage by then)
     source: str  # acknowledged, watch, audit
     resolution_s: float
-    failed: int = 0  # never made, or a pod failed before
+    failed: int = 0  # never created, or a pod failed before the stage
     of: str = ""  # the class of workloads; empty: all of them
 
     @property
@@ -160,64 +159,64 @@ class StageMetrics(msgspec.Struct, frozen=True):
 
 
 class WholeScale(msgspec.Struct, frozen=True):
-    """What is known of all workloads together."""
+    """Totals over all workloads."""
 
     count: int
-    submitted: int  # and acknowledged
-    failed: int  # never made, or a pod of theirs failed
+    submitted: int  # acknowledged by the server
+    failed: int  # never created, or a pod failed
     unfinished: int
-    refused: int  # answers that were no success, of which many were tried again
+    refused: int  # error responses, many of which were retried
     problems: list[str]
-    rate: float | None  # sent a second
+    rate: float | None  # sent per second
     offered_rate: float | None
-    late_p99_s: float  # how long after its time each was sent
+    late_p99_s: float  # delay of the sends
     lag_p50_s: float  # of the watch
     lag_p99_s: float
-    lags: int  # how often that was measured
-    again: bool  # an earlier life of the driver had begun
-    stopped: bool  # before it was done
+    lags: int  # number of lag measurements
+    again: bool  # the load generator was restarted
+    stopped: bool  # before the end
     deleted: int = 0  # by churn
     not_deleted: int = 0
-    waited_s: float = 0.0  # in all, before something was tried again as the server asked
-    mix: dict[str, int] = {}  # how many were made of each class
+    waited_s: float = 0.0  # total, before retries that the server asked for
+    mix: dict[str, int] = {}  # workloads created, by class
 
 
 class TriedRate(msgspec.Struct, frozen=True):
     rate: float
-    sent: float | None  # a second
+    sent: float | None  # per second
     broken: list[str]
-    doubt: str  # why it says nothing of the cluster
+    doubt: str  # why the result is not valid
 
 
 class FoundLimit(msgspec.Struct, frozen=True):
-    """What a search found: the limit is between `low`, which held, and `high`, which did not; 0: there is none."""
+    """The result of a search: the limit is between `low`, which held, and `high`, which did not; 0 if there is none."""
 
     tries: list[TriedRate]
     low: float
     high: float
-    doubt: str  # why it ended before it was found
+    doubt: str  # why the search stopped before the limit was found
 
 
 def allowed_late_s(bounds: tuple[FixedBound, ...]) -> float:
-    """How late the driver or its watch may be (p99): 50 ms, or a tenth of the tightest bound on a time."""
+    """How late the load generator and its watch may be (p99): 50 ms, or a tenth of the tightest bound on a time."""
     return max(0.05, 0.1 * min((bound.value for bound in bounds if bound.part), default=0.0))
 
 
 def doubts_of(whole: WholeScale, bounds: tuple[FixedBound, ...]) -> list[str]:
-    """Why what was measured may be the one who measured, and not the cluster."""
+    """Reasons why the measurement is not valid."""
     allowed_s = allowed_late_s(bounds)
     doubts = (
-        (whole.again, "the driver was killed and began again, so the arrivals were not those that were asked for"),
-        (whole.stopped, "it was stopped before it was done"),
-        (whole.late_p99_s > allowed_s, f"the driver itself was late: p99 {value_text(whole.late_p99_s, 's')}"),
-        (whole.lag_p99_s > allowed_s, f"its watch was late: p99 {value_text(whole.lag_p99_s, 's')}"),
-        (not whole.lags, "how late its watch was could not be measured"),
+        (whole.again, "the load generator was killed and restarted, so arrival times differ from the plan"),
+        (whole.stopped, "the load generator was stopped before the end"),
+        (whole.late_p99_s > allowed_s, f"the load generator sent late: p99 {value_text(whole.late_p99_s, 's')}"),
+        (whole.lag_p99_s > allowed_s, f"the watch lagged: p99 {value_text(whole.lag_p99_s, 's')}"),
+        (not whole.lags, "the watch lag could not be measured"),
     )
     return [text for is_doubtful, text in doubts if is_doubtful]
 
 
 def broken_scale_bounds(bounds: tuple[FixedBound, ...], whole: WholeScale, stages: list[StageMetrics]) -> list[str]:
-    """Those that do not hold, each with what was measured."""
+    """Bounds that do not hold, each with the measured value."""
     of = {one.name: one for one in stages}
     found = []
     for bound in bounds:
@@ -232,16 +231,16 @@ def broken_scale_bounds(bounds: tuple[FixedBound, ...], whole: WholeScale, stage
     return found
 
 
-# How a scale trial measured, and what the cluster said of itself meanwhile. Data only.
+# How a scale trial measured, and the control plane's own metrics meanwhile.
 
 
 class StampAgreement(msgspec.Struct, frozen=True):
-    """Stamps of one stage that servers wrote, each a whole second, beside when we saw it."""
+    """Server timestamps of one stage (whole seconds) compared with the observed times."""
 
     stage: str
     stamps: int
-    disagree: int  # before the workload was sent, or after the stage was seen
-    worst_s: float  # the most; negative: before
+    disagree: int  # earlier than the send, or later than the observation
+    worst_s: float  # largest error; negative: too early
 
 
 class ClockMetrics(msgspec.Struct, frozen=True):
@@ -250,42 +249,42 @@ class ClockMetrics(msgspec.Struct, frozen=True):
     offset_s: float
     within_s: float
     samples: int
-    jumps: int  # how often it was no longer what it had been
+    jumps: int  # changes of the offset
     stamps: list[StampAgreement] = []
 
 
 class AuditMetrics(msgspec.Struct, frozen=True):
-    """What the audit log gave, and how far the watch was from it."""
+    """What the audit log provided, and how far the watch differs from it."""
 
     requests: int = 0
-    within_s: float = 0.0  # its clock is brought to ours to within so much
-    workloads: int = 0  # whose scheduling is from it
-    watch_p50_s: float | None = None  # the watch's time to `scheduled` minus the log's, of these quantiles
+    within_s: float = 0.0  # accuracy of the clock alignment
+    workloads: int = 0  # whose scheduling time comes from the log
+    watch_p50_s: float | None = None  # the watch's time to `scheduled` minus the log's
     watch_p99_s: float | None = None
-    problem: str = ""  # why it was of no use
+    problem: str = ""  # why the log could not be used
 
 
 class HealthPoint(msgspec.Struct, omit_defaults=True):
-    """One stretch of time, from `from_s` on, since the first workload was meant to be sent."""
+    """One interval, starting `from_s` after the first scheduled send."""
 
     from_s: float
     offered: int = 0
     acknowledged: int = 0
-    refused: int = 0  # answers that were no success
+    refused: int = 0  # error responses
     create_p99_s: float | None = None  # from sent to acknowledged
-    lag_s: float | None = None  # of the watch, at most
-    loop_s: float | None = None  # of the watching process itself, at most
+    lag_s: float | None = None  # maximum lag of the watch
+    loop_s: float | None = None  # maximum lag of the watch process's event loop
     blind: bool = False  # the watch had a gap
-    # Of the API server's own metrics, where they may be read:
+    # From the API server's own metrics, if they can be read:
     latency_s: dict[str, float] = {}  # p99 by verb
-    rejected: int | None = None  # by priority and fairness, or with 429
+    rejected: int | None = None  # by priority and fairness, or with status 429
     in_flight: int | None = None
     etcd_bytes: int | None = None
-    queue: int | None = None  # pods that wait for the scheduler
+    queue: int | None = None  # pods pending in the scheduler
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """Something that may limit the trial before what it tests does; or of which that is not known."""
+    """Something other than the cluster's capacity that may limit the trial; not `known` if it could not be checked."""
 
     what: str
     text: str
@@ -294,10 +293,10 @@ class Limit(msgspec.Struct, frozen=True):
 
 class MeasuredScale(msgspec.Struct, frozen=True):
     followed: list[str] = []  # kinds
-    left_out: list[str] = []  # rights that are missing to follow others
+    left_out: list[str] = []  # missing permissions to follow other kinds
     gaps: int = 0
-    blind_s: float = 0.0  # in all
-    loop_p99_s: float = 0.0  # of the watching process
+    blind_s: float = 0.0  # total duration of gaps
+    loop_p99_s: float = 0.0  # event loop lag of the watch process
     evicted_by: dict[str, int] = {}
     clock: ClockMetrics | None = None
     audit: AuditMetrics | None = None

@@ -1,5 +1,6 @@
-"""A user's template with its values put in: plain text that is replaced, as in Run:ai's scale test tool, whose own
-templates work as they are. Pure."""
+"""Renders workload manifests: built in, or from a user's template.
+
+Templates use plain text replacement, so those of Run:ai's scale test tool work unchanged. Pure."""
 
 import math
 import re
@@ -19,19 +20,19 @@ from seatrial.suite.yaml.problem import Problem, SourceMark
 if TYPE_CHECKING:
     from seatrial.kubernetes import Manifest
 
-JOB_NAME = "JOB_NAME_PLACEHOLDER"  # the name of each workload, which is Seatrial's to give
+JOB_NAME = "JOB_NAME_PLACEHOLDER"  # replaced by the name that Seatrial gives to each workload
 _NEEDED = re.compile(r"[A-Z][A-Z_]*_PLACEHOLDER|\bNUM_GPUS\b")
 _STATUS = re.compile(r"^status:", re.MULTILINE)
 
 
 def bad_template(path: str, message: str, line: int = 1, column: int = 1) -> SuiteError:
-    """What is wrong with a template, and where in it, with its values put in."""
+    """An error at a position in the rendered template."""
     return SuiteError([Problem(message, SourceMark(path, line, column))])
 
 
 def rendered(path: str, template: str, values: Mapping[str, Any], claim: str = "") -> "Manifest":
-    """One object. `claim` is the text of a volume claim, that goes to the end of its spec: before the line `status:`,
-    or to the end of the text. `path` is the template's, for errors. Raises SuiteError."""
+    """Renders one object. `claim`, the text of a volume claim, is inserted before the line `status:`, or at the end.
+    `path` is that of the template, for errors. Raises SuiteError."""
     text = template
     if claim:
         found = _STATUS.search(template)
@@ -39,12 +40,12 @@ def rendered(path: str, template: str, values: Mapping[str, Any], claim: str = "
         text = "\n".join([spec.removesuffix("\n"), claim.rstrip("\n"), rest])
     for name, value in sorted(values.items(), key=lambda item: -len(item[0])):  # NUM_GPUS_X before NUM_GPUS
         if name not in text:
-            raise bad_template(path, f"{name!r} of `values` is not in it")
+            raise bad_template(path, f"{name!r} of `values` not found in the template")
         text = text.replace(name, str(value))
     text = text.replace(JOB_NAME, NAME)
     if left := _NEEDED.search(text):
         line, column = text.count("\n", 0, left.start()) + 1, left.start() - text.rfind("\n", 0, left.start())
-        raise bad_template(path, f"{left[0]} is left in it: give it a value, `values: {{{left[0]}: …}}`", line, column)
+        raise bad_template(path, f"{left[0]} has no value; add `values: {{{left[0]}: …}}`", line, column)
     return _one_object(path, text)
 
 
@@ -54,28 +55,29 @@ def _one_object(path: str, text: str) -> "Manifest":
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        raise bad_template(path, f"it is no YAML: {error.problem or error}", line, column) from None
+        raise bad_template(path, f"invalid YAML: {error.problem or error}", line, column) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise bad_template(path, f"it is no YAML: {error}") from None
+        raise bad_template(path, f"invalid YAML: {error}") from None
     if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise bad_template(path, f"it has {len(documents)} objects, and a workload is one")
+        raise bad_template(path, f"expected exactly one object (a map), found {len(documents)} YAML documents")
     missing = [key for key in ("apiVersion", "kind") if not isinstance(documents[0].get(key), str)]
     if missing:
-        raise bad_template(path, f"it has no {' and no '.join(missing)}")
+        raise bad_template(path, f"missing {' and '.join(missing)}")
     try:
         made: Manifest = _json_data(documents[0])
     except (TypeError, RecursionError) as error:
-        raise bad_template(path, f"it has what no JSON has: {error}") from None
+        raise bad_template(path, f"contains a value that JSON cannot represent: {error}") from None
     if not isinstance(made.setdefault("metadata", {}), dict):
-        raise bad_template(path, "its metadata is no map")
+        raise bad_template(path, "`metadata` must be a map")
     for field, form in (("labels", dict), ("annotations", dict), ("namespace", str)):
         if not isinstance(made["metadata"].get(field), form | None):
-            raise bad_template(path, f"its metadata.{field} is {'no text' if form is str else 'no map'}")
+            raise bad_template(path, f"`metadata.{field}` must be {'text' if form is str else 'a map'}")
     return made
 
 
 def _json_data(value: Any) -> Any:
-    """As it is sent to Kubernetes. msgspec.json would write numbers as keys, sets and bytes. Raises TypeError."""
+    """The value as it is sent to Kubernetes. Stricter than msgspec.json, which accepts numeric keys, sets and bytes.
+    Raises TypeError."""
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
             raise TypeError("Dict key must be str")
@@ -92,12 +94,12 @@ def _json_data(value: Any) -> Any:
 
 
 QUEUE = "kueue.x-k8s.io/queue-name"
-FRACTION = "gpu-fraction"  # of KAI and of Run:ai: a part of a GPU is no resource of Kubernetes
+FRACTION = "gpu-fraction"  # annotation of KAI and Run:ai, because a fraction of a GPU is not a Kubernetes resource
 
 
 def manifest_of(workload: Workload, template: str, claim: str = "") -> "Manifest":
-    """The manifest of one workload: built in (`templates/`), or a user's template with its values put in. Its name is
-    the driver's to give. Raises SuiteError."""
+    """The manifest of one workload: built in (`templates/`), or from a user's template. The load generator sets its
+    name. Raises SuiteError."""
     if workload.template is not None:
         made = rendered(workload.template, template, workload.values, claim)
     else:
@@ -105,7 +107,7 @@ def manifest_of(workload: Workload, template: str, claim: str = "") -> "Manifest
         if name == "job" and workload.pods > 1:
             name = "indexed-job"
         elif name == "pytorchjob" and workload.pods == 1:
-            name = "single-pytorchjob"  # its operator refuses no workers
+            name = "single-pytorchjob"  # its operator rejects zero workers
         slots = {
             "POD": _pod_spec(workload),
             "PODS": workload.pods,
@@ -117,7 +119,7 @@ def manifest_of(workload: Workload, template: str, claim: str = "") -> "Manifest
         if 0 < workload.gpus < 1:
             from seatrial.kubernetes import pod_metadata
 
-            for metadata in pod_metadata({"template": made}):  # also of a workload that is a pod itself
+            for metadata in pod_metadata({"template": made}):  # also if the workload is a pod itself
                 metadata["annotations"] = {FRACTION: f"{workload.gpus:g}"}
     if workload.queue:
         made["metadata"]["labels"] = {**(made["metadata"].get("labels") or {}), QUEUE: workload.queue}
@@ -130,7 +132,7 @@ def _built_in(name: str) -> Any:
 
 
 def _filled(value: Any, slots: Mapping[str, Any]) -> Any:
-    """A built-in template with each value that is the name of a slot replaced."""
+    """A built-in template with each slot name replaced by its value."""
     if isinstance(value, dict):
         return {key: _filled(one, slots) for key, one in value.items()}
     if isinstance(value, list):
@@ -141,7 +143,7 @@ def _filled(value: Any, slots: Mapping[str, Any]) -> Any:
 def _pod_spec(workload: Workload) -> "Manifest":
     gpus = {"nvidia.com/gpu": f"{workload.gpus:g}"} if workload.gpus >= 1 else {}
     container = {
-        "name": "pytorch" if workload.kind == "pytorchjob" else "main",  # the name that its operator looks for
+        "name": "pytorch" if workload.kind == "pytorchjob" else "main",  # the name that its operator expects
         "image": workload.image,
         "command": list(workload.command),
         "resources": {"requests": {"cpu": workload.cpu, "memory": workload.memory, **gpus}, "limits": gpus},

@@ -1,5 +1,4 @@
-"""The driver of scale trials: makes workloads on a cluster at the times that were asked for, follows every stage of
-their life, and says what it saw of all of them."""
+"""The load generator of scale trials: creates workloads on schedule, follows their stages, and reports metrics."""
 
 import asyncio
 import hashlib
@@ -38,10 +37,10 @@ from seatrial.kinds.search import Try, search_rate
 from seatrial.targets import HasApi, HasProcesses
 
 _POLL_S = 0.25
-_LEAD_S = 0.25  # before the first one is sent
+_LEAD_S = 0.25  # before the first send
 TELL_S = 5.0
-LAG_WITHIN_S = 60.0  # for the first time that the lag of the watch is known
-BESIDE_AT_ONCE = 64  # requests for what is in no metric
+LAG_WITHIN_S = 60.0  # time limit for the first measurement of the watch lag
+BESIDE_AT_ONCE = 64  # concurrent requests for workloads outside the metrics
 
 
 async def drive(driver: Driver) -> None:
@@ -76,9 +75,9 @@ class _Scale:
             if not self._again:
                 self._driver.begin("start")
             async with self._place.watching():
-                if (background := self._work.background) is not None:  # what never finds a place
+                if (background := self._work.background) is not None:  # can never be scheduled
                     await self._beside("background", self._plan.background, background, CREATED)
-                if (fill := self._work.fill) is not None:  # what fills the cluster before the measured ones come
+                if (fill := self._work.fill) is not None:  # occupies the cluster before the measured ones
                     await self._beside("fill", self._plan.fill, fill, self._work.until)
                 if self._work.find is not None:
                     await self._find_limit(self._work.find)
@@ -94,7 +93,7 @@ class _Scale:
             problem = await self._place.clean()
             self._driver.note("clean", left=bool(problem), seconds=time.monotonic() - begun_s, problem=problem)
 
-    # ---- what is made
+    # ---- creating workloads
 
     async def _beside(self, name: str, planned: Sequence[PlannedWorkload], beside: ExtraWorkloads, stage: str) -> None:
         async with self._telling(name, planned):
@@ -104,7 +103,7 @@ class _Scale:
             return
         problems = [one.problem for one in self._of(planned).values() if one.problem]
         why = f": {problems[0]}" if problems else f" within {beside.within_s:g} s"
-        raise DriverError(f"the {name} is not there: {len(there)} of {len(planned)} workloads came to {stage}{why}")
+        raise DriverError(f"{name} incomplete: {len(there)} of {len(planned)} workloads reached {stage}{why}")
 
     async def _send(self) -> None:
         work, measured = self._work, self._plan.measured
@@ -131,7 +130,7 @@ class _Scale:
             raise DriverError(str(error)) from error
 
     async def _find_limit(self, find: Find) -> None:
-        """Each rate with workloads of its own, which are gone before the next one comes."""
+        """Creates new workloads for each rate, and deletes them before the next."""
         work, place = self._work, self._place
         tries: list[TriedRate] = []
 
@@ -143,7 +142,7 @@ class _Scale:
                 await self._submitter.open_loop(planned, times, time.monotonic() + _LEAD_S)
             whole, found = self._metrics(planned, await self._settle(planned, lags), lags)
             if problem := await place.clean(planned[0].phase):
-                raise DriverError(f"the workloads at {rate:.4g}/s are not all removed: {problem}")
+                raise DriverError(f"workloads at {rate:.4g}/s were not all deleted: {problem}")
             doubt = "; ".join(doubts_of(whole, find.bounds))
             tried = Try(rate, broken_scale_bounds(find.bounds, whole, found), doubt, (whole, found))
             tries.append(TriedRate(rate, whole.rate, tried.broken, doubt))
@@ -166,11 +165,11 @@ class _Scale:
         every = self._submitter.submitted.all
         return {one.number: every[one.number] for one in planned if one.number in every}
 
-    # ---- how far it has come
+    # ---- waiting for stages
 
     async def _settle(self, planned: Sequence[PlannedWorkload], first_lag: int = 0) -> float:
-        """Until all have come as far as they should, or their time is over; when that was. However soon that is, how
-        late the watch is has been measured by then, if it can be."""
+        """Waits until all workloads have reached their stage or time is up, and returns when that was. Also waits for a
+        measurement of the watch lag."""
         await self._wait(planned, self._work.until, self._work.settle_s)
         end_s = time.monotonic()
         while len(self._place.lags()) <= first_lag and time.monotonic() < end_s + LAG_WITHIN_S:
@@ -189,7 +188,7 @@ class _Scale:
             self._driver.progress(f"{len(there):,} of {len(made):,} workloads {stage}")
             await wait_for(self._driver.stopping, _POLL_S)
 
-    # ---- what was seen
+    # ---- metrics
 
     def _metrics(
         self, planned: Sequence[PlannedWorkload], end_s: float, first_lag: int

@@ -1,8 +1,8 @@
-"""Stages from the API server's own audit log, in microseconds: when it was done with each request.
+"""Reads scheduling times from the API server's audit log, in microseconds.
 
-Its clock is brought to ours by the submissions themselves: each was received after we had sent it, and before we had
-its answer (it is done a little after that: the log is written last). Thousands of them leave less than a round trip. A
-log with `Metadata` of pods, their bindings and the workloads is enough; what is not in it is taken from the watch."""
+Submissions align its clock with ours: the server received each after our send and before its answer arrived. Thousands
+of them leave less than a round trip. Level `Metadata` for pods, bindings and workloads is enough; times that are not in
+the log come from the watch."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -38,21 +38,21 @@ class _Line(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Audited(msgspec.Struct, frozen=True):
-    """`offset_s`: the log's clock minus our monotonic one, known to within `within_s`."""
+    """`offset_s` is the log's clock minus our monotonic clock, ± `within_s`."""
 
-    bound: dict[int, list[float]]  # when each pod of a workload was, by our clock
+    bound: dict[int, list[float]]  # when the pods of each workload were bound, by our clock
     offset_s: float
     within_s: float
     requests: int
 
 
 def read_audit(path: Path, prefix: str, submissions: Mapping[int, Submission]) -> Audited:
-    """Raises ValueError when the log is of no use."""
+    """Raises ValueError if the log cannot be used."""
     low_s, high_s, requests = float("-inf"), float("inf"), 0
     bound: dict[str, float] = {}
     for line in _lines(path, prefix):
         ref, name = line.object_ref, line.object_ref.name if line.object_ref else ""
-        if ref is None or line.verb != "create" or "dryRun=" in line.request_uri:  # one is tried before the first
+        if ref is None or line.verb != "create" or "dryRun=" in line.request_uri:  # the dry run before the first
             continue
         received_s, done_s = _seconds(line.request_received_timestamp), _seconds(line.stage_timestamp)
         number = name.removeprefix(f"{prefix}-")
@@ -64,48 +64,48 @@ def read_audit(path: Path, prefix: str, submissions: Mapping[int, Submission]) -
         if one is not None and one.sent_s is not None and one.acknowledged_s is not None and one.attempts == 1:
             low_s, high_s = max(low_s, received_s - one.acknowledged_s), min(high_s, received_s - one.sent_s)
     if requests == 0:
-        question = "is it this API server's, with their kind and pods?"
-        raise ValueError(f"{path} has no request for these workloads: {question}")
+        advice = "check that it is this API server's log and covers their kind and pods"
+        raise ValueError(f"{path} has no requests for these workloads; {advice}")
     if low_s > high_s or high_s == float("inf"):
-        why = "it was set meanwhile, or is of several servers"
-        raise ValueError(f"the clock of {path} cannot be brought to ours: {why}")
+        why = "it was set during the trial, or the log is from several servers"
+        raise ValueError(f"cannot align the clock of {path}: {why}")
     offset_s = (low_s + high_s) / 2
     of: dict[int, list[float]] = {}
     for name, at_s in bound.items():
-        number = name.removeprefix(f"{prefix}-").partition("-")[0]  # a pod's name begins with that of its workload
+        number = name.removeprefix(f"{prefix}-").partition("-")[0]  # a pod's name begins with its workload's
         if number.isdecimal():
             of.setdefault(int(number), []).append(at_s - offset_s)
     return Audited(of, offset_s, (high_s - low_s) / 2, requests)
 
 
 def _lines(path: Path, prefix: str) -> Iterator[_Line]:
-    """Those that name a workload, also of the files that were rotated away."""
+    """Lines that name a workload, including those of rotated files."""
     wanted = f'"{prefix}-'.encode()
     try:
         for file in [*sorted(path.parent.glob(f"{path.stem}-*{path.suffix}")), path]:
             with open(file, "rb") as log:
                 for line in log:
                     if wanted in line:
-                        with contextlib.suppress(Unreadable):  # the last one may not be whole
+                        with contextlib.suppress(Unreadable):  # the last line may be incomplete
                             found = decode(line, _Line)
                             if found.stage == "ResponseComplete" and found.response_status.code // 100 == 2:
                                 yield found
     except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+        raise ValueError(f"cannot read the audit log {path}: {error.strerror}") from None
 
 
 def _seconds(text: str) -> float:
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
-        raise ValueError(f"{text!r} is no time") from None
+        raise ValueError(f"invalid time {text!r} in the audit log") from None
 
 
 def use_audit(
     path: Path, prefix: str, submissions: Mapping[int, Submission], reached: Reached, pods: Mapping[int, int]
 ) -> tuple[Reached, AuditMetrics]:
-    """When workloads were scheduled is taken from the log, of all that it knows whole; and how far the watch was from
-    that. Without a log that is of use, all is as it was, and it is said why."""
+    """Replaces scheduling times by those of the log, for workloads whose pods are all in it, and measures how far the
+    watch differs. If the log cannot be used, returns the times unchanged with the reason."""
     try:
         audited = read_audit(path, prefix, submissions)
     except ValueError as error:

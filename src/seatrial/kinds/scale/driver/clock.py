@@ -1,8 +1,8 @@
-"""The API server's clock beside ours, without any privilege: every answer says in whole seconds when it was given.
+"""Measures the API server's clock offset from the Date header of its answers; needs no permission.
 
-Each answer was given between our sending and our receiving, so it bounds the offset from both sides; the bounds of many
-answers, asked around the turn of a second, leave little more than a round trip. No duration depends on this: it is for
-comparing what servers write down with what we saw."""
+The server answered between our send and our receive, so each answer bounds the offset from both sides. Requests around
+the turn of a second narrow it to little more than a round trip. No duration depends on the offset: it is only used to
+compare server timestamps with observed times."""
 
 import asyncio
 import contextlib
@@ -17,13 +17,13 @@ from seatrial.kinds.scale.work import ClockMetrics, Stamp, StampAgreement, Submi
 from seatrial.kubernetes import Kubernetes, KubernetesError
 from seatrial.kubernetes.objects import ApiRequest
 
-_PROBES = 7  # at each turn of a second, spread over what is not known yet
-_AGAIN_S = 5.0  # once it is known as well as a round trip allows
+_PROBES = 7  # at each turn of a second, spread over the remaining uncertainty
+_AGAIN_S = 5.0  # interval once the offset is as narrow as a round trip allows
 SLACK_S = 0.001
 
 
 class ServerClock:
-    """Server's time minus our monotonic time is between `low_s` and `high_s`."""
+    """The server's time minus our monotonic time is between `low_s` and `high_s`."""
 
     def __init__(self) -> None:
         self.low_s, self.high_s = -math.inf, math.inf
@@ -32,7 +32,7 @@ class ServerClock:
     def take(self, sent_s: float, received_s: float, server_s: float) -> None:
         low_s, high_s = server_s - received_s, server_s + 1 - sent_s
         self.samples += 1
-        if max(self.low_s, low_s) > min(self.high_s, high_s):  # it was set, drifts, or another server answered
+        if max(self.low_s, low_s) > min(self.high_s, high_s):  # the clock was set or drifts, or another server answered
             self.jumps += 1
             self.low_s, self.high_s = low_s, high_s
             return
@@ -43,7 +43,7 @@ class ServerClock:
         return math.isfinite(self.low_s) and math.isfinite(self.high_s)
 
     def probes(self, now_s: float) -> list[float]:
-        """When to ask: around the next turn of the server's second, wherever it may be."""
+        """When to send requests: around the next turn of the server's second."""
         if not self.known:
             return [now_s]
         second = math.ceil(now_s + self.high_s + SLACK_S)
@@ -51,7 +51,7 @@ class ServerClock:
         return [first_s + (last_s - first_s) * (place + 0.5) / _PROBES for place in range(_PROBES)]
 
     def metrics(self, agreements: Iterable[StampAgreement]) -> ClockMetrics | None:
-        """As the difference of two wall clocks, for people."""
+        """The offset as a difference of two wall clocks; None if it is unknown."""
         if not self.known:
             return None
         ours_s = time.time() - time.monotonic()
@@ -60,7 +60,7 @@ class ServerClock:
 
 
 async def measure_clock(client: Kubernetes, clock: ServerClock) -> None:
-    """Until it is cancelled."""
+    """Measures until cancelled."""
     narrow_s = math.inf
     while True:
         for at_s in clock.probes(time.monotonic()):
@@ -82,8 +82,8 @@ async def measure_clock(client: Kubernetes, clock: ServerClock) -> None:
 def agreements(
     clock: ServerClock, stamps: Iterable[Stamp], submissions: Mapping[int, Submission]
 ) -> list[StampAgreement]:
-    """Whether what servers wrote down, each a whole second, can be when we saw it: after it was sent, and not after it
-    was seen. One that cannot be has another clock than the API server, or the API server another than it had."""
+    """Compares server timestamps (whole seconds) with ours: each must be after the send and not after the observation.
+    A wrong one comes from another clock, or from an API server whose clock changed."""
     counted: dict[str, list[float]] = {}
     for stamp in stamps if clock.known else ():
         one = submissions.get(stamp.workload)
@@ -93,8 +93,8 @@ def agreements(
             server_s = datetime.fromisoformat(stamp.server).timestamp()
         except (ValueError, OverflowError, OSError):
             continue
-        early_s = one.sent_s + clock.low_s - (server_s + 1)  # before it was even sent
-        late_s = server_s - (stamp.at_s + clock.high_s)  # after it was seen
+        early_s = one.sent_s + clock.low_s - (server_s + 1)  # before the send
+        late_s = server_s - (stamp.at_s + clock.high_s)  # after the observation
         counted.setdefault(stamp.stage, []).append(-early_s if early_s > 0 else max(late_s, 0.0))
     return [
         StampAgreement(stage, len(found), sum(abs(one) > SLACK_S for one in found), max(found, key=abs))

@@ -1,7 +1,7 @@
-"""Workloads on a Kubernetes cluster, in one namespace or several.
+"""Workloads on a Kubernetes cluster, in one or several namespaces.
 
-In each namespace an object of the attempt owns what is made there, so that `remove`, `reap` and the cluster itself
-clean it. Manifests are rendered to bytes before the clock starts."""
+In each namespace an object of the attempt owns everything, so that `remove`, `reap` and the cluster itself can delete
+it. Manifests are rendered to bytes before the clock starts."""
 
 import asyncio
 import contextlib
@@ -24,26 +24,26 @@ from seatrial.kinds.scale.work import NAME, STAMPS, WORKLOAD_LABEL, MeasuredScal
 from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes, KubernetesError, Manifest, Resource, pod_metadata
 from seatrial.targets import HasApi, OwnedObjects, TargetError
 
-NUMBER, PHASE = "SEATRIAL-WORKLOAD-NUMBER", "SEATRIAL-WORKLOAD-PHASE"  # in a manifest, for those of each workload
+NUMBER, PHASE = "SEATRIAL-WORKLOAD-NUMBER", "SEATRIAL-WORKLOAD-PHASE"  # placeholders in a manifest
 PHASE_LABEL = "seatrial/phase"
 _POLL_S = 0.25
-PROBES_AT_ONCE = 4  # requests that measure the server, beside those that load it
-_GONE_S = 600.0  # for the deletion of all workloads
-AHEAD_S = 0.1  # of arrivals at a rate, for which connections are opened before the first
+PROBES_AT_ONCE = 4  # concurrent requests that measure the server
+_GONE_S = 600.0  # time limit for deleting all workloads
+AHEAD_S = 0.1  # connections for this many seconds of arrivals are opened in advance
 
 
 @contextlib.asynccontextmanager
 async def cluster_place(
     target: HasApi, driver: Driver, work: ScaleWork, plan: SubmissionPlan
 ) -> AsyncIterator["ClusterPlace"]:
-    """Raises DriverError when the cluster cannot be used."""
+    """Opens the cluster. Raises DriverError if it cannot be used."""
     namespaces = tuple(one.namespace for one in plan.samples() if one.namespace)
-    inside = bool(work.version)  # only a driver in a pod of the cluster is given its version
+    inside = bool(work.version)  # only a load generator on the cluster is given a version
     try:
         async with target.api(work.run, work.cell, work.attempt, namespaces, work.at_once, inside) as mine:
             yield ClusterPlace(driver, work, plan, mine)
     except (KubernetesError, TargetError) as error:
-        raise DriverError(f"the cluster cannot be used: {error}") from error
+        raise DriverError(f"cannot use the cluster: {error}") from error
 
 
 class ClusterPlace:
@@ -58,7 +58,7 @@ class ClusterPlace:
         self._following, self._clock, self._health = Following((), ()), ServerClock(), ServerHealth()
 
     async def check(self) -> None:
-        """Raises DriverError where a right is missing: what could not be followed or removed is not made."""
+        """Raises DriverError if a permission is missing, before any workload is created."""
         await self.prepare()
         asked: dict[str, Asked] = {}
         for namespace in self._mine.namespaces:
@@ -67,31 +67,31 @@ class ClusterPlace:
                 asked[namespace] = asked_of(planned, self._resources)
         limits, missing = await limits_of(self._client, asked, self._work.arrivals.peak, self._work.at_once)
         if missing:
-            what = f"{len(missing)} rights are missing: {'; '.join(map(str, missing))}"
-            raise DriverError(f"{what}; docs/scale.md has the Role that grants them")
+            what = f"missing permissions ({len(missing)}): {'; '.join(map(str, missing))}"
+            raise DriverError(f"{what}; docs/scale.md has a Role that grants them")
         self._driver.note("preflight", limits=msgspec.to_builtins(limits))
 
     async def prepare(self) -> None:
-        """Templates that the server refuses are told before the first one is sent: one of each, in each namespace.
-        Connections are there by then, too: a TLS greeting takes many times as long as a create, and would delay it."""
+        """Tries each class in each namespace in a dry run, so that bad templates are found before the first send. Also
+        opens connections: a TLS handshake takes much longer than a create and would delay it."""
         for of in self._plan.classes:
             self._resources[of.name] = await self._client.resource_of(of.manifest)
         for one in self._plan.samples():
             self._manifests[one.of.name, one.namespace] = msgspec.json.encode(self._own(one))
             try:
-                # An earlier life of this driver may have made it.
+                # It may exist already, from before a restart.
                 with self._mine.errors(), contextlib.suppress(AlreadyExists):
                     await self._create(one, dry_run=True)
             except TargetError as error:
                 what = self._resources[one.of.name].kind
-                raise DriverError(f"the server refuses such a {what} ({one.of.name}): {error}") from error
+                raise DriverError(f"the server rejected the {what} ({one.of.name}) in a dry run: {error}") from error
         arrivals = self._work.arrivals
         at_once = min(arrivals.burst or math.ceil((arrivals.peak or 0.0) * AHEAD_S), self._work.at_once)
         opening = (self._client.version() for _ in range(at_once))
-        await asyncio.gather(*opening, return_exceptions=True)  # who may not ask for it has a connection all the same
+        await asyncio.gather(*opening, return_exceptions=True)  # a forbidden request opens a connection, too
 
     def _own(self, one: PlannedWorkload) -> Manifest:
-        """With a label on the workload and on its pods that says which one it is."""
+        """The manifest with labels on the workload and its pods that identify it."""
         metadata = {**(one.of.manifest.get("metadata") or {}), "namespace": one.namespace or self._home}
         made = self._mine.own({**one.of.manifest, "metadata": metadata}, self._resources[one.of.name])
         made["metadata"]["name"] = NAME
@@ -110,7 +110,7 @@ class ClusterPlace:
         return f"{self._work.prefix}-{one.number}"
 
     async def create(self, one: PlannedWorkload, attempts: list[RequestAttempt]) -> None:
-        # An earlier life of this driver may have made it and not written that down.
+        # It may exist already without a record, from before a restart.
         with contextlib.suppress(AlreadyExists):
             await self._create(one, attempts=attempts)
 
@@ -159,23 +159,23 @@ class ClusterPlace:
             health=health_points(submissions, self.lags(), lines, self._health.samples, end_s),
         )
 
-    # ---- the end
+    # ---- deletion
 
     async def clean(self, phase: str = "") -> str:
-        """Deleted by their label, some at a time, until none is there."""
+        """Deletes workloads by label, some at a time, until none is left. Returns why some are; empty if none."""
         chosen = f"{self._mine.selector},{PHASE_LABEL}={phase}" if phase else self._mine.selector
-        until_s, problem = time.monotonic() + _GONE_S, "some are still there"
+        until_s, problem = time.monotonic() + _GONE_S, "some still exist"
         waiting = {(one, namespace) for one in {*self._resources.values(), PODS} for namespace in self._mine.namespaces}
         while time.monotonic() < until_s:
             for resource, namespace in list(waiting):
-                delete = resource in self._resources.values()  # else pods, which go with their workloads
+                delete = resource in self._resources.values()  # else pods, which are deleted with their workloads
                 look = self._client.delete_some if delete else self._client.has_any
                 try:
                     if not await look(resource, labels=chosen, namespace=namespace):
                         waiting.discard((resource, namespace))
                 except KubernetesError as error:
                     problem = str(error)
-                    if error.lasting:  # a right that is missing does not come by waiting
+                    if error.lasting:  # such as a missing permission: retrying does not help
                         return problem
             if not waiting:
                 return ""

@@ -1,5 +1,5 @@
-"""The control plane's own metrics during a trial, where they may be read: of the API server, and of the scheduler where
-that answers through it. And what the files of an attempt say of the measuring itself: gaps, lags, health over time."""
+"""Samples the metrics of the API server and scheduler during a trial, if they can be read, and combines them with the
+attempt's records (gaps, lags) into a time series."""
 
 import asyncio
 import contextlib
@@ -29,10 +29,10 @@ VERBS = ("POST", "GET", "LIST", "PATCH", "PUT", "DELETE")
 
 
 class CounterSample(msgspec.Struct, frozen=True):
-    """Counters since the server began, at one time."""
+    """The server's counters at one time."""
 
     at_s: float
-    latency: dict[str, dict[float, float]]  # verb -> upper end of a bucket -> requests up to it
+    latency: dict[str, dict[float, float]]  # verb -> upper end of a bucket -> cumulative requests
     rejected: int
     in_flight: int
     etcd_bytes: int | None
@@ -42,11 +42,11 @@ class CounterSample(msgspec.Struct, frozen=True):
 class ServerHealth:
     def __init__(self) -> None:
         self.samples: list[CounterSample] = []
-        self.problem = ""  # why there are none
+        self.problem = ""  # why there are no samples
 
     @contextlib.asynccontextmanager
     async def measured(self, client: Kubernetes) -> AsyncIterator[None]:
-        """Sampled while the block is open, until the server refuses, and once at its end."""
+        """Samples during the block until the server refuses, and once at its end."""
 
         async def measure() -> None:
             again = True
@@ -63,11 +63,11 @@ class ServerHealth:
                     await asyncio.wait_for(self._sample(client), _EVERY_S)
 
     async def _sample(self, client: Kubernetes) -> bool:
-        """Whether there is a point in asking again."""
+        """Takes a sample; returns whether to continue."""
         try:
             asked = ApiRequest("get", bare_path="/metrics")
             answer = await client.connection.request(asked, retry=False, accept="text/plain")
-            sample = await asyncio.to_thread(read_sample, answer.body, time.monotonic())  # it is megabytes of text
+            sample = await asyncio.to_thread(read_sample, answer.body, time.monotonic())  # megabytes of text
             self.samples.append(sample)
         except KubernetesError as error:
             self.problem = self.problem or str(error)
@@ -112,8 +112,8 @@ def _number(text: bytes) -> float:
 
 
 def _p99(now: dict[float, float], before: dict[float, float]) -> float | None:
-    """The upper end of the bucket that 99 of 100 requests since then are in; None: there were none, or they are in the
-    last, which has no end."""
+    """Upper end of the bucket that holds the 99th percentile of requests since `before`; None without requests, or in
+    the last, open bucket."""
     counts = sorted((end, value - before.get(end, 0.0)) for end, value in now.items())
     total = counts[-1][1] if counts else 0.0
     if total <= 0:
@@ -127,7 +127,7 @@ LEAST_S = 1.0
 
 
 class StampsLine(msgspec.Struct, frozen=True):
-    """A line of the file of stamps that is no stamp."""
+    """A line of the stamps file that is not a stamp."""
 
     at_s: float
     canary: str = ""
@@ -145,7 +145,7 @@ def loop_lag_s(lines: Iterable[StampsLine]) -> float:
 
 
 def gaps(lines: Iterable[StampsLine]) -> tuple[int, float]:
-    """How many, and how long in all."""
+    """Number and total duration of gaps in the watch."""
     found = [line.at_s - line.gap_s for line in lines if line.gap_s is not None]
     return len(found), sum(found)
 
@@ -157,7 +157,7 @@ def health_points(
     samples: Sequence[CounterSample],
     end_s: float,
 ) -> list[HealthPoint]:
-    """`lags` are (when, how late); all on one axis, in at most so many stretches."""
+    """All series on one time axis. `lags` are (time, lag)."""
     start_s = min((one.intended_s for one in submissions.values()), default=end_s)
     width_s = max(LEAST_S, (end_s - start_s) / _MOST_POINTS)
     count = max(1, int((end_s - start_s) / width_s) + 1)
@@ -186,11 +186,11 @@ def health_points(
         if line.gap_s is not None:
             for point in points[place(line.gap_s) : place(line.at_s) + 1]:
                 point.blind = True
-    for before, now in zip([None, *samples], samples, strict=False):  # of a stretch the last sample counts
+    for before, now in zip([None, *samples], samples, strict=False):  # the last sample of an interval counts
         point = points[place(now.at_s)]
         point.in_flight, point.etcd_bytes, point.queue = now.in_flight, now.etcd_bytes, now.queue
         point.rejected, point.latency_s = None, {}
-        if before is not None and before.rejected <= now.rejected:  # else it was restarted meanwhile
+        if before is not None and before.rejected <= now.rejected:  # else the server was restarted
             point.rejected = now.rejected - before.rejected
             latency = {verb: _p99(now.latency[verb], before.latency.get(verb, {})) for verb in now.latency}
             point.latency_s = {verb: value for verb, value in latency.items() if value is not None}

@@ -1,10 +1,10 @@
-"""The stamps of several drivers that loaded one cluster side by side, as those of one.
+"""Merges the stamps of several load generators that loaded one cluster at the same time.
 
-1. Every duration is of one driver's own clock, from when it meant to send to when it saw. So their clocks need not
-   agree: each driver's times are taken relative to when it stopped looking.
-2. What is merged are stamps, never quantiles: those of the whole are Kaplan and Meier's over all workloads, as if one
-   driver had made them all.
-3. Offered and sent rates of drivers that ran at the same time add up."""
+1. Every duration is measured with one load generator's own clock, so clocks need not agree: times are taken relative to
+   the end of each load generator.
+2. Stamps are merged, never quantiles: quantiles are Kaplan-Meier over all workloads, as if one load generator had
+   created them all.
+3. Offered and sent rates add up."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -29,13 +29,13 @@ from seatrial.kinds.scale.work import (
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """What one driver wrote, by its own clock."""
+    """The records of one load generator, by its own clock."""
 
     work: ScaleWork
-    submissions: dict[int, Submission]  # that were to be measured
+    submissions: dict[int, Submission]  # of measured workloads
     stamps: list[Stamp]
     gone: dict[int, float]  # when churn deleted a workload
-    end_s: float  # the last time of all of these
+    end_s: float  # the latest of all these times
 
 
 class Merged(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class Merged(msgspec.Struct, frozen=True):
 
 
 def read_shard(files: Path, work: ScaleWork) -> Shard:
-    """`files` is the folder that a driver wrote its files into. Raises Unreadable."""
+    """Reads the folder that a load generator wrote. Raises Unreadable."""
     plan = SubmissionPlan(work)
     measured = {one.number for one in (*plan.measured, *plan.churned)}
     written = stages.decoded(stages.whole_lines(files / SUBMITTED), Submission)
@@ -52,7 +52,7 @@ def read_shard(files: Path, work: ScaleWork) -> Shard:
     deletions = list(stages.decoded(stages.whole_lines(files / DELETED_FILE), Deletion))
     stamps = stages.read_stamps(files / STAMPS)
     times = [one.acknowledged_s or one.sent_s or one.intended_s for one in submissions.values()]
-    # Also of what is no stage: how late the watch is was measured until it ended.
+    # Lines that are not stamps count, too: the lag was measured until the end.
     times += [one.at_s for one in read_lines(files / STAMPS)]
     end_s = max([*times, *(one.at_s for one in stamps)], default=0.0)
     gone = {one.number: one.intended_s for one in deletions if not one.problem}
@@ -60,8 +60,8 @@ def read_shard(files: Path, work: ScaleWork) -> Shard:
 
 
 def merge_shards(shards: Iterable[Shard]) -> Merged:
-    """One after the other, so that the stamps of one alone are in memory. Raises ValueError for drivers that were to
-    bring their workloads to different stages."""
+    """Merges one shard after the other, so that only one is in memory. Raises ValueError for different `until`
+    stages."""
     submissions: dict[int, Submission] = {}
     gone: dict[int, float] = {}
     reached = stages.Reached({}, set())
@@ -78,11 +78,11 @@ def merge_shards(shards: Iterable[Shard]) -> Merged:
         planned += len(plan.measured) + len(plan.churned)
         untils.add(shard.work.until)
     if len(untils) != 1:
-        raise ValueError(f"they were to come to different stages: {', '.join(sorted(untils)) or 'there are none'}")
+        raise ValueError(f"load generators use different `until` stages: {', '.join(sorted(untils)) or 'none'}")
     known = [stage for stage, times in reached.times.items() if times]
     metrics = [stages.stage_metrics(stage, submissions, reached, 0.0, 0.0, gone) for stage in known]
     deleted = [Deletion(number, at_s) for number, at_s in gone.items()]
-    # How late the watches were is not in these files: each driver judged its own.
+    # The lags are not in these files: each load generator checked its own.
     judged = {"lag_p50_s": 0.0, "lag_p99_s": 0.0, "lags": 0, "again": False, "stopped": False}
     rated = {"rate": sum(filter(None, rates)) or None, "offered_rate": sum(filter(None, offered)) or None}
     whole = stages.whole_of(planned, submissions, reached, untils.pop(), deleted, **judged, **rated)
@@ -90,7 +90,7 @@ def merge_shards(shards: Iterable[Shard]) -> Merged:
 
 
 def _add(whole: stages.Reached, one: stages.Reached, numbered: Mapping[int, int], end_s: float) -> None:
-    """What was reached by one driver's workloads, to that of all. Changes `whole`."""
+    """Adds what one load generator's workloads reached. Changes `whole`."""
     for stage, times in one.times.items():
         of = whole.times.setdefault(stage, {})
         for number, (earliest_s, latest_s) in times.items():

@@ -1,4 +1,4 @@
-"""Which workloads there will be: of which class each is, in which namespace, and what it is for. Pure, by a seed."""
+"""Plans all workloads: class, namespace and phase of each. Pure; deterministic by seed."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ class PlannedWorkload(NamedTuple):
 
 
 class SubmissionPlan:
-    """Numbers are given once, in the order of the phases: no two workloads of an attempt share one."""
+    """All workloads of an attempt. Numbers are unique, in the order of the phases."""
 
     def __init__(self, work: ScaleWork) -> None:
         self._work = work
@@ -35,19 +35,19 @@ class SubmissionPlan:
         return [*self._work.classes, *beside]
 
     def round(self, number: int) -> list[PlannedWorkload]:
-        """The workloads of one rate of a search."""
+        """Workloads for one rate of a search."""
         return self._make(f"round-{number}", self._work.count, self._work.classes)
 
     def samples(self) -> list[PlannedWorkload]:
-        """One of each class for each of its namespaces."""
+        """One workload of each class in each of its namespaces."""
         return [PlannedWorkload(0, "measured", of, space) for of in self.classes for space in self._namespaces(of)]
 
     def _namespaces(self, of: WorkloadClass) -> tuple[str, ...]:
-        """Those of the trial, else that of the template."""
+        """The trial's namespaces, else the template's."""
         return self._work.namespaces or ((of.manifest.get("metadata") or {}).get("namespace", ""),)
 
     def replaced(self) -> list[PlannedWorkload]:
-        """What churn deletes, the oldest first, one for each that it makes."""
+        """Workloads that churn deletes, oldest first, one for each that it creates."""
         return [*self.measured, *self.churned][: len(self.churned)]
 
     def pods(self) -> dict[int, int]:
@@ -59,7 +59,7 @@ class SubmissionPlan:
         return self._make(phase, beside.count, (beside.of,) if beside.of else self._work.classes)
 
     def _make(self, phase: str, count: int, classes: Sequence[WorkloadClass]) -> list[PlannedWorkload]:
-        """By weight and by chance; a phase has a chance of its own, so that one more changes no other."""
+        """Chooses classes at random by weight. Each phase has its own seed, so that phases do not affect each other."""
         chance = random.Random(f"{self._work.seed} {phase}")
         chosen = chance.choices(classes, [one.weight for one in classes], k=count)
         first, self._next = self._next, self._next + count
@@ -73,14 +73,14 @@ class SubmissionPlan:
 
 
 class WorkloadTarget(Protocol):
-    """Where a scale trial makes its workloads: a cluster, or this machine. `create` and `delete` raise KubernetesError
-    when they are refused for good.
+    """Where a scale trial creates its workloads: a cluster or this machine. `create` and `delete` raise KubernetesError
+    if they are refused permanently.
 
-    1. `check` raises DriverError when the place would not take one of each class: nothing is made before.
-    2. A workload that an earlier life of the driver made is made: `create` says nothing of it.
-    3. While `watching` is open, every stage of every workload is written to the file of stamps as it is seen; what an
-       earlier life did not see is written with both ends of the time in which it happened.
-    4. `clean` deletes all, or all of one phase, and says why something is left; empty when nothing is."""
+    1. `check` raises DriverError if a class would be rejected. Nothing is created before it returns.
+    2. `create` succeeds for a workload that exists from before a restart of the load generator.
+    3. While `watching` is open, every stage of every workload is written to the stamps file as it is seen. A stage that
+       was reached during a restart is written with both ends of that time.
+    4. `clean` deletes all workloads, or those of one phase, and returns why some are left; empty if none."""
 
     async def check(self) -> None: ...
 
@@ -91,11 +91,11 @@ class WorkloadTarget(Protocol):
     async def delete(self, one: PlannedWorkload) -> None: ...
 
     def lags(self) -> list[tuple[float, float]]:
-        """When, and how late stages were seen then, in seconds: measured again and again while it watched."""
+        """(time, lag in seconds) of each lag measurement during the watch."""
         ...
 
     def measured(self, submissions: Mapping[int, Submission], stamps: list[Stamp], end_s: float) -> MeasuredScale:
-        """How all of it was measured, and how the place was meanwhile."""
+        """How the trial was measured, and the control plane's health during it."""
         ...
 
     async def clean(self, phase: str = "") -> str: ...

@@ -1,6 +1,6 @@
-"""What would limit a trial before the cluster does: looked for before the first workload is made, and told.
+"""Looks for limits outside the cluster's capacity before the first workload is created.
 
-Nothing of it is needed: what may not be read is told as not known."""
+None of it is required: a limit that cannot be read is reported as not checked."""
 
 import asyncio
 from collections import Counter
@@ -37,12 +37,12 @@ WEBHOOKS = (
 LEVELS = Resource(_FLOW, "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations", False)
 _SELF_REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 GPU = "nvidia.com/gpu"
-OWN_RATE = 1_500.0  # submissions a second of one process, with all that it does beside
+OWN_RATE = 1_500.0  # submissions per second of one process, with its other work
 _PROBES = 5
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What a trial asks for in one namespace, all of its workloads together."""
+    """The total request of a trial in one namespace."""
 
     workloads: Mapping[Resource, int]
     pods: int
@@ -53,7 +53,7 @@ class Asked(msgspec.Struct, frozen=True):
 async def limits_of(
     client: Kubernetes, asked: Mapping[str, Asked], rate: float | None, at_once: int
 ) -> tuple[list[Limit], list[Right]]:
-    """And the rights that are missing. `asked` is by namespace; `rate` is the highest that is offered."""
+    """Returns limits and missing permissions. `asked` is by namespace; `rate` is the highest offered rate."""
     kinds = {resource for one in asked.values() for resource in one.workloads}
     wanted = sorted({right for space in asked for kind in kinds for right in workload_rights(kind, space)})
     found: list[Limit] = []
@@ -80,8 +80,8 @@ async def limits_of(
 
 def _unknown(what: str, error: KubernetesError) -> Limit:
     missing = error.missing if isinstance(error, Forbidden) else None
-    why = f"the right to {missing.right} is missing" if missing else str(error).partition("\n")[0]
-    return Limit(what, f"not known: {why}", known=False)
+    why = f"missing permission to {missing.right}" if missing else str(error).partition("\n")[0]
+    return Limit(what, f"not checked: {why}", known=False)
 
 
 async def _all(client: Kubernetes, resource: Resource, **chosen: Any) -> list[Manifest]:
@@ -100,27 +100,27 @@ async def _quotas(client: Kubernetes, asked: Mapping[str, Asked]) -> list[str]:
         text
         for namespace, one in asked.items()
         for quota in await _all(client, RESOURCE_QUOTAS, namespace=namespace)
-        for text in quota_limits(f"quota {quota['metadata']['name']} of {namespace}", quota["status"] or {}, one)
+        for text in quota_limits(f"quota {quota['metadata']['name']} in {namespace}", quota["status"] or {}, one)
     ]
 
 
 def quota_limits(name: str, status: Mapping[str, Any], asked: Asked) -> list[str]:
-    """What of it is less than is asked for. Pure."""
+    """Quotas that are too small for the request. Pure."""
     wanted = {"pods": asked.pods, "count/pods": asked.pods, f"requests.{GPU}": asked.gpus, **asked.requests}
     wanted |= {f"requests.{resource}": amount for resource, amount in asked.requests.items()}
     for resource, count in asked.workloads.items():
         wanted[f"count/{resource.title}"] = wanted.get(f"count/{resource.title}", 0) + count
     hard, used = status.get("hard") or {}, status.get("used") or {}
-    told = []
+    limits = []
     for key in sorted(hard.keys() & wanted.keys()):
         free = _number(str(hard[key])) - _number(str(used.get(key, "0")))
         if wanted[key] > free:
-            told.append(f"{name} leaves {free:g} of {key}, and {wanted[key]:g} are asked for")
-    return told
+            limits.append(f"{name} has {free:g} {key} left; {wanted[key]:g} requested")
+    return limits
 
 
 async def _ranges(client: Kubernetes, asked: Mapping[str, Asked]) -> list[str]:
-    told = []
+    limits = []
     for namespace in asked:
         for one in await _all(client, LIMIT_RANGES, namespace=namespace):
             rules = ", ".join(
@@ -129,8 +129,8 @@ async def _ranges(client: Kubernetes, asked: Mapping[str, Asked]) -> list[str]:
                 for field in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
                 if (amounts := rule.get(field))
             )
-            told.append(f"LimitRange {one['metadata']['name']} of {namespace} changes or refuses pods: {rules}")
-    return told
+            limits.append(f"LimitRange {one['metadata']['name']} in {namespace} changes or rejects pods: {rules}")
+    return limits
 
 
 # ---- the cluster
@@ -142,7 +142,7 @@ async def _nodes(client: Kubernetes, asked: Mapping[str, Asked]) -> list[str]:
 
 
 def node_limits(nodes: Sequence[Mapping[str, Any]], pods: int, gpus: float) -> list[str]:
-    """What nodes that take pods offer, whatever runs on them already. Pure."""
+    """Compares the request with the total capacity of schedulable nodes, ignoring current use. Pure."""
 
     def is_ready(node: Mapping[str, Any]) -> bool:
         conditions = (node["status"] or {}).get("conditions") or []
@@ -153,14 +153,14 @@ def node_limits(nodes: Sequence[Mapping[str, Any]], pods: int, gpus: float) -> l
     def offered(resource: str) -> float:
         return sum(_number(str(((one["status"] or {}).get("allocatable") or {}).get(resource, "0"))) for one in ready)
 
-    told = []
+    limits = []
     if not ready:
-        told.append(f"none of {len(nodes)} nodes is ready and takes pods")
+        limits.append(f"none of {len(nodes)} nodes is ready and schedulable")
     if pods > offered("pods"):
-        told.append(f"{len(ready)} nodes take {offered('pods'):g} pods together, and {pods} are asked for")
+        limits.append(f"{len(ready)} nodes have room for {offered('pods'):g} pods; {pods} requested")
     if gpus > offered(GPU):
-        told.append(f"{len(ready)} nodes have {offered(GPU):g} GPUs together, and {gpus:g} are asked for")
-    return told
+        limits.append(f"{len(ready)} nodes have {offered(GPU):g} GPUs; {gpus:g} requested")
+    return limits
 
 
 async def _webhooks(client: Kubernetes, kinds: set[Resource]) -> list[str]:
@@ -169,28 +169,28 @@ async def _webhooks(client: Kubernetes, kinds: set[Resource]) -> list[str]:
 
 
 def webhook_limits(webhooks: Sequence[Mapping[str, Any]], kinds: set[Resource]) -> list[str]:
-    """Those that are asked when such an object is made. Pure."""
+    """Webhooks that are called when an object of these kinds is created. Pure."""
 
     def matches(rule: Mapping[str, Any]) -> bool:
         operations, groups, plurals = ({*(rule.get(one) or [])} for one in ("operations", "apiGroups", "resources"))
         of_kinds = (groups & {"*", kind.group} and plurals & {"*", "*/*", kind.plural} for kind in kinds)
         return bool(operations & {"*", "CREATE"}) and any(of_kinds)
 
-    told = []
+    limits = []
     for hook in webhooks:
         if any(matches(rule) for rule in hook.get("rules") or []):
             fails = hook.get("failurePolicy", "Fail") == "Fail"
-            then = "what it does not answer by then is refused" if fails else "and is passed over then"
+            then = "the request is rejected" if fails else "the webhook is ignored"
             name, timeout_s = hook.get("name", ""), int(hook.get("timeoutSeconds") or 10)
-            told.append(f"{name} is asked for each of them, has {timeout_s} s, {then}")
-    return told
+            limits.append(f"webhook {name} is called for each workload; after {timeout_s} s {then}")
+    return limits
 
 
-# ---- the way there
+# ---- API server and client
 
 
 async def _fairness(client: Kubernetes, at_once: int) -> list[str]:
-    """By the flow schemas that every cluster has; a cluster's own may say otherwise."""
+    """Assumes the default flow schemas; those of the cluster may differ."""
     review = await client.create(_SELF_REVIEW, Tree)
     groups = {*((review.status or {}).get("userInfo") or {}).get("groups", [])}
     if "system:masters" in groups:
@@ -206,8 +206,8 @@ def fairness_limits(levels: Mapping[str, Mapping[str, Any]], level: str, at_once
     if shares is None:
         return []
     total = sum(int((one.get("limited") or {}).get("nominalConcurrencyShares") or 0) for one in levels.values())
-    share = f"{shares} of {total} shares of the server's seats"
-    return [f"requests come to priority level {level}, which has {share}; up to {at_once} are sent at once"]
+    share = f"{shares} of {total} concurrency shares"
+    return [f"requests use priority level {level} ({share}); up to {at_once} are sent at once"]
 
 
 async def _client(client: Kubernetes, rate: float | None, at_once: int) -> list[str]:
@@ -224,17 +224,18 @@ async def _client(client: Kubernetes, rate: float | None, at_once: int) -> list[
 def client_limits(round_trip_s: float, rate: float | None, at_once: int) -> list[str]:
     if rate is None:
         return []
-    told = []
+    limits = []
     if round_trip_s and at_once / round_trip_s < rate:
-        way = f"{at_once} requests at once, and round trips of {value_text(round_trip_s, 's')}"
-        told.append(f"{way}: {at_once / round_trip_s:,.0f}/s at most, and {rate:,.0f}/s are offered")
+        most = f"{at_once / round_trip_s:,.0f}/s"
+        trip = f"{at_once} concurrent requests with round trips of {value_text(round_trip_s, 's')}"
+        limits.append(f"{trip} allow at most {most}; {rate:,.0f}/s offered")
     if rate > OWN_RATE:
-        told.append(f"one process makes about {OWN_RATE:,.0f} submissions a second, and {rate:,.0f}/s are offered")
-    return told
+        limits.append(f"one process makes about {OWN_RATE:,.0f} submissions per second; {rate:,.0f}/s offered")
+    return limits
 
 
 def asked_of(planned: Sequence[PlannedWorkload], resources: Mapping[str, Resource]) -> Asked:
-    """Of these workloads together; `resources` by class. Pure."""
+    """The total request of these workloads; `resources` is by class. Pure."""
     counts = Counter(one.of.name for one in planned)
     classes = {one.of.name: one.of for one in planned}
     workloads: Counter[Resource] = Counter()
@@ -248,7 +249,7 @@ def asked_of(planned: Sequence[PlannedWorkload], resources: Mapping[str, Resourc
 
 
 def asked_for(manifest: Mapping[str, Any], pods: int) -> tuple[float, dict[str, float]]:
-    """GPUs, and CPU and memory, of one workload of so many pods: of the containers of its first pod template. Pure."""
+    """GPUs, and CPU and memory, of one workload with this many pods, by its first pod template. Pure."""
     gpus, requests = 0.0, dict[str, float]()
     for container in _containers(manifest.get("spec")):
         resources = container.get("resources") or {}
@@ -271,5 +272,5 @@ def _containers(spec: Any) -> list[Manifest]:
 
 
 def _number(text: str) -> float:
-    """What cannot be read is nothing: a limit that is told too much does no harm."""
+    """Returns 0 for an unparsable quantity: a superfluous warning does no harm."""
     return parse_quantity(text) or 0.0

@@ -1,10 +1,10 @@
-"""Workloads as processes of this machine: the same stages, without a cluster.
+"""Workloads as processes on this machine: the same stages, without a cluster.
 
-1. The machine has places, and a place stands for a GPU, of which it need have none. A pod is one process; it takes as
-   many places as it asks for GPUs, and at least one.
-2. All pods of a workload get their places at once, or none does: those that fit nowhere now are unschedulable.
-3. Every process carries a mark in its environment, by which it is found and ended, also those of a driver that was
-   killed, and whatever they started themselves."""
+1. The machine has slots. A pod is one process and takes one slot per requested GPU, at least one; the GPUs need not
+   exist.
+2. All pods of a workload get their slots at once or not at all; a workload that does not fit now is unschedulable.
+3. Every process carries a mark in its environment. By it all are found and killed, including their children and those
+   of a load generator that was killed."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ _GONE_S = 60.0
 
 
 class ProcessPlace:
-    """Implements `WorkloadTarget`. Who stamps shares a loop with who sends: how late that loop is, is its lag."""
+    """Implements `WorkloadTarget`. Sending and stamping share an event loop, so its lag is the watch lag."""
 
     def __init__(self, driver: Driver, work: ScaleWork, plan: SubmissionPlan, cpus: int) -> None:
         self._driver, self._plan = driver, plan
@@ -38,24 +38,23 @@ class ProcessPlace:
         self._environment = {**os.environ, _MARK: work.prefix}
         self._free = work.places or cpus
         self._queue: dict[int, PlannedWorkload] = {}
-        self._refused: set[int] = set()  # of the queue, those that did not fit when they were looked at
-        self._running: dict[int, dict[int, int]] = {}  # pids with the places of each, by workload
-        self._killed: set[int] = set()  # by us: such a process was deleted, and did not fail
+        self._refused: set[int] = set()  # queued workloads already stamped as unschedulable
+        self._running: dict[int, dict[int, int]] = {}  # workload -> pid -> slots
+        self._killed: set[int] = set()  # pids that we killed: deleted, not failed
         self._wake = asyncio.Event()
-        self._lags: list[tuple[float, float]] = []  # when, and how late
+        self._lags: list[tuple[float, float]] = []  # (time, lag)
         self._fd = -1
-        for name in FILES:  # processes end with the driver that was killed, and so nothing of what it saw counts
+        for name in FILES:  # after a restart, start over: no earlier process is left
             (driver.files / name).unlink(missing_ok=True)
 
     async def check(self) -> None:
         for of in self._plan.classes:
             if not of.command:
-                what = f"workload {of.name} is a template, an object of a cluster"
-                raise DriverError(f"{what}; on this machine a workload is a process: take `kind: pod` or `kind: job`")
+                raise DriverError(f"workload {of.name} needs a cluster; on this machine use `kind: pod` or `kind: job`")
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        await self.clean()  # of a driver that was killed
+        await self.clean()  # from before a restart
         self._fd = os.open(self._driver.files / STAMPS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         async with in_background(self._place_them()), in_background(self._measure_lag()):
             yield
@@ -73,7 +72,7 @@ class ProcessPlace:
             now_s = time.monotonic()
             self._lags.append((now_s, max(now_s - before_s - LAG_EVERY_S, 0.0)))
 
-    # ---- what is asked for
+    # ---- requests
 
     async def create(self, one: PlannedWorkload, attempts: list[RequestAttempt]) -> None:
         now_s = time.monotonic()
@@ -87,9 +86,9 @@ class ProcessPlace:
         if self._queue.pop(one.number, None) is not None:
             self._stamp(one.number, 0, DELETED)
         for pid in list(self._running.get(one.number, ())):
-            self._kill(pid)  # its end is seen as that of any other
+            self._kill(pid)  # its exit is observed like any other
 
-    # ---- who gets a place
+    # ---- scheduling
 
     async def _place_them(self) -> None:
         while True:
@@ -112,12 +111,12 @@ class ProcessPlace:
             self._stamp(one.number, pod, SCHEDULED)
         for pod in range(one.of.pods):
             self._spawn(one, pod, each)
-            await asyncio.sleep(0)  # who sends comes between
+            await asyncio.sleep(0)  # let sends run in between
 
     def _spawn(self, one: PlannedWorkload, pod: int, places: int) -> None:
         try:
             pid = os.posix_spawnp(one.of.command[0], one.of.command, self._environment)
-        except OSError:  # there is no such program: it has begun and failed, as a pod does
+        except OSError:  # command not found: started and failed, like a pod
             self._stamp(one.number, pod, STARTED)
             self._stamp(one.number, pod, FINISHED, failed=True)
             self._free += places
@@ -142,7 +141,7 @@ class ProcessPlace:
         stamp = Stamp(number, f"{number}-{pod}", stage, time.monotonic(), failed=failed and stage == FINISHED)
         os.write(self._fd, msgspec.json.encode(stamp) + b"\n")
 
-    # ---- the end
+    # ---- deletion
 
     def _kill(self, pid: int) -> None:
         self._killed.add(pid)
@@ -162,7 +161,7 @@ class ProcessPlace:
             for pid in left:
                 self._kill(pid)
             await asyncio.sleep(0.02)
-        return "some are still there"
+        return "some still exist"
 
 
 def _places(of: WorkloadClass) -> int:
@@ -170,7 +169,7 @@ def _places(of: WorkloadClass) -> int:
 
 
 def _marked(mark: bytes) -> list[int]:
-    """Living processes with that in their environment."""
+    """Pids of processes with the mark in their environment."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():

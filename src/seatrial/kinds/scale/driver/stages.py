@@ -1,8 +1,8 @@
-"""From stamps to metrics: how long workloads took to each stage, with what is not known counted beside it.
+"""Computes metrics from stamps: the duration to each stage, and counts of unknown durations.
 
-Durations are from when a workload was meant to be sent, by the one clock of this machine: a generator or a server that
-falls behind makes them longer, never shorter. A workload that has not reached a stage when the driver stops looking
-counts as longer than that; one that reached it while the watch was blind counts from the later end, and is told."""
+Durations start at the scheduled send and use one clock, so a late load generator or server makes them longer, never
+shorter. A workload that has not reached a stage when the watch ends counts as right-censored. One that reached it in a
+gap of the watch counts with the later end of the gap, and is counted as censored."""
 
 import contextlib
 from collections import Counter
@@ -25,14 +25,14 @@ EVENT = "Event"
 _SHARES = (0.5, 0.9, 0.95, 0.99)
 STAMP_START = b'{"workload"'
 MOST_PROBLEMS = 5
-_POINTS = 200  # of a distribution, for a report
-_latest = itemgetter(1)  # of the two ends of a time
+_POINTS = 200  # per curve, for reports
+_latest = itemgetter(1)  # the later end of a range
 
 _T = TypeVar("_T")
 
 
 class Arrived:
-    """Which workloads have come to a stage, from a file of stamps that grows: only what is new in it is read."""
+    """Tracks which workloads have reached a stage, reading only new lines of the stamps file."""
 
     def __init__(self, path: Path, stage: str, pods: Mapping[int, int]) -> None:
         self._path, self._stage, self._pods = path, stage, pods
@@ -55,28 +55,26 @@ class Arrived:
 
 
 def read_stamps(path: Path) -> list[Stamp]:
-    """All of a file of stamps; a line that is not whole is left out. Raises Unreadable for stages that this version
-    does not know: what they say of a workload is not to be guessed."""
+    """Reads all stamps; an incomplete line is left out. Raises Unreadable for an unknown stage."""
     stamps = list(decoded(_of_stamps(whole_lines(path)), Stamp))
     if unknown := {stamp.stage for stamp in stamps} - {*STAGES}:
-        what = f"{sorted(unknown)[0][:40]!r} is no stage that this version knows"
-        raise Unreadable(f"{path}: {what}: it is damaged, or of a newer Seatrial, which reads it")
+        raise Unreadable(f"{path}: unknown stage {min(unknown)[:40]!r}; the file is damaged or from a newer Seatrial")
     return stamps
 
 
 def _of_stamps(lines: Iterable[bytes]) -> Iterator[bytes]:
-    return (line for line in lines if line.startswith(STAMP_START))  # the canary's lines are of another form
+    return (line for line in lines if line.startswith(STAMP_START))  # the canary's lines have another format
 
 
 def whole_lines(path: Path) -> list[bytes]:
-    """Without a last line that has no end: it was not whole when its writer was killed."""
+    """All lines except an incomplete last one, left by a writer that was killed."""
     with contextlib.suppress(FileNotFoundError):
         return path.read_bytes().split(b"\n")[:-1]
     return []
 
 
 def decoded(lines: Iterable[bytes], form: type[_T]) -> Iterator[_T]:
-    """What can be read of them."""
+    """Decodes the lines; unreadable ones are left out."""
     for line in lines:
         with contextlib.suppress(Unreadable):
             yield decode(line, form)
@@ -86,12 +84,12 @@ class Reached(msgspec.Struct, frozen=True):
     """When each workload reached each stage: (earliest, latest) by number."""
 
     times: dict[str, dict[int, tuple[float, float]]]
-    failed: set[int]  # a pod of theirs failed
-    evicted_by: dict[str, int] = {}  # who, and how many pods
+    failed: set[int]  # workloads with a failed pod
+    evicted_by: dict[str, int] = {}  # cause -> number of pods
 
 
 def reached_stages(submissions: Mapping[int, Submission], stamps: Iterable[Stamp], pods: Mapping[int, int]) -> Reached:
-    """Of a workload with several pods the last pod counts; of what one is enough for, the first."""
+    """When each workload reached each stage: by its last pod, or its first where one is enough."""
     by_pod: dict[tuple[int, str], dict[str, tuple[float, float]]] = {}
     failed = set()
     evictors: dict[str, str] = {}
@@ -102,11 +100,11 @@ def reached_stages(submissions: Mapping[int, Submission], stamps: Iterable[Stamp
             of[stamp.pod] = seen
         if stamp.failed:
             failed.add(stamp.workload)
-        if stamp.stage == EVICTED and (stamp.kind == EVENT or stamp.pod not in evictors):  # an event says more
-            evictors[stamp.pod] = stamp.by or "nobody said"
+        if stamp.stage == EVICTED and (stamp.kind == EVENT or stamp.pod not in evictors):  # an event has more detail
+            evictors[stamp.pod] = stamp.by or "unknown"
     times: dict[str, dict[int, tuple[float, float]]] = {stage: {} for stage in STAGES}
     for (workload, stage), of in list(by_pod.items()):
-        if stage in (SCHEDULED, UNSCHEDULABLE):  # of each pod the scheduler's first word: whether it has a place
+        if stage in (SCHEDULED, UNSCHEDULABLE):  # the scheduler's first decision on each pod
             first = by_pod.setdefault((workload, DECIDED), {})
             for pod, seen in of.items():
                 first[pod] = min(first.get(pod, seen), seen, key=_latest)
@@ -125,7 +123,7 @@ def reached_stages(submissions: Mapping[int, Submission], stamps: Iterable[Stamp
 
 
 def _needed(stage: str, seen: int, pods: int) -> int:
-    """How many objects must have reached a stage, so that their workload has."""
+    """How many objects must reach a stage before their workload has."""
     if stage in followed.OF_PODS or stage == DECIDED:
         return pods
     return seen if stage == followed.CLAIM_BOUND else 1
@@ -141,8 +139,7 @@ def stage_metrics(
     of: str = "",
     source: str = "watch",
 ) -> StageMetrics:
-    """`end_s` is when the driver stopped looking, `gone` when it deleted some before; `lag_s` how late the watch was at
-    worst, nearly always."""
+    """`end_s` is when the watch ended, `gone` when churn deleted a workload, `lag_s` the p99 lag of the watch."""
     times = reached.times[stage]
     durations, ended, blind, failed = [], [], 0, 0
     for number, one in submissions.items():
@@ -176,15 +173,15 @@ def whole_of(
     deletions: Iterable[Deletion],
     **known: Any,
 ) -> WholeScale:
-    """What is known of `count` workloads that were to come to the stage `until`, some of which churn deleted. `known`:
-    what these do not say, the rates and how it was measured."""
+    """Totals of `count` workloads with the goal `until`. `known` are the remaining fields: rates, and how it was
+    measured."""
     every, deletions = submissions.values(), list(deletions)
     never_made = {number for number, one in submissions.items() if one.acknowledged_s is None}
     gone = {one.number for one in deletions if not one.problem}
     return WholeScale(
         count=count,
         submitted=len(submissions) - len(never_made),
-        failed=len(never_made | (reached.failed & submissions.keys())),  # those of other phases are in no metric
+        failed=len(never_made | (reached.failed & submissions.keys())),  # other phases are not measured
         unfinished=count - len({*reached.times[until], *gone} & submissions.keys()),
         refused=sum(len(one.refusals) for one in every),
         problems=sorted({*(one.problem for one in every), *(one.problem for one in deletions)} - {""})[:MOST_PROBLEMS],
@@ -197,18 +194,18 @@ def whole_of(
 
 
 def rate_of(times: Iterable[float]) -> float | None:
-    """A second, from the first to the last; None where that is no time."""
+    """Events per second from the first to the last; None if that is no time span."""
     found = sorted(times)
     return (len(found) - 1) / (found[-1] - found[0]) if len(found) > 1 and found[-1] > found[0] else None
 
 
 def lateness(submissions: Iterable[Submission]) -> list[float]:
-    """How long after its time each was sent."""
+    """Delay of each send after its scheduled time, sorted."""
     return sorted(max(one.sent_s - one.intended_s, 0.0) for one in submissions if one.sent_s is not None)
 
 
 def share_of(values: Sequence[float], share: float) -> float:
-    """A plain quantile of what is all there; nothing has none, which is 0."""
+    """The quantile of complete data; 0 without values."""
     return float(np.quantile(values, share, method="higher")) if values else 0.0
 
 

@@ -1,7 +1,7 @@
-"""From events of a watch to lines of the file of stamps: which workload an object belongs to, and what is new of it.
+"""Turns watch events into lines of the stamps file: which workload an object belongs to, and which stages are new.
 
-One number is kept of each object, never the object. One whose owner is not known yet (its own watch may be later) waits
-for it; what nobody ever claims is foreign, and the oldest of it is forgotten."""
+Memory holds one number per object, never the object. An object whose owner is unknown (its watch may be later) waits
+for the owner. Objects that never get one are foreign; the oldest are dropped."""
 
 import os
 from collections import OrderedDict
@@ -32,7 +32,8 @@ class AnnotatedMeta(OwnedMeta, frozen=True, gc=False):
 
 
 def form_of(followed: Followed, annotated: bool = False) -> type[Object]:
-    """A struct for objects of this kind that decodes only what the rules name. `annotated`: annotations, too."""
+    """A struct type for objects of this kind that decodes only the fields in the rules, and annotations if
+    `annotated`."""
     wanted = [followed.about] if followed.about else []
     for rule in (*followed.rules, *followed.own):
         wanted += [path for path in (rule.path, rule.stamp, *rule.by) if path]
@@ -52,9 +53,9 @@ def form_of(followed: Followed, annotated: bool = False) -> type[Object]:
 
 
 def _fields(paths: Iterable[tuple[tuple[str, str], ...]]) -> list[tuple[str, Any, None]]:
-    """Name, type and default of each part that these paths begin with."""
+    """(name, type, default) of each field that these paths begin with."""
     inner: dict[str, list[tuple[tuple[str, str], ...]]] = {}
-    listed = set()  # parts that are lists, of which elements are told apart by their type
+    listed = set()  # fields that are lists; their elements are identified by `type`
     for (name, key), *rest in paths:
         found = inner.setdefault(name, [])
         if key:
@@ -73,7 +74,7 @@ def _fields(paths: Iterable[tuple[tuple[str, str], ...]]) -> list[tuple[str, Any
 
 
 def value_at(thing: Any, path: str) -> str:
-    """What is there, as text; empty when nothing is."""
+    """The value at the path as text; empty if there is none."""
     for name, key in segments(path):
         if thing is None:
             return ""
@@ -93,27 +94,26 @@ _ALL = (1 << _SHIFT) - 1
 
 
 class Stamps:
-    """The file, and to which workload each known object belongs."""
+    """The stamps file, and the workload of each known object."""
 
     def __init__(self, path: Path, prefix: str, selector: str) -> None:
-        """`selector` is of the attempt's labels, as `a=b,c=d`."""
+        """`selector` holds the attempt's labels, as `a=b,c=d`."""
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._prefix = f"{prefix}-"
         self._own = dict(label.split("=", 1) for label in selector.split(","))
-        self.known: dict[str, int] = {}  # uid -> the workload's number, and a bit for each stage that was written
-        self._orphans: OrderedDict[str, list[Callable[[], None]]] = OrderedDict()  # by the uid of an owner
+        self.known: dict[str, int] = {}  # uid -> the workload's number, with a bit for each written stage
+        self._orphans: OrderedDict[str, list[Callable[[], None]]] = OrderedDict()  # by owner uid
 
     def write(self, line: object) -> None:
         os.write(self._fd, msgspec.json.encode(line) + b"\n")
 
     def number_in(self, name: str) -> int | None:
-        """Of the workload that has this name."""
+        """The number of the workload with this name."""
         number = name.removeprefix(self._prefix)
         return int(number) if number.isdecimal() and name.startswith(self._prefix) else None
 
     def number_of(self, labels: Mapping[str, str]) -> str:
-        """What Seatrial's own label says; empty without one, and for that of another attempt, which may be at work in
-        the same namespace."""
+        """The value of Seatrial's own label; empty without one, and for an object of another attempt."""
         number = labels.get(WORKLOAD_LABEL, "")
         return number if number and self._own.items() <= labels.items() else ""
 
@@ -132,19 +132,19 @@ class Stamps:
 
 
 class StampFeed:
-    """What one watch gives: one kind of objects in one namespace."""
+    """The events of one watch: one kind of object in one namespace."""
 
     def __init__(self, stamps: Stamps, followed: Followed, root: bool, blind_since_s: float | None) -> None:
         self._stamps, self._followed, self._root = stamps, followed, root
         self._blind_since_s = self._last_s = blind_since_s
-        self._there: set[str] = set()  # uids, where it matters that they are gone
-        self._given: set[str] | None = None  # of a list after a gap
+        self._there: set[str] = set()  # uids, if deletion is a stage
+        self._given: set[str] | None = None  # uids in a list after a gap
 
     def take(self, event: "WatchEvent[Any]") -> None:
         found: Any = event.object
-        if found is None:  # all that was there when the watch began, or began again, has been seen
+        if found is None:  # all existing objects have been seen after a (re)start of the watch
             given, self._given, self._blind_since_s = self._given, None, None
-            for uid in () if given is None else self._there - given:  # it went in a gap
+            for uid in () if given is None else self._there - given:  # deleted in a gap
                 self._gone(uid, event.at_s, self._last_s)
             self._last_s = event.at_s
             return
@@ -174,13 +174,13 @@ class StampFeed:
         rules = self._followed.own if itself else self._followed.rules
         if self._followed.gone:
             self._there.add(uid)
-        if event.kind != DELETED:  # the last state of what is deleted was given before, or is not to be trusted
+        if event.kind != DELETED:  # the last state was seen before, or cannot be trusted
             self._reach(number, uid, found, rules, event.at_s, since_s)
         if event.kind == DELETED and self._followed.gone:
             self._gone(uid, event.at_s, since_s)
 
     def _belongs(self, found: Any) -> tuple[int | None, list[str]]:
-        """The number of its workload; None: of one of these owners, which are not known."""
+        """The number of its workload; None with its owners if they are unknown."""
         labels = found.metadata.labels
         if (number := self._stamps.number_of(labels)).isdecimal():
             return int(number), []
@@ -204,7 +204,7 @@ class StampFeed:
     ) -> None:
         bits = self._stamps.known.get(uid, 0) & _ALL
         for rule in rules:
-            # Who evicted a pod may be said by an event after its condition said that it was: both are kept.
+            # The event with the evictor may follow the condition of the eviction: keep both.
             if bits & _BITS[rule.stage] and not (rule.by and self._followed.about):
                 continue
             have = value_at(found, rule.path) if rule.path else ""

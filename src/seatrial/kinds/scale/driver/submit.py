@@ -1,7 +1,7 @@
-"""Makes the workloads, each at its time: an open loop that waits for no answer, or a closed one where that is asked.
+"""Creates the workloads on schedule: in an open loop that waits for no answer, or in a closed loop.
 
-What is acknowledged is written down at once, so that a driver that was killed makes only what is missing; one that was
-made and not written down is found by its name."""
+Each acknowledged workload is recorded at once, so that after a kill only the missing ones are created. A workload that
+exists without a record is recognised by its name."""
 
 import asyncio
 import itertools
@@ -20,16 +20,16 @@ from seatrial.kinds.scale.driver.stages import decoded, whole_lines
 from seatrial.kinds.scale.work import DELETED_FILE, SUBMITTED, Deletion, Submission, Tried
 from seatrial.kubernetes import KubernetesError
 
-SPIN_S = 0.001  # sooner than that, a timer would be late
+SPIN_S = 0.001  # below this, spin: a timer would be late
 TOGETHER = 32
-_LOOK_S = 0.02  # how often a closed loop asks who is done
-_MOST = 1_000  # characters of what a server says
+_LOOK_S = 0.02  # poll interval of closed loops
+_MOST = 1_000  # characters of a server's message
 
 _T = TypeVar("_T", Submission, Deletion)
 
 
 class SubmissionRecords(Generic[_T]):
-    """A file with a line for each workload, and what earlier lives of the driver wrote there."""
+    """A file with one record per workload, including those from before a restart."""
 
     def __init__(self, path: Path, kind: type[_T]) -> None:
         self.all: dict[int, _T] = {one.number: one for one in decoded(whole_lines(path), kind)}
@@ -44,7 +44,7 @@ class SubmissionRecords(Generic[_T]):
 
 
 class Submitter:
-    """`stopping` ends each of its loops: what was not sent by then is not sent."""
+    """Sends workloads. `stopping` ends its loops; the rest is not sent."""
 
     def __init__(self, place: WorkloadTarget, files: Path, stopping: asyncio.Event) -> None:
         self._place, self._stopping = place, stopping
@@ -62,10 +62,10 @@ class Submitter:
         start_s: float,
         replaced: Sequence[PlannedWorkload] = (),
     ) -> None:
-        """Each at its time; of those that are `replaced`, one is deleted as each is made."""
+        """Sends each at its time, and deletes one of `replaced` with each."""
         every = itertools.zip_longest(planned, offsets, replaced)
         missing = [row for row in every if row[0].number not in self.submitted.all]
-        begun_s = start_s - (missing[0][1] if missing else 0.0)  # after a kill nobody waits once more for what is there
+        begun_s = start_s - (missing[0][1] if missing else 0.0)  # after a restart, do not wait for those already sent
         async with asyncio.TaskGroup() as group:
             for one, offset, old in missing:
                 if not await self._until(begun_s + offset):
@@ -74,12 +74,12 @@ class Submitter:
                     group.create_task(self._delete(old, begun_s + offset))
                 group.create_task(self._submit(one, begun_s + offset))
                 if one.number % TOGETHER == 0:
-                    await asyncio.sleep(0)  # so that those of a burst are sent while the others are made
+                    await asyncio.sleep(0)  # so that a burst begins before all its tasks are created
 
     async def closed_loop(
         self, planned: Sequence[PlannedWorkload], in_flight: int, done: Callable[[], Set[int]] | None = None
     ) -> None:
-        """At most so many that are not `done`; without that, that are not acknowledged."""
+        """Keeps at most `in_flight` that are not `done`; by default, not acknowledged."""
         going: set[int] = set()
         async with asyncio.TaskGroup() as group:
             for one in self._missing(planned):
@@ -95,7 +95,7 @@ class Submitter:
                 group.create_task(self._submit(one, time.monotonic()))
 
     async def waves(self, planned: Sequence[PlannedWorkload], at_once: int, delay_s: float) -> None:
-        """So many together; the next ones so long after the slowest answer. The last wave has what is left."""
+        """Sends waves; each begins `delay_s` after the slowest answer of the one before. The last may be smaller."""
         missing = self._missing(planned)
         for first in range(0, len(missing), at_once):
             if first and not await self._until(time.monotonic() + delay_s):
@@ -113,7 +113,7 @@ class Submitter:
         try:
             await self._place.create(one, attempts)
         except KubernetesError as error:
-            problem = str(error)[:_MOST] or "it was refused without a word"
+            problem = str(error)[:_MOST] or "refused without a reason"
         tries = tuple(Tried(tried.sent_s, tried.answered_s, tried.status, tried.wait_s) for tried in attempts)
         self.submitted.add(
             Submission(
@@ -140,7 +140,7 @@ class Submitter:
             self.deleted.add(Deletion(one.number, intended_s, problem=str(error)[:_MOST]))
 
     async def _until(self, at_s: float) -> bool:
-        """Whether it is time; not when the driver is told to end before."""
+        """Waits until the time; False if stopped before."""
         while (left_s := at_s - time.monotonic()) > 0:
             if left_s < SPIN_S:
                 await asyncio.sleep(0)

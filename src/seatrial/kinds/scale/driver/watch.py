@@ -1,8 +1,8 @@
-"""Follows the objects of all workloads from a process of its own, so that no burst of submissions delays its stamps:
-`python -m seatrial.kinds.scale.driver.watch FILE`, where FILE says what to watch.
+"""Watches the objects of all workloads in a separate process, so that bursts of submissions do not delay its stamps:
+`python -m seatrial.kinds.scale.driver.watch FILE`, where FILE lists what to watch.
 
-Each stage of each object is written to a file when it is first seen, stamped as its bytes arrived. Of what was reached
-while the watch was blind (before it began, or after the server had forgotten), it is written since when it was."""
+Writes each stage of each object to a file when it is first seen, with the time when its bytes arrived. For a stage that
+was reached in a gap (before the watch began, or after the server lost its history) also writes when the gap began."""
 
 import asyncio
 import contextlib
@@ -36,12 +36,12 @@ from seatrial.kubernetes import (
 )
 from seatrial.targets import OwnedObjects
 
-SYNCED, FAILED = "synced", "failed "  # printed when everything that is there has been seen, or cannot be
-TICK_S, TICKS = 0.02, 50  # how often the own loop is asked how late it is, and how often that is written
+SYNCED, FAILED = "synced", "failed "  # printed when all existing objects have been seen, or on failure
+TICK_S, TICKS = 0.02, 50  # sampling interval of the own event loop's lag; samples per record
 
 
 class Watched(msgspec.Struct, frozen=True):
-    """One kind on this cluster."""
+    """A watched kind on this cluster."""
 
     resource: Resource
     followed: Followed
@@ -54,9 +54,9 @@ class WatchWork(msgspec.Struct, frozen=True):
     namespaces: tuple[str, ...]
     selector: str
     stamps: str
-    prefix: str  # of the workloads' names
+    prefix: str  # of workload names
     watched: tuple[Watched, ...]
-    blind_since_s: float | None = None  # an earlier watch of the same workloads ended then
+    blind_since_s: float | None = None  # when an earlier watch of the same workloads ended
 
 
 async def _follow(work: WatchWork) -> None:
@@ -84,7 +84,7 @@ async def _follow(work: WatchWork) -> None:
 
 
 async def _measure_own_loop(stamps: Stamps) -> None:
-    """How late this process itself is: what it adds to every stamp."""
+    """Records the lag of this process's event loop, which is part of every stamp."""
     while True:
         worst_s = 0.0
         for _ in range(TICKS):
@@ -94,14 +94,14 @@ async def _measure_own_loop(stamps: Stamps) -> None:
         stamps.write({"loop_s": worst_s, "at_s": time.monotonic()})
 
 
-async def watch_until_told(path: Path) -> None:
-    """Until the input ends: the driver holds it, so this process never outlives it."""
+async def watch_until_cancelled(path: Path) -> None:
+    """Watches until stdin closes. The load generator holds it open, so this process never outlives it."""
     work = decode(path.read_bytes(), WatchWork)
     loop, over = asyncio.get_running_loop(), asyncio.Event()
 
     def wait_for_end() -> None:
         sys.stdin.buffer.read()
-        with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+        with contextlib.suppress(RuntimeError):  # the loop has already ended
             loop.call_soon_threadsafe(over.set)
 
     threading.Thread(target=wait_for_end, daemon=True).start()
@@ -118,34 +118,32 @@ async def watch_until_told(path: Path) -> None:
     following.cancel()
 
 
-# What the driver does with that process.
+# The load generator's side of that process.
 
 
-_WATCH_S = 600.0  # for the first list
+_WATCH_S = 600.0  # time limit for the first list
 _END_S = 10.0
-OF_PLAIN_PODS = ("PodGroup", "Workload", "PersistentVolumeClaim", "Event")  # what may belong to a pod without a job
+OF_PLAIN_PODS = ("PodGroup", "Workload", "PersistentVolumeClaim", "Event")  # may belong to a pod without a job
 
 
 class Following(msgspec.Struct, frozen=True):
     watched: tuple[Watched, ...]
-    left_out: tuple[str, ...]  # kinds that the cluster has and does not let us watch
+    left_out: tuple[str, ...]  # missing permissions for kinds that the cluster has
 
 
 def pods_labelled(manifests: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether the pods of all these workloads carry the attempt's labels, because they are described in them. Pure."""
+    """Whether the pods of all these workloads carry the attempt's labels: manifests contain their templates. Pure."""
     return all(one.get("kind") == "Pod" or [*pod_metadata(one.get("spec"))] for one in manifests)
 
 
 async def followed_on(
     client: Kubernetes, roots: Iterable[Resource], labelled: bool, named: Iterable[Followed], namespaces: Iterable[str]
 ) -> Following:
-    """Pods and the workloads themselves always, and of what is between them all that the cluster has; `named` are the
-    user's own, which it must have. `labelled`: pods carry the attempt's labels.
-
-    Raises UnknownKind."""
+    """What to watch: pods, the workloads, and the kinds between them that the cluster has. `named` are the user's own,
+    which must exist. `labelled`: pods carry the attempt's labels. Raises UnknownKind."""
     pods = PODS_LABELLED if labelled else PODS_OF_OTHERS
     roots = {*roots}
-    found = {PODS: Watched(PODS, pods)}  # also where pods are the workloads themselves: their stages are these
+    found = {PODS: Watched(PODS, pods)}  # also if the workloads are pods themselves
     for resource in roots - {PODS}:
         found[resource] = Watched(resource, follow_root(resource.api_version, resource.kind), root=True)
     for one in named:
@@ -156,10 +154,10 @@ async def followed_on(
     for one in between:
         with contextlib.suppress(UnknownKind):
             resource = await client.discovery.of_kind(one.api_version, one.kind)
-            if resource in roots and len(roots) > 1:  # workloads of one class, and between those of another
+            if resource in roots and len(roots) > 1:  # one class's workloads, between workloads and pods of another
                 found[resource] = Watched(resource, one, root=True)
             if (resource.group, resource.kind) in groups:
-                continue  # the same in another version, or a workload itself
+                continue  # the same kind in another version, or a workload itself
             groups.add((resource.group, resource.kind))
             group, plural = resource.group, resource.plural
             wanted = [Right(verb, group, plural, space) for space in namespaces for verb in ("list", "watch")]
@@ -173,7 +171,7 @@ async def followed_on(
 
 @contextlib.asynccontextmanager
 async def watching(work: WatchWork, path: Path) -> AsyncIterator[None]:
-    """While it is open, every stage is written down; it is open when all that is there has been seen."""
+    """Runs the watch process for the block. On entry, all existing objects have been seen. Raises DriverError."""
     path.write_bytes(msgspec.json.encode(work))
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "seatrial.kinds.scale.driver.watch", str(path),
@@ -186,15 +184,15 @@ async def watching(work: WatchWork, path: Path) -> AsyncIterator[None]:
             async with asyncio.timeout(_WATCH_S):
                 first = (await process.stdout.readline()).decode().strip()
         except TimeoutError:
-            raise DriverError(f"the watch of the workloads saw nothing within {_WATCH_S:g} s") from None
+            raise DriverError(f"the watch received nothing within {_WATCH_S:g} s") from None
         if first != SYNCED:
-            why = first.removeprefix(FAILED) or f"it ended with {await process.wait()}"
-            raise DriverError(f"the workloads cannot be watched: {why}")
+            why = first.removeprefix(FAILED) or f"the watch process exited {await process.wait()}"
+            raise DriverError(f"cannot watch the workloads: {why}")
         yield
         if process.returncode is not None:
             last = (await process.stdout.read()).decode().strip().removeprefix(FAILED)
-            why = last or f"it ended with {process.returncode}"
-            raise DriverError(f"the watch of the workloads ended before they did: {why}")
+            why = last or f"the watch process exited {process.returncode}"
+            raise DriverError(f"the watch stopped early: {why}")
     finally:
         process.stdin.close()
         with contextlib.suppress(TimeoutError):
@@ -210,8 +208,7 @@ _EVERY_S = 0.2
 
 
 class Canary:
-    """Measures how late the watch is: one pod that never runs is changed again and again, and each change is looked for
-    in what the watch saw."""
+    """Measures the lag of the watch: patches a pod that never runs, and looks for each change in what the watch saw."""
 
     def __init__(self, mine: OwnedObjects, prefix: str) -> None:
         self._client, self._mine, self._name = mine.client, mine, f"{prefix}-{CANARY}"
@@ -219,13 +216,13 @@ class Canary:
 
     @contextlib.asynccontextmanager
     async def changing(self) -> AsyncIterator[None]:
-        # Held back by a gate that nobody opens: it is never scheduled.
+        # A scheduling gate that is never removed keeps it from being scheduled.
         containers = [{"name": "none", "image": "none"}]
         spec = {"schedulingGates": [{"name": "seatrial/canary"}], "containers": containers}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": self._name}, "spec": spec}
         manifest = self._mine.own(pod, PODS)
         manifest["metadata"]["labels"][WORKLOAD_LABEL] = CANARY
-        with contextlib.suppress(AlreadyExists):  # of an earlier life of this driver
+        with contextlib.suppress(AlreadyExists):  # from before a restart
             await self._client.create(manifest, resource=PODS, name=self._name)
         try:
             async with in_background(self._change_it()):
@@ -236,16 +233,16 @@ class Canary:
 
     async def _change_it(self) -> None:
         for number in itertools.count():
-            mark = f"{os.getpid()}-{number}"  # no other life of this driver has the same
+            mark = f"{os.getpid()}-{number}"  # differs after a restart
             change = {"metadata": {"annotations": {CANARY: mark}}}
-            with contextlib.suppress(KubernetesError):  # one that is not acknowledged is not looked for
+            with contextlib.suppress(KubernetesError):  # an unacknowledged change is not measured
                 await self._client.patch(PODS, self._name, change)
                 self._acknowledged[mark] = time.monotonic()
             await asyncio.sleep(_EVERY_S)
 
     def lags(self, stamps: Path) -> list[tuple[float, float]]:
-        """When each change was acknowledged, and how long after that it arrived, in seconds; 0 where the watch was
-        first. One that never arrived was late by at least as long as others arrived after it."""
+        """(time of acknowledgement, lag in seconds) of each change; 0 if the watch was first. A change that never
+        arrived counts as arriving with the last one."""
         arrived: dict[str, float] = {}
         for line in read_lines(stamps):
             if line.canary:
@@ -259,4 +256,4 @@ class Canary:
 
 
 if __name__ == "__main__":
-    asyncio.run(watch_until_told(Path(sys.argv[1])))
+    asyncio.run(watch_until_cancelled(Path(sys.argv[1])))
