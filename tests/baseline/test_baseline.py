@@ -123,7 +123,7 @@ def test_failed_runs_and_outliers_are_left_out_with_their_reasons(history: Histo
     history.add(result("broken", 31, 0.1, Verdict.FAILED), result("odd", 32.0, 9.0))
     fill(history, "s", 33, 5, 2.44)
     entry = entry_of(new_bounds.update(chosen(history), None, WHY))
-    assert entry.left_out == {"the run failed": 1, "an outlier among the others": 1}
+    assert entry.left_out == {"the run failed": 1, "outlier": 1}
     assert entry.bound.runs == 35
 
 
@@ -406,7 +406,7 @@ def test_left_out_metrics_of_repeats_are_counted_one_by_one(history: History) ->
     assert entry.reasons[0]["what"] == "updated from 18 of 20 values of 5 runs"
     assert "2 of 20 values left out" in entry.method
     (shown,) = describe.describe_baselines(as_place(entry), history)
-    assert "left out: 2 × an outlier among the others" in shown.details
+    assert "left out: 2 × outlier" in shown.details
 
 
 def test_a_run_with_too_few_metrics_says_what_it_has(history: History) -> None:
@@ -469,7 +469,7 @@ def test_a_refused_update_counts_what_was_left_out_and_names_what_helps(history:
         "2 × after a regression, not yet fixed",
         "1 × marked as a regression",
         "1 × the run failed",
-        "1 × out of bounds, and not explained",
+        "1 × out of bounds, unexplained",
         "a regression is open since run slow7; `seatrial baseline recenter --force` accepts its level",
         "`seatrial history mark RUN --fixed`",
         "`seatrial history mark odd --false-alarm`",
@@ -550,7 +550,7 @@ def test_large_metrics_are_told_in_plain_digits(history: History) -> None:
     assert "78,3" in told[0]
     fill(history, "s", 30, 12, 95000.0)
     left_out = new_bounds.update(chosen(history), None, WHY).edit.values["left_out"]
-    assert any("since the level got worse, from 78,3" in reason for reason in left_out)
+    assert any("since the level got worse (from 78,3" in reason for reason in left_out)
 
 
 def place(path: Path) -> SelectedFile:

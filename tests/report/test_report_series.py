@@ -87,7 +87,7 @@ def test_changes_are_found_also_where_every_run_after_them_was_an_alarm() -> Non
     slower = dict.fromkeys(range(30, 60), "slower")
     made = view_series(series(steps(2.0, 2.2), verdict=slower))
     assert [change.run for change in made.changes] == ["r30"]
-    assert made.left_out == {"out of bounds, and not explained": [f"r{n}" for n in range(30, 60)]}
+    assert made.left_out == {"out of bounds, unexplained": [f"r{n}" for n in range(30, 60)]}
     assert made.bound is not None
     assert made.bound.upper is not None
     assert made.bound.upper < 2.1
@@ -116,10 +116,8 @@ def test_a_word_of_a_person_changes_what_the_bound_is_made_from() -> None:
     values = steps(2.0, each=20)
     values[5] = 2.5
     alarm = {"verdict": {5: "slower"}}
-    assert view_series(series(values, **alarm)).left_out == {"out of bounds, and not explained": ["r5"]}
-    assert view_series(series(values, **alarm, mark={5: "false-alarm"})).left_out == {
-        "an outlier among the others": ["r5"]
-    }
+    assert view_series(series(values, **alarm)).left_out == {"out of bounds, unexplained": ["r5"]}
+    assert view_series(series(values, **alarm, mark={5: "false-alarm"})).left_out == {"outlier": ["r5"]}
     marked = view_series(series(values, **alarm, mark={5: "regression", 9: "fixed"})).left_out
     assert marked == {"marked as a regression": ["r5"], "after a regression, not yet fixed": ["r6", "r7", "r8"]}
 
@@ -135,7 +133,7 @@ def test_an_accepted_level_is_no_regression_and_its_alarms_need_nobody() -> None
     assert made.regression == ""
     assert made.bound is not None
     assert (made.bound.runs, made.bound.since_s) == (30, 1.79e9 + 30 * 86400)
-    assert made.left_out == {"before the level that was accepted": [f"r{n}" for n in range(30)]}
+    assert made.left_out == {"before the accepted level": [f"r{n}" for n in range(30)]}
     text = paint(history_lines([made], [], 0, 80, False))
     assert "not judged yet" not in text
     assert "accepted  run r30: we keep the driver" in text
@@ -146,7 +144,7 @@ def test_what_is_left_out_of_a_bound_is_named_outliers_too() -> None:
     values = steps(2.0, each=20)
     values[7] = 2.9
     made = view_series(series(values, verdict=dict.fromkeys(range(10, 15), "failed")))
-    assert left_out_text(made) == "1 an outlier among the others (r7); 5 the run failed (r10 … r14)"
+    assert left_out_text(made) == "1 outlier (r7); 5 the run failed (r10 … r14)"
     assert made.bound is not None
     assert made.bound.runs == 14
     page = " ".join(

@@ -276,7 +276,7 @@ def test_zeros_are_a_level_like_any_other() -> None:
 def test_runs_around_zero_have_no_width_in_per_cent() -> None:
     seen = prediction_interval([-1.0, 1.0, -2.0, 2.0, 0.0])
     assert seen.state == "unusable"
-    assert seen.why == "the runs scatter around 0, where a width in percent means nothing: write bounds by hand"
+    assert seen.why == "the runs scatter around 0, where a relative width is meaningless; write bounds by hand"
 
 
 def test_a_bound_wider_than_the_cap_says_that_it_is_unusable_and_keeps_its_metrics() -> None:
@@ -284,7 +284,7 @@ def test_a_bound_wider_than_the_cap_says_that_it_is_unusable_and_keeps_its_metri
     assert seen.state == "unusable"
     assert seen.half_width is not None
     assert seen.half_width > 0.2
-    assert f"{seen.half_width * 100:.3g} % of the center, above the cap of 20 %" in seen.why
+    assert f"{seen.half_width * 100:.3g} % of the center exceeds the cap of 20 %" in seen.why
     assert prediction_interval([1.0, 1.2, 0.8, 1.1, 0.9, 1.0], cap=2).state == "usable"
 
 
@@ -310,7 +310,7 @@ def test_an_outlier_that_is_beyond_all_measure_takes_no_digit_from_the_rest() ->
 def test_bounds_beyond_the_range_of_a_float_are_unusable() -> None:
     seen = prediction_interval([1.7e308, -1.7e308] * 4)
     assert (seen.state, seen.lower, seen.upper) == ("unusable", None, None)
-    assert "beyond the range of a float" in seen.why
+    assert "exceed the range of a float" in seen.why
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from seatrial.stats.changes import ChangePoint
 from seatrial.stats.clean import Better, Cleaned, Detect, Past, RunMark, clean_series
 
 ALARM = Past(1.0, alarm=True)
-UNEXPLAINED = "out of bounds, and not explained"
+UNEXPLAINED = "out of bounds, unexplained"
 
 
 def at(*indices: int) -> Detect:
@@ -88,7 +88,7 @@ def test_an_accepted_run_starts_the_level_and_ends_a_regression() -> None:
     points = [Past(1.0), Past(1.2, mark="regression", accepted=True), Past(1.2)]
     cleaned = quiet(points)
     assert cleaned.used == [1, 2]
-    assert cleaned.left_out == {0: "before the level that was accepted"}
+    assert cleaned.left_out == {0: "before the accepted level"}
     assert cleaned.open_regression is None
 
 
@@ -96,7 +96,7 @@ def test_accepted_runs_that_follow_each_other_are_one_level_from_the_first_of_th
     accepted = replace(ALARM, accepted=True)
     cleaned = quiet([Past(1.0), accepted, Past(1.0, good=False), accepted, accepted, ALARM])
     assert cleaned.used == [1, 3, 4, 5]
-    assert cleaned.left_out == {0: "before the level that was accepted", 2: "the run failed"}
+    assert cleaned.left_out == {0: "before the accepted level", 2: "the run failed"}
 
 
 def test_an_accepted_level_can_be_marked_as_a_regression_later() -> None:
@@ -120,7 +120,7 @@ def test_a_change_for_the_worse_between_two_accepted_levels_is_no_regression() -
 def test_large_levels_are_told_in_plain_digits() -> None:
     points, detect = levels((78350.0, 5), (90000.0, 5))
     assert clean_series(points, "lower", detect).left_out[5] == (
-        "since the level got worse, from 78,350 to 90,000, and it was not accepted"
+        "since the level got worse (from 78,350 to 90,000) and was not accepted"
     )
 
 
@@ -152,7 +152,7 @@ def test_a_change_for_the_worse_is_an_open_regression_and_the_level_before_it_is
     points, detect = levels((1.2, 2), (1.0, 3), (1.1, 2))
     cleaned = clean_series(points, "lower", detect)
     assert cleaned.used == [2, 3, 4]
-    assert cleaned.left_out[5] == "since the level got worse, from 1 to 1.1, and it was not accepted"
+    assert cleaned.left_out[5] == "since the level got worse (from 1 to 1.1) and was not accepted"
     assert cleaned.open_regression == 5
 
 

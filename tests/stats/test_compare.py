@@ -28,7 +28,7 @@ def test_one_run_on_each_side_is_judged_by_the_noise_of_the_history() -> None:
 def test_one_run_on_each_side_without_a_history_is_not_sure_of_anything() -> None:
     unknown = compare([1.0], [9.0])
     assert (unknown.size, unknown.low, unknown.high, unknown.sure) == (8.0, None, None, 0.0)
-    assert unknown.why == "one run on each side, and no history to take the noise from"
+    assert unknown.why == "one run on each side, and no history to estimate the noise from"
 
 
 def test_a_single_run_is_judged_by_the_spread_of_the_other_side() -> None:
@@ -88,13 +88,13 @@ def test_a_level_of_zero_is_no_measure_but_a_move_away_from_it_is_seen() -> None
     moved = compare([0.0] * 4, [1.0, 1.1, 0.9, 1.0])
     assert (moved.size, moved.low, moved.high) == (None, None, None)
     assert moved.sure > 0.99
-    assert moved.why.startswith("the level before is 0")
+    assert "the level before is 0" in moved.why
 
 
 def test_a_side_without_metrics_is_named() -> None:
-    assert compare([], [1.0]).why == "no metric before"
-    assert compare([1.0], [math.nan]).why == "no metric after"
-    assert compare([], []).why == "no metric before and after"
+    assert compare([], [1.0]).why == "no values before"
+    assert compare([1.0], [math.nan]).why == "no values after"
+    assert compare([], []).why == "no values before and after"
 
 
 def test_a_negative_level_that_sinks_has_a_negative_size() -> None:

@@ -196,7 +196,7 @@ def overruled(points: Sequence[Point], entry: BaselineEntry | None) -> list[str]
 
 
 def counted_reasons(reasons: Mapping[str, int]) -> str:
-    """`left out: 3 × the run failed; 1 × an outlier among the others`; empty when nothing is."""
+    """`left out: 3 × the run failed; 1 × outlier`; empty when nothing is."""
     counts = Counter(reasons).most_common()
     return "left out: " + "; ".join(f"{count} × {why}" for why, count in counts) if counts else ""
 

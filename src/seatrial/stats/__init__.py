@@ -1,4 +1,4 @@
-"""Bounds for one new run, the runs that they may be made from, changes of level, and differences between two runs."""
+"""Statistics of metrics: bounds for a new run, the runs to compute them from, level changes, and comparisons."""
 
 from seatrial.stats.bounds import Fit, Interval, bounds_for, fit_bounds, prediction_interval
 from seatrial.stats.changes import ChangePoint, change_points

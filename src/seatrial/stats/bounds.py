@@ -1,22 +1,21 @@
-"""Between which metrics one new run is in order, from the runs before it: a prediction interval that bears outliers.
+"""Bounds for one new run from earlier runs: a prediction interval that is robust to outliers.
 
-The method, for n runs and a share p of single good runs that may be out:
-1. Outliers are left out by a generalised ESD test: the runs are taken in the order of their distance from the median,
-   and the first one that stands off from all nearer ones at level OUTLIER / (2 x their number), by Student's t, is left
-   out together with all that are farther. At most one run in ten (rounded up) is: if more stand off, that is how the
-   metric is, the interval gets wide and says so. Nothing within the floor of the median is an outlier.
-2. Of the rest: mean +- t(1 - p/2, n-1) x s x sqrt(1 + 1/n), which is exact for one new normal value at any n.
-3. Never narrower than the floor.
-Below five runs nothing is left out.
+The method, for n runs and a false-alarm rate p:
+1. A generalised ESD test removes outliers. Runs are sorted by their distance from the median. The first run that
+   differs from all nearer ones at level OUTLIER / (2 x their number), by Student's t, is left out with all that are
+   farther: at most one run in ten (rounded up). If more differ, the metric is noisy and the interval becomes wide. No
+   run within the floor around the median is an outlier. Below five runs none is left out.
+2. The interval of the rest is mean +- t(1 - p/2, n-1) x s x sqrt(1 + 1/n), exact for one new normal value at any n.
+3. It is never narrower than the floor.
 
-Repeats of one run have in common what differs between runs, so they are not runs: n counts runs. Of runs with repeats
-there are two variances, between the means of the runs and within the runs; the interval is for one metric of one new
-run, and outliers are looked for among the metrics of each run and then among the means.
+Repeats within a run are not independent, so n counts runs. With repeats there are two variances, between the means of
+runs and within runs. The interval is for one value of a new run. Outliers are removed among the values of each run,
+then among the means.
 
-p is for normal noise. Real metrics have heavier tails, which no history of 20 runs shows: in quiet parts of 94 real
-series, 24 of 1,000 single runs were out where p says 5. That is why a gate asks for a second run (`confirm`): two in a
-row were out on the same side in at most 2 of 1,000. FALSE_ALARM and OUTLIER are chosen for that pair; docs/baselines.md
-has the metrics, bench/bounds.py measures them again.
+p assumes normal noise. Real metrics have heavier tails, which no history of 20 runs shows: in quiet parts of 94 real
+series, 24 of 1,000 single runs were out of bounds, where p predicts 5. So alerts are confirmed by a second run
+(`confirm`): two in a row were out on the same side in at most 2 of 1,000. FALSE_ALARM and OUTLIER are chosen for that
+pair. docs/baselines.md has the numbers; bench/bounds.py measures them again.
 """
 
 import math
@@ -34,46 +33,46 @@ from seatrial.stats.student import stdtrit
 IntervalState = Literal["usable", "recording", "unusable"]
 _Floats = NDArray[np.float64]
 
-FALSE_ALARM = 0.005  # of one good run with normal noise, both sides together
-OUTLIER = 0.0001  # level of the test for outliers: what is common among real runs must stay in, for it comes again
-MEASURED = "94 real series, quiet parts: out were 24 in 1,000 runs, and 2 in 1,000 with one confirming run"
-FLOOR = 0.015  # of the center: less is noise of the machine, not of these runs
-CAP = 0.2  # of the center: a wider interval finds nothing that matters
+FALSE_ALARM = 0.005  # rate for one good run with normal noise, both sides together
+OUTLIER = 0.0001  # level of the outlier test, low because what is common among real runs will occur again
+MEASURED = "94 real series, quiet parts: 24 in 1,000 runs out of bounds, 2 in 1,000 with one confirming run"
+FLOOR = 0.015  # minimum half-width, as a share of the center
+CAP = 0.2  # maximum half-width, as a share of the center: a wider interval would miss most regressions
 LEAST_RUNS = 5  # runs
-OUTLIERS_FROM = 5  # runs: of fewer, nobody can tell which one is odd
-OUTLIERS_SHARE = 10  # at most one run in so many
+OUTLIERS_FROM = 5  # minimum number of runs to identify outliers
+OUTLIERS_SHARE = 10  # at most one run in this many is an outlier
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A bound for one new run. Guaranteed: with state `usable`, lower <= center <= upper, all of them finite.
+    """A bound for one new run. With state `usable`, lower <= center <= upper, and all are finite.
 
-    `lower`, `upper` and `half_width` are None while recording and where a float cannot hold them; `center` is None
-    without any runs.
+    `lower`, `upper` and `half_width` are None while recording and if a float cannot represent them. `center` is None
+    without runs.
     """
 
     lower: float | None
     upper: float | None
     center: float | None
     half_width: float | None
-    n: int  # runs that it is made of
-    method: str  # in plain words
-    false_alarm: float  # the share of single good runs with normal noise that are out: at most, where the floor holds
+    n: int  # runs used
+    method: str  # description for users
+    false_alarm: float  # share of good runs with normal noise that are out of bounds; less if the floor widened them
     state: IntervalState
-    why: str  # of a state that is not usable
-    outliers: tuple[int, ...] = ()  # positions in the values that were given
-    not_finite: tuple[int, ...] = ()  # positions of nan and inf
+    why: str  # reason if the state is not usable
+    outliers: tuple[int, ...] = ()  # indexes of the given values
+    not_finite: tuple[int, ...] = ()  # indexes of nan and inf
 
 
 @dataclass(frozen=True)
 class Intervals:
-    """The intervals of many series of the same length, as arrays with one place a series; states are the caller's."""
+    """The intervals of many series of the same length, as arrays with one element per series; without states."""
 
     center: _Floats
     half_width: _Floats
-    n: NDArray[np.int64]  # runs that each is made of
-    kept: NDArray[np.bool_]  # of the shape of the input: what is not an outlier
-    floored: NDArray[np.bool_]  # the floor is wider than what the runs say
+    n: NDArray[np.int64]  # runs used for each
+    kept: NDArray[np.bool_]  # in the shape of the input: True if not an outlier
+    floored: NDArray[np.bool_]  # whether the floor determines the width
 
     @property
     def lower(self) -> _Floats:
@@ -92,16 +91,16 @@ def prediction_interval(
     least: int = LEAST_RUNS,
     runs: Sequence[Hashable] | None = None,
 ) -> Interval:
-    """The interval that holds one metric of one more run of the kind of `values` with probability 1 - false_alarm.
+    """The interval that contains one value of one more run with probability 1 - false_alarm.
 
-    `runs` names the run of each value, where runs have several. Assumed: the runs are independent, of one level (see
-    `clean`), and near to normal once outliers are out. Heavy tails alarm more often than `false_alarm` says. Values
-    that are not finite are left out and listed.
+    `runs` names the run of each value, if runs have several. Assumes that runs are independent, of one level (see
+    `clean`), and nearly normal without outliers; heavy tails raise more false alarms. Values that are not finite are
+    left out and listed. Raises ValueError for invalid parameters.
     """
     if not (0 < false_alarm < 1 and 0 <= floor <= cap and cap > 0 and least >= 2):
         raise ValueError(
             f"expected 0 < false_alarm < 1, 0 <= floor <= cap, cap > 0 and least >= 2, "
-            f"not false_alarm {false_alarm}, floor {floor}, cap {cap}, least {least}"
+            f"got false_alarm {false_alarm}, floor {floor}, cap {cap}, least {least}"
         )
     given = np.asarray(values, dtype=np.float64).reshape(-1)
     finite = np.isfinite(given)
@@ -128,7 +127,7 @@ def prediction_interval(
     if math.isfinite(lower) and math.isfinite(upper):
         why = _unusable(center, half, cap)
     else:
-        why = f"bounds around {center:.4g} are beyond the range of a float: use a bigger unit"
+        why = f"bounds around {center:.4g} exceed the range of a float; use a larger unit"
     method = "prediction interval (Student's t)"
     if outliers:
         what, kind = "values" if repeats else "runs", "an outlier" if len(outliers) == 1 else "outliers"
@@ -151,26 +150,26 @@ def prediction_interval(
 
 
 def moved_half_width(half: float, runs: int | None, moved_before: bool, new_runs: int) -> float:
-    """The half-width around the median of `new_runs` runs, from that around the mean of the `runs` that it is made of,
-    or around the median of `runs`, when it was `moved_before`. Fewer runs tell the center less well."""
-    if not runs:  # by hand
+    """Converts a half-width around the mean of `runs` (their median if `moved_before`) to one around the median of
+    `new_runs`: the center of fewer runs is less certain."""
+    if not runs:  # written by hand
         return half
     return half * math.sqrt((1 + _median_error(new_runs)) / (1 + (_median_error(runs) if moved_before else 1 / runs)))
 
 
 def _median_error(runs: int) -> float:
-    """The variance of the median of so many normal values, in units of theirs: 1 of one, pi / 2n of many."""
+    """The variance of the median of normal values, relative to theirs: 1 for one value, pi / 2n for many."""
     return 1 / (1 + (runs - 1) * 2 / math.pi)
 
 
 def prediction_intervals(matrix: NDArray[Any], false_alarm: float = FALSE_ALARM, floor: float = FLOOR) -> Intervals:
-    """The same for many series of n >= 2 runs each, one a row, all of them finite."""
+    """The same for many series of n >= 2 finite values, one per row. Raises ValueError."""
     if not (0 < false_alarm < 1 and floor >= 0):
-        raise ValueError(f"expected 0 < false_alarm < 1 and floor >= 0, not false_alarm {false_alarm}, floor {floor}")
+        raise ValueError(f"expected 0 < false_alarm < 1 and floor >= 0, got false_alarm {false_alarm}, floor {floor}")
     x = np.asarray(matrix, dtype=np.float64)
     if x.ndim != 2 or x.shape[1] < 2 or not np.isfinite(x).all():
-        raise ValueError(f"expected rows of at least two finite values, not an array of shape {x.shape}")
-    with np.errstate(all="ignore"):  # what is too big for a float becomes inf, and 0/0 nan, and both are handled
+        raise ValueError(f"expected rows of at least two finite values, got an array of shape {x.shape}")
+    with np.errstate(all="ignore"):  # overflow becomes inf and 0/0 nan; both are handled
         order, n = _nearest(x, floor)
         kept = np.empty(x.shape, dtype=np.bool_)
         np.put_along_axis(kept, order, np.arange(x.shape[1]) < n[:, np.newaxis], axis=1)
@@ -182,14 +181,14 @@ def prediction_intervals(matrix: NDArray[Any], false_alarm: float = FALSE_ALARM,
 
 
 def _of_repeats(row: _Floats, run_of: NDArray[np.intp], false_alarm: float, floor: float) -> Intervals:
-    """The interval of one series whose runs have several metrics each, as an array of one."""
+    """The interval of one series with several values per run, as an array of one."""
     exponent = int(_exponent(row[None])[0, 0])
     x = np.ldexp(row, -exponent)
     run_of = np.unique(run_of, return_inverse=True)[1]
     numbers = np.arange(run_of.max() + 1)
     middles = np.array([np.median(x[run_of == number]) for number in numbers])
     kept = _kept(np.median(middles) + x - middles[run_of], floor)
-    kept[~np.isin(run_of, run_of[kept])] = True  # of a run with two metrics, neither is the odd one
+    kept[~np.isin(run_of, run_of[kept])] = True  # if all values of a run seem to be outliers, none is
     metrics = np.bincount(run_of[kept])
     means = np.bincount(run_of[kept], x[kept]) / metrics
     good = _kept(means, floor)
@@ -199,7 +198,7 @@ def _of_repeats(row: _Floats, run_of: NDArray[np.intp], false_alarm: float, floo
     between = means[good].var(ddof=1)
     freedom = int(metrics.sum()) - n
     within = ((x - means[run_of])[kept] ** 2).sum() / max(freedom, 1)
-    # The mean of a run scatters less than one metric of it: what is missing comes from within the runs.
+    # The mean of a run varies less than a single value; add the missing variance within runs.
     parts = between * (1 + 1 / n), within * (1 - (1 / metrics).mean())
     variance = sum(parts)
     share = parts[0] / variance if variance else 1.0
@@ -217,7 +216,7 @@ def _of_repeats(row: _Floats, run_of: NDArray[np.intp], false_alarm: float, floo
 
 
 def _kept(row: _Floats, floor: float) -> NDArray[np.bool_]:
-    """Which values of one series are no outliers."""
+    """Which values of one series are not outliers."""
     with np.errstate(all="ignore"):
         order, n = _nearest(row[None], floor)
     kept = np.zeros(len(row), dtype=np.bool_)
@@ -226,7 +225,7 @@ def _kept(row: _Floats, floor: float) -> NDArray[np.bool_]:
 
 
 def _nearest(x: _Floats, floor: float) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-    """For each row the places of its values, nearest to the median first, and how many of these are no outliers."""
+    """For each row, the indexes of its values by distance from the median, and how many of these are not outliers."""
     rows, n = x.shape
     scaled = np.ldexp(x, -_exponent(x))
     middle = np.median(scaled, axis=1, keepdims=True)
@@ -237,7 +236,7 @@ def _nearest(x: _Floats, floor: float) -> tuple[NDArray[np.intp], NDArray[np.int
         return order, np.full(rows, n)
     near = np.take_along_axis(off, order, axis=1)
     sizes, limits = _limits(n, most)
-    # Sums go from the middle outwards, so that a huge outlier takes no digits from those before it.
+    # Sum from the middle outwards, so that a huge outlier costs the others no digits.
     mean = np.cumsum(near, axis=1)[:, sizes - 1] / sizes
     squares = np.cumsum(near * near, axis=1)[:, sizes - 1]
     variance = np.maximum(squares - mean * mean * sizes, 0) / (sizes - 1)
@@ -248,7 +247,7 @@ def _nearest(x: _Floats, floor: float) -> tuple[NDArray[np.intp], NDArray[np.int
 
 @lru_cache(maxsize=1024)
 def _limits(n: int, most: int) -> tuple[NDArray[np.int64], _Floats]:
-    """Sizes of the inner sets that are tested, smallest first, and how far off, in t, the next value may be."""
+    """Sizes of the tested inner sets, smallest first, and the limit on t for the next value."""
     sizes = np.arange(n - most, n)
     return sizes, np.asarray(stdtrit(sizes - 1.0, 1 - OUTLIER / (2 * (sizes + 1))))
 
@@ -256,7 +255,7 @@ def _limits(n: int, most: int) -> tuple[NDArray[np.int64], _Floats]:
 def _center_and_spread(
     x: _Floats, kept: NDArray[np.bool_], n: NDArray[np.int64], anchor: _Floats
 ) -> tuple[_Floats, _Floats]:
-    """Mean and standard deviation of what is kept, exact for constants and in range for 1e-300 and 1e300."""
+    """Mean and standard deviation of kept values, exact for constants and safe for 1e-300 and 1e300."""
     inner = np.where(kept, x, anchor)
     exponent = _exponent(inner)
     start = np.ldexp(anchor, -exponent)
@@ -268,7 +267,7 @@ def _center_and_spread(
 
 
 def _exponent(x: _Floats) -> NDArray[np.int32]:
-    """Of a power of two that brings each row to within 1: scaling by it loses no digit."""
+    """Exponent of the power of two that scales each row to within 1 without rounding."""
     exponent: NDArray[np.int32] = np.frexp(np.abs(x).max(axis=1, keepdims=True))[1]
     return exponent
 
@@ -284,10 +283,10 @@ def _unusable(center: float, half: float, cap: float) -> str:
     if half <= cap * abs(center):
         return ""
     if center == 0:
-        return "the runs scatter around 0, where a width in percent means nothing: write bounds by hand"
+        return "the runs scatter around 0, where a relative width is meaningless; write bounds by hand"
     return (
-        f"its half-width is {_percent(half / abs(center))} of the center, above the cap of {_percent(cap)}: "
-        "it would find nothing. Look why good runs differ so much, or raise the cap"
+        f"too noisy: half-width {_percent(half / abs(center))} of the center exceeds the cap of {_percent(cap)}. "
+        "Find out why good runs vary, or raise the cap"
     )
 
 
@@ -299,25 +298,25 @@ def _percent(share: float) -> str:
     return f"{share * 100:,.0f} %" if share >= 10 else f"{share * 100:.3g} %"
 
 
-OUTLIER_WHY = "an outlier among the others"
+OUTLIER_WHY = "outlier"
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Every index of the points is either in `used` or in `left_out`."""
+    """Bounds and the runs they come from. Every index is either in `used` or in `left_out`."""
 
     interval: Interval
     cleaned: Cleaned
-    used: list[int]  # what the interval is made of, oldest first
-    left_out: dict[int, str]  # the reason, in plain words; outliers too
+    used: list[int]  # oldest first
+    left_out: dict[int, str]  # index -> reason, including outliers
 
 
 def fit_bounds(
     points: Sequence[Past], better: Better, false_alarm: float = FALSE_ALARM, floor: float = FLOOR, cap: float = CAP
 ) -> Fit:
-    """The interval for one metric of one new run after `points` (one series, oldest first).
+    """The interval for one value of a new run after `points` (one series, oldest first).
 
-    Baselines, reports and measurements of false alarms all call this, so that they have the same bounds."""
+    Baselines, reports and benchmarks all call this, so that their bounds agree."""
     cleaned = clean_series(points, better)
     kept = [points[index] for index in cleaned.used]
     runs = [past.run or index for index, past in zip(cleaned.used, kept, strict=True)]
@@ -328,7 +327,7 @@ def fit_bounds(
 
 
 def bounds_for(history: Sequence[float], better: Better = "lower") -> tuple[float, float] | None:
-    """(lower, upper) for one new run after runs with these metrics, oldest first; None where nothing is judged."""
+    """(lower, upper) for one new run after runs with these values, oldest first; None if there are no usable bounds."""
     interval = fit_bounds([Past(value) for value in history], better).interval
     if interval.state != "usable" or interval.lower is None or interval.upper is None:
         return None

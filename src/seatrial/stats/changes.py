@@ -1,4 +1,4 @@
-"""What speaks for a change between two runs, as one number: how likely most people who see the series mark it."""
+"""Finds level changes in a series, each with the probability that most people would mark it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,33 +10,33 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
-SPIKE_RUNS = 7  # a spike is judged by the median of so many runs around it: up to three of them in a row are ignored
-SPIKE_SIZE = 5.0  # how many times the noise around that median makes a spike
+SPIKE_RUNS = 7  # window of the median that spikes are compared with: up to three runs in a row are ignored
+SPIKE_SIZE = 5.0  # distance of a spike from that median, in units of the noise
 MAD_TO_SD = 1.4826
-QUIETEST = 1e-3  # noise is taken to be at least this share of the spread: nobody sees less in a plot
-FARTHEST = 1e4  # times the noise; what is farther out counts as that, so that sums of squares keep their digits
+QUIETEST = 1e-3  # minimum noise as a share of the spread: less is invisible in a plot
+FARTHEST = 1e4  # values are clipped at this multiple of the noise, so that sums of squares keep their digits
 
 
 @dataclass(frozen=True)
 class Signal:
-    """What the search needs, all of it free of scale and of level: `a * values + b` gives the same signal."""
+    """Input of the search, independent of scale and level: `a * values + b` gives the same signal."""
 
     raw: Floats  # in units of the noise, the median at 0
-    sums: Floats  # running sums of the values without spikes, with a 0 in front
-    squares: Floats  # of their squares
-    moments: Floats  # of value * position
-    jumps: Floats  # of the squares of the differences from one run to the next
-    spread: float  # from the 0.5th to the 99.5th percentile of `raw`: the height of a plot that shows nearly all
+    sums: Floats  # running sums of the values without spikes, starting with 0
+    squares: Floats  # running sums of their squares
+    moments: Floats  # running sums of value * position
+    jumps: Floats  # running sums of squared differences between neighbours
+    spread: float  # from the 0.5th to the 99.5th percentile of `raw`, the height of a plot
 
     def __len__(self) -> int:
         return len(self.raw)
 
 
 def signal_of(values: Floats) -> Signal | None:
-    """The signal of finite values; None where nothing can have changed: under four values, or all the same."""
+    """The signal of finite values; None if no change is possible (fewer than four values, or all equal)."""
     if len(values) < 4:
         return None
-    # First to a size at which neither sums nor squares overflow or vanish.
+    # Scale first, so that sums and squares neither overflow nor vanish.
     largest = float(np.abs(values).max())
     if largest == 0.0:
         return None
@@ -44,11 +44,11 @@ def signal_of(values: Floats) -> Signal | None:
     spread = _height(scaled)
     if spread == 0.0:
         spread = float(scaled.max() - scaled.min())  # all but a few runs are equal
-    if spread <= 1e-12:  # nothing but the last digits of a float
+    if spread <= 1e-12:  # only rounding errors
         return None
     scaled = scaled - median(scaled)
     calm = _without_spikes(scaled)
-    steps = np.diff(calm)  # from one run to the next, so that changes of the level do not count
+    steps = np.diff(calm)  # differences of neighbours, so that level changes do not count
     noise = max((MAD_TO_SD * median(np.abs(steps)) or float(np.std(steps))) / 2**0.5, QUIETEST * spread)
     calm = np.clip(calm / noise, -FARTHEST, FARTHEST)
     return Signal(
@@ -66,7 +66,7 @@ def _without_spikes(values: Floats) -> Floats:
     around = np.sort(sliding_window_view(np.pad(values, half, mode="edge"), SPIKE_RUNS), axis=1)[:, half]
     off = np.abs(values - around)
     scale = MAD_TO_SD * median(off)
-    if scale == 0.0:  # most runs are equal to their neighbours: metrics of a coarse clock
+    if scale == 0.0:  # most runs equal their neighbours, as with a coarse clock
         some = off[off > 0]
         if not len(some):
             return values
@@ -75,7 +75,7 @@ def _without_spikes(values: Floats) -> Floats:
 
 
 def _height(values: Floats) -> float:
-    """From the 0.5th to the 99.5th percentile, each between its two neighbours as usual."""
+    """The distance from the 0.5th to the 99.5th percentile, interpolated."""
     last = len(values) - 1
     at = 0.005 * last
     low = int(at)
@@ -86,12 +86,12 @@ def _height(values: Floats) -> float:
 
 
 def median(values: Floats) -> float:
-    """As np.median, without its cost for short arrays."""
+    """Like np.median, but faster for short arrays."""
     middle = len(values) // 2
     if len(values) % 2:
         return float(np.partition(values, middle)[middle])
     pair = np.partition(values, (middle - 1, middle))
-    return float(pair[middle - 1]) / 2 + float(pair[middle]) / 2  # the sum could leave the range of a float
+    return float(pair[middle - 1]) / 2 + float(pair[middle]) / 2  # the sum could overflow
 
 
 def _running(values: Floats) -> Floats:
@@ -102,25 +102,25 @@ def _running(values: Floats) -> Floats:
 
 NEAR_RUNS = 40  # on either side, for ranks, size and abruptness
 FAR_RUNS = 100  # on either side, for the t statistic
-QUIET = 0.2**2  # the least variance inside a segment, in units of the noise's
-FEWEST, MOST = 200, 3_000  # lengths of series that the weights were learned from; others count as the nearest
+QUIET = 0.2**2  # minimum variance within a segment, in units of the noise's variance
+FEWEST, MOST = 200, 3_000  # lengths of the series in the training data; others are clipped
 
-BLOCK = 1_024  # changes whose ranks are compared at once, which bounds the memory
+BLOCK = 1_024  # changes compared at once, which limits memory
 
-# Learned from 94 real series that 5 to 7 people each had labelled; bench/changes_fit.py learns them again from such
-# data, docs/changes.md has the metrics. One weight for each feature below, in its order.
+# Learned from 94 real series, each labelled by 5 to 7 people; bench/changes_fit.py learns them again, docs/changes.md
+# has the results. One weight per feature below, in the same order.
 INTERCEPT = -3.58
 WEIGHTS = (5.44, 1.26, 1.34, 1.84, -1.10)
 
 
 def features(signal: Signal, left: Ints, at: Ints, right: Ints) -> Floats:
-    """One row for each change at `at` between the segments that begin at `left` and end before `right`.
+    """One row per change at `at`, between segments that begin at `left` and end before `right`:
 
-    1. ranks: how well the runs before and after are apart, whatever their distribution (Mann-Whitney's z);
-    2. t: how sure the difference of the two levels is, over more runs, less where the noise has a memory;
-    3. size: how large it is in a plot of the whole series;
+    1. ranks: separation of the runs before and after, for any distribution (Mann-Whitney's z);
+    2. t: certainty of the difference of the levels, over more runs, reduced for autocorrelated noise;
+    3. size: relative to a plot of the whole series;
     4. abruptness: 1 for a step, 0 for the middle of a slope;
-    5. runs: the longer the series, the more would look like a change by chance.
+    5. runs: length of the series, because longer ones have more changes by chance.
     """
     t, _, variance = t_statistic(signal, left, at, right, FAR_RUNS)
     t *= _independence(signal, left, at, right, variance)
@@ -139,12 +139,12 @@ def features(signal: Signal, left: Ints, at: Ints, right: Ints) -> Floats:
 
 
 def likelihood(rows: Floats) -> Floats:
-    """The probability that at least half of the people who look at the series mark a change here."""
+    """The probability that at least half of the people who see the series would mark a change here."""
     return np.asarray(1.0 / (1.0 + np.exp(-(INTERCEPT + rows @ np.array(WEIGHTS)))))
 
 
 def t_statistic(signal: Signal, left: Ints, at: Ints, right: Ints, runs: int) -> tuple[Floats, Floats, Floats]:
-    """Student's t of the levels of at most `runs` runs before and after, their difference, the variance inside."""
+    """Student's t of the levels of at most `runs` runs before and after, their difference, and the variance within."""
     left, right = np.maximum(left, at - runs), np.minimum(right, at + runs)
     before, after = at - left, right - at
     sums, squares = signal.sums, signal.squares
@@ -158,10 +158,7 @@ def t_statistic(signal: Signal, left: Ints, at: Ints, right: Ints, runs: int) ->
 
 
 def _independence(signal: Signal, left: Ints, at: Ints, right: Ints, variance: Floats) -> Floats:
-    """What is left of t where each run resembles the one before: 1 without such memory, else less.
-
-    White noise differs from run to run by twice its variance; noise that remembers, by less (von Neumann's ratio).
-    """
+    """Factor on t for autocorrelated noise: 1 for independent runs, else less (von Neumann's ratio)."""
     left, right = np.maximum(left, at - FAR_RUNS), np.minimum(right, at + FAR_RUNS)
     jumps = signal.jumps
     rough = jumps[at - 1] - jumps[left] + jumps[right - 1] - jumps[at]
@@ -170,7 +167,7 @@ def _independence(signal: Signal, left: Ints, at: Ints, right: Ints, variance: F
 
 
 def _line(signal: Signal, begin: Ints, end: Ints, where: Floats) -> Floats:
-    """The value at `where` of the straight line through the runs from `begin` to before `end`."""
+    """The value at `where` of a line fitted to the runs from `begin` to before `end`."""
     runs = end - begin
     total = signal.sums[end] - signal.sums[begin]
     middle = (begin + end - 1) / 2
@@ -180,7 +177,7 @@ def _line(signal: Signal, begin: Ints, end: Ints, where: Floats) -> Floats:
 
 
 def _rank_z(values: Floats, left: Ints, at: Ints, right: Ints) -> Floats:
-    """Mann-Whitney's z without a sign: pairs of one run before and one after, counted by which is larger."""
+    """The absolute value of Mann-Whitney's z."""
     one, other = at - left, right - at
     blocks = [slice(first, first + BLOCK) for first in range(0, len(at), BLOCK)]
     lead = np.concatenate([_lead(values, left[block], at[block], right[block]) for block in blocks])
@@ -188,26 +185,26 @@ def _rank_z(values: Floats, left: Ints, at: Ints, right: Ints) -> Floats:
 
 
 def _lead(values: Floats, left: Ints, at: Ints, right: Ints) -> Ints:
-    """By how many pairs the later run is the larger one more often than the earlier."""
+    """Pairs in which the later run is larger, minus pairs in which the earlier is."""
     offsets = np.arange(NEAR_RUNS)
     before, after = at[:, None] - 1 - offsets, at[:, None] + offsets
-    # A comparison with NaN is false, which takes the runs beyond a segment out of the count.
+    # Comparisons with NaN are false, so runs outside the segment do not count.
     first = np.where(before >= left[:, None], values[np.maximum(before, 0)], np.nan)[:, None, :]
     second = np.where(after < right[:, None], values[np.minimum(after, len(values) - 1)], np.nan)[:, :, None]
     larger = np.count_nonzero(second > first, axis=(1, 2))
     return np.asarray(larger - np.count_nonzero(second < first, axis=(1, 2)))
 
 
-SCAN_RUNS = (6, 12, 25)  # windows on either side: short segments need the first, noisy ones the last
+SCAN_RUNS = (6, 12, 25)  # windows on either side: small for short segments, large for noisy ones
 SCAN_T = 4.0  # a local maximum of t above this is a candidate
-WEAK_T, WEAK_RUNS = 3.5, 50  # candidates below this go before anything dearer is asked
-MOVE, MOVE_RUNS = 10, 20  # how far a candidate may move to where it splits best, judged by so many runs a side
+WEAK_T, WEAK_RUNS = 3.5, 50  # candidates below this are dropped before the expensive features
+MOVE, MOVE_RUNS = 10, 20  # how far a candidate may move to the best split, and the runs per side to find it
 
-Score = Callable[[Ints, Ints, Ints], Floats]  # of changes at the second, between the first and the third
+Score = Callable[[Ints, Ints, Ints], Floats]  # (left, at, right) -> scores
 
 
 def candidates(signal: Signal) -> Ints:
-    """Local maxima of t in windows of several lengths, without the weak ones, each where it splits best."""
+    """Local maxima of t in several windows, without weak ones, each moved to its best split."""
 
     def strength(left: Ints, at: Ints, right: Ints) -> Floats:
         return np.abs(t_statistic(signal, left, at, right, WEAK_RUNS)[0])
@@ -218,9 +215,9 @@ def candidates(signal: Signal) -> Ints:
 
 
 def prune(places: Ints, end: int, score: Score, least: float) -> tuple[Ints, Floats]:
-    """Takes out, again and again, what scores less than `least` and less than both its neighbours.
+    """Repeatedly removes changes that score less than `least` and less than both neighbours.
 
-    Taking one out makes the segments beside it longer, so its neighbours are scored anew.
+    A removal makes the adjacent segments longer, so the neighbours are scored again.
     """
     scores = score(*_between(places, end)) if len(places) else np.empty(0)
     while len(places):
@@ -259,7 +256,7 @@ def _scan(signal: Signal) -> Ints:
 
 
 def _moved(signal: Signal, places: Ints) -> Ints:
-    """Each to where the two levels beside it explain most, without leaving its own two segments."""
+    """Moves each change to the best split within its two segments."""
     if not len(places):
         return places
     left, at, right = (side[:, None] for side in _between(places, len(signal)))
@@ -271,27 +268,27 @@ def _moved(signal: Signal, places: Ints) -> Ints:
     return np.unique(np.take_along_axis(tried, explained.argmax(axis=1)[:, None], axis=1)[:, 0])
 
 
-_LEAST = 0.31  # confidence from which on a change is reported: fewer than one false alarm in 1,000 runs
+_LEAST = 0.31  # minimum confidence of a reported change: fewer than one false alarm in 1,000 runs
 
 
 @dataclass(frozen=True, slots=True)
 class ChangePoint:
-    """One change of the level."""
+    """A change of the level."""
 
-    index: int  # the first run after it
-    before: float  # the level before, the median of at most 40 runs
+    index: int  # of the first run after the change
+    before: float  # median of at most 40 runs
     after: float
     size: float  # relative to the level before: 0.05 is 5 % more; infinite after a level of 0
-    confidence: float  # 0 to 1: how likely at least half of the people who look at the series would mark it
+    confidence: float  # 0 to 1: probability that at least half of the people who see the series would mark it
 
 
 def change_points(values: Sequence[float] | Floats) -> list[ChangePoint]:
     """The changes in `values` (one metric per run, oldest first), oldest first.
 
-    1. The result depends on the values alone. It is the same for `a * values + b`, `a` > 0, but for levels and sizes.
-    2. Values that are not finite are passed over; all others keep their index.
-    3. Isolated spikes and slow drifts are not changes. A change needs at least two runs on either side, and
-       with so few it has to be very large.
+    1. The result depends only on the values. Except for levels and sizes it is the same for `a * values + b`, `a` > 0.
+    2. Values that are not finite are ignored; all others keep their index.
+    3. Isolated spikes and slow drifts are not changes. A change needs at least two runs on either side, and must be
+       very large with so few.
     """
     given = np.asarray(values, dtype=np.float64)
     kept = np.flatnonzero(np.isfinite(given))
@@ -306,11 +303,11 @@ def change_points(values: Sequence[float] | Floats) -> list[ChangePoint]:
     places, confidences = prune(candidates(signal), len(signal), chance, _LEAST)
     changes = []
     for left, at, right, confidence in zip(*_between(places, len(signal)), confidences.tolist(), strict=True):
-        # The levels are from both sides of the change up to the next one.
+        # Levels extend to the neighbouring changes.
         before = median(finite[max(left, at - NEAR_RUNS) : at])
         after = median(finite[at : min(right, at + NEAR_RUNS)])
         if before:
-            size = after / abs(before) - (1.0 if before > 0 else -1.0)  # after - before can leave the range of a float
+            size = after / abs(before) - (1.0 if before > 0 else -1.0)  # after - before could overflow
         else:
             size = float(np.sign(after)) * float("inf") if after else 0.0
         changes.append(ChangePoint(int(kept[at]), before, after, size, confidence))

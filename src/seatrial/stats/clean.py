@@ -1,15 +1,15 @@
-"""Which runs of a series a bound may be made from: good ones, of one level, which nobody called a regression.
+"""Selects the runs that bounds are computed from: good runs of one level, not marked as a regression.
 
 In this order:
-1. What is before the newest level that a recenter accepted is out; its first run is in. A mark that was set on a run of
-   it before, the acceptance overrules: whoever makes the points leaves it out.
-2. A run that failed or has no finite metric is out; so are a run marked `regression` and all after it until one marked
+1. Runs before the newest accepted level (by `baseline recenter`) are left out. Acceptance overrides earlier marks on
+   its runs: the caller leaves those marks out of the points.
+2. Runs that failed or have no finite value are left out, and so are runs from one marked `regression` until one marked
    `fixed`.
-3. A run that was out of its bounds is out, unless somebody marked it `false-alarm` or `fixed`. If the accepted runs
-   were out of their bounds, so were those right after them, by the same bounds that no longer hold: these are in.
-4. The rest is split at its clear change points and the newest part is used. Metrics of one run are one value for that.
-   A part that is worse than the best one before it, and all after it until the level is back, are an open
-   regression: out, and the part before them is used. Of parts before the newest accepted run none is meant.
+3. Runs that were out of bounds are left out unless marked `false-alarm` or `fixed`. If the accepted runs were out of
+   bounds, the runs right after them were checked against the same outdated bounds, so these are used.
+4. The rest is split at clear change points, and the newest part is used. All values of a run count as one for that. A
+   part that is worse than the best one before it, and all later ones until the level recovers, are an open regression:
+   they are left out, and the part before is used. Parts before the newest accepted run are not considered.
 """
 
 import math
@@ -27,42 +27,42 @@ Detect = Callable[[Sequence[float]], list[ChangePoint]]
 
 FAILED = "the run failed"
 NOT_FINITE = "not a finite number"
-BEFORE_ACCEPTED = "before the level that was accepted"
+BEFORE_ACCEPTED = "before the accepted level"
 MARKED = "marked as a regression"
 AFTER_MARKED = "after a regression, not yet fixed"
-UNEXPLAINED = "out of bounds, and not explained"
+UNEXPLAINED = "out of bounds, unexplained"
 
-WORSE = 0.015  # of the level: the floor of the bounds, below which no level counts as worse than another
-RECOVERED = 0.75  # of a step for the worse has to be undone until the level is back
-# From which confidence on a change splits the runs. Where people would not agree on a change, both sides make the
-# bounds wider; a split for nothing would leave the newer runs out, and each of the next ones would be an alarm.
+WORSE = 0.015  # minimum relative difference of a worse level; the floor of bounds
+RECOVERED = 0.75  # share of a regression that must be undone to count as recovered
+# Minimum confidence of a change that splits the runs. An unclear change makes the bounds wider; a wrong split would
+# leave newer runs out, and every later run would raise an alert.
 CLEAR = 0.7
 
 
 @dataclass(frozen=True)
 class Past:
-    """One run of a series, as the history knows it."""
+    """One value of a series, from the history."""
 
     value: float
-    good: bool = True  # its cell ended well enough that the metric means something: passed, xfail, slower, faster
-    alarm: bool = False  # it was out of the bounds of its time: slower, faster
-    mark: RunMark = ""  # a person's judgement of it
-    accepted: bool = False  # a recenter accepted its level; it is the first run of that, or one that was looked at then
-    run: str = ""  # of several metrics of one run; empty: a run of its own
+    good: bool = True  # the verdict makes the value meaningful: passed, xfail, slower, faster
+    alarm: bool = False  # out of the bounds at that time: slower, faster
+    mark: RunMark = ""  # set by a user
+    accepted: bool = False  # a recenter accepted its level, of which it is the first run or one of those considered
+    run: str = ""  # groups the values of one run; empty: a run of its own
 
 
 @dataclass(frozen=True)
 class Cleaned:
-    """Every index of the points is either in `used` or in `left_out`."""
+    """The selection. Every index is either in `used` or in `left_out`."""
 
     used: list[int]  # oldest first
-    left_out: dict[int, str] = field(default_factory=dict)  # the reason, in plain words
-    changes: list[ChangePoint] = field(default_factory=list)  # of the level, among what passed rules 1 to 3
-    open_regression: int | None = None  # the first run of it
+    left_out: dict[int, str] = field(default_factory=dict)  # index -> reason
+    changes: list[ChangePoint] = field(default_factory=list)  # level changes among the runs that pass rules 1 to 3
+    open_regression: int | None = None  # its first run
 
 
 def clean_series(points: Sequence[Past], better: Better, detect: Detect = change_points) -> Cleaned:
-    """Sort the runs of one series (one benchmark, fingerprint and metric; oldest first) into used and left out."""
+    """Selects the runs of one series (one benchmark, fingerprint and metric; oldest first)."""
     left_out, marked = _by_mark(points)
     kept = [index for index in range(len(points)) if index not in left_out]
     values = [points[index].value for index in kept]
@@ -80,7 +80,7 @@ def clean_series(points: Sequence[Past], better: Better, detect: Detect = change
             why = f"before the level changed from {_level_text(levels[sound - 1])} to {_level_text(levels[sound])}"
         elif number > sound:
             was, now = levels[sound : sound + 2]
-            why = f"since the level got worse, from {_level_text(was)} to {_level_text(now)}, and it was not accepted"
+            why = f"since the level got worse (from {_level_text(was)} to {_level_text(now)}) and was not accepted"
         else:
             continue
         left_out.update(dict.fromkeys(part, why))
@@ -94,17 +94,17 @@ def clean_series(points: Sequence[Past], better: Better, detect: Detect = change
 
 
 def run_starts(runs: Sequence[str]) -> list[int]:
-    """Where the metrics of each run begin."""
+    """The index of the first value of each run."""
     return [index for index, run in enumerate(runs) if not run or not index or run != runs[index - 1]]
 
 
 def _level_text(level: float) -> str:
-    """As metrics are shown everywhere; `job`, which has the function for that, may not be imported here."""
+    """Formats like `job.value_text`, which must not be imported here."""
     return f"{level:,.0f}" if 1e4 <= abs(level) < 1e15 else f"{level:.4g}"
 
 
 def _by_mark(points: Sequence[Past]) -> tuple[dict[int, str], int | None]:
-    """What verdicts and people say: the runs that are out, and the first of a marked regression that is not fixed."""
+    """Applies rules 1 to 3: the runs to leave out, and the first run of a marked regression that is not fixed."""
     start = _accepted_from(points)
     left_out = dict.fromkeys(range(start), BEFORE_ACCEPTED)
     regression: int | None = None
@@ -128,7 +128,7 @@ def _by_mark(points: Sequence[Past]) -> tuple[dict[int, str], int | None]:
 
 
 def _accepted_from(points: Sequence[Past]) -> int:
-    """The first run of the newest accepted level: of accepted runs that follow each other, failed ones apart."""
+    """The first run of the newest accepted level: a sequence of accepted runs, ignoring failed ones."""
     start = 0
     inside = False
     for index, past in enumerate(points):
@@ -139,8 +139,7 @@ def _accepted_from(points: Sequence[Past]) -> int:
 
 
 def _newest_sound(levels: Sequence[float], better: Better, first: int) -> tuple[int, int | None]:
-    """The newest part, from the `first` that may be one, whose level is no regression, and the part that a regression
-    began with, if one is open."""
+    """The newest part from `first` on that is not a regression, and the part where an open regression began, if any."""
     sound, opened, step = first, None, 0.0
     best = levels[first] if levels else 0.0
     for number, level in enumerate(levels[first + 1 :], first + 1):

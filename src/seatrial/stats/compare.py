@@ -1,4 +1,4 @@
-"""How much a metric moved between two groups of runs, and how sure that is, also for a single run on each side."""
+"""Compares a metric between two groups of runs: by how much it changed, and how certain that is."""
 
 import math
 from collections.abc import Sequence
@@ -10,23 +10,23 @@ import numpy as np
 from seatrial.stats.bounds import prediction_intervals
 from seatrial.stats.student import stdtr, stdtrit
 
-OWN_NOISE_FROM = 5  # runs on each side: enough to tell the spread of each; of fewer, all spreads are put together
-NOISE_RUNS = 20  # that a noise is taken to be from by default
-_NO_NOISE = "one run on each side, and no history to take the noise from"
+OWN_NOISE_FROM = 5  # runs on each side to estimate each side's own spread; below, spreads are pooled
+NOISE_RUNS = 20  # default number of runs behind a given noise
+_NO_NOISE = "one run on each side, and no history to estimate the noise from"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Sizes are relative to the level before: 0.05 is 5 % more. None: cannot be told, and `why` says why."""
+    """Sizes are relative to the level before: 0.05 is 5 % more. None: unknown, for the reason in `why`."""
 
-    before: float | None  # the mean without outliers
+    before: float | None  # mean without outliers
     after: float | None
     size: float | None = None  # (after - before) / |before|
-    low: float | None = None  # the interval of the size
+    low: float | None = None  # confidence interval of the size
     high: float | None = None
-    level: float = 0.95  # of confidence, of that interval
-    sure: float = 0.0  # 0 to 1 that the level moved at all: 1 - p of a t test
-    n_before: int = 0  # finite values, with outliers
+    level: float = 0.95  # confidence level of that interval
+    sure: float = 0.0  # certainty from 0 to 1 that the level changed: 1 - p of a t test
+    n_before: int = 0  # finite values, including outliers
     n_after: int = 0
     why: str = ""
 
@@ -35,7 +35,7 @@ class Difference:
 class _Side:
     n: int  # without outliers
     mean: float
-    squares: float  # of the distances from the mean, summed
+    squares: float  # sum of squared distances from the mean
 
     def variance(self) -> float:
         return self.squares / (self.n - 1)
@@ -48,20 +48,20 @@ def compare(
     noise_runs: int = NOISE_RUNS,
     level: float = 0.95,
 ) -> Difference:
-    """What moved from `before` to `after`.
+    """The change from `before` to `after`.
 
-    `noise` is the relative standard deviation of single runs of one level (`relative_noise` of the history) and
-    `noise_runs` how many runs it is from: with it, one run on each side is enough. Without it the noise is that of the
-    given runs. Assumed: independent runs, near to normal once outliers are out. Of many comparisons some are sure by
-    chance: of 500 metrics that did not move, about 5 are at 0.99.
+    `noise` is the relative standard deviation of single runs of one level (`relative_noise` of the history), estimated
+    from `noise_runs` runs: with it, one run on each side is enough. Without it, the noise is that of the given runs.
+    Assumes independent runs, nearly normal without outliers. Some of many comparisons are certain by chance: of 500
+    metrics that did not change, about 5 reach 0.99. Raises ValueError for invalid parameters.
     """
     if not (0 < level < 1 and noise_runs >= 2 and (noise is None or 0 <= noise < math.inf)):
         raise ValueError(
             "expected 0 < level < 1, noise_runs >= 2 and a finite noise, "
-            f"not level {level}, noise_runs {noise_runs}, noise {noise}"
+            f"got level {level}, noise_runs {noise_runs}, noise {noise}"
         )
     if noise is None and len(before) == len(after) == 1 and 1e-100 < abs(before[0]) < 1e100 > abs(after[0]):
-        # As below, and most of what is compared.
+        # The most frequent case; same result as below.
         size = (after[0] - before[0]) / abs(before[0])
         return Difference(before[0], after[0], size, level=level, n_before=1, n_after=1, why=_NO_NOISE)
     finite = [[float(value) for value in values if math.isfinite(value)] for values in (before, after)]
@@ -71,7 +71,7 @@ def compare(
     shift, edges, sure, why = None, None, 0.0, ""
     if left is None or right is None:
         missing = " and ".join(word for word, side in (("before", left), ("after", right)) if side is None)
-        why = f"no metric {missing}"
+        why = f"no values {missing}"
     else:
         shift = (right.mean - left.mean) / abs(left.mean) if left.mean else None
         spread = _spread(left, right, noise, noise_runs)
@@ -82,7 +82,7 @@ def compare(
             difference, error = right.mean - left.mean, math.sqrt(sum(variances))
             sure = 1 - 2 * float(stdtr(freedom, -abs(difference) / error)) if error else float(bool(difference))
             edges = _edges(left.mean, right.mean, variances, float(stdtrit(freedom, (1 + level) / 2)))
-            why = "" if edges else "the level before is 0, or too near to it for its noise, to be a measure"
+            why = "" if edges else "no relative change: the level before is 0, or too close to it"
     return Difference(
         None if left is None else _unscaled(left.mean, exponent),
         None if right is None else _unscaled(right.mean, exponent),
@@ -98,7 +98,7 @@ def compare(
 
 
 def relative_noise(values: Sequence[float]) -> float | None:
-    """The standard deviation of runs of one level without outliers, as a share of it; None: cannot be told."""
+    """The standard deviation of runs of one level, relative to it and without outliers; None if unknown."""
     inner = _without_outliers([float(value) for value in values if math.isfinite(value)])
     side = _side(inner, _exponent(inner))
     if side is None or side.n < 2 or not side.mean:
@@ -127,14 +127,14 @@ def _side(values: list[float], exponent: int) -> _Side | None:
 def _spread(
     left: _Side, right: _Side, noise: float | None, noise_runs: int
 ) -> tuple[tuple[float, float], float] | None:
-    """The variance of both means, and the degrees of freedom that they are known with."""
+    """The variances of both means, and their degrees of freedom; None if unknown."""
     if min(left.n, right.n) >= OWN_NOISE_FROM:
         a, b = left.variance() / left.n, right.variance() / right.n
         share = a / (a + b) if a + b else 0.5
         return (a, b), 1 / (share**2 / (left.n - 1) + (1 - share) ** 2 / (right.n - 1))  # Welch
     squares, freedom = left.squares + right.squares, left.n + right.n - 2
     if noise is not None:
-        # The bigger level of the two: noise grows with it, and too wide is the better mistake.
+        # Use the larger level, as noise grows with it: too wide is the safer error.
         deviation = noise * max(abs(left.mean), abs(right.mean))
         squares += (noise_runs - 1) * deviation * deviation
         freedom += noise_runs - 1
@@ -145,7 +145,7 @@ def _spread(
 
 
 def _edges(before: float, after: float, variances: tuple[float, float], times: float) -> tuple[float, float] | None:
-    """Fieller's interval of (after - before) / |before|: it leaves out 0 exactly when the t test says so."""
+    """Fieller's interval of (after - before) / |before|: it excludes 0 exactly if the t test is significant."""
     inner = before**2 - times**2 * variances[0]
     if inner <= 0:
         return None
@@ -156,7 +156,7 @@ def _edges(before: float, after: float, variances: tuple[float, float], times: f
 
 
 def _exponent(values: list[float]) -> int:
-    """Of a power of two that brings all to within 1: nothing is rounded, and squares of 1e300 stay in range."""
+    """Exponent of the power of two that scales all to within 1 without rounding, so that squares stay in range."""
     return max((math.frexp(value)[1] for value in values if value), default=0)
 
 

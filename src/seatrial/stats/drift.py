@@ -1,7 +1,7 @@
-"""How far log-probabilities of two ways to compute the same moved, and whether that is noise.
+"""How far log-probabilities differ between two computations of the same model, and whether that is noise.
 
-Rounding moves them to and fro, by about as much everywhere. What is wrong with a computation moves them to one side,
-or in proportion to what they are: a temperature, a scale, a norm."""
+Rounding moves them in both directions by similar amounts. An error in a computation (a temperature, a scale, a norm)
+moves them in one direction, or in proportion to their size."""
 
 import math
 from collections.abc import Sequence
@@ -11,22 +11,22 @@ import numpy as np
 
 
 class Drift(NamedTuple):
-    """Of all pairs of log-probabilities. `mean_t` and `slope_t` are in standard errors, a position of a text as one
-    observation."""
+    """Differences over all pairs of log-probabilities. `mean_t` and `slope_t` are in standard errors, with each
+    position as one observation."""
 
     positions: int
     rms: float
     largest: float
-    mean: float  # got less expected
+    mean: float  # got minus expected
     mean_t: float
-    slope: float  # of the move over the log-probability itself, within a position: a temperature has one
+    slope: float  # of the difference against the log-probability, within a position: nonzero for a wrong temperature
     slope_t: float
-    slope_share: float  # of what moved within positions: 1 is all of it
-    pair_rms: float  # of the move between the two likeliest of a position: what lets them change places
+    slope_share: float  # share of the variation within positions that the slope explains
+    pair_rms: float  # rms of the change between two tokens of a position, which can swap the most likely ones
 
 
 def drift_of(expected: Sequence[float], got: Sequence[float], starts: Sequence[int]) -> Drift:
-    """`starts` has the index of each position's first pair; the likeliest token of a position need not be first."""
+    """`starts` has the index of each position's first pair; the most likely token of a position need not be first."""
     if not starts:
         return Drift(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     x = np.asarray(expected, dtype=float)
@@ -41,7 +41,7 @@ def drift_of(expected: Sequence[float], got: Sequence[float], starts: Sequence[i
     sdd = float((within * within).sum())
     error = math.sqrt(float(np.square(sxd - slope * sxx).sum()))
     spread = float(means.std()) / math.sqrt(len(means))
-    # From a random pair of each position, here the first and the second: noise does not care which.
+    # Any pair of tokens of a position will do for noise; take the first and the second.
     pairs = first[sizes > 1]
     pair_moves = moved[pairs] - moved[pairs + 1]
     return Drift(
@@ -62,15 +62,15 @@ def _ratio(over: float, under: float) -> float:
 
 
 def expected_flips(gaps: Sequence[float], noise: float) -> float:
-    """How many of the positions with these gaps between their two likeliest tokens change them, when the move between
-    the two is normal with this deviation."""
+    """Expected number of positions whose two most likely tokens swap, given the gaps between them and normal
+    noise with this standard deviation."""
     if noise <= 0 or not gaps:
         return 0.0
     return float(sum(math.erfc(gap / noise / math.sqrt(2)) for gap in gaps if gap < 8 * noise)) / 2
 
 
 def poisson_tail(count: int, mean: float) -> float:
-    """How likely so many or more are."""
+    """The probability of `count` or more events."""
     term, below = math.exp(-mean), 0.0
     for number in range(count):
         below += term

@@ -1,6 +1,6 @@
-"""Student's t distribution: its tail and its quantiles, to at least nine digits.
+"""Student's t distribution: tail and quantiles, to at least nine digits.
 
-SciPy has both, and loading SciPy for them costs more time than everything else that `seatrial history` does.
+SciPy has both, but importing it takes longer than all of `seatrial history`.
 """
 
 import math
@@ -10,19 +10,19 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-_MOST = 100_000  # terms of the fraction: about the square root of the degrees of freedom are needed
+_MOST = 100_000  # terms of the fraction; about the square root of the degrees of freedom are needed
 _TINY = 1e-300
 _NORMAL = NormalDist()
 
 
 def stdtr(freedom: float, t: float) -> float:
-    """The share of values that are at most `t`."""
+    """The cumulative distribution function."""
     upper = _tail(float(freedom), abs(float(t)))
     return upper if t < 0 else 1 - upper
 
 
 def stdtrit(freedom: ArrayLike, share: ArrayLike) -> NDArray[np.float64]:
-    """The values that have these shares at or below them; nan where there is no such distribution."""
+    """The quantiles of these shares; nan for invalid degrees of freedom."""
     pairs = np.broadcast(freedom, share)
     made = [_quantile(float(of), float(at)) for of, at in pairs]
     return np.asarray(made, dtype=np.float64).reshape(pairs.shape)
@@ -38,7 +38,7 @@ def _quantile(freedom: float, share: float) -> float:
     z = -_NORMAL.inv_cdf(tail)
     t = max(z + (z**3 + z) / (4 * freedom), 1e-3)
     for _ in range(200):
-        # Newton's steps in the logarithms of both: there the tail is close to a straight line.
+        # Newton's method on the logarithms, where the tail is nearly a straight line.
         upper = _tail(freedom, t)
         step = (math.log(upper) - math.log(tail)) * upper / (t * _density(freedom, t)) if upper else -1.0
         step = min(max(step, -2.0), 2.0)
@@ -72,7 +72,7 @@ def _tail(freedom: float, t: float) -> float:
 
 
 def _fraction(a: float, b: float, x: float) -> float:
-    """The continued fraction of the incomplete beta function, from its beginning on (Lentz)."""
+    """The continued fraction of the incomplete beta function (Lentz's method)."""
     below, above = 1.0, 1 - (a + b) * x / (a + 1)
     above = 1 / (above if abs(above) > _TINY else _TINY)
     made = above
