@@ -49,9 +49,9 @@ def test_the_suite_plans_as_it_is_with_every_benchmark_and_its_bounds(world: Wor
     done = world.seatrial("import", "step_time_bounds.yaml", check=0)
     assert path.read_text() == THEIR
     assert "wrote seatrial.yaml: 4 training trials" in done.stdout
-    assert "how a job is started" in done.stdout
-    assert "half of a loss check, so none was made: half" in done.stdout
-    assert "bounds that a comment calls invented: ds-v3-shallow" in done.stdout
+    assert "the command of each job" in done.stdout
+    assert "incomplete loss checks, which were left out: half" in done.stdout
+    assert "invented ones: ds-v3-shallow" in done.stdout
     assert "step_time_bounds.yaml:18:19" in done.stderr
     plan = world.seatrial("plan", "seatrial.yaml", check=0).stdout
     assert "3 cells, 1 excluded of 4 combinations" in plan
@@ -71,7 +71,7 @@ def test_a_job_whose_command_nobody_wrote_fails_and_says_so(world: World) -> Non
     world.seatrial("run", "seatrial.yaml", "--select", "llama-3-8b", check=1)
     (cell,) = world.results().cells
     log = (world.run().attempt(cell.hash, 1) / "log.txt").read_text()
-    assert "say in this suite how llama-3-8b is started" in log
+    assert "set the command for llama-3-8b in this suite" in log
 
 
 def test_a_command_gets_the_names_as_one_word_each_whatever_is_in_them(world: World) -> None:
@@ -79,7 +79,7 @@ def test_a_command_gets_the_names_as_one_word_each_whatever_is_in_them(world: Wo
     command = "python3 -c 'import sys; print(sys.argv[1:])' {benchmark} {name} {other}"
     (world.folder / "sub").mkdir()
     done = world.seatrial("import", "step_time_bounds.yaml", "--command", command, "--out", "sub/out.yaml", check=0)
-    assert "1 training trial, judged by ../step_time_bounds.yaml" in done.stdout
+    assert "1 training trial, checked against ../step_time_bounds.yaml" in done.stdout
     suite = load(world.folder / "sub" / "out.yaml", *models(), read_for_trials)
     (trial,) = suite.trials.values()
     assert trial.baseline == "../step_time_bounds.yaml"
@@ -101,13 +101,13 @@ def test_nothing_is_written_over_unless_told(world: World) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("trials: {a: {kind: runtime}}", "is a suite already"),
-        ("baselines: {}", "is a baseline of Seatrial"),
+        ("trials: {a: {kind: runtime}}", "is already a suite"),
+        ("baselines: {}", "is a Seatrial baseline"),
         (
             "images: {}\nnotebooks: []\n",
-            "config.yaml (tgis-tester) has `worker` and `tests`; this has images, notebooks",
+            "`worker` and `tests` (tgis-tester's config.yaml), found images, notebooks",
         ),
-        ("- 1", "this is no map"),
+        ("- 1", "found no map"),
         ("benchmarks: {a: {step_time_lower_bound: nan, step_time_upper_bound: 1}}", "step_time_bounds.yaml:1:41"),
         ("metadata: {}\nbenchmarks:\n", "step_time_bounds.yaml:2:1: `benchmarks` is empty"),
         (
@@ -126,7 +126,7 @@ def test_a_suite_that_could_not_be_loaded_is_told_by_the_lines_of_its_source_and
     their(world, "benchmarks:\n  a: {step_time_upper_bound: 1}\n  a.b: {step_time_upper_bound: 1}\n")
     done = world.seatrial("import", "step_time_bounds.yaml", "--command", "train ${size}", check=2)
     for line, trial in ((2, "a"), (3, "a.b")):
-        told = f"step_time_bounds.yaml:{line}:1: no suite can be made from this: unknown name ${{size}}"
+        told = f"step_time_bounds.yaml:{line}:1: cannot create a suite from this: unknown name ${{size}}"
         assert told in done.stderr
         assert f" (trials.{trial}.command)" in done.stderr
     assert not (world.folder / "seatrial.yaml").exists()
@@ -152,8 +152,8 @@ runner: {object_store_secret: s, object_store_bucket: b, object_store_endpoint: 
 tests: [{model: org/small, configs: [{}, {dtype_str: float32}], cases: [cases.yaml]}]
 """)
     done = world.seatrial("import", "config/small.yaml", "--out", "suite.yaml", check=0)
-    assert "wrote suite.yaml: 2 serving trials, one for each configuration of each model" in done.stdout
-    assert "the tag of the image, which tgis-tester takes from --image-tag" in done.stdout
+    assert "wrote suite.yaml: 2 serving trials, one per model configuration" in done.stdout
+    assert "the image tag, which tgis-tester takes from --image-tag" in done.stdout
     plan = world.seatrial("plan", "suite.yaml", check=0).stdout
     assert "small.tgis_native-f16" in plan
     assert "2 cells, 0 excluded of 2 combinations" in plan

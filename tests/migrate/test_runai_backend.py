@@ -40,9 +40,7 @@ def test_a_database_that_is_something_else_is_told_and_nothing_is_written(
     world: World, postgres: PostgresServer
 ) -> None:
     for url in ("postgresql://me:se/cret@host/d", "postgresql://me:secret@host/d", "host=h port=x", "postgresql://%"):
-        with pytest.raises(
-            SeatrialError, match="form of its URL is postgresql://USER@HOST:PORT/DATABASE, and the pass"
-        ):
+        with pytest.raises(SeatrialError, match="use postgresql://USER@HOST:PORT/DATABASE and set the password in"):
             backend_times(url, "team", "training", None)
     nothing = postgres.database()
     (world.folder / "logs").mkdir()

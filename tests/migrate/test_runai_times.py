@@ -97,7 +97,7 @@ def test_what_has_not_happened_counts_as_longer_than_it_was_seen_to_last() -> No
     (_, low50, high50), (_, low90, high90), _ = metrics.quantiles
     assert (low50, high50) == (1.5, 2.5)  # both ends of its second
     assert (low90, high90) == (40.5, None)
-    assert caption(metrics) == "average: 2.00 seconds, p50 1.5 to 2.5, p90 above 40.5, p99 above 40.5, 4 not yet"
+    assert caption(metrics) == "average: 2.00 seconds, p50 1.5 to 2.5, p90 above 40.5, p99 above 40.5, 4 unfinished"
 
 
 def test_times_below_a_second_are_kept_where_both_ends_have_them() -> None:
@@ -124,8 +124,8 @@ def test_a_workload_that_the_server_refused_is_a_row_without_times() -> None:
     ("data", "message"),
     [
         (b"[{}]", "missing required field `jobName`"),
-        (b"{", "submitted.json is not what it should be"),
-        (b'[{"jobName":"a","projectName":"b","jobNamespace":"c","submitTimestamp":"soon"}]', "'soon' is no time"),
+        (b"{", "cannot read .*submitted.json"),
+        (b'[{"jobName":"a","projectName":"b","jobNamespace":"c","submitTimestamp":"soon"}]', "invalid time 'soon'"),
     ],
 )
 def test_a_file_that_is_something_else_is_told_with_its_place(tmp_path: Path, data: bytes, message: str) -> None:
@@ -137,7 +137,7 @@ def test_a_file_that_is_something_else_is_told_with_its_place(tmp_path: Path, da
 
 @pytest.mark.parametrize("text", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59Z", "1e9", ""])
 def test_what_is_no_time_of_a_workload_is_told_with_its_name(text: str) -> None:
-    with pytest.raises(Unreadable, match=r"workload 'j-a': .* is no time such as"):
+    with pytest.raises(Unreadable, match=r"workload 'j-a': invalid time .*; use 2024"):
         join_samples([replace(sent("j-a", 1), submit_timestamp=text)], [])
 
 
@@ -147,7 +147,7 @@ def test_a_plot_is_a_picture_and_says_what_it_shows(world: World) -> None:
     assert (world.folder / "logs/detailed.png").read_bytes().startswith(b"\x89PNG")
     assert "1 of 12 workloads have erroneous times and are skipped" in told
     assert "1 sampled workloads are not in submitted.json" in told
-    assert "2 not yet" in told
+    assert "2 unfinished" in told
     shown = world.seatrial("scale", "plot", "--no-skip-errors", "--head", "5", "--tail", "2", check=0)
     assert (world.folder / "logs/general.png").read_bytes().startswith(b"\x89PNG"), "the default"
     assert "are shown" in shown.stdout
@@ -155,7 +155,7 @@ def test_a_plot_is_a_picture_and_says_what_it_shows(world: World) -> None:
 
 
 def test_what_is_missing_is_told_with_what_to_do(world: World) -> None:
-    assert "seatrial scale submit writes it" in world.seatrial("scale", "plot", check=2).stderr
+    assert "`seatrial scale submit` creates it" in world.seatrial("scale", "plot", check=2).stderr
     told = world.seatrial("scale", "submit", "-n", "5", check=2).stderr
     assert "yaml/training.yaml cannot be read" in told
     assert "--templates DIR" in told

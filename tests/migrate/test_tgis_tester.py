@@ -156,7 +156,7 @@ def test_cases_are_left_out_as_there_and_each_says_why(config: Path) -> None:
     cells = planned(config)
     assert gathered(cells["flan-t5-small.tgis_native-f16"]) == {"one": "", "two": "", "tuned": ""}
     flash = gathered(cells["flan-t5-small.tgis_native-f16-flash"])
-    assert flash == {"one": "", "two": "", "tuned": "flash attention takes no prompt prefixes"}
+    assert flash == {"one": "", "two": "", "tuned": "flash attention does not support prompt prefixes"}
     sharded = gathered(cells["flan-t5-small.tgis_native-f16-sharded2"])
     assert sharded["two"] == "it is for one shard, and this server has 2"
     assert gathered(cells["bloom-560m.hf_transformers-f16-pt2c"]) == {"one": "", "two": ""}  # the same file
@@ -213,4 +213,4 @@ def test_what_is_wrong_with_the_file_is_said_at_its_place(config: Path) -> None:
 def test_what_means_nothing_is_said_and_ignored_as_there(config: Path) -> None:
     config.write_text(config.read_text().replace("  tls_secret", "  frobnicate: 3\n  tls_secret"))
     (ignored,) = read_tester_config(config).ignored
-    assert "product.yaml:5:3: `frobnicate` means nothing here, nor to tgis-tester" in ignored
+    assert "product.yaml:5:3: `frobnicate` is not used by Seatrial or tgis-tester" in ignored

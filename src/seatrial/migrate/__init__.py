@@ -1,4 +1,4 @@
-"""Suites from files of other tools: which tool a file belongs to, and the suite that is made from it."""
+"""Creates suites from files of other tools: detects the tool, converts the file, and checks the suite."""
 
 import os
 import re
@@ -17,16 +17,16 @@ from seatrial.suite.yaml.source import Source, read_source
 
 class Imported(msgspec.Struct, frozen=True):
     text: str
-    trials: dict[str, int]  # name -> the line of what it is made from
-    unknown: tuple[str, ...]  # what the file does not say, and somebody has to
-    about: str = ""  # the trials in a few words
+    trials: dict[str, int]  # name -> line of its source in the file
+    unknown: tuple[str, ...]  # what the file does not contain and the user must add
+    about: str = ""  # short description of the trials
     warnings: tuple[str, ...] = ()  # about the file
 
 
 def import_suite(
     file: Path, out: Path, command: str | None, models: tuple[Mapping[str, Any], Mapping[str, Any]]
 ) -> Imported:
-    """A suite that loads, to be written to `out`. Raises SeatrialError: SuiteError has the lines of the file."""
+    """A suite that loads, to be written to `out`. Raises SeatrialError; a SuiteError has the lines of `file`."""
     made = _from_tester(file, out, command) if _is_tester(file) else _from_torchprime(file, out, command)
     source = Source(str(out), made.text)
     try:
@@ -39,24 +39,23 @@ def import_suite(
 
 
 def _is_tester(file: Path) -> bool:
-    """Whether it is of tgis-tester, else of torchprime. Raises SeatrialError where it is of neither."""
+    """Whether the file is from tgis-tester, else from torchprime. Raises SeatrialError if from neither."""
     source = read_source(file)
     data = source.data
     keys = set(data) if isinstance(data, dict) else set()
     if "trials" in keys:
-        raise SeatrialError(f"{file} is a suite already: seatrial plan {file}")
+        raise SeatrialError(f"{file} is already a suite; run `seatrial plan {file}`")
     if "tests" in keys and keys & {"cluster", "worker", "runner"}:
         return True
     if not keys & {"benchmarks", "baselines"}:
-        has = f"this has {', '.join(sorted(map(str, keys))[:8])} at its top" if keys else "this is no map"
+        has = f"found {', '.join(sorted(map(str, keys))[:8])}" if keys else "found no map"
         raise SeatrialError(
-            f"{file} is of no tool that is known here: step_time_bounds.yaml (torchprime) has `benchmarks`, "
-            f"config.yaml (tgis-tester) has `worker` and `tests`; {has}"
+            f"unknown format of {file}: expected `benchmarks` (torchprime's step_time_bounds.yaml) or "
+            f"`worker` and `tests` (tgis-tester's config.yaml), {has}"
         )
     if "benchmarks" in keys and not data["benchmarks"]:
         mark = source.find(("benchmarks",), key=True)[0]
-        place = f"{file}:{mark.line}:{mark.column}"
-        raise SeatrialError(f"{place}: `benchmarks` is empty: there is nothing to make a suite from")
+        raise SeatrialError(f"{file}:{mark.line}:{mark.column}: `benchmarks` is empty; nothing to import")
     return False
 
 
@@ -66,11 +65,10 @@ def _from_torchprime(file: Path, out: Path, command: str | None) -> Imported:
 
     baselines = read_baselines(file)
     if baselines.form != THEIRS:
-        what = f"{file} is a baseline of Seatrial"
-        raise SeatrialError(f"{what}: name it as `baseline:` of a trial; there is nothing to import")
+        raise SeatrialError(f"{file} is a Seatrial baseline; nothing to import, set it as `baseline:` of a trial")
     beside = os.path.relpath(file.resolve(), out.resolve().parent)
     made = suite_from_torchprime(baselines, file.stem, beside, command)
-    about = f"{_count(made, 'training')}, judged by {beside}"
+    about = f"{_count(made, 'training')}, checked against {beside}"
     return msgspec.structs.replace(made, about=about, warnings=baselines.warnings)
 
 
@@ -79,7 +77,7 @@ def _from_tester(file: Path, out: Path, command: str | None) -> Imported:
 
     tester = read_tester_config(file)
     made = suite_from_tester(tester, out.parent, command)
-    about = f"{_count(made, 'serving')}, one for each configuration of each model"
+    about = f"{_count(made, 'serving')}, one per model configuration"
     return msgspec.structs.replace(made, about=about, warnings=tester.ignored)
 
 
@@ -88,23 +86,23 @@ def _count(made: Imported, kind: str) -> str:
 
 
 def _blamed(error: SuiteError, made: Imported, file: str) -> SuiteError:
-    """What is wrong with the suite that was made, reported at the lines of the file that it was made from."""
+    """The errors of the created suite, at the lines of the source file."""
     problems = []
     for problem in error.problems:
         names = [name for name in made.trials if f"{problem.path}.".startswith(f"trials.{name}.")]
         line = made.trials[max(names, key=len)] if names else 1
-        reason = f"no suite can be made from this: {problem.message} ({problem.path or 'the whole of it'})"
+        reason = f"cannot create a suite from this: {problem.message} ({problem.path or 'the whole file'})"
         problems.append(Problem(reason, SourceMark(file, line, 1)))
     return SuiteError(problems)
 
 
 def literal(text: str) -> str:
-    """`${name}` in a suite is an axis; what only looks like one is written with two $."""
+    """Escapes `${name}`, which in a suite refers to an axis, by doubling the $."""
     return re.sub(r"\$(?=\{)", "$$", text)
 
 
 def unique_name(text: str, names: Container[str], otherwise: str) -> str:
-    """A name for an entry of a suite that none of `names` is."""
+    """A valid name for an entry of a suite that is not in `names`."""
     name = text if NAME.fullmatch(text) else re.sub(r"[^A-Za-z0-9_.+-]", "-", text)[:60].lstrip(".+-")
     name = name or otherwise
     count, made = 2, name

@@ -1,7 +1,7 @@
-"""A suite from torchprime's step_time_bounds.yaml: a training trial for each benchmark, with its five checks.
+"""Creates a suite from torchprime's step_time_bounds.yaml: a training trial per benchmark, with its five checks.
 
-Their workflow asks of every job: it ends well, its log says that it finished, there is exactly one profile, the step
-time of its metrics file is within the bounds, and, where the file has a target, the last loss is near to it.
+torchprime's workflow checks that every job exits 0, that its log contains the final line, that there is exactly one
+profile, that the step time is within bounds, and that the final loss is close to its target, if the file has one.
 """
 
 import re
@@ -13,10 +13,10 @@ from seatrial.migrate import Imported, literal, suite_name, unique_name
 from seatrial.suite.yaml.document import scalar
 from seatrial.suite.yaml.problem import printable
 
-NO_COMMAND = "echo say in this suite how {benchmark} is started >&2; exit 64"
+NO_COMMAND = "echo set the command for {benchmark} in this suite >&2; exit 64"
 
 _HEAD = """\
-# Made from {file} by `seatrial import`. What torchprime's workflow checks of each job is in `x-checks`.
+# Created from {file} by `seatrial import`. `x-checks` has the checks of torchprime's workflow.
 name: {name}
 
 x-checks: &checks
@@ -33,8 +33,8 @@ trials:
 
 
 def suite_from_torchprime(baselines: Baselines, name: str, baseline: str, command: str | None = None) -> Imported:
-    """The suite as text. `baseline` is the file as the suite will name it; `{benchmark}` and `{name}` of `command` are
-    put in."""
+    """The suite as text. `baseline` is the path of the file in the suite. `{benchmark}` and `{name}` are replaced in
+    `command`."""
     title, file = scalar(suite_name(name, "torchprime")), printable(baseline)
     head = _HEAD.format(file=file, name=title, metric=STEP_TIME, baseline=scalar(baseline))
     trials: list[str] = []
@@ -49,7 +49,7 @@ def suite_from_torchprime(baselines: Baselines, name: str, baseline: str, comman
 def _trial(name: str, entry: BaselineEntry, command: str | None) -> list[str]:
     title = printable(" ".join(entry.title.split()))
     substitutions = {"{benchmark}": entry.benchmark, "{name}": title}
-    # Quoted: a name of the file is one word of the command, whatever is in it.
+    # Quoted, so that any name from the file is one word of the command.
     written = re.sub(
         r"\{(benchmark|name)\}", lambda match: literal(shlex.quote(substitutions[match[0]])), command or NO_COMMAND
     )
@@ -60,7 +60,7 @@ def _trial(name: str, entry: BaselineEntry, command: str | None) -> list[str]:
         f"    command: {scalar(written)}",
     ]
     if entry.target_loss is not None and entry.loss_tolerance is not None:
-        lines.append("    loss: {}  # its target and tolerance are those of the baseline")
+        lines.append("    loss: {}  # target and tolerance come from the baseline")
     if entry.bound.state is BoundState.DISABLED:
         lines.append(f"    disabled: {scalar(entry.bound.why)}")
     return lines
@@ -68,17 +68,17 @@ def _trial(name: str, entry: BaselineEntry, command: str | None) -> list[str]:
 
 def _unknown(baselines: Baselines, command: str | None) -> tuple[str, ...]:
     entries = [metrics[STEP_TIME] for metrics in baselines.entries.values()]
-    start = "how a job is started: `command` of every trial ends with 64 until you write it (or give --command)"
+    start = "the command of each job: every `command` exits 64 until you set it (or use --command)"
     comments = [
         *([start] if command is None else []),
-        "where a job runs: every trial runs on this machine until it has a `machine`",
-        "where a job writes its files: `profile` and `outputs` are looked for below the work folder",
+        "where jobs run: every trial runs on this machine until you set `machine`",
+        "where jobs write files: `profile` and `outputs` must be below the work folder",
     ]
     half = [entry.benchmark for entry in entries if (entry.target_loss is None) != (entry.loss_tolerance is None)]
     if half:
-        comments.append(f"half of a loss check, so none was made: {', '.join(half)}")
+        comments.append(f"the other half of incomplete loss checks, which were left out: {', '.join(half)}")
     invented = [entry.benchmark for entry in entries if entry.invented]
     if invented:
         some = ", ".join(invented)
-        comments.append(f"bounds that a comment calls invented: {some}; `seatrial baseline update` after some runs")
+        comments.append(f"real bounds instead of invented ones: {some}; run `seatrial baseline update` after some runs")
     return tuple(comments)

@@ -1,19 +1,19 @@
-"""The files of Run:ai's scale test tool, under the names that their fields have there; what is beside those is ours and
-has a default, so that files of either tool are read."""
+"""The files of Run:ai's scale test tool, with its field names. Our additional fields have defaults, so that files of
+both tools can be read."""
 
 from datetime import UTC, datetime
 
 import msgspec
 
 SUBMITTED_FILE, SAMPLED_FILE, TIMES_FILE = "submitted.json", "sampled.json", "times.csv"
-SUBMISSION_FILE = "submission.json"  # ours: what was begun, written before the first workload is sent
+SUBMISSION_FILE = "submission.json"  # ours: written before the first workload is sent
 WORKLOAD_TYPES = ("training", "distributed", "interactive")
 NAMESPACE_PREFIX = "runai-"
 DEFAULT_PROJECT, DEFAULT_FOLDER = "project-0", "logs"
 
 
 def epoch_seconds(text: str | None) -> float | None:
-    """Since the epoch; None for what is no time. Without a zone it is UTC, as all files have it."""
+    """Seconds since the epoch; None for an invalid time. Times without a zone are UTC, as in all files."""
     try:
         at = datetime.fromisoformat(text or "")
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
@@ -22,18 +22,18 @@ def epoch_seconds(text: str | None) -> float | None:
 
 
 class SubmittedWorkload(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One of `submitted.json`."""
+    """An entry of `submitted.json`."""
 
     job_name: str
     project_name: str
     job_namespace: str
-    submit_timestamp: str  # before it was sent, by the clock of who sent it
-    acknowledged_timestamp: str = ""  # ours: when the server said that it exists, by the same clock
-    error: str = ""  # ours: why it does not exist; their tool leaves such a workload out
+    submit_timestamp: str  # before the send, by the sender's clock
+    acknowledged_timestamp: str = ""  # ours: when the server acknowledged it, by the same clock
+    error: str = ""  # ours: why it was not created; Run:ai's tool leaves such workloads out
 
 
 class SampledWorkload(msgspec.Struct, frozen=True, rename="camel"):
-    """One of `sampled.json`. None: it has not happened, or nothing says when."""
+    """An entry of `sampled.json`. None: not happened, or the time is unknown."""
 
     job_name: str
     job_namespace: str
@@ -49,14 +49,14 @@ class SampledWorkload(msgspec.Struct, frozen=True, rename="camel"):
     first_pvc_bind_timestamp: str | None = msgspec.field(default=None, name="firstPVCBindTimestamp")
     backend_job_created_timestamp: str | None = None
     pod_scheduling_decision: str | None = None  # ours: scheduled or unschedulable
-    sampled_timestamp: str | None = None  # ours: when this was looked at, by the server's clock
+    sampled_timestamp: str | None = None  # ours: time of the sample, by the server's clock
 
 
 class BegunSubmission(msgspec.Struct, frozen=True):
-    """What was begun in a folder, so that it can be cleaned up whatever became of who began it."""
+    """A submission in a folder, recorded so that it can be cleaned up even after a kill."""
 
     version: int
-    run: str  # the value of the label seatrial/run of every workload
+    run: str  # value of the label seatrial/run on every workload
     namespace: str
     api_version: str
     kind: str

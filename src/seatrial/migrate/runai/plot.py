@@ -1,6 +1,6 @@
-"""`general.png` and `detailed.png`. Needs matplotlib, which is an extra: `seatrial[plot]`.
+"""Draws `general.png` and `detailed.png`. Needs matplotlib (`seatrial[plot]`).
 
-Workloads that have not come to an event are drawn in red: triangles at the upper edge, a bar beside the histogram."""
+Workloads without an event are red: triangles at the upper edge, a bar beside the histogram."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BINS = 10
 
 
 def shown_milestones(rows: Sequence[Row], plot: str) -> list[Milestone]:
-    """The milestones of a plot: of those that happen to some workloads only, the ones that did."""
+    """The milestones of a plot; optional ones only if they happened."""
     chosen = TOTALS if plot == GENERAL else [one for one in MILESTONES if one not in TOTALS]
     return [one for one in chosen if not one.filled or any(one.name in row.deltas for row in rows)]
 
@@ -35,7 +35,7 @@ def draw(rows: Sequence[Row], plot: str, path: Path) -> None:
 
 
 def _figure(width: float, height: float, rows: int, columns: int) -> tuple[Figure, Any]:
-    """With its axes. Without pyplot: it opens no window and keeps nothing."""
+    """A figure with its axes, without pyplot, which would keep global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -82,7 +82,7 @@ def _series(axis: Axes, rows: Sequence[tuple[Any, Row]], name: str) -> None:
     done = [(x, one.value) for x, one in here if one.value is not None]
     waiting = [(x, one.lower) for x, one in here if one.value is None]
     vague = [(x, one) for x, one in here if one.upper is not None and one.upper > one.lower]
-    # A stamp of whole seconds leaves the time open within a second or two: drawn, not hidden.
+    # Show the uncertainty of timestamps in whole seconds.
     axis.vlines(
         [x for x, _ in vague], [one.lower for _, one in vague], [one.upper or 0.0 for _, one in vague],
         color=_BLUE, alpha=0.25, linewidth=1.5,
@@ -90,9 +90,9 @@ def _series(axis: Axes, rows: Sequence[tuple[Any, Row]], name: str) -> None:
     axis.plot([x for x, _ in done], [y for _, y in done], "o", color=_BLUE, markersize=4)
     top = max([*(y for _, y in done), *(one.upper or 0.0 for _, one in vague)], default=0.0) or 1.0
     if waiting:
-        # At the upper edge: at their true height they would press everything else flat.
+        # At the upper edge: their true height would flatten everything else.
         longest = max(y for _, y in waiting)
-        label = f"{len(waiting)} not yet" + (f", for up to {seconds_text(longest)} s" if longest else "")
+        label = f"{len(waiting)} unfinished" + (f", up to {seconds_text(longest)} s" if longest else "")
         axis.plot([x for x, _ in waiting], [1.1 * top] * len(waiting), "^", color=_RED, markersize=6, label=label)
         axis.legend(loc="upper left", fontsize=8)
     axis.set_ylim(min([-0.05 * top, *(y for _, y in done)]), 1.2 * top)
@@ -106,21 +106,21 @@ def _histogram(axis: Axes, rows: Sequence[Row], name: str) -> None:
     if done:
         axis.hist(done, bins=BINS, range=(lowest, lowest + BINS * width), color=_BLUE)
     if waiting := len(deltas) - len(done):
-        axis.bar(lowest + (BINS + 1.5) * width, waiting, width, color=_RED, label=f"{waiting} not yet")
+        axis.bar(lowest + (BINS + 1.5) * width, waiting, width, color=_RED, label=f"{waiting} unfinished")
         axis.legend(loc="upper right", fontsize=8)
     axis.set_ylabel("jobs")
 
 
 def caption(metrics: MilestoneMetrics) -> str:
-    """The average that their tool prints, and what it hides."""
+    """The average that Run:ai's tool prints, with quantiles and the number of unfinished workloads."""
     average = "none" if metrics.average is None else f"{metrics.average:.2f} seconds"
     quantiles = [f"p{share * 100:g} {between(lower, upper)}" for share, lower, upper in metrics.quantiles]
-    waiting = [f"{metrics.unfinished} not yet"] if metrics.unfinished else []
+    waiting = [f"{metrics.unfinished} unfinished"] if metrics.unfinished else []
     return ", ".join([f"average: {average}", *(quantiles if metrics.count else []), *waiting])
 
 
 def between(lower: float, upper: float | None) -> str:
-    """What is known of a quantile: `2`, `1 to 3`, `above 60`."""
+    """A quantile as text: `2`, `1 to 3`, `above 60`."""
     if upper is None:
         return f"above {seconds_text(lower)}"
     low, high = seconds_text(lower), seconds_text(upper)

@@ -1,5 +1,5 @@
-"""Reads from the cluster how far each workload has come, as Run:ai's `sampler.py` does: at any time, from any machine,
-again and again. A workload that has not come far is in the result with what it has, never left out."""
+"""Reads the progress of each workload from the cluster, like Run:ai's `sampler.py`: at any time, from any machine.
+Incomplete workloads are in the result with the times they have."""
 
 import contextlib
 import re
@@ -15,7 +15,7 @@ from seatrial.kubernetes import EVENTS, PODS, Forbidden, Kubernetes, Meta, Objec
 from seatrial.migrate.runai.files import NAMESPACE_PREFIX, SampledWorkload, epoch_seconds
 
 WORKLOAD_API = "run.ai/v2alpha1"
-# Of each type: the kind of its workloads, and the API version and kind of their jobs.
+# Type -> kind of its workloads, API version and kind of their jobs.
 KINDS = {
     "training": ("TrainingWorkload", "run.ai/v1", "RunaiJob"),
     "interactive": ("InteractiveWorkload", "run.ai/v1", "RunaiJob"),
@@ -27,7 +27,7 @@ POD_LABELS = ("release", "job-name", "training.kubeflow.org/job-name")
 POD_GROUP_LABELS = ("release", "workloadName")
 
 _EVENT_NAME = re.compile(r"\.([0-9a-f]{14,16})$")
-_NAME_AGREES_S = 2.0  # the name of an event is of the instant that its first time is of
+_NAME_AGREES_S = 2.0  # maximum difference between the time in an event's name and its first time
 
 
 class Value(ObjectPart, frozen=True):
@@ -43,7 +43,7 @@ class WorkloadObject(Object, frozen=True):
 
     @property
     def job_name(self) -> str:
-        """The name of its job; that of the object itself may have a date after it."""
+        """The name of its job; the object's own name may end with a date."""
         named = self.spec.name.value if self.spec and self.spec.name else None
         return named if isinstance(named, str) and named else self.metadata.name
 
@@ -64,7 +64,7 @@ class WorkloadPod(Object, frozen=True):
 
     @property
     def decision(self) -> Condition | None:
-        """That it was placed, or that the scheduler said why not."""
+        """The condition that it was scheduled, or why it was not."""
         for one in (self.status.conditions or ()) if self.status else ():
             if one.type == "PodScheduled" and (one.status == "True" or one.reason):
                 return one
@@ -93,7 +93,7 @@ class Happened(Object, frozen=True):
 
     @property
     def at(self) -> str | None:
-        """As exactly as it is known: its own time has microseconds, its name nanoseconds, its first time seconds."""
+        """The most exact time: the event time has microseconds, the name nanoseconds, the first time seconds."""
         if self.event_time:
             return self.event_time
         first_s = epoch_seconds(self.first_timestamp)
@@ -106,20 +106,20 @@ class Happened(Object, frozen=True):
 
 
 def names_within(name: str) -> Iterator[str]:
-    """All names that this one may be made of: `pvc-new-0-j-1a2b3c` has `j-1a2b3c` in it. The longest first."""
+    """All names that this one may contain, longest first: `pvc-new-0-j-1a2b3c` contains `j-1a2b3c`."""
     parts = name.split("-")
     for length in range(len(parts), 0, -1):
         for start in range(len(parts) - length + 1):
             yield "-".join(parts[start : start + length])
 
 
-# The group that evicted another, as schedulers older than their annotations told it.
+# The evicting pod group in the message of older schedulers, which set no annotation.
 _EVICTOR = re.compile(r"(?:preempted|reclaimed) by (?:higher priority )?(?:job|workload) [^/\s]+/(\S+?)\.?(?:\s|$)")
-_EXACT_S = 2.0  # an event belongs to the transition whose second it is near to
+_EXACT_S = 2.0  # maximum difference between an event and its transition
 
 
 class NamespaceSnapshot(msgspec.Struct, frozen=True):
-    """Everything of one namespace, as one look found it."""
+    """All relevant objects of a namespace at one time."""
 
     workloads: list[WorkloadObject]
     jobs: list[Object]
@@ -127,14 +127,14 @@ class NamespaceSnapshot(msgspec.Struct, frozen=True):
     groups: list[Object]
     events: list[Happened]
     at: str  # by the server's clock
-    backend: Mapping[str, str] = {}  # when the control plane knew of each job, by its name
-    remarks: tuple[str, ...] = ()  # what could not be read, and what follows
+    backend: Mapping[str, str] = {}  # job name -> when the control plane knew it
+    remarks: tuple[str, ...] = ()  # what could not be read, and the consequence
 
 
 async def take_snapshot(
     client: Kubernetes, workload_type: str, events: bool, backend: Mapping[str, str]
 ) -> NamespaceSnapshot:
-    """Raises KubernetesError for what no sample can be without."""
+    """Raises KubernetesError if something essential cannot be read."""
     remarks = []
     workload_kind, job_api, job_kind = KINDS[workload_type]
     workloads = await client.discovery.of_kind(WORKLOAD_API, workload_kind)
@@ -144,14 +144,14 @@ async def take_snapshot(
         with contextlib.suppress(UnknownKind):
             groups = groups or await client.discovery.of_kind(api_version, "PodGroup")
     if groups is None:
-        remarks.append("the cluster has no pod groups of scheduling.run.ai: their times stay empty")
+        remarks.append("no scheduling.run.ai pod groups on the cluster; their times stay empty")
     at_s = await client.now_s()
     happened: list[Happened] = []
     if events:
         try:
             happened = [one async for one in client.list(EVENTS, Happened)]
         except Forbidden as error:
-            remarks.append(f"without events there are no times of evictions, of volumes and below a second: {error}")
+            remarks.append(f"no eviction and volume times, and no fractions of seconds, without events: {error}")
     return NamespaceSnapshot(
         [one async for one in client.list(workloads, WorkloadObject)],
         [one async for one in client.list(jobs)],
@@ -165,7 +165,7 @@ async def take_snapshot(
 
 
 def sampled(seen: NamespaceSnapshot) -> list[SampledWorkload]:
-    """Each workload of the namespace once, in the order in which they were made. Pure."""
+    """Each workload of the namespace once, in order of creation. Pure."""
     pods, groups = defaultdict[str, list[WorkloadPod]](list), dict[str, Object]()
     for pod in seen.pods:
         pods[_named_by(pod, POD_LABELS)].append(pod)
@@ -201,16 +201,18 @@ def sampled(seen: NamespaceSnapshot) -> list[SampledWorkload]:
 
 
 def _named_by(one: Object, labels: tuple[str, ...]) -> str:
-    """The workload that one of these labels names; empty for a foreign object."""
+    """The workload named by one of these labels; empty for a foreign object."""
     return next((one.metadata.labels[key] for key in labels if one.metadata.labels.get(key)), "")
 
 
 class _Happenings:
-    """The events of a namespace, by the workload that each is of: the first one counts."""
+    """The first event of each reason per workload."""
 
     def __init__(self, events: Iterable[Happened], groups: Mapping[str, str]) -> None:
         """`groups`: the workload of each pod group."""
-        self.first: dict[tuple[str, str], str] = {}  # by its reason and the workload; of an eviction, who got room
+        self.first: dict[
+            tuple[str, str], str
+        ] = {}  # (reason, workload) -> time; for an eviction, the workload that got the room
         self._of_pods: dict[tuple[str, str], list[str]] = defaultdict(list)
         names = set(groups.values())
         for event in sorted(events, key=lambda one: epoch_seconds(one.at) or 0.0):
@@ -227,7 +229,7 @@ class _Happenings:
                 self.first.setdefault((event.reason, owner), at)
 
     def decision(self, pods: list[WorkloadPod]) -> tuple[str | None, str | None]:
-        """When the last of these pods was decided on, and how; nothing while one of them waits."""
+        """When the scheduler decided on the last of these pods, and how; None while one is pending."""
         found = [(one, pod.metadata.uid) for pod in pods if (one := pod.decision)]
         if not pods or len(found) < len(pods):
             return None, None
@@ -236,7 +238,7 @@ class _Happenings:
         return max(times, key=lambda text: epoch_seconds(text) or 0.0), decision
 
     def _exactly(self, decision: Condition, uid: str) -> str | None:
-        """The scheduler's own event of the same transition has microseconds."""
+        """Prefers the scheduler's event of the same transition, which has microseconds."""
         at_s = epoch_seconds(decision.last_transition_time)
         reason = "Scheduled" if decision.status == "True" else "FailedScheduling"
         for event in self._of_pods.get((uid, reason), ()):
@@ -247,7 +249,7 @@ class _Happenings:
 
 
 def evictor_of(event: Happened) -> str:
-    """The pod group that another was evicted for: by the annotation of newer schedulers, else by what is said."""
+    """The pod group that caused an eviction: from the annotation of newer schedulers, else from the message."""
     found = _EVICTOR.search(event.message or "")
     return (event.metadata.annotations or {}).get("evictor-pod-group-name") or (found[1] if found else "")
 
@@ -258,24 +260,24 @@ _ASKED = """
       AND (%(cluster)s::text IS NULL OR cluster_uuid::text = %(cluster)s) GROUP BY name
 """
 _CONNECT_S = 10
-_URL = re.compile(r"postgres(ql)?://([^:@/]*@)?[^@]*")  # of one with a password, a part may be taken for a host
-_FORM = "the form of its URL is postgresql://USER@HOST:PORT/DATABASE"
+_URL = re.compile(r"postgres(ql)?://([^:@/]*@)?[^@]*")  # with a password, a part of it could be read as a host
+_FORM = "invalid database URL; use postgresql://USER@HOST:PORT/DATABASE"
 
 
 def backend_times(url: str, project: str, workload_type: str, cluster: str | None) -> dict[str, str]:
-    """When the control plane of Run:ai knew of each job, from its database: by the name of the job, in milliseconds.
-    `cluster` is the uuid of one of several. Raises SeatrialError."""
+    """When Run:ai's control plane knew each job, from its database: job name -> time, in milliseconds. `cluster`
+    selects one of several by uuid. Raises SeatrialError."""
     try:
         import psycopg
         from psycopg.conninfo import conninfo_to_dict
     except ImportError:
-        raise SeatrialError("the driver psycopg is not installed: pip install 'seatrial[postgres]'") from None
+        raise SeatrialError("psycopg is not installed; run `pip install 'seatrial[postgres]'`") from None
     try:
         parameters = conninfo_to_dict(url, connect_timeout=_CONNECT_S, application_name="seatrial")
-    except psycopg.Error:  # its text quotes what it could not read, which may be a password
+    except psycopg.Error:  # its message may quote a password
         parameters = {}
     if not parameters or not _URL.fullmatch(url):
-        raise SeatrialError(f"{_FORM}, and the password that of PGPASSWORD or ~/.pgpass")
+        raise SeatrialError(f"{_FORM} and set the password in PGPASSWORD or ~/.pgpass")
     asked = {"project": project, "runai_job": workload_type != "distributed", "cluster": cluster}
     try:
         with psycopg.connect(**parameters) as connection:  # type: ignore[arg-type]

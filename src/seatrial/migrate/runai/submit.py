@@ -1,9 +1,8 @@
-"""Submits workloads in waves, as Run:ai's `submitter.py` does: so many in parallel, then a pause.
+"""Submits workloads in waves, like Run:ai's `submitter.py`: several in parallel, then a pause.
 
-1. The manifest is tried by the server, in a dry run, before the first one is sent.
-2. Every workload that was meant to be sent is in the result, also one that the server refused; the last wave is as
-   large as what is left.
-3. All carry the label of the run: `clean` finds them by it alone."""
+1. The manifest is tried in a dry run before the first workload is sent.
+2. Every workload is in the result, including those that the server refused. The last wave may be smaller.
+3. All workloads carry the run's label, by which `clean` finds them."""
 
 import asyncio
 import contextlib
@@ -20,9 +19,9 @@ from seatrial.kinds.scale.work import NAME
 from seatrial.kubernetes import AlreadyExists, ApiError, Kubernetes, KubernetesError, Manifest, Resource, pod_metadata
 from seatrial.migrate.runai.files import SubmittedWorkload
 
-SAVE_SHARE = 0.1  # of the time may go into writing what was submitted
+SAVE_SHARE = 0.1  # maximum share of the time for writing submitted workloads
 LOOK_S, CLEAN_S = 0.5, 600.0
-_TRIES = 5  # at a name that nobody has
+_TRIES = 5  # attempts at finding a free name
 
 Keep = Callable[[list[SubmittedWorkload]], None]
 
@@ -46,7 +45,7 @@ async def submit_workloads(
     stopping: asyncio.Event,
     progress: Callable[[str], None],
 ) -> list[SubmittedWorkload]:
-    """Raises SeatrialError before `begin`, and before anything is made."""
+    """Raises SeatrialError before `begin` is called and before anything is created."""
     resource = await client.resource_of(waves.manifest)
     manifest, names, done = labelled(waves), _names(), list[SubmittedWorkload]()
 
@@ -55,14 +54,14 @@ async def submit_workloads(
         await client.create(body, resource=resource, name=name, dry_run=dry_run)
 
     async def submit_one() -> SubmittedWorkload:
-        problem = "no name of five was free"
+        problem = f"no free name found in {_TRIES} attempts"
         for name in itertools.islice(names, _TRIES):
             made = SubmittedWorkload(name, waves.project, waves.namespace, datetime.now(UTC).isoformat())
             try:
                 await create(name)
                 return msgspec.structs.replace(made, acknowledged_timestamp=datetime.now(UTC).isoformat())
             except AlreadyExists:
-                continue  # of an earlier run
+                continue  # from an earlier run
             except KubernetesError as error:
                 problem = str(error)
                 break
@@ -71,7 +70,7 @@ async def submit_workloads(
     try:
         await create(next(names), dry_run=True)
     except ApiError as error:
-        raise SeatrialError(f"the server refuses such a {resource.kind}: {error}") from error
+        raise SeatrialError(f"the server rejected the {resource.kind} in a dry run: {error}") from error
     begin()
     saved_s = took_s = 0.0
     while len(done) < waves.count and not stopping.is_set():
@@ -90,7 +89,7 @@ async def submit_workloads(
 
 
 async def remove_workloads(client: Kubernetes, resource: Resource, labels: Mapping[str, str]) -> bool:
-    """Removes all workloads of a run by its labels; whether nothing is left."""
+    """Deletes all workloads of a run by its labels; returns whether none is left."""
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     until_s = time.monotonic() + CLEAN_S
     while time.monotonic() < until_s:
@@ -101,7 +100,7 @@ async def remove_workloads(client: Kubernetes, resource: Resource, labels: Mappi
 
 
 def labelled(waves: Waves) -> bytes:
-    """The manifest with the run's labels, also on the pods that it describes; NAME is where its name goes."""
+    """The manifest with the run's labels, also on its pod templates, and NAME in place of its name."""
     made = dict(waves.manifest)
     made["metadata"] = {**made["metadata"], "name": NAME, "namespace": waves.namespace}
     for metadata in (made["metadata"], *pod_metadata(made.get("spec"))):
@@ -110,8 +109,8 @@ def labelled(waves: Waves) -> bytes:
 
 
 def _names() -> Iterator[str]:
-    """As their tool names them; volume claims are joined by it. Each once: six digits alone would repeat within a few
-    thousand."""
+    """Unique names in the format of Run:ai's tool, by which volume claims are matched. Six digits alone would repeat
+    within a few thousand."""
     given = set()
     while True:
         name = f"j-{uuid.uuid4().hex[:6]}"

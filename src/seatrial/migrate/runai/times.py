@@ -1,9 +1,9 @@
-"""From `submitted.json` and `sampled.json` to how long each workload took from one event to the next. Pure.
+"""Computes the durations between events of each workload from `submitted.json` and `sampled.json`. Pure.
 
-1. A stamp of whole seconds is of some instant within its second: a difference of two such stamps is known to a second,
-   and quantiles of them are bounds. Their whole seconds are subtracted, as Run:ai's tool does.
-2. Every workload that was submitted is there. What has not happened lasts at least until it was last looked at.
-3. A row is one workload: all of its times stay together, in whatever order the rows are."""
+1. A timestamp of whole seconds is a range, so differences are known to a second, and their quantiles are bounds. Whole
+   seconds are subtracted, as in Run:ai's tool.
+2. Every submitted workload is included. An event that has not happened lasts at least until the last sample.
+3. A row is one workload with all of its times."""
 
 import csv
 import io
@@ -29,7 +29,7 @@ DONE, UNFINISHED, NOT_SEEN, REFUSED, ERROR = "done", "unfinished", "not sampled"
 
 
 class TimeRange(msgspec.Struct, frozen=True):
-    """Some instant between the two, in seconds since the epoch."""
+    """A time between the two, in seconds since the epoch."""
 
     earliest_s: float
     latest_s: float
@@ -40,17 +40,17 @@ class TimeRange(msgspec.Struct, frozen=True):
 
 
 class Milestone(msgspec.Struct, frozen=True):
-    """An event, and the one that it is measured from."""
+    """An event, and the event it is measured from."""
 
     name: str
     reference: str
-    field: str  # of a sampled workload
-    header: str = ""  # of the column with its time
-    filled: str = ""  # the field that their tool wrote there instead; only events of some workloads have one
+    field: str  # field of a sampled workload
+    header: str = ""  # column of its time
+    filled: str = ""  # field that Run:ai's tool writes if the event did not happen; only for optional events
 
 
 _DECIDED = "pod_scheduling_decision_timestamp"
-# Where their tool has two headers of one name, the first is named otherwise.
+# Run:ai's tool has two headers of one name; the first is renamed here.
 _REST = (
     Milestone("Workload Creation", SUBMISSION, "workload_created_timestamp", "Workload Created"),
     Milestone("Job Creation", "Workload Creation", "job_created_timestamp", "Job Created"),
@@ -69,11 +69,11 @@ TOTALS = (
     Milestone("Total Pod Scheduling Decision", SUBMISSION, _DECIDED),
     replace(_REST[-1], name="Total Backend Job Creation", reference=SUBMISSION),
 )
-MILESTONES = (*_REST, *TOTALS)  # in the order of their table
+MILESTONES = (*_REST, *TOTALS)  # in the order of Run:ai's table
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """In seconds; `value` is None for what has not happened, and then `lower` is how long that has been so."""
+    """In seconds. `value` is None if the event has not happened; `lower` is then the time waited so far."""
 
     value: float | None
     lower: float
@@ -81,7 +81,7 @@ class Delta(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One workload. Without a delta: the event does not happen to it, or nothing says when the one before did."""
+    """One workload. A delta is missing if the event does not apply, or if the time of the event before is unknown."""
 
     submitted: SubmittedWorkload
     sampled: SampledWorkload | None
@@ -96,20 +96,20 @@ class Row(msgspec.Struct, frozen=True):
 
 class Joined(msgspec.Struct, frozen=True):
     rows: list[Row]  # by time of submission
-    strangers: list[str]  # sampled, but submitted by nobody known
+    strangers: list[str]  # sampled but not in submitted.json
 
 
 def parse_moment(text: str, workload: str) -> TimeRange:
-    """Raises Unreadable, with the workload whose time it is."""
+    """Raises Unreadable with the name of the workload."""
     at_s = epoch_seconds(text.strip())
     if at_s is None or not 0 <= at_s < _MOST_S:
-        raise Unreadable(f"workload {workload[:80]!r}: {text[:60]!r} is no time such as 2024-09-08T13:40:34Z")
+        raise Unreadable(f"workload {workload[:80]!r}: invalid time {text[:60]!r}; use 2024-09-08T13:40:34Z")
     return TimeRange(at_s, at_s if "." in text or "," in text else at_s + 1.0)
 
 
 def join_samples(submitted: Sequence[SubmittedWorkload], sampled: Sequence[SampledWorkload]) -> Joined:
-    """Raises Unreadable, with the workload whose time it is."""
-    # When the cluster was last looked at; of files that do not say so, the last of all their times.
+    """Raises Unreadable with the name of a workload."""
+    # Time of the last sample; for files without it, the latest of all times.
     fields = {one.field for one in MILESTONES}
     times = [(one.sampled_timestamp, one.job_name) for one in sampled if one.sampled_timestamp] or [
         *((one.submit_timestamp, one.job_name) for one in submitted),
@@ -124,7 +124,7 @@ def join_samples(submitted: Sequence[SubmittedWorkload], sampled: Sequence[Sampl
 def _row(submitted: SubmittedWorkload, sampled: SampledWorkload | None, looked_s: float) -> Row:
     sent = parse_moment(submitted.submit_timestamp, submitted.job_name)
     if sampled and sampled.sampled_timestamp is None:
-        # Their tool writes another event's time where it knows none; ours says when it looked, and writes nothing.
+        # Run:ai's tool writes another event's time if there is none; ours leaves the time empty.
         some = [one for one in _REST if one.filled]
         filled = [one.field for one in some if getattr(sampled, one.field) == getattr(sampled, one.filled)]
         sampled = replace(sampled, **dict.fromkeys(filled))
@@ -164,11 +164,11 @@ def _delta(since: TimeRange | None, at: TimeRange | None, looked_s: float) -> De
 
 
 class MilestoneMetrics(msgspec.Struct, frozen=True):
-    """Of one milestone over many workloads. A quantile lies between two bounds; None: above the first."""
+    """One milestone over many workloads. A quantile lies between two bounds; None: above the first."""
 
     count: int
     unfinished: int
-    average: float | None  # of those that happened
+    average: float | None  # over events that happened
     quantiles: list[tuple[float, float, float | None]]  # share, lower, upper
 
 
@@ -196,9 +196,9 @@ _T = TypeVar("_T")
 
 
 def read_folder(folder: Path) -> Joined:
-    """The two files that `times.csv` is made from. Raises SeatrialError, which tells the place of what is wrong."""
-    submitted = _read(folder / SUBMITTED_FILE, SubmittedWorkload, "seatrial scale submit writes it")
-    sampled = _read(folder / SAMPLED_FILE, SampledWorkload, "seatrial scale sample writes it")
+    """Reads the two files behind `times.csv`. Raises SeatrialError with the position of the problem."""
+    submitted = _read(folder / SUBMITTED_FILE, SubmittedWorkload, "`seatrial scale submit` creates it")
+    sampled = _read(folder / SAMPLED_FILE, SampledWorkload, "`seatrial scale sample` creates it")
     try:
         return join_samples(submitted, sampled)
     except Unreadable as error:
@@ -209,11 +209,11 @@ def _read(path: Path, form: type[_T], hint: str) -> list[_T]:
     try:
         return read_json(path, list[form])  # type: ignore[valid-type]
     except FileNotFoundError:
-        raise SeatrialError(f"there is no {path}: {hint}") from None
+        raise SeatrialError(f"{path} not found; {hint}") from None
     except OSError as error:
-        raise SeatrialError(f"{path} cannot be read: {error.strerror}") from None
+        raise SeatrialError(f"cannot read {path}: {error.strerror}") from None
     except Unreadable as error:
-        raise SeatrialError(f"{path} is not what it should be ({hint}): {error}") from None
+        raise SeatrialError(f"cannot read {path} ({hint}): {error}") from None
 
 
 def csv_text(rows: Sequence[Row]) -> str:
@@ -234,7 +234,7 @@ def csv_text(rows: Sequence[Row]) -> str:
 
 
 def _time(text: str, workload: str) -> str:
-    """In UTC, as spreadsheets read it; milliseconds where they are known."""
+    """In UTC, in a format that spreadsheets read, with milliseconds if known."""
     moment = parse_moment(text, workload)
     at = datetime.fromtimestamp(moment.earliest_s, UTC).replace(tzinfo=None)
     return at.isoformat(" ", "milliseconds" if moment.exact else "seconds")

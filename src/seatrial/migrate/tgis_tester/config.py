@@ -1,4 +1,4 @@
-"""tgis-tester's config.yaml: its models, with its defaults, and the reading of a file."""
+"""Reads tgis-tester's config.yaml: models with its defaults, and validation."""
 
 import contextlib
 from collections.abc import Iterable
@@ -67,17 +67,17 @@ class TesterConfig(TesterModel):
 
 
 class TesterFile(msgspec.Struct, frozen=True):
-    """A config that was read; `directory` is where its relative paths begin: two levels above the file."""
+    """A config file; its relative paths start at `directory`, two levels above the file."""
 
     path: Path
     directory: Path
     config: TesterConfig
     source: Source
-    ignored: tuple[str, ...] = ()  # fields that mean nothing, with their places
+    ignored: tuple[str, ...] = ()  # warnings for unused fields, with their positions
 
 
 def read_tester_config(path: Path) -> TesterFile:
-    """Raises SuiteError with every problem of the file, those of the rules for configurations included."""
+    """Raises SuiteError with all problems of the file, including those of the configuration rules."""
     source = read_source(path)
     problems = list(source.problems)
 
@@ -92,7 +92,7 @@ def read_tester_config(path: Path) -> TesterFile:
             blame(loc, message, key)
     for test, spec in _items(source.data, "tests"):
         for number, one in _items(spec, "configs"):
-            with contextlib.suppress(ValidationError):  # those that can be read, whatever is wrong with the others
+            with contextlib.suppress(ValidationError):  # check the readable ones despite errors elsewhere
                 for field, why in config_problems(ServerConfig.model_validate(one)):
                     blame(("tests", test, "configs", number, field), why)
     if problems or config is None:
@@ -107,13 +107,13 @@ def _items(data: Any, name: str) -> Iterable[tuple[int, Any]]:
 
 
 def _unknown(source: Source, model: type[BaseModel], data: Any, path: KeyPath) -> list[str]:
-    """What the file says and nobody reads."""
+    """Warnings for fields that neither Seatrial nor tgis-tester uses."""
     found: list[str] = []
     for name, value in data.items() if isinstance(data, dict) else ():
         field = model.model_fields.get(name)
         if field is None:
             mark, _ = source.find((*path, name), key=True)
-            found.append(f"{mark.file}:{mark.line}:{mark.column}: `{name}` means nothing here, nor to tgis-tester")
+            found.append(f"{mark.file}:{mark.line}:{mark.column}: `{name}` is not used by Seatrial or tgis-tester")
             continue
         if inner := _inner_model(field.annotation):
             items = {(index,): item for index, item in enumerate(value)} if isinstance(value, list) else {(): value}

@@ -1,4 +1,4 @@
-"""A suite from tgis-tester's config.yaml: a serving trial for each configuration of each model, with the same cases."""
+"""Creates a suite from tgis-tester's config.yaml: a serving trial per model configuration, with the same cases."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ COMMON = {
     "TLS_CERT_PATH": f"{CERTIFICATES}/tls.crt",
     "TLS_KEY_PATH": f"{CERTIFICATES}/tls.key",
 }
-# Fields of a configuration that have a variable of the same name, in the order in which a suite lists them.
+# Configuration fields with a variable of the same name, in the order of the suite.
 _SAME_NAME = (
     *("deployment_framework", "dtype_str", "num_shard", "max_concurrent_requests", "max_sequence_length"),
     *("max_batch_size", "max_new_tokens", "max_waiting_tokens", "flash_attention", "pt2_compile", "port", "grpc_port"),
@@ -32,13 +32,13 @@ _SAME_NAME = (
     *("max_prefill_weight", "quantize", "load_format", "model_loader_extra_config"),
 )
 _SHORT = {"float16": "f16", "float32": "f32", "bfloat16": "bf16"}
-# Where the images write: their root file system is read-only.
+# Folders that the images write to: their root file system is read-only.
 _SCRATCH = {"home-tgis": "/home/tgis", "home-vllm": "/home/vllm", "tmp": "/tmp"}
 _A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
 
 
 def suite_from_tester(file: TesterFile, beside: Path, command: str | None = None) -> Imported:
-    """The suite as text, for the folder `beside`; `command` starts the server in its image."""
+    """The suite as text, for a file in the folder `beside`. `command` starts the server in its image."""
     made = _Suite(file, beside.absolute(), command)
     data = {
         "name": suite_name(file.path.stem, "tgis-tester"),
@@ -48,8 +48,8 @@ def suite_from_tester(file: TesterFile, beside: Path, command: str | None = None
         "runtimes": {SERVER: {"image": literal(file.config.worker.image_uri)}},
     }
     lines = [
-        f"# Made from {printable(os.path.relpath(file.path.absolute(), made.beside))} by `seatrial import`.",
-        "# Variables are those of tgis-tester's defaults; a trial has those that are others.",
+        f"# Created from {printable(os.path.relpath(file.path.absolute(), made.beside))} by `seatrial import`.",
+        "# `env` has tgis-tester's defaults; a trial lists only variables that differ.",
         *block(data, 0, Indent()),
         "x-serving: &serving",
         *block(made.common, 2, Indent()),
@@ -94,7 +94,7 @@ class _Suite:
                 self.lines[name] = file.source.find(("tests", test, "configs", number))[0].line
 
     def _common(self, config: ServerConfig) -> dict[str, object]:
-        """What trials have in common, where their configuration has the default for it."""
+        """The fields of a trial with this configuration that most trials share."""
         worker, runner = self._config.worker, self._config.runner
         command = self._command
         ready = {"within": _duration(worker.ready_timeout_secs)}
@@ -122,19 +122,19 @@ class _Suite:
         }
 
     def _trial(self, model: str, config: ServerConfig, cases: tuple[str, ...]) -> dict[str, object]:
-        """What is another than in common, and what each has of its own."""
+        """The fields of a trial that differ from the common ones."""
         trial: dict[str, object] = {"machine": self._machine(config), "model": literal(model)}
         trial["cases"] = [literal(self._relative(path)) for path in cases]
         trial |= {name: value for name, value in self._common(config).items() if value != self.common[name]}
         trial |= {"shards": config.num_shard} if config.num_shard > 1 else {}
         if config.flash_attention:
-            trial["skip"] = [{"has": "prefix", "why": "flash attention takes no prompt prefixes"}]
+            trial["skip"] = [{"has": "prefix", "why": "flash attention does not support prompt prefixes"}]
         variables = _config_variables(model, config)
         trial["env"] = {name: literal(value) for name, value in variables.items() if value != self.variables.get(name)}
         return trial
 
     def _relative(self, path: str) -> str:
-        """Their relative paths begin two levels above the config."""
+        """tgis-tester's relative paths start two levels above the config."""
         return os.path.relpath(self._file.directory / path, self.beside)
 
     def _machine(self, config: ServerConfig) -> str:
@@ -147,7 +147,7 @@ class _Suite:
             shape["gpu"] = {"count": resources.gpus}
         elif resources.mig is not None:
             shape["gpu"] = {"count": resources.mig[1], "model": resources.mig[0]}
-        # Their gigabytes are decimal; a suite's are binary.
+        # tgis-tester's gigabytes are decimal; a suite's are binary.
         shape |= {"cpu": resources.limit_cpu, "memory": f"{resources.limit_memory_gb * 1000**3 // 1024**2}Mi"}
         shape |= {"select": _A100} if a100 and not resources.cpu_only else {}
         size = f"gpu{resources.gpus}" if resources.gpus else resources.mig[0] if resources.mig else "cpu"
@@ -157,7 +157,7 @@ class _Suite:
         return name
 
     def _target(self, resources: ResourceSpec) -> str:
-        """One for each amount that is asked for: a machine has what is allowed."""
+        """One target per resource request; the machine has the limits."""
         asked = (resources.request_cpu, resources.request_memory_gb)
         if asked not in self._requests:
             self._requests[asked] = unique_name(CLUSTER, self.targets, CLUSTER)
@@ -196,28 +196,28 @@ class _Suite:
         config = self._config
         cluster, worker = config.cluster, config.worker
         lines = [
-            f"how the cluster is reached: a context of your kubeconfig for {cluster.api_endpoint} with the account "
-            f"{cluster.service_account_name}; `context` of the targets names it, and no token is written into a suite",
-            f"what starts the server in its image: `{self._command}` (or give --command)",
+            f"access to the cluster: set `context` of the targets to a kubeconfig context for {cluster.api_endpoint} "
+            f"with the account {cluster.service_account_name} (suites contain no tokens)",
+            f"the command that starts the server in its image: assumed `{self._command}` (or use --command)",
         ]
         if ":" not in worker.image_uri.rpartition("/")[2]:
-            lines.append("the tag of the image, which tgis-tester takes from --image-tag: `runtimes.server.image`")
+            lines.append("the image tag, which tgis-tester takes from --image-tag: add it to `runtimes.server.image`")
         if len(self.targets) > 1:
             lines.append(
-                f"at most {worker.max_parallel_workers} servers at once over all targets: `seatrial run --parallel "
-                f"{worker.max_parallel_workers}`; a target knows only its own"
+                f"the limit of {worker.max_parallel_workers} servers over all targets: run `seatrial run --parallel "
+                f"{worker.max_parallel_workers}`; each target limits only its own"
             )
         if self._embeds:
-            lines.append(f"what embeds texts: tgis-tester does itself; here an endpoint at {EMBEDDINGS}, or another")
-        lines.append(f"that results go to the bucket {config.runner.object_store_bucket}: copy the run folder there")
+            lines.append(f"the embeddings endpoint: assumed {EMBEDDINGS}; tgis-tester embeds texts itself")
+        lines.append(f"upload of results to the bucket {config.runner.object_store_bucket}: copy the run folder there")
         if config.runner.validate_models:
-            lines.append("`validate_models`: whether the cache has a model shows when its server starts")
+            lines.append("`validate_models`: a model that is missing in the cache shows only when its server starts")
         return lines
 
 
 def _config_variables(model: str, config: ServerConfig) -> dict[str, str]:
-    """Of one configuration, those that have something to say. `max_waiting_tokens`, `master_addr` and `master_port`
-    too, which tgis-tester reads and never passes on."""
+    """The variables of a configuration that have a value, including `max_waiting_tokens`, `master_addr` and
+    `master_port`, which tgis-tester reads but never passes on."""
     onnx = config.deployment_framework == "hf_optimum_ort"
     variables = {
         "MODEL_NAME": model,
@@ -238,7 +238,7 @@ def _config_variables(model: str, config: ServerConfig) -> dict[str, str]:
 
 
 def _display_name(config: ServerConfig) -> str:
-    """As tgis-tester's tables call it, but for the brackets and bars between its parts."""
+    """The name in tgis-tester's tables, without brackets and bars."""
     parts = [
         config.deployment_framework,
         _SHORT[config.dtype_str],
@@ -253,5 +253,5 @@ def _display_name(config: ServerConfig) -> str:
 
 
 def _duration(seconds: int) -> str:
-    """As a suite writes a time."""
+    """A duration in suite syntax."""
     return f"{seconds // 60}m" if seconds and seconds % 60 == 0 else f"{seconds}s"
