@@ -36,7 +36,7 @@ async def submissions(
     workloads are watched, and all that measures meanwhile counts; until each of them was seen."""
     from seatrial.kinds.arrivals import Arrivals, offsets
     from seatrial.kinds.driver import Driver, Given
-    from seatrial.kinds.scale.driver.cluster import ClusterPlace
+    from seatrial.kinds.scale.driver.cluster import ClusterWorkloads
     from seatrial.kinds.scale.driver.plan import SubmissionPlan
     from seatrial.kinds.scale.driver.stages import lateness, rate_of, share_of
     from seatrial.kinds.scale.driver.submit import Submitter
@@ -56,7 +56,7 @@ async def submissions(
         mine = ClusterObjects(client, kind.options(), work.run, work.cell, work.attempt)
         if burst:  # a real server wants a real owner
             await opened.enter_async_context(mine)
-        place = ClusterPlace(Driver(Given({}, str(folder)), 1), work, plan, mine)
+        place = ClusterWorkloads(Driver(Given({}, str(folder)), 1), work, plan, mine)
         await place.prepare()  # and a connection is there
         if follow:
             await opened.enter_async_context(place.watching())

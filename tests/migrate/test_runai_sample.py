@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from seatrial.migrate.runai.files import SampledWorkload
-from seatrial.migrate.runai.sample import Happened, NamespaceSnapshot, evictor_of, names_within, sampled
+from seatrial.migrate.runai.sample import EventObject, NamespaceSnapshot, evictor_of, names_within, sampled
 
 AT = "2026-05-04T10:00:{:02d}Z"
 
@@ -105,9 +105,9 @@ def test_a_decision_has_the_microseconds_of_the_schedulers_own_event() -> None:
 def test_the_name_of_an_event_has_nanoseconds_when_it_agrees_with_its_time() -> None:
     at_ns = 1_777_888_800_250_000_000
     first = "2026-05-04T10:00:00Z"
-    told = msgspec.convert(event("Evict", "pg", 0, name=f"pg-1.{at_ns:x}") | {"firstTimestamp": first}, Happened)
+    told = msgspec.convert(event("Evict", "pg", 0, name=f"pg-1.{at_ns:x}") | {"firstTimestamp": first}, EventObject)
     assert told.at == "2026-05-04T10:00:00.250000+00:00"
-    later = msgspec.convert(event("Evict", "pg", 0, name=f"pg-1.{at_ns + 10**12:x}"), Happened)
+    later = msgspec.convert(event("Evict", "pg", 0, name=f"pg-1.{at_ns + 10**12:x}"), EventObject)
     assert later.at == AT.format(0)
 
 
@@ -127,7 +127,7 @@ def test_who_evicted_is_read_from_annotations_and_from_older_words(
     message: str, annotations: dict[str, str], evictor: str
 ) -> None:
     told = event("Evict", "pg-low-0", 7, message, annotations=annotations)
-    assert evictor_of(msgspec.convert(told, Happened)) == evictor
+    assert evictor_of(msgspec.convert(told, EventObject)) == evictor
     groups = [{"metadata": meta("pg-high-0", 2, release="high")}, {"metadata": meta("pg-low-0", 2, release="low")}]
     found = sample(workloads=[workload("high"), workload("low")], groups=groups, events=[told])
     assert found["high"].first_eviction_timestamp == (AT.format(7) if evictor else None)

@@ -34,7 +34,7 @@ def import_suite(
             raise SuiteError(source.problems)
         from_data(source.data, out.absolute().parent, *models)
     except SuiteError as error:
-        raise _blamed(error, made, str(file)) from error
+        raise _at_source(error, made, str(file)) from error
     return made
 
 
@@ -85,7 +85,7 @@ def _count(made: Imported, kind: str) -> str:
     return f"{len(made.trials)} {kind} trial{'' if len(made.trials) == 1 else 's'}"
 
 
-def _blamed(error: SuiteError, made: Imported, file: str) -> SuiteError:
+def _at_source(error: SuiteError, made: Imported, file: str) -> SuiteError:
     """The errors of the created suite, at the lines of the source file."""
     problems = []
     for problem in error.problems:

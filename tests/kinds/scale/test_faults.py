@@ -14,7 +14,7 @@ import pytest
 from kubernetes.api_stub import Request, Stub, Wire, serving
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.driver import Driver, DriverError, Given
-from seatrial.kinds.scale.driver.cluster import ClusterPlace
+from seatrial.kinds.scale.driver.cluster import ClusterWorkloads
 from seatrial.kinds.scale.driver.health import gaps, read_lines
 from seatrial.kinds.scale.driver.plan import SubmissionPlan
 from seatrial.kinds.scale.driver.stages import read_stamps
@@ -37,12 +37,12 @@ KUBECONFIG = """
 @asynccontextmanager
 async def place(
     stub: Stub, folder: Path
-) -> AsyncIterator[tuple[ClusterPlace, SubmissionPlan, Submitter, SubmissionRecords[Submission]]]:
+) -> AsyncIterator[tuple[ClusterWorkloads, SubmissionPlan, Submitter, SubmissionRecords[Submission]]]:
     work = ScaleWork("r", "69b56f04", 1, "p", (WorkloadClass("pod", POD),), COUNT, Arrivals("burst", burst=COUNT))
     plan = SubmissionPlan(work)
     async with stub.client() as client:
         mine = ClusterObjects(client, kind.options(), work.run, work.cell, work.attempt)
-        made = ClusterPlace(Driver(Given({}, str(folder)), 1), work, plan, mine)
+        made = ClusterWorkloads(Driver(Given({}, str(folder)), 1), work, plan, mine)
         sender = Submitter(made, folder, asyncio.Event())
         yield made, plan, sender, sender.submitted
 

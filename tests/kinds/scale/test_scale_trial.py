@@ -8,7 +8,7 @@ import pytest
 from seatrial.job import IN_SHORT, Exit, ObservedStep, Outcome, Series, Verdict
 from seatrial.kinds.scale.judge import check_scale
 from seatrial.kinds.scale.model import ScaleTrial, Workload, parse_scale_bound
-from seatrial.kinds.scale.work import FoundLimit, StageMetrics, StageQuantile, TriedRate, WholeScale
+from seatrial.kinds.scale.work import FoundLimit, ScaleSummary, StageMetrics, StageQuantile, TriedRate
 from seatrial.kinds.scale.workload import manifest_of
 from seatrial.suite import SuiteError
 from world import World
@@ -141,11 +141,11 @@ def test_what_is_wrong_in_a_file_is_told_with_its_place_before_a_run_begins(worl
     assert not list(world.folder.glob("runs/*/plan.json"))
 
 
-WHOLE = WholeScale(100, 100, 0, 0, 0, [], 20.0, 20.0, 0.001, 0.001, 0.004, 50, False, False)
+WHOLE = ScaleSummary(100, 100, 0, 0, 0, [], 20.0, 20.0, 0.001, 0.001, 0.004, 50, False, False)
 
 
 def observed(
-    whole: WholeScale | None = WHOLE,
+    whole: ScaleSummary | None = WHOLE,
     p99: float | None = 2.0,
     upper: float | None = 2.2,
     left: bool = False,

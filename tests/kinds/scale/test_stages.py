@@ -6,7 +6,14 @@ import msgspec
 import pytest
 
 from seatrial.job import Unreadable
-from seatrial.kinds.scale.driver.stages import Arrived, lateness, reached_stages, read_stamps, stage_metrics, whole_of
+from seatrial.kinds.scale.driver.stages import (
+    StageTracker,
+    lateness,
+    reached_stages,
+    read_stamps,
+    stage_metrics,
+    summary_of,
+)
 from seatrial.kinds.scale.followed import (
     ADMITTED,
     CREATED,
@@ -76,13 +83,13 @@ def test_never_made_and_failed_are_both_failures() -> None:
     stamps = [Stamp(2, "c", FINISHED, 105.0, failed=True), Stamp(9, "d", FINISHED, 105.0, failed=True)]
     reached = reached_stages(submissions, stamps, {})
     known = {"rate": None, "offered_rate": None, "lag_p50_s": 0.0, "lag_p99_s": 0.0, "lags": 1}
-    whole = whole_of(3, submissions, reached, FINISHED, (), again=False, stopped=False, **known)
+    whole = summary_of(3, submissions, reached, FINISHED, (), again=False, stopped=False, **known)
     assert (whole.submitted, whole.failed, whole.problems) == (2, 2, ["quota"]), "workload 9 is of another phase"
 
 
 def test_a_file_of_stamps_that_grows_is_read_once_and_a_torn_line_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "stamps"
-    arrived = Arrived(path, STARTED, pods={7: 2})
+    arrived = StageTracker(path, STARTED, pods={7: 2})
     assert arrived.look() == set()
     lines = [msgspec.json.encode(Stamp(7, pod, STARTED, 1.0)) for pod in ("a", "b")]
     path.write_bytes(b'{"canary":"1","at_s":1.0}\n' + lines[0] + b"\n" + lines[1][:9])
@@ -97,8 +104,8 @@ def test_a_file_of_stamps_that_grows_is_read_once_and_a_torn_line_is_waited_for(
 def test_of_a_stage_that_one_object_is_enough_for_the_first_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "stamps"
     path.write_bytes(msgspec.json.encode(Stamp(7, "queued", ADMITTED, 1.0)) + b"\n")
-    assert Arrived(path, ADMITTED, pods={7: 8}).look() == {7}
-    assert Arrived(path, ADMITTED, pods={7: 0}).look() == {7}
+    assert StageTracker(path, ADMITTED, pods={7: 8}).look() == {7}
+    assert StageTracker(path, ADMITTED, pods={7: 0}).look() == {7}
 
 
 def test_a_stage_that_this_version_does_not_know_is_told_with_the_file(tmp_path: Path) -> None:

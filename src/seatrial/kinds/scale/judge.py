@@ -28,7 +28,7 @@ from seatrial.job.metric import FixedBound
 from seatrial.kinds.protocol import Judgement
 from seatrial.kinds.scale import work
 from seatrial.kinds.scale.measured import check_limits, check_measured, measured_charts
-from seatrial.kinds.scale.work import FoundLimit, StageMetrics, WholeScale
+from seatrial.kinds.scale.work import FoundLimit, ScaleSummary, StageMetrics
 
 PROMISED_RATE = 20  # changes per second up to which Kubernetes' service level objectives apply
 
@@ -57,7 +57,7 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
         message = lines[-1] if lines else f"the load generator exited {step.code} without output"
         findings.append(failed(step, "driver", "exit", message, most_relevant_first(step.output)))
     try:
-        wholes, stages = noted("whole", WholeScale), {one.name: one for one in noted("stage", StageMetrics)}
+        wholes, stages = noted("whole", ScaleSummary), {one.name: one for one in noted("stage", StageMetrics)}
         limit = next(iter(noted("limit", FoundLimit)), None)
         measured = noted("measured", work.MeasuredScale)
         preflights = [convert(note.get("limits", []), list[work.Limit]) for note in _notes(step, "preflight")]
@@ -102,7 +102,7 @@ def _notes(step: ObservedStep, name: str) -> list[Any]:
     return [note for note in step.notes if note.get("note") == name]
 
 
-def _in_short(whole: WholeScale, stages: dict[str, StageMetrics], bounds: tuple[FixedBound, ...]) -> str:
+def _in_short(whole: ScaleSummary, stages: dict[str, StageMetrics], bounds: tuple[FixedBound, ...]) -> str:
     """One line with the stages that have bounds, else the last stage."""
     rate = "" if whole.rate is None else f" at {value_text(whole.rate)}/s"
     parts = [f"{whole.submitted:,} of {whole.count:,} workloads{rate}"]
@@ -114,7 +114,7 @@ def _in_short(whole: WholeScale, stages: dict[str, StageMetrics], bounds: tuple[
     return "; ".join(parts)
 
 
-def _promise(step: ObservedStep, whole: WholeScale) -> Finding:
+def _promise(step: ObservedStep, whole: ScaleSummary) -> Finding:
     """Kubernetes' objectives apply only to clusters with few changes; they are checked in any case."""
     rate, text = whole.offered_rate or 0.0, f" (Kubernetes objectives apply up to {PROMISED_RATE})"
     if rate > PROMISED_RATE:
@@ -122,7 +122,7 @@ def _promise(step: ObservedStep, whole: WholeScale) -> Finding:
     return passed(step, "slo", f"{rate:.4g} changes per second{text}")
 
 
-def _trust(step: ObservedStep, whole: WholeScale, bounds: tuple[FixedBound, ...]) -> Finding:
+def _trust(step: ObservedStep, whole: ScaleSummary, bounds: tuple[FixedBound, ...]) -> Finding:
     """Whether the cluster was measured, and not the load generator."""
     doubts = work.doubts_of(whole, bounds)
     lag = f"watch lag p50 {value_text(whole.lag_p50_s, 's')}, p99 {value_text(whole.lag_p99_s, 's')}"
@@ -133,7 +133,7 @@ def _trust(step: ObservedStep, whole: WholeScale, bounds: tuple[FixedBound, ...]
 
 
 def _bound(
-    step: ObservedStep, bound: FixedBound, whole: WholeScale, stages: dict[str, StageMetrics], trusted: bool
+    step: ObservedStep, bound: FixedBound, whole: ScaleSummary, stages: dict[str, StageMetrics], trusted: bool
 ) -> Finding:
     check = f"bound {bound.name}"
     if not bound.part:
@@ -176,7 +176,7 @@ def _clean(step: ObservedStep) -> Finding:
     return passed(step, "clean-up", f"all workloads deleted in {float(note.get('seconds', 0.0)):.1f} s")
 
 
-def _metrics(whole: WholeScale, stages: dict[str, StageMetrics], limit: FoundLimit | None) -> _Metrics:
+def _metrics(whole: ScaleSummary, stages: dict[str, StageMetrics], limit: FoundLimit | None) -> _Metrics:
     """Metrics for the history and baselines. Unknown quantiles are left out."""
     made: _Metrics = {name: getattr(whole, name) for name in ("failed", "unfinished", "refused")}
     if whole.rate is not None:
@@ -189,7 +189,7 @@ def _metrics(whole: WholeScale, stages: dict[str, StageMetrics], limit: FoundLim
     return made
 
 
-def _charts(whole: WholeScale, stages: dict[str, StageMetrics], limit: FoundLimit | None) -> list[AnyChart]:
+def _charts(whole: ScaleSummary, stages: dict[str, StageMetrics], limit: FoundLimit | None) -> list[AnyChart]:
     """Quantiles and curves of each stage, how they were measured, and the rates of a search."""
     found: list[AnyChart] = []
     rows: list[list[Any]]

@@ -158,7 +158,7 @@ class StageMetrics(msgspec.Struct, frozen=True):
         return f"{self.of}.{self.stage}" if self.of else self.stage
 
 
-class WholeScale(msgspec.Struct, frozen=True):
+class ScaleSummary(msgspec.Struct, frozen=True):
     """Totals over all workloads."""
 
     count: int
@@ -202,7 +202,7 @@ def allowed_late_s(bounds: tuple[FixedBound, ...]) -> float:
     return max(0.05, 0.1 * min((bound.value for bound in bounds if bound.part), default=0.0))
 
 
-def doubts_of(whole: WholeScale, bounds: tuple[FixedBound, ...]) -> list[str]:
+def doubts_of(whole: ScaleSummary, bounds: tuple[FixedBound, ...]) -> list[str]:
     """Reasons why the measurement is not valid."""
     allowed_s = allowed_late_s(bounds)
     doubts = (
@@ -215,7 +215,7 @@ def doubts_of(whole: WholeScale, bounds: tuple[FixedBound, ...]) -> list[str]:
     return [text for is_doubtful, text in doubts if is_doubtful]
 
 
-def broken_scale_bounds(bounds: tuple[FixedBound, ...], whole: WholeScale, stages: list[StageMetrics]) -> list[str]:
+def broken_scale_bounds(bounds: tuple[FixedBound, ...], whole: ScaleSummary, stages: list[StageMetrics]) -> list[str]:
     """Bounds that do not hold, each with the measured value."""
     of = {one.name: one for one in stages}
     found = []

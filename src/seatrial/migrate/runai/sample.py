@@ -81,8 +81,8 @@ class Involved(ObjectPart, frozen=True):
     uid: str = ""
 
 
-class Happened(Object, frozen=True):
-    """An event."""
+class EventObject(Object, frozen=True):
+    """A Kubernetes event."""
 
     metadata: EventMeta = EventMeta()
     reason: str = ""
@@ -125,7 +125,7 @@ class NamespaceSnapshot(msgspec.Struct, frozen=True):
     jobs: list[Object]
     pods: list[WorkloadPod]
     groups: list[Object]
-    events: list[Happened]
+    events: list[EventObject]
     at: str  # by the server's clock
     backend: Mapping[str, str] = {}  # job name -> when the control plane knew it
     remarks: tuple[str, ...] = ()  # what could not be read, and the consequence
@@ -146,10 +146,10 @@ async def take_snapshot(
     if groups is None:
         remarks.append("no scheduling.run.ai pod groups on the cluster; their times stay empty")
     at_s = await client.now_s()
-    happened: list[Happened] = []
+    happened: list[EventObject] = []
     if events:
         try:
-            happened = [one async for one in client.list(EVENTS, Happened)]
+            happened = [one async for one in client.list(EVENTS, EventObject)]
         except Forbidden as error:
             remarks.append(f"no eviction and volume times, and no fractions of seconds, without events: {error}")
     return NamespaceSnapshot(
@@ -172,7 +172,7 @@ def sampled(seen: NamespaceSnapshot) -> list[SampledWorkload]:
     for group in seen.groups:
         groups.setdefault(_named_by(group, POD_GROUP_LABELS), group)
     created = {job.metadata.name: job.metadata.creation_timestamp for job in seen.jobs}
-    happened = _Happenings(seen.events, {group.metadata.name: name for name, group in groups.items()})
+    happened = _EventTimes(seen.events, {group.metadata.name: name for name, group in groups.items()})
     made = []
     for workload in sorted(seen.workloads, key=lambda one: (one.metadata.creation_timestamp or "", one.job_name)):
         name = workload.job_name
@@ -205,10 +205,10 @@ def _named_by(one: Object, labels: tuple[str, ...]) -> str:
     return next((one.metadata.labels[key] for key in labels if one.metadata.labels.get(key)), "")
 
 
-class _Happenings:
+class _EventTimes:
     """The first event of each reason per workload."""
 
-    def __init__(self, events: Iterable[Happened], groups: Mapping[str, str]) -> None:
+    def __init__(self, events: Iterable[EventObject], groups: Mapping[str, str]) -> None:
         """`groups`: the workload of each pod group."""
         self.first: dict[
             tuple[str, str], str
@@ -248,7 +248,7 @@ class _Happenings:
         return decision.last_transition_time
 
 
-def evictor_of(event: Happened) -> str:
+def evictor_of(event: EventObject) -> str:
     """The pod group that caused an eviction: from the annotation of newer schedulers, else from the message."""
     found = _EVICTOR.search(event.message or "")
     return (event.metadata.annotations or {}).get("evictor-pod-group-name") or (found[1] if found else "")

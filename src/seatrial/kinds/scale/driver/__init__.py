@@ -14,9 +14,9 @@ from seatrial.kinds.arrivals import Arrivals, offsets
 from seatrial.kinds.driver import Driver, DriverError, in_background, wait_for
 from seatrial.kinds.scale.driver import stages
 from seatrial.kinds.scale.driver.audit import use_audit
-from seatrial.kinds.scale.driver.cluster import cluster_place
+from seatrial.kinds.scale.driver.cluster import cluster_workloads
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan, WorkloadTarget
-from seatrial.kinds.scale.driver.processes import ProcessPlace
+from seatrial.kinds.scale.driver.processes import ProcessWorkloads
 from seatrial.kinds.scale.driver.submit import Submitter
 from seatrial.kinds.scale.followed import CREATED, SCHEDULED, STAGES
 from seatrial.kinds.scale.work import (
@@ -25,11 +25,11 @@ from seatrial.kinds.scale.work import (
     Find,
     FoundLimit,
     MeasuredScale,
+    ScaleSummary,
     ScaleWork,
     StageMetrics,
     Submission,
     TriedRate,
-    WholeScale,
     broken_scale_bounds,
     doubts_of,
 )
@@ -38,9 +38,9 @@ from seatrial.targets import HasApi, HasProcesses
 
 _POLL_S = 0.25
 _LEAD_S = 0.25  # before the first send
-TELL_S = 5.0
+REPORT_S = 5.0
 LAG_WITHIN_S = 60.0  # time limit for the first measurement of the watch lag
-BESIDE_AT_ONCE = 64  # concurrent requests for workloads outside the metrics
+EXTRA_AT_ONCE = 64  # concurrent requests for workloads outside the metrics
 
 
 async def drive(driver: Driver) -> None:
@@ -51,10 +51,10 @@ async def drive(driver: Driver) -> None:
         work = msgspec.structs.replace(work, run=run, cell=cell, attempt=attempt, prefix=f"scale-{digest}")
     plan, target = SubmissionPlan(work), driver.target()
     if isinstance(target, HasApi):
-        async with cluster_place(target, driver, work, plan) as place:
+        async with cluster_workloads(target, driver, work, plan) as place:
             await _Scale(driver, work, plan, place).run()
     elif isinstance(target, HasProcesses):
-        await _Scale(driver, work, plan, ProcessPlace(driver, work, plan, target.cpus())).run()
+        await _Scale(driver, work, plan, ProcessWorkloads(driver, work, plan, target.cpus())).run()
     else:
         needed = "a Kubernetes API (HasApi) or processes on its machine (HasProcesses)"
         raise DriverError(f"a scale trial needs a target with {needed}; target {target.name} has neither")
@@ -65,7 +65,7 @@ class _Scale:
         self._driver, self._work, self._plan, self._place = driver, work, plan, place
         self._stamps = driver.files / STAMPS
         self._submitter = Submitter(place, driver.files, driver.stopping)
-        self._arrived = stages.Arrived(self._stamps, work.until, plan.pods())
+        self._tracker = stages.StageTracker(self._stamps, work.until, plan.pods())
         self._measured = MeasuredScale()
         self._again = bool(self._submitter.submitted.all) or "start" in driver.finished or "start" in driver.unknown
 
@@ -76,9 +76,9 @@ class _Scale:
                 self._driver.begin("start")
             async with self._place.watching():
                 if (background := self._work.background) is not None:  # can never be scheduled
-                    await self._beside("background", self._plan.background, background, CREATED)
+                    await self._create_extra("background", self._plan.background, background, CREATED)
                 if (fill := self._work.fill) is not None:  # occupies the cluster before the measured ones
-                    await self._beside("fill", self._plan.fill, fill, self._work.until)
+                    await self._create_extra("fill", self._plan.fill, fill, self._work.until)
                 if self._work.find is not None:
                     await self._find_limit(self._work.find)
                 else:
@@ -95,30 +95,32 @@ class _Scale:
 
     # ---- creating workloads
 
-    async def _beside(self, name: str, planned: Sequence[PlannedWorkload], beside: ExtraWorkloads, stage: str) -> None:
-        async with self._telling(name, planned):
-            await self._submitter.closed_loop(planned, BESIDE_AT_ONCE)
-        there = await self._wait(planned, stage, beside.within_s)
+    async def _create_extra(
+        self, name: str, planned: Sequence[PlannedWorkload], extra: ExtraWorkloads, stage: str
+    ) -> None:
+        async with self._reporting(name, planned):
+            await self._submitter.closed_loop(planned, EXTRA_AT_ONCE)
+        there = await self._wait(planned, stage, extra.within_s)
         if self._driver.stopping.is_set() or len(there) == len(planned):
             return
         problems = [one.problem for one in self._of(planned).values() if one.problem]
-        why = f": {problems[0]}" if problems else f" within {beside.within_s:g} s"
+        why = f": {problems[0]}" if problems else f" within {extra.within_s:g} s"
         raise DriverError(f"{name} incomplete: {len(there)} of {len(planned)} workloads reached {stage}{why}")
 
     async def _send(self) -> None:
         work, measured = self._work, self._plan.measured
-        async with self._telling("workloads", measured):
+        async with self._reporting("workloads", measured):
             if work.arrivals.shape == "waves":
                 await self._submitter.waves(measured, work.arrivals.burst, work.arrivals.every_s)
             elif work.arrivals.shape == "in_flight":
-                done = None if work.until == CREATED else self._arrived.look
+                done = None if work.until == CREATED else self._tracker.look
                 await self._submitter.closed_loop(measured, work.arrivals.burst, done)
             else:
                 times = self._send_times(work.arrivals)
                 await self._submitter.open_loop(measured[: len(times)], times, time.monotonic() + _LEAD_S)
         if work.churn is not None:
             await self._settle(measured)
-            async with self._telling("replacements", self._plan.churned):
+            async with self._reporting("replacements", self._plan.churned):
                 new, rate = self._plan.churned, work.churn.rate
                 times, start_s = [at / rate for at in range(len(new))], time.monotonic() + _LEAD_S
                 await self._submitter.open_loop(new, times, start_s, self._plan.replaced())
@@ -134,11 +136,11 @@ class _Scale:
         work, place = self._work, self._place
         tries: list[TriedRate] = []
 
-        async def attempt(rate: float) -> Try[tuple[WholeScale, list[StageMetrics]]]:
+        async def attempt(rate: float) -> Try[tuple[ScaleSummary, list[StageMetrics]]]:
             planned, lags = self._plan.round(len(tries)), len(place.lags())
-            self._arrived = stages.Arrived(self._stamps, work.until, self._plan.pods())
+            self._tracker = stages.StageTracker(self._stamps, work.until, self._plan.pods())
             times = self._send_times(msgspec.structs.replace(work.arrivals, rate=rate))
-            async with self._telling(f"workloads at {rate:.4g}/s", planned):
+            async with self._reporting(f"workloads at {rate:.4g}/s", planned):
                 await self._submitter.open_loop(planned, times, time.monotonic() + _LEAD_S)
             whole, found = self._metrics(planned, await self._settle(planned, lags), lags)
             if problem := await place.clean(planned[0].phase):
@@ -153,13 +155,13 @@ class _Scale:
         if done.holds or done.tries:
             self._report(*(done.holds or done.tries[-1].result))
 
-    def _telling(self, what: str, planned: Sequence[PlannedWorkload]) -> AbstractAsyncContextManager[None]:
-        async def tell() -> None:
+    def _reporting(self, what: str, planned: Sequence[PlannedWorkload]) -> AbstractAsyncContextManager[None]:
+        async def report() -> None:
             while True:
                 self._driver.progress(f"{len(self._of(planned)):,} of {len(planned):,} {what} submitted")
-                await asyncio.sleep(TELL_S)
+                await asyncio.sleep(REPORT_S)
 
-        return in_background(tell())
+        return in_background(report())
 
     def _of(self, planned: Sequence[PlannedWorkload]) -> dict[int, Submission]:
         every = self._submitter.submitted.all
@@ -182,7 +184,7 @@ class _Scale:
         made = {number for number, one in self._of(planned).items() if one.acknowledged_s is not None}
         made -= set(self._submitter.deleted.all)
         while True:
-            there = made if stage == CREATED else made & self._arrived.look()
+            there = made if stage == CREATED else made & self._tracker.look()
             if made <= there or time.monotonic() >= until_s or self._driver.stopping.is_set():
                 return there
             self._driver.progress(f"{len(there):,} of {len(made):,} workloads {stage}")
@@ -192,7 +194,7 @@ class _Scale:
 
     def _metrics(
         self, planned: Sequence[PlannedWorkload], end_s: float, first_lag: int
-    ) -> tuple[WholeScale, list[StageMetrics]]:
+    ) -> tuple[ScaleSummary, list[StageMetrics]]:
         work, found = self._work, list[StageMetrics]()
         lags = [lag_s for _, lag_s in self._place.lags()[first_lag:]]
         submissions = self._of(planned)
@@ -214,7 +216,7 @@ class _Scale:
                     source, resolution_s = exact.get(stage, ("watch", lag_s))
                     found.append(stages.stage_metrics(stage, some, reached, end_s, resolution_s, gone, of, source))
         made = [one for one in submissions.values() if one.sent_s is not None]
-        whole = stages.whole_of(
+        whole = stages.summary_of(
             len(planned),
             submissions,
             reached,
@@ -231,7 +233,7 @@ class _Scale:
         )
         return whole, found
 
-    def _report(self, whole: WholeScale, found: Sequence[StageMetrics]) -> None:
+    def _report(self, whole: ScaleSummary, found: Sequence[StageMetrics]) -> None:
         for stage in found:
             self._driver.note("stage", **msgspec.to_builtins(stage))
         self._driver.note("measured", **msgspec.to_builtins(self._measured))

@@ -33,20 +33,20 @@ AHEAD_S = 0.1  # connections for this many seconds of arrivals are opened in adv
 
 
 @contextlib.asynccontextmanager
-async def cluster_place(
+async def cluster_workloads(
     target: HasApi, driver: Driver, work: ScaleWork, plan: SubmissionPlan
-) -> AsyncIterator["ClusterPlace"]:
+) -> AsyncIterator["ClusterWorkloads"]:
     """Opens the cluster. Raises DriverError if it cannot be used."""
     namespaces = tuple(one.namespace for one in plan.samples() if one.namespace)
     inside = bool(work.version)  # only a load generator on the cluster is given a version
     try:
         async with target.api(work.run, work.cell, work.attempt, namespaces, work.at_once, inside) as mine:
-            yield ClusterPlace(driver, work, plan, mine)
+            yield ClusterWorkloads(driver, work, plan, mine)
     except (KubernetesError, TargetError) as error:
         raise DriverError(f"cannot use the cluster: {error}") from error
 
 
-class ClusterPlace:
+class ClusterWorkloads:
     """Implements `WorkloadTarget`."""
 
     def __init__(self, driver: Driver, work: ScaleWork, plan: SubmissionPlan, mine: OwnedObjects) -> None:

@@ -23,16 +23,16 @@ class SubmissionPlan:
         self._work = work
         self._next = 0
         self.all: dict[int, PlannedWorkload] = {}
-        self.background = self._beside("background", work.background)
-        self.fill = self._beside("fill", work.fill)
+        self.background = self._plan_extra("background", work.background)
+        self.fill = self._plan_extra("fill", work.fill)
         self.measured = self._make("measured", 0 if work.find else work.count, work.classes)
         churn = work.churn
         self.churned = self._make("churn", round(churn.rate * churn.seconds), work.classes) if churn else []
 
     @property
     def classes(self) -> list[WorkloadClass]:
-        beside = [one.of for one in (self._work.background, self._work.fill) if one and one.of]
-        return [*self._work.classes, *beside]
+        extra = [one.of for one in (self._work.background, self._work.fill) if one and one.of]
+        return [*self._work.classes, *extra]
 
     def round(self, number: int) -> list[PlannedWorkload]:
         """Workloads for one rate of a search."""
@@ -53,10 +53,10 @@ class SubmissionPlan:
     def pods(self) -> dict[int, int]:
         return {number: one.of.pods for number, one in self.all.items()}
 
-    def _beside(self, phase: str, beside: ExtraWorkloads | None) -> list[PlannedWorkload]:
-        if beside is None:
+    def _plan_extra(self, phase: str, extra: ExtraWorkloads | None) -> list[PlannedWorkload]:
+        if extra is None:
             return []
-        return self._make(phase, beside.count, (beside.of,) if beside.of else self._work.classes)
+        return self._make(phase, extra.count, (extra.of,) if extra.of else self._work.classes)
 
     def _make(self, phase: str, count: int, classes: Sequence[WorkloadClass]) -> list[PlannedWorkload]:
         """Chooses classes at random by weight. Each phase has its own seed, so that phases do not affect each other."""

@@ -29,7 +29,7 @@ LAG_EVERY_S = 0.05
 _GONE_S = 60.0
 
 
-class ProcessPlace:
+class ProcessWorkloads:
     """Implements `WorkloadTarget`. Sending and stamping share an event loop, so its lag is the watch lag."""
 
     def __init__(self, driver: Driver, work: ScaleWork, plan: SubmissionPlan, cpus: int) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from seatrial.job import Unreadable, decode
 from seatrial.kinds.scale import followed
 from seatrial.kinds.scale.followed import CREATED, DECIDED, EVICTED, SCHEDULED, STAGES, UNSCHEDULABLE
-from seatrial.kinds.scale.work import Deletion, StageMetrics, StageQuantile, Stamp, Submission, WholeScale
+from seatrial.kinds.scale.work import Deletion, ScaleSummary, StageMetrics, StageQuantile, Stamp, Submission
 from seatrial.stats.censored import quantiles
 
 EVENT = "Event"
@@ -31,7 +31,7 @@ _latest = itemgetter(1)  # the later end of a range
 _T = TypeVar("_T")
 
 
-class Arrived:
+class StageTracker:
     """Tracks which workloads have reached a stage, reading only new lines of the stamps file."""
 
     def __init__(self, path: Path, stage: str, pods: Mapping[int, int]) -> None:
@@ -165,20 +165,20 @@ def stage_metrics(
     )
 
 
-def whole_of(
+def summary_of(
     count: int,
     submissions: Mapping[int, Submission],
     reached: Reached,
     until: str,
     deletions: Iterable[Deletion],
     **known: Any,
-) -> WholeScale:
+) -> ScaleSummary:
     """Totals of `count` workloads with the goal `until`. `known` are the remaining fields: rates, and how it was
     measured."""
     every, deletions = submissions.values(), list(deletions)
     never_made = {number for number, one in submissions.items() if one.acknowledged_s is None}
     gone = {one.number for one in deletions if not one.problem}
-    return WholeScale(
+    return ScaleSummary(
         count=count,
         submitted=len(submissions) - len(never_made),
         failed=len(never_made | (reached.failed & submissions.keys())),  # other phases are not measured
