@@ -66,9 +66,9 @@ def _from_torchprime(file: Path, out: Path, command: str | None) -> Imported:
     baselines = read_baselines(file)
     if baselines.form != THEIRS:
         raise SeatrialError(f"{file} is a Seatrial baseline; nothing to import, set it as `baseline:` of a trial")
-    beside = os.path.relpath(file.resolve(), out.resolve().parent)
-    made = suite_from_torchprime(baselines, file.stem, beside, command)
-    about = f"{_count(made, 'training')}, checked against {beside}"
+    relative = os.path.relpath(file.resolve(), out.resolve().parent)
+    made = suite_from_torchprime(baselines, file.stem, relative, command)
+    about = f"{_count(made, 'training')}, checked against {relative}"
     return msgspec.structs.replace(made, about=about, warnings=baselines.warnings)
 
 

@@ -226,13 +226,13 @@ def prune(places: Ints, end: int, score: Score, least: float) -> tuple[Ints, Flo
         if not weak.any():
             break
         keep = ~weak
-        beside = np.zeros(len(places), dtype=bool)
-        beside[:-1] |= weak[1:]
-        beside[1:] |= weak[:-1]
-        places, scores, beside = places[keep], scores[keep], beside[keep]
-        if beside.any():
+        adjacent = np.zeros(len(places), dtype=bool)
+        adjacent[:-1] |= weak[1:]
+        adjacent[1:] |= weak[:-1]
+        places, scores, adjacent = places[keep], scores[keep], adjacent[keep]
+        if adjacent.any():
             left, at, right = _between(places, end)
-            scores[beside] = score(left[beside], at[beside], right[beside])
+            scores[adjacent] = score(left[adjacent], at[adjacent], right[adjacent])
     return places, scores
 
 

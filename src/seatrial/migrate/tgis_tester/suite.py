@@ -37,9 +37,9 @@ _SCRATCH = {"home-tgis": "/home/tgis", "home-vllm": "/home/vllm", "tmp": "/tmp"}
 _A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
 
 
-def suite_from_tester(file: TesterFile, beside: Path, command: str | None = None) -> Imported:
-    """The suite as text, for a file in the folder `beside`. `command` starts the server in its image."""
-    made = _Suite(file, beside.absolute(), command)
+def suite_from_tester(file: TesterFile, folder: Path, command: str | None = None) -> Imported:
+    """The suite as text, for a file in `folder`. `command` starts the server in its image."""
+    made = _Suite(file, folder.absolute(), command)
     data = {
         "name": suite_name(file.path.stem, "tgis-tester"),
         "env": {name: literal(value) for name, value in made.variables.items()},
@@ -48,7 +48,7 @@ def suite_from_tester(file: TesterFile, beside: Path, command: str | None = None
         "runtimes": {SERVER: {"image": literal(file.config.worker.image_uri)}},
     }
     lines = [
-        f"# Created from {printable(os.path.relpath(file.path.absolute(), made.beside))} by `seatrial import`.",
+        f"# Created from {printable(os.path.relpath(file.path.absolute(), made.folder))} by `seatrial import`.",
         "# `env` has tgis-tester's defaults; a trial lists only variables that differ.",
         *block(data, 0, Indent()),
         "x-serving: &serving",
@@ -61,8 +61,8 @@ def suite_from_tester(file: TesterFile, beside: Path, command: str | None = None
 
 
 class _Suite:
-    def __init__(self, file: TesterFile, beside: Path, command: str | None) -> None:
-        self.beside = beside
+    def __init__(self, file: TesterFile, folder: Path, command: str | None) -> None:
+        self.folder = folder
         self.targets: dict[str, dict[str, object]] = {}
         self.machines: dict[str, dict[str, object]] = {}
         self.trials: dict[str, dict[str, object]] = {}
@@ -135,7 +135,7 @@ class _Suite:
 
     def _relative(self, path: str) -> str:
         """tgis-tester's relative paths start two levels above the config."""
-        return os.path.relpath(self._file.directory / path, self.beside)
+        return os.path.relpath(self._file.directory / path, self.folder)
 
     def _machine(self, config: ServerConfig) -> str:
         resources = config.resources
