@@ -508,7 +508,7 @@ def test_a_recentered_entry_tells_the_runs_of_its_level_and_how_many_its_width_i
     entry = _read(text)
     assert (entry.left_out, entry.bound.runs, entry.bound.width_runs) == ({}, 2, 8)
     (shown,) = describe.describe_baselines(as_place(entry), history)
-    assert "(centered on 2 runs since 11 Oct, width of 8 earlier ones, one in" in shown.sentence
+    assert "(centered on 2 runs since 11 Oct, width from 8 earlier ones, 0.5 % false-alarm rate" in shown.sentence
     history.add(result("faster", 12, 2.0, Verdict.FASTER))
     again = edited(text, "f", OURS, [adjust.recenter_entry(chosen(history), entry, WHY).edit])
     assert (_read(again).bound.runs, _read(again).bound.width_runs) == (1, 8)
@@ -524,7 +524,7 @@ def test_a_width_by_hand_stays_one_by_hand(history: History) -> None:
         adjust.recenter_entry(chosen(history), entry, WHY), text="baselines: {train: {step_time: {lower: 2.4}}}"
     )
     (shown,) = describe.describe_baselines(as_place(moved), history)
-    assert "(centered on 1 run since 2 Oct, width by hand)" in shown.sentence
+    assert "(centered on 1 run since 2 Oct, width set by hand)" in shown.sentence
 
 
 def test_a_second_recenter_has_nothing_to_follow_and_the_accepted_change_stays(history: History) -> None:

@@ -68,7 +68,7 @@ def test_the_sentence_tells_how_sure_it_is_and_since_when() -> None:
         **{**{f: getattr(BOUND, f) for f in BOUND.__struct_fields__}, "changed": Level("8f3a", NOVEMBER, 2.44, 2.60)}
     )
     assert judged(2.61, changed)[1] == (
-        "step_time: 2.61 s is above 2.49 s (41 runs since 3 Oct, one in 1,000 good runs with normal noise would be); "
+        "step_time: 2.61 s is above 2.49 s (41 runs since 3 Oct, 0.1 % false-alarm rate); "
         "the level changed at run 8f3a (2.44 → 2.6 s, 12 Nov)"
     )
 
@@ -80,7 +80,7 @@ def test_faster_asks_for_a_recenter() -> None:
 def test_what_is_under_test_is_judged_and_named() -> None:
     verdict, message = judged(2.6, settings=Settings(HERE.conditions, {"workspace.ref": "v2"}))
     assert verdict == "slower"
-    assert message.endswith("; since then, under test: workspace.ref v1 → v2")
+    assert message.endswith("; changed since then: workspace.ref v1 → v2")
 
 
 def test_a_metric_of_other_conditions_is_not_judged_and_that_is_no_pass() -> None:
@@ -116,7 +116,7 @@ def test_metrics_are_judged_in_the_unit_of_their_bounds(value: float, unit: str,
     metrics = {"step_time": {"value": value, "unit": unit, "better": "lower"}}
     (finding,) = check_bounds(metrics, [BOUND], HERE)
     assert finding.verdict == verdict
-    assert verdict != "invalid" or "it is in GiB, and the bounds are in s" in finding.message
+    assert verdict != "invalid" or "measured in GiB, bounds are in s" in finding.message
 
 
 def test_a_metric_that_has_bounds_and_was_not_measured_is_a_failure() -> None:

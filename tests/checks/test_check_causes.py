@@ -134,10 +134,10 @@ def test_what_is_slower_is_grouped_by_its_metric() -> None:
 
 
 def test_the_headline_is_what_a_program_printed_else_what_the_check_says() -> None:
-    quiet = Finding("run a", "exit", Verdict.FAILED, "exit", "exit code 1, and should be 0", "bye")
-    loud = Finding("run b", "exit", Verdict.FAILED, "exit", "exit code 2, and should be 0", "at work\nValueError: no\n")
+    quiet = Finding("run a", "exit", Verdict.FAILED, "exit", "exited 1 (expected 0)", "bye")
+    loud = Finding("run b", "exit", Verdict.FAILED, "exit", "exited 2 (expected 0)", "at work\nValueError: no\n")
     assert headline([quiet, loud]) == "ValueError: no"
-    assert headline([quiet]) == "exit code 1, and should be 0"
+    assert headline([quiet]) == "exited 1 (expected 0)"
     assert headline([Finding("run a", "exit", Verdict.PASSED)]) == ""
 
 
@@ -218,7 +218,7 @@ def test_the_error_of_the_log_goes_with_the_first_finding_unless_one_has_it() ->
     error = LogError(51_163, "CUDA out of memory", "before\nCUDA out of memory\nafter")
     findings = [
         Finding("run a", "exit", Verdict.PASSED),
-        Finding("run b", "exit", Verdict.FAILED, "exit", "exit code 1, and should be 0", "shutdown complete"),
+        Finding("run b", "exit", Verdict.FAILED, "exit", "exited 1 (expected 0)", "shutdown complete"),
     ]
     made = with_log_error(findings, {"job": error})
     assert made[0] is findings[0]

@@ -45,7 +45,7 @@ def test_a_host_that_left_other_files_and_not_these_is_missed() -> None:
     seen = files(file("profile/0-0/a"), metrics=[file("outputs/0-0/m"), file("outputs/1-3/m")])
     (finding, _) = check_files(seen, EXITED, "out", FilesExpected("*", WANT_ONE), WINDOW, host_folders(seen))
     assert finding.verdict is Verdict.FAILED
-    assert "0 files match '*' in the folder of host 1-3" in finding.message
+    assert "0 files matching '*' in the folder of host 1-3" in finding.message
 
 
 def test_size_is_of_each() -> None:
@@ -183,7 +183,7 @@ def test_a_reading_that_is_no_number_leaves_no_metric_of_the_others(aggregate: s
     log = train(values("rate", [100.0, "nan", "?", 100.0]))
     verdict, message, metric = measured(files(), log, log="rate", better="higher", least=50.0, aggregate=aggregate)
     assert (verdict, metric) == ("failed", None)
-    assert message == "not measured: 2 of 4 readings are no numbers: nan, other text"
+    assert message == "not measured: 2 of 4 values are not numbers: nan, other text"
     assert measured(files(), log, log="rate", required=False, aggregate=aggregate)[0] == "skipped"
 
 
@@ -191,7 +191,7 @@ def test_a_last_reading_that_is_no_number_is_known_from_the_count() -> None:
     for last, kind in (("?", "other text"), ("inf", "inf")):
         summary = {"0": {"count": 4, "last": last, "unread": int(last == "?")}}
         log = train(values("rate", [100.0, 100.0, 100.0]), values={"rate": summary})
-        assert measured(files(), log, log="rate")[1] == f"not measured: 1 of 4 readings is no number: {kind}"
+        assert measured(files(), log, log="rate")[1] == f"not measured: 1 of 4 values is not a number: {kind}"
 
 
 def test_a_host_whose_log_tells_no_metric_is_named() -> None:
@@ -199,6 +199,6 @@ def test_a_host_whose_log_tells_no_metric_is_named() -> None:
     verdict, message, _ = measured(files(), log, log="rate", match="r", hosts=2)
     assert (verdict, message) == (
         "failed",
-        "not measured: no line of host 1 matches 'r'; where one is enough: `log: {hosts: any}`",
+        "not measured: no line of host 1 matches 'r'; if one host is enough, set `log: {hosts: any}`",
     )
     assert measured(files(), log, log="rate", hosts=1)[0] == "passed"

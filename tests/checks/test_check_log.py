@@ -78,7 +78,7 @@ def test_must_is_asked_of_every_host_unless_any_will_do() -> None:
     seen = train(must={DONE: matched(DONE, h0=1, h1=0)})
     (every,) = check_log(seen, LogExpected(must=(DONE,), hosts=2))
     assert every.verdict is Verdict.FAILED
-    assert "only host 0 printed it, and not host 1" in every.message
+    assert "only host 0 printed it, not host 1" in every.message
     assert "hosts: any" in every.message
     (some,) = check_log(seen, LogExpected(must=(DONE,), hosts=2, every_host=False))
     assert some.verdict is Verdict.PASSED
@@ -143,7 +143,7 @@ def test_a_result_of_nonsense_is_no_crash() -> None:
 def test_fewer_logs_than_hosts_is_a_failure_whatever_they_say() -> None:
     (finding,) = check_log(train(), LogExpected(hosts=3, logs=2))
     assert (finding.verdict, finding.check) == (Verdict.FAILED, "log")
-    assert "there are 2 logs for 3 hosts" in finding.message
+    assert "2 logs for 3 hosts" in finding.message
     assert check_log(train(), LogExpected(hosts=3, logs=3)) == []
     assert check_log(train(), LogExpected(hosts=3, logs=1, every_host=False)) == []
     assert check_log(train(), LogExpected(hosts=3)) == []  # one for all, or a job that ran here
@@ -153,9 +153,9 @@ def test_of_several_hosts_the_finding_names_the_one_that_failed() -> None:
     seen = train(code=3, output="[1] no more memory\n[1] --- host 1 ended with code 3\n")
     seen = msgspec.structs.replace(seen, args={"hosts": 2})
     (finding,) = check_exit(seen, EXITED)
-    assert finding.message == "exit code 3 on host 1, and should be 0"
+    assert finding.message == "exited 3 on host 1 (expected 0)"
     assert "no more memory" in finding.evidence
     (killed,) = check_exit(msgspec.structs.replace(seen, code=137), EXITED)
-    assert killed.message.startswith("it was killed on host 1 by SIGKILL")
+    assert killed.message.startswith("killed on host 1 by SIGKILL")
     alone = msgspec.structs.replace(seen, args={"hosts": 1})
-    assert check_exit(alone, EXITED)[0].message == "exit code 3, and should be 0"
+    assert check_exit(alone, EXITED)[0].message == "exited 3 (expected 0)"

@@ -71,14 +71,14 @@ def test_an_import_that_ran_out_of_time_is_a_timeout_not_a_crash() -> None:
 def test_a_step_out_of_time_tells_its_limit_and_what_ended_it() -> None:
     ran = seen("run", outcome=Outcome.TIMEOUT, code=None, signal=15, message="not done after 30 s")
     (found,) = check_run(ran, EXITED, RunExpected())
-    assert found.message == "it ran out of time and was ended by SIGTERM: not done after 30 s"
+    assert found.message == "the step timed out and was killed by SIGTERM: not done after 30 s"
 
 
 def test_a_process_killed_for_memory_is_a_finding_of_a_step_that_exits_with_0() -> None:
     killed, well = seen("run", oom_kills=2, output="Killed\n"), seen("import")
     (found,) = check_job(Observation("j", 1, Place("here", "m"), EXITED, steps=[killed, well]))
     assert (found.step, found.verdict, found.class_) == ("run x", Verdict.FAILED, "memory")
-    assert found.message.startswith("2 processes were killed for memory during this step")
+    assert found.message.startswith("2 processes were killed (out of memory) during this step")
     noticed = seen("run", oom_kills=1, outcome=Outcome.MEMORY, code=137)
     assert check_job(Observation("j", 1, Place("here", "m"), EXITED, steps=[noticed])) == []  # the step's own finding
 
@@ -135,7 +135,7 @@ def test_a_text_that_was_not_searched_is_not_known() -> None:
 
 def test_a_wrong_exit_code_shows_what_the_command_complained_of() -> None:
     found = check_run(seen("run", output="start\nmake: *** [all] Error 1\n\n", code=2), EXITED, RunExpected())[0]
-    assert found.message == "exit code 2, and should be 0"
+    assert found.message == "exited 2 (expected 0)"
     assert found.evidence.splitlines()[0] == "make: *** [all] Error 1"
 
 
@@ -321,7 +321,7 @@ def test_files_that_were_not_fetched_are_a_failure_that_names_them() -> None:
     first, second = check_kept(Observation("j", 1, Place("here", "m"), EXITED, unkept=(several, Unkept())))
     assert first.verdict is second.verdict is Verdict.FAILED
     assert first.message == (
-        "5 files that it kept, 12,000 bytes, were not fetched: more than is allowed: files/a, files/b, files/c, …"
+        "5 files not fetched (12,000 bytes): over the size limit: files/a, files/b, files/c, …"
     )
-    assert second.message.startswith("none of the files that it kept were fetched")
+    assert second.message.startswith("no kept files were fetched")
     assert check_kept(Observation("j", 1, Place("here", "m"), EXITED)) == []

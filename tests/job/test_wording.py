@@ -22,6 +22,19 @@ def test_a_reworded_message_keeps_the_id_of_its_first_wording(today: str, first:
     assert cause_id(Verdict.FAILED, filled(today) + " or not") != expected or today.endswith("}")
 
 
+def test_a_reworded_message_inside_another_one_keeps_the_id_of_the_first_wording() -> None:
+    today = "2 of 3 files: out/1.json has 12 bytes (expected >=1Ki)"
+    first = "2 of 3 files: out/1.json has 12 bytes, and should have >=1Ki"
+    assert cause_id(Verdict.FAILED, today) == hashlib.sha256(f"failed {normalised(first)}".encode()).hexdigest()[:6]
+    for today, first in [
+        ("the job timed out and was killed by SIGKILL: x", "the job ran out of time and was ended by SIGKILL: x"),
+        ("during this step the job was killed by SIGKILL: x", "during this step the job was killed by SIGKILL: x"),
+        ("the step was killed by SIGKILL: 3", "it was killed by SIGKILL: 3"),
+    ]:
+        expected = hashlib.sha256(f"timeout {normalised(first)}".encode()).hexdigest()[:6]
+        assert cause_id(Verdict.TIMEOUT, today) == expected
+
+
 def test_a_message_that_was_never_reworded_keeps_its_id() -> None:
     text = "ImportError: cannot import name 'foo' from /opt/venv/lib/bar.py (line 12)"
     assert cause_id(Verdict.FAILED, text) == hashlib.sha256(f"failed {normalised(text)}".encode()).hexdigest()[:6]

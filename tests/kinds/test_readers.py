@@ -74,13 +74,13 @@ def test_metrics_of_commands_and_files_are_read_bounded_and_kept(reading: World)
 @pytest.mark.parametrize(
     ("command", "verdict", "message"),
     [
-        ("echo nothing", "failed", "its output: there is no line of a copy"),
-        ("true", "failed", "it printed nothing to read"),
-        ("yes 'copy h2d 1 GB/s' | head -c 70000000", "failed", "its output was not kept"),
+        ("echo nothing", "failed", "output: there is no line of a copy"),
+        ("true", "failed", "output is empty"),
+        ("yes 'copy h2d 1 GB/s' | head -c 70000000", "failed", "output was not kept"),
         ("echo copy h2d 52.5 GB/s", "invalid", "it does not say that it was done"),
         ("echo copy h2d 52.5 GB/s; echo errors: 3", "failed", "3 copies were wrong"),
-        ("echo bug", "failed", "its output: the reader has a bug: KeyError: 'bug'"),
-        ("printf '\\377\\000garbage'", "failed", "its output: there is no line of a copy"),
+        ("echo bug", "failed", "output: the reader has a bug: KeyError: 'bug'"),
+        ("printf '\\377\\000garbage'", "failed", "output: there is no line of a copy"),
         ("echo 'copy h2d 52.5 GB/s'; echo 'latency inf us'; echo done", "failed", "latency is inf (expected a finite"),
         (GOOD + "; exit 3", "passed", "2 metrics"),  # that it exited with 3 is another finding
     ],

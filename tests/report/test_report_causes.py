@@ -18,7 +18,7 @@ HOSTILE = "RuntimeError: \x1b[2J<script>alert('x')</script> `|` driver 12080 is 
 
 def cell(number: int, axes: dict[str, str], text: str) -> CellResult:
     verdict = Verdict.FAILED if text else Verdict.PASSED
-    finding = Finding("run a", "exit", verdict, "exit", "exit code 1, and should be 0" if text else "", text)
+    finding = Finding("run a", "exit", verdict, "exit", "exited 1 (expected 0)" if text else "", text)
     attempt = AttemptResult(1, Place("here", "m", "host"), [], Exit(Outcome.EXITED), verdict, headline=text)
     name = ",".join(f"{axis}={value}" for axis, value in axes.items())
     return CellResult(

@@ -166,11 +166,11 @@ def test_a_cell_counts_as_failing_from_its_first_failure() -> None:
     board = Board(made.cells)
     for one in made.cells[:35]:
         board.update(one.id, "running")
-        board.update(one.id, "retrying", "exit code 1, and should be 0")
+        board.update(one.id, "retrying", "exited 1 (expected 0)")
         board.update(one.id, "waiting", "a place")
     text = paint(board.lines(100, 30))
     assert "↻ 35 failed, tried again" in text
-    assert "exit code 1, and should be 0" in text
+    assert "exited 1 (expected 0)" in text
     assert "30 earlier failures" in text
     for one in made.cells[:35]:
         board.update(one.id, "running")

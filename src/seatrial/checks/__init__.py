@@ -1,4 +1,4 @@
-"""From what was seen to findings: pure functions, one module for each sort of step."""
+"""Checks: pure functions from an observation to findings, one module per kind of step."""
 
 from seatrial.checks.bounds import UNJUDGED, check_bounds
 from seatrial.checks.causes import find_causes, headline

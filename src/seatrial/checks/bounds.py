@@ -1,4 +1,4 @@
-"""Whether the metrics of one run are within the bounds that earlier runs gave, and on which side they are not."""
+"""Checks the metrics of a run against the bounds in its baseline."""
 
 import time
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from seatrial.job import (
     value_text,
 )
 
-UNJUDGED = "unjudged"  # the class of a metric that has bounds and could not be judged by them
+UNJUDGED = "unjudged"  # class of a metric that has bounds but could not be checked against them
 
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
@@ -36,17 +36,17 @@ def check_bounds(
     failed: bool = False,
     record: bool = False,
 ) -> list[Finding]:
-    """A finding for each bound, and one that says so where a baseline is named and has none. `at_s`: when it ran.
+    """Returns a finding per bound, and one if a named baseline has no bounds (`unbounded`: why). `at_s`: when it ran.
 
-    1. Out on the worse side is `slower`, out on the better side `faster`; equality is inside.
-    2. A metric that has bounds and cannot be judged by them is `invalid`, with its reason: they were made under other
-       conditions, or are too wide to find anything. With `record` it is skipped, as one is that has no bounds yet.
-    3. A metric that has bounds and was not measured is a failure, unless the run `failed` anyway.
+    1. Outside on the worse side is `slower`, on the better side `faster`. A value equal to a bound is inside.
+    2. A metric that cannot be checked against its bounds is `invalid`, with the reason: they were computed under other
+       conditions, or are too wide to be useful. With `record` it is skipped, like a metric without bounds.
+    3. A metric that has bounds but was not measured is a failure, unless the run `failed` anyway.
     """
     observed = {metric.name: metric for metric in flatten_metrics(metrics)}
     findings = [_finding(bound, observed.get(bound.metric), settings, at_s, failed, record) for bound in bounds]
     if unbounded:
-        findings.append(_skipped("bounds", f"recorded, not judged: {unbounded}"))
+        findings.append(_skipped("bounds", f"recorded, not checked: {unbounded}"))
     return findings
 
 
@@ -55,18 +55,18 @@ def _finding(
 ) -> Finding:
     check = f"bounds {bound.metric}"
     if bound.state is BoundState.DISABLED:
-        return _skipped(check, f"switched off: {bound.why}")
+        return _skipped(check, f"disabled: {bound.why}")
     if metric is None:
         if failed:
-            return _skipped(check, "not measured: the run did not come that far")
-        message = f"{bound.metric} was not measured, and {bound.source or 'the baseline'} has bounds for it"
+            return _skipped(check, "not measured: the job ended first")
+        message = f"{bound.metric} was not measured ({bound.source or 'the baseline'} has bounds for it)"
         return Finding(METRICS, check, Verdict.FAILED, "absent", message)
     if bound.state is BoundState.RECORDING:
-        return _skipped(check, f"recorded, not judged: {bound.why}")
+        return _skipped(check, f"recorded, not checked: {bound.why}")
     why = bound.why_not_for(settings)
     factor = unit_factor(metric.unit, bound.unit)
     if factor is None:
-        why = f"it is in {metric.unit}, and the bounds are in {bound.unit}"
+        why = f"measured in {metric.unit}, bounds are in {bound.unit}"
     if not why and bound.state is BoundState.UNUSABLE:
         why = bound.why
     if why:
@@ -78,15 +78,13 @@ def _finding(
 
 def _unjudged(check: str, bound: Bound, why: str, record: bool) -> Finding:
     if record:
-        return _skipped(check, f"recorded, not judged: {why}")
-    helps = (
-        "`seatrial baseline update` makes others from five runs or more, `unjudged: record` in the trial lets it pass"
-    )
-    return Finding(METRICS, check, Verdict.INVALID, UNJUDGED, f"{bound.metric} was not judged: {why}; {helps}")
+        return _skipped(check, f"recorded, not checked: {why}")
+    fix = "run `seatrial baseline update` to compute bounds from five or more runs, or set `unjudged: record`"
+    return Finding(METRICS, check, Verdict.INVALID, UNJUDGED, f"{bound.metric} was not checked: {why}; {fix}")
 
 
 def _judged(bound: Bound, check: str, metric: Metric, at_s: float, settings: Settings) -> Finding:
-    value, better = metric.value, metric.better or bound.better  # what the trial says of its metric comes first
+    value, better = metric.value, metric.better or bound.better  # the trial takes precedence over the file
     data = {"value": value, "lower": bound.lower, "upper": bound.upper, "center": bound.center, "runs": bound.runs}
     above = bound.upper is not None and value > bound.upper
     below = bound.lower is not None and value < bound.lower
@@ -97,18 +95,17 @@ def _judged(bound: Bound, check: str, metric: Metric, at_s: float, settings: Set
         return Finding(METRICS, check, Verdict.FAILED, "bounds", message, data=data)
     changed = differences(bound.under_test, settings.under_test) if bound.under_test else []
     if changed:
-        message += f"; since then, under test: {differences_text(changed)}"
+        message += f"; changed since then: {differences_text(changed)}"
     if above is (better == "lower"):
         return Finding(METRICS, check, Verdict.SLOWER, "slower", message, data=data)
-    advice = "if that is meant to last, `seatrial baseline recenter` follows it"
-    return Finding(METRICS, check, Verdict.FASTER, "faster", f"{message}: {advice}", data=data)
+    advice = "to accept the new level: `seatrial baseline recenter`"
+    return Finding(METRICS, check, Verdict.FASTER, "faster", f"{message}; {advice}", data=data)
 
 
 def bound_sentence(bound: Bound, value: float, at_s: float = 0.0) -> str:
-    """`2.61 s is above 2.49 s (41 runs since 3 Oct, one in 200 good runs with normal noise would be); ...`
+    """`2.61 s is above 2.49 s (41 runs since 3 Oct, 0.5 % false-alarm rate); ...`
 
-    `at_s` is when the metric was taken; days of that year are given without it."""
-    inside = False
+    `at_s` is when the metric was measured; dates in the same year are shown without the year."""
     if bound.upper is not None and value > bound.upper:
         text = f"{value_text(value, bound.unit, bound.upper)} is above {value_text(bound.upper, bound.unit, value)}"
     elif bound.lower is not None and value < bound.lower:
@@ -116,36 +113,33 @@ def bound_sentence(bound: Bound, value: float, at_s: float = 0.0) -> str:
     else:
         span = pair_text(bound.lower, bound.upper, bound.unit, " to ")
         text = f"{value_text(value, bound.unit)} is within {span}"
-        inside = True
-    text += _provenance(bound, at_s, inside)
+    text += _provenance(bound, at_s)
     if bound.changed is not None:
         levels = pair_text(bound.changed.before, bound.changed.after, bound.unit)
         text += f"; the level changed at run {bound.changed.run} ({levels}, {short_date(bound.changed.at_s, at_s)})"
     return text
 
 
-def _provenance(bound: Bound, at_s: float, inside: bool) -> str:
+def _provenance(bound: Bound, at_s: float) -> str:
     parts = []
     if bound.runs:
         since = f" since {short_date(bound.since_s, at_s)}" if bound.since_s else ""
         runs = f"{bound.runs} run{'s' if bound.runs != 1 else ''}"
         parts.append(f"{f'{bound.values} values of {runs}' if bound.values else runs}{since}")
         if bound.width_runs is not None:
-            width = f"of {bound.width_runs} earlier one{'s' if bound.width_runs != 1 else ''}"
-            parts = [f"centered on {parts[0]}", f"width {width if bound.width_runs else 'by hand'}"]
+            width = f"from {bound.width_runs} earlier one{'s' if bound.width_runs != 1 else ''}"
+            parts = [f"centered on {parts[0]}", f"width {width if bound.width_runs else 'set by hand'}"]
     if bound.false_alarm:
-        parts.append(
-            f"one in {1 / bound.false_alarm:,.0f} good runs with normal noise would {'not ' if inside else ''}be"
-        )
+        parts.append(f"{bound.false_alarm * 100:.3g} % false-alarm rate")
     return f" ({', '.join(parts)})" if parts else ""
 
 
 def short_date(at_s: float, now_s: float = 0.0) -> str:
-    """`3 Oct`; with the year when it is not that of `now_s`. In universal time, as all dates here."""
+    """`3 Oct`, in UTC; with the year if it differs from that of `now_s`."""
     try:
         then, now = time.gmtime(at_s), time.gmtime(now_s)
-    except (OverflowError, ValueError, OSError):  # of a clock that was wrong
-        return "no date"
+    except (OverflowError, ValueError, OSError):  # from a wrong clock
+        return "unknown date"
     text = f"{then.tm_mday} {_MONTHS[then.tm_mon - 1]}"
     return text if then.tm_year == now.tm_year else f"{text} {then.tm_year}"
 

@@ -1,9 +1,9 @@
-"""The failures of a run that say the same, and the smallest place that explains them.
+"""Groups failures with the same message into causes, each with the smallest place that explains it.
 
-Every finding that is not good counts, so a cell may be in several causes. A place is at most two values of axes
-(`runtime=torch-2.9,machine=A100`); the hosts count as an axis. The number of attempts does not: what fails is tried
-again, so that would explain every failure. A place is named only where chance would hardly have put the failures
-there. Of a few cells that is never sure: if they are exactly those of a place, that is noted without such a claim."""
+Every finding that is not good counts, so a cell may have several causes. A place is at most two axis values
+(`runtime=torch-2.9,machine=A100`); hosts count as an axis. The attempt number does not: failures are retried, so it
+would explain every one. A place is named only if the failures are unlikely to be there by chance. A few cells never
+give that certainty: if they are exactly the cells of a place, it is reported as `shared` instead."""
 
 import itertools
 import math
@@ -24,43 +24,43 @@ from seatrial.job import (
     worst,
 )
 
-CHANCE = 0.05  # a place is named when failures at random would give one as good more rarely than this
-COVERED = 0.8  # of a cause's cells, in the place that explains it
-SECOND_VALUE = 0.02  # how much better a place of two values must fit than one of a single value
+CHANCE = 0.05  # highest chance that random failures fit a place as well, for it to be named
+COVERED = 0.8  # least share of a cause's cells in the place that explains it
+SECOND_VALUE = 0.02  # how much better a place of two axis values must fit than a single value
 HOST = "host"
-EVIDENCE_CHARACTERS = 20_000  # that are searched for an error; what checks quote is shorter
+EVIDENCE_CHARACTERS = 20_000  # searched for an error line; checks quote less
 
 _Value = tuple[str, str]
 _Place = tuple[_Value, ...]
 
 
 def headline(findings: Sequence[Finding]) -> str:
-    """The one line that says why a cell is not good: the error that a program printed, else what the check says."""
+    """The line that explains why a cell is not good: the error that a program printed, else the check's message."""
     verdict = worst(finding.verdict for finding in findings)
     if verdict.good:
         return ""
-    telling = [finding for finding in findings if finding.verdict is verdict]
+    deciding = [finding for finding in findings if finding.verdict is verdict]
     if verdict in (Verdict.SLOWER, Verdict.FASTER):
-        return f"{telling[0].check}: {verdict}"
-    printed = (error_line(finding.evidence[:EVIDENCE_CHARACTERS]) for finding in telling)
-    line = next((line for line in printed if line), "") or telling[0].message or telling[0].step
+        return f"{deciding[0].check}: {verdict}"
+    printed = (error_line(finding.evidence[:EVIDENCE_CHARACTERS]) for finding in deciding)
+    line = next((line for line in printed if line), "") or deciding[0].message or deciding[0].step
     return tidy(line[:EVIDENCE_CHARACTERS]).strip().partition("\n")[0][:HEADLINE_CHARACTERS]
 
 
 def find_causes(cells: Sequence[CellResult]) -> list[Cause]:
-    """Largest first; of one size as their cells come."""
-    groups: dict[tuple[Verdict, str], dict[str, str]] = {}  # what is said -> by the hash of each cell, its own words
+    """Returns the causes, largest first; causes of equal size in the order of their cells."""
+    groups: dict[tuple[Verdict, str], dict[str, str]] = {}  # normalised text -> cell hash -> text
     for cell in cells:
         if not cell.verdict.good and cell.attempts:
-            for verdict, said in _lines(cell):
-                groups.setdefault((verdict, normalised(said)), {}).setdefault(cell.hash, said)
+            for verdict, line in _lines(cell):
+                groups.setdefault((verdict, normalised(line)), {}).setdefault(cell.hash, line)
     places = _Places([cell for cell in cells if cell.attempts])
     causes = [_cause(verdict, text, group, places) for (verdict, text), group in groups.items()]
     return sorted(causes, key=lambda cause: -len(cause.cells))
 
 
 def _lines(cell: CellResult) -> Iterator[tuple[Verdict, str]]:
-    """The headline of a cell, then that of each finding where there are several."""
+    """The headline of a cell, then that of each bad finding if there are several."""
     yield cell.verdict, headline_of_cell(cell)
     bad = [finding for finding in cell.findings if not finding.verdict.good]
     if len(bad) > 1:
@@ -85,11 +85,11 @@ class _Explanation(NamedTuple):
     place: _Place = ()
     there: int = 0  # of the cause's cells
     of: int = 0  # of all cells
-    shared: _Place = ()  # a place of exactly these cells, which may be chance
+    shared: _Place = ()  # place with exactly these cells, possibly by chance
 
 
 class _Places:
-    """Every place of at most two values of axes that differ, with the number of cells there."""
+    """Every place of at most two values of differing axes, with its number of cells."""
 
     def __init__(self, cells: Sequence[CellResult]) -> None:
         self._count = len(cells)
@@ -98,21 +98,21 @@ class _Places:
         for own in axes.values():
             for axis, some in own.items():
                 values.setdefault(axis, set()).update(some)
-        # An axis that not all cells have tells trials apart, though it has one value.
-        telling = {
+        # An axis that only some cells have distinguishes trials, even with a single value.
+        differing = {
             axis
             for axis, some in values.items()
             if len(some) > 1 or sum(axis in own for own in axes.values()) < len(axes)
         }
         self._values = {
-            hash_: [[(axis, value) for value in some] for axis, some in own.items() if axis in telling]
+            hash_: [[(axis, value) for value in some] for axis, some in own.items() if axis in differing]
             for hash_, own in axes.items()
         }
         self._sizes = Counter(place for own in self._values.values() for place in _places(own))
         self._known: dict[tuple[str, ...], _Explanation] = {}
 
     def explaining(self, hashes: tuple[str, ...]) -> _Explanation:
-        """The place that fits these cells best, if it explains them."""
+        """Returns the place that fits these cells best, if it explains them."""
         if len(hashes) < 2 or len(hashes) == self._count:
             return _Explanation()
         if hashes not in self._known:
@@ -138,7 +138,7 @@ class _Places:
         return _Explanation(shared=place if there == of == failed else ())
 
     def _chance(self, failed: int, there: int, of: int) -> float:
-        """How many places would hold so many of `failed` cells, were these drawn at random: a bound for the chance."""
+        """Expected number of places with this many of `failed` random cells: an upper bound of the chance."""
         most = min(of, failed)
         ways = (_log_comb(of, hit) + _log_comb(self._count - of, failed - hit) for hit in range(there, most + 1))
         total = _log_comb(self._count, failed)

@@ -1,4 +1,4 @@
-"""Findings for the plain steps: a command is there, a module imports, a command line does what it should."""
+"""Checks a command's exit, output and log, and the workspace clone."""
 
 import re
 import signal
@@ -10,17 +10,16 @@ import msgspec
 from seatrial.checks.ended import ended_badly, unseen
 from seatrial.checks.evidence import most_relevant_first, tidy, with_heading
 from seatrial.checks.findings import failed, passed
-from seatrial.job import Exit, Finding, ObservedStep, Outcome, Verdict
+from seatrial.job import Exit, Finding, ObservedStep, Outcome, Verdict, count
 from seatrial.readers.log import hosts_text, log_values
 
 
 def joined_text(*parts: Any) -> str:
-    """Of what a step reported, which should be text."""
     return ", ".join(str(part) for part in parts if part)
 
 
 class RunExpected(msgspec.Struct, frozen=True):
-    """What a command line should do. Texts are looked for in what it printed, both streams together."""
+    """Expected result of a command line. Texts are searched in stdout and stderr together."""
 
     exit: int | None = 0  # None: any
     contains: tuple[str, ...] = ()
@@ -29,14 +28,14 @@ class RunExpected(msgspec.Struct, frozen=True):
 
 
 def check_run(observed: ObservedStep, ended: Exit, expected: RunExpected) -> list[Finding]:
-    """One finding for how it ended, one for each text that it should, or should never, print."""
+    """Returns a finding for the exit, and one for each expected or forbidden text."""
     if stopped_by(observed):
         return check_exit(observed, ended)
     if observed.outcome is not Outcome.EXITED and (bad := ended_badly(observed, "exit", ended)):
         return [bad]
     exited = passed(observed, "exit", f"exit code {observed.code}")
     if expected.exit not in (None, observed.code):
-        message = f"exit code {observed.code}, and should be {expected.exit}"
+        message = f"exited {observed.code} (expected {expected.exit})"
         exited = failed(observed, "exit", "exit", message, most_relevant_first(observed.output))
     asked = [("contains", expected.contains), ("matches", expected.matches), ("never", expected.never)]
     texts = [(word, text) for word, some in asked for text in some]
@@ -44,28 +43,28 @@ def check_run(observed: ObservedStep, ended: Exit, expected: RunExpected) -> lis
 
 
 def _text(observed: ObservedStep, word: str, text: str) -> Finding:
-    """What the agent found of one text or pattern, in the whole output or, of several lines, in what was kept of it."""
+    """Checks one text or pattern. The agent searched all output, or only the kept part if it spans several lines."""
     check = f"{word} {text}"
     pattern = text if word == "matches" else re.escape(text)
-    if given_up := dropped(observed, check, pattern):
-        return given_up
+    if unusable := dropped(observed, check, pattern):
+        return unusable
     found = _matches(observed, "never" if word == "never" else "must", pattern)
     if not found:
-        return Finding(observed.name, check, Verdict.INFRA, Outcome.LOST.value, "its output was not searched")
+        return Finding(observed.name, check, Verdict.INFRA, Outcome.LOST.value, "output was not searched")
     omitted = observed.output_omitted_bytes if found.get("kept") else 0
     unread = f" ({omitted} bytes in its middle were not kept)" if omitted else ""
     line = str(found.get("text") or "")
     if word == "never" and found.get("count"):
-        message = f"it printed {text!r}, and never should"
+        message = f"output contains forbidden text {text!r}"
         return failed(observed, check, "output", message, with_heading(line, tidy(observed.output)))
     if word == "never" or found.get("count"):
         return passed(observed, check, {"matches": line[:200], "never": unread.strip()}.get(word, ""))
-    message = f"nothing that it printed matches {text!r}" if word == "matches" else f"it did not print {text!r}"
+    message = f"output does not {'match' if word == 'matches' else 'contain'} {text!r}"
     return failed(observed, check, "output", message + unread, most_relevant_first(tidy(observed.output)))
 
 
 def check_workspace(observed: ObservedStep, ended: Exit) -> Finding:
-    """The workspace was cloned. That it was not is no fault of what is tested, but a wrong ref is the suite's."""
+    """Checks that the workspace was cloned. A failed clone is `infra`, an unknown ref is `invalid`."""
     bad = ended_badly(observed, "workspace", ended)
     if bad:
         return bad
@@ -77,18 +76,18 @@ def check_workspace(observed: ObservedStep, ended: Exit) -> Finding:
         check="workspace",
         verdict=Verdict.INVALID if observed.result.get("unknown_ref") else Verdict.INFRA,
         class_="workspace",
-        message=f"{address} could not be cloned",
+        message=f"cannot clone {address}",
         evidence=most_relevant_first(observed.output),
     )
 
 
-# Findings for a training job's log: how it ended, what it had to say, what it never should, that it went on.
+# The log of a job: exit, required and forbidden lines, stalls.
 
 
-# Ended by us: what the log had not said by then, it may have said later.
+# The job did not end by itself, so lines that are missing might still have come.
 _CUT_SHORT = (Outcome.STOPPED, Outcome.STALL, Outcome.TIMEOUT, Outcome.CANCELLED, Outcome.EVICTED, None)
 
-ONE_IS_ENOUGH = "where one is enough: `log: {hosts: any}`"
+ONE_IS_ENOUGH = "if one host is enough, set `log: {hosts: any}`"
 SHELL_SIGNAL = 128
 _KILLING = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM}
 _HOST = re.compile(r"^\[\d+\] (?:--- host \d+ ended .*\n?)?", re.MULTILINE)
@@ -104,30 +103,30 @@ class LogExpected(msgspec.Struct, frozen=True):
     must: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
     hosts: int = 1
-    every_host: bool = True  # `must` is asked of each
-    logs: int | None = None  # of how many of the hosts there is a log, where that is known
+    every_host: bool = True  # `must` applies to each
+    logs: int | None = None  # number of hosts with a log; None: unknown
 
 
 def check_exit(observed: ObservedStep, ended: Exit) -> list[Finding]:
-    """How the command ended. What Seatrial itself ended has another finding that says why; its exit code says nothing.
-    Of a job that somebody else ran there may be no exit code."""
+    """Checks how the command ended. If Seatrial stopped it, another finding has the reason, and the exit code is
+    skipped. A job that ran outside Seatrial may have no exit code."""
     stopped = stopped_by(observed)
     if observed.outcome is Outcome.STOPPED and stopped.get("what") in ("never", "value"):
-        return [skipped(observed, "exit", "not known: it was ended for what its log said")]
+        return [skipped(observed, "exit", "not checked: stopped because of a log line")]
     if observed.outcome is Outcome.STALL and stopped.get("what") == "stall":
-        # In the agent's words: it knows how long a step took before, and of several hosts which one it is.
+        # The agent's text: it knows how long steps took, and which host stalled.
         last = log_values(observed, "step").last if stopped.get("host") is None else {}
         at = f"; the last was step {max(last.values()):.0f}" if last else ""
         message = f"{stopped.get('text') or 'no new step for too long'}{at}"
         return [
             Finding(observed.name, "stall", Verdict.TIMEOUT, "stall", message, relevant_output(observed)),
-            skipped(observed, "exit", "not known: it was ended when no step came any more"),
+            skipped(observed, "exit", "not checked: stopped because no new step was logged"),
         ]
     bad = ended_badly(observed, "exit", ended)
     if bad:
         return [bad]
     if observed.code is None:
-        return [skipped(observed, "exit", "not known: it ran elsewhere, and its exit code was not given")]
+        return [skipped(observed, "exit", "not checked: the job ran elsewhere and its exit code is unknown")]
     if observed.code == 0:
         return [passed(observed, "exit", "exit code 0")]
     return [_bad_code(observed, observed.code)]
@@ -142,13 +141,13 @@ def _bad_code(observed: ObservedStep, code: int) -> Finding:
         return failed(observed, "exit", "memory", message, relevant_output(observed))
     if code > SHELL_SIGNAL and code - SHELL_SIGNAL in _KILLING:
         name = signal.Signals(code - SHELL_SIGNAL).name
-        message = f"it was killed{place} by {name} (exit code {code} of its shell)"
+        message = f"killed{place} by {name} (exit code {code} from its shell)"
         return failed(observed, "exit", "signal", message, relevant_output(observed))
-    return failed(observed, "exit", "exit", f"exit code {code}{place}, and should be 0", relevant_output(observed))
+    return failed(observed, "exit", "exit", f"exited {code}{place} (expected 0)", relevant_output(observed))
 
 
 def out_of_memory(output: str) -> str:
-    """The line which says that a program, or its GPU, had not enough memory; empty when none does."""
+    """The line that reports that a program or its GPU ran out of memory; empty if there is none."""
     found = _MEMORY.search(output)
     return _HOST.sub("", found[0]).strip()[:200] if found else ""
 
@@ -159,14 +158,14 @@ def _several(observed: ObservedStep) -> bool:
 
 
 def check_log(observed: ObservedStep, expected: LogExpected) -> list[Finding]:
-    """A finding for each pattern; and of logs that are files, for each that could not be read to its end, and one if
-    there are fewer than hosts: what the missing ones hold is not known."""
+    """Returns a finding per pattern, one per log file that could not be read to its end, and one if logs of some hosts
+    are missing."""
     errors = [one for one in _list(observed.result.get("errors")) if isinstance(one, dict)]
     findings = [failed(observed, "log", "log", f"{one.get('path')}: {one.get('error')}") for one in errors]
     if expected.logs is not None and expected.logs < expected.hosts and expected.every_host:
-        logs = "there is 1 log" if expected.logs == 1 else f"there are {expected.logs} logs"
         others = "other" if expected.hosts - expected.logs == 1 else "others"
-        message = f"{logs} for {expected.hosts} hosts, and none of the {others}; {ONE_IS_ENOUGH}"
+        logs = f"{count(expected.logs, 'log')} for {expected.hosts} hosts"
+        message = f"{logs}, none from the {others}; {ONE_IS_ENOUGH}"
         findings.append(failed(observed, "log", "log", message))
     return [
         *findings,
@@ -176,13 +175,13 @@ def check_log(observed: ObservedStep, expected: LogExpected) -> list[Finding]:
 
 
 def stopped_by(observed: ObservedStep) -> dict[str, Any]:
-    """What made the agent end the step early, if anything did."""
+    """Why the agent stopped the step early; empty if it did not."""
     stopped = observed.result.get("stopped")
     return stopped if isinstance(stopped, dict) else {}
 
 
 def relevant_output(observed: ObservedStep) -> str:
-    """What it printed, the most telling line first, without the names of hosts before its lines."""
+    """The output with the most relevant line first, without host prefixes."""
     return most_relevant_first(_HOST.sub("", observed.output) if _several(observed) else observed.output)
 
 
@@ -191,22 +190,22 @@ def skipped(observed: ObservedStep, check: str, message: str) -> Finding:
 
 
 def cut_short(observed: ObservedStep) -> str:
-    """Why the log says less than it might have; empty when it was the job's own end."""
-    return "it was ended early" if observed.outcome in _CUT_SHORT else ""
+    """Why the log may be incomplete; empty if the job ended by itself."""
+    return "the job ended early" if observed.outcome in _CUT_SHORT else ""
 
 
 def dropped(observed: ObservedStep, check: str, pattern: str) -> Finding | None:
-    """The finding for a pattern that the agent gave up on: it would have taken forever on some line of this log."""
+    """The finding for a pattern that the agent stopped using because it took too long on some line."""
     for one in _list(observed.result.get("dropped")):
         if isinstance(one, dict) and one.get("pattern") == pattern:
-            why = str(one.get("why") or "it does not end on a line of this log")
-            message = f"the pattern was given up: {why}; write it so that it has no repeat inside a repeat"
+            why = str(one.get("why") or "it did not finish on a line of this log")
+            message = f"pattern stopped: {why}; avoid nested repeats such as (a+)+"
             return Finding(observed.name, check, Verdict.INVALID, "pattern", message)
     return None
 
 
 def where(line: Any, host: Any, hosts: int) -> str:
-    """`line 12`, with its host where there are several."""
+    """`line 12`, with the host if there are several."""
     parts = [f"line {line}"] if isinstance(line, int) else []
     if hosts > 1 and isinstance(host, int):
         parts.append(f"host {host}")
@@ -215,17 +214,17 @@ def where(line: Any, host: Any, hosts: int) -> str:
 
 def _must(observed: ObservedStep, pattern: str, expected: LogExpected) -> Finding:
     check = f"must {pattern}"
-    if given_up := dropped(observed, check, pattern):
-        return given_up
+    if unusable := dropped(observed, check, pattern):
+        return unusable
     found = _matches(observed, "must", pattern)
-    by_host = {host: count for host, count in _hosts(found) if count}
+    by_host = {host: hits for host, hits in _hosts(found) if hits}
     missing = [host for host in range(expected.hosts) if host not in by_host] if expected.hosts > 1 else []
     if found.get("count") and not (missing and expected.every_host and by_host):
         return passed(observed, check, str(found.get("text") or "")[:200])
     if cut_short(observed):
-        return skipped(observed, check, f"not known: {cut_short(observed)}")
+        return skipped(observed, check, f"not checked: {cut_short(observed)}")
     if found.get("count"):
-        message = f"only {hosts_text(sorted(by_host))} printed it, and not {hosts_text(missing)}; {ONE_IS_ENOUGH}"
+        message = f"only {hosts_text(sorted(by_host))} printed it, not {hosts_text(missing)}; {ONE_IS_ENOUGH}"
     else:
         message = f"no line matches {pattern!r}{_unread(observed)}"
     return failed(observed, check, "log", message, relevant_output(observed))
@@ -233,23 +232,23 @@ def _must(observed: ObservedStep, pattern: str, expected: LogExpected) -> Findin
 
 def _never(observed: ObservedStep, pattern: str) -> Finding:
     check = f"never {pattern}"
-    if given_up := dropped(observed, check, pattern):
-        return given_up
+    if unusable := dropped(observed, check, pattern):
+        return unusable
     found = _matches(observed, "never", pattern)
     notes = [note for note in observed.notes if note.get("note") == "never" and note.get("pattern") == pattern]
     if not found.get("count") and not notes:
         if observed.outcome is None and not observed.result:
-            return skipped(observed, check, "not known: its log was not read to its end")
+            return skipped(observed, check, "not checked: the log was not read to its end")
         return passed(observed, check, _unread(observed).strip(" ()"))
     first = notes[0] if notes else found
     hosts = len(list(_hosts(found))) or 1
     at = where(first.get("line"), first.get("host"), hosts)
-    message = f"it printed what matches {pattern!r}, and never should" + (f" ({at})" if at else "")
+    message = f"output matches forbidden pattern {pattern!r}" + (f" ({at})" if at else "")
     stopped = stopped_by(observed)
     if stopped.get("what") == "never" and stopped.get("pattern") == pattern:
         seconds = stopped.get("seconds_after")
         timed = isinstance(seconds, int | float)
-        message += "; it was ended " + (f"{seconds:.2g} s after that line" if timed else "at that line")
+        message += "; stopped " + (f"{seconds:.2g} s after that line" if timed else "at that line")
     text = str(first.get("text") or "")
     class_ = "memory" if out_of_memory(text) or out_of_memory(observed.output) else "log"
     return failed(observed, check, class_, message, with_heading(text, observed.output))
@@ -263,9 +262,9 @@ def _matches(observed: ObservedStep, kind: str, pattern: str) -> dict[str, Any]:
 
 def _hosts(found: dict[str, Any]) -> Iterable[tuple[int, int]]:
     hosts = found.get("host")
-    for host, count in hosts.items() if isinstance(hosts, dict) else ():
-        if str(host).isdigit() and isinstance(count, int):
-            yield int(host), count
+    for host, hits in hosts.items() if isinstance(hosts, dict) else ():
+        if str(host).isdigit() and isinstance(hits, int):
+            yield int(host), hits
 
 
 def _unread(observed: ObservedStep) -> str:

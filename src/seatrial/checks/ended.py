@@ -1,13 +1,13 @@
-"""How a job, or a step of one, ended: which verdict that is and of which class, before anything that it said."""
+"""Findings for how a job or a step ended: verdict and class by outcome, whatever it printed."""
 
 import signal
 
 from seatrial.checks.evidence import most_relevant_first
 from seatrial.job import Exit, Finding, Observation, ObservedStep, Outcome, Unkept, Verdict
 
-JOB = "job"  # the step of findings that are about the whole
+JOB = "job"  # step of findings about the whole job
 
-# A queue that gave no place says nothing of the test; what can never be had is a mistake in the suite.
+# A queue timeout is `infra`; a request that can never be met is a suite error.
 OUTCOME_VERDICTS = {
     Outcome.SIGNAL: Verdict.FAILED,
     Outcome.MEMORY: Verdict.FAILED,
@@ -26,23 +26,23 @@ OUTCOME_VERDICTS = {
 _WORDS = {
     Outcome.SIGNAL: "was killed",
     Outcome.MEMORY: "ran out of memory",
-    Outcome.TIMEOUT: "ran out of time",
-    Outcome.STALL: "stood still for too long",
+    Outcome.TIMEOUT: "timed out",
+    Outcome.STALL: "stalled",
     Outcome.STOPPED: "was stopped early",
-    Outcome.EVICTED: "was evicted: its place was taken away",
-    Outcome.QUEUE: "got no place in time",
+    Outcome.EVICTED: "was evicted",
+    Outcome.QUEUE: "was not scheduled in time",
     Outcome.UNREADY: "was not ready in time",
-    Outcome.RELEASED: "was ended, because it was no longer needed",
+    Outcome.RELEASED: "was stopped because it was no longer needed",
     Outcome.CANCELLED: "was cancelled",
-    Outcome.LOST: "was lost: how it ended is not known",
+    Outcome.LOST: "was lost; how it ended is unknown",
     Outcome.REFUSED: "was refused",
-    Outcome.INFRA: "could not be run to its end, through no fault of its own",
+    Outcome.INFRA: "could not finish: infrastructure failure",
 }
 
 
 def check_job(observation: Observation, part: str = JOB) -> list[Finding]:
-    """A finding when the job of that part as a whole did not end by itself, nor because it was no longer needed, and
-    one for each step that hides what was killed in it; what its steps came to otherwise is theirs to say."""
+    """Returns a finding if the part's job neither exited by itself nor was stopped because it was no longer needed, and
+    one for each step that exited 0 although processes in it were killed. Steps have findings of their own."""
     ended = observation.exit
     killed = [finding for step in observation.steps for finding in _killed_unnoticed(step)]
     if ended.outcome in (Outcome.EXITED, Outcome.RELEASED):
@@ -61,7 +61,7 @@ def check_job(observation: Observation, part: str = JOB) -> list[Finding]:
 
 
 def check_kept(observation: Observation, part: str = JOB) -> list[Finding]:
-    """A finding for files that the job kept and that are not there: whoever looks for them has to know."""
+    """Returns a finding for kept files that were not fetched."""
     return [
         Finding(part, "files kept", Verdict.FAILED, "files", _unkept(one), "\n".join(one.names))
         for one in observation.unkept
@@ -70,17 +70,17 @@ def check_kept(observation: Observation, part: str = JOB) -> list[Finding]:
 
 def _unkept(one: Unkept) -> str:
     if one.count is None:
-        return "none of the files that it kept were fetched: together they are larger than is allowed"
+        return "no kept files were fetched: their total size is over the limit"
     files = "1 file" if one.count == 1 else f"{one.count:,} files"
     first = f": {', '.join(one.names[:3])}{', …' if one.count > 3 else ''}" if one.names else ""
-    return f"{files} that it kept, {one.size_bytes or 0:,} bytes, were not fetched: more than is allowed{first}"
+    return f"{files} not fetched ({one.size_bytes or 0:,} bytes): over the size limit{first}"
 
 
 def _killed_unnoticed(observed: ObservedStep) -> list[Finding]:
-    """A step that exits with 0 although processes of it were killed for memory has not done what it was to do."""
+    """A step that exits 0 although some of its processes ran out of memory has not done its work."""
     if not observed.oom_kills or observed.outcome is not Outcome.EXITED or observed.code != 0:
         return []
-    message = f"{killed_for_memory(observed)} during this step, which ended with exit code 0 all the same"
+    message = f"{killed_for_memory(observed)} during this step, but the step exited 0"
     return [
         Finding(observed.name, "memory", Verdict.FAILED, "memory", message, most_relevant_first(observed.output)),
     ]
@@ -88,22 +88,22 @@ def _killed_unnoticed(observed: ObservedStep) -> list[Finding]:
 
 def killed_for_memory(observed: ObservedStep) -> str:
     processes = "a process was" if observed.oom_kills == 1 else f"{observed.oom_kills} processes were"
-    return f"{processes} killed for memory"
+    return f"{processes} killed (out of memory)"
 
 
 def ended_badly(observed: ObservedStep, check: str, ended: Exit, step: str = "") -> Finding | None:
-    """The finding for a step that did not come to an end of its own; None when it did."""
+    """The finding for a step that did not end by itself; None if it did."""
     if observed.outcome is Outcome.EXITED:
         return unseen(observed, check, step)
     if observed.outcome is not None:
         outcome = observed.outcome
-        message = f"it {describe_exit(Exit(outcome, observed.code, observed.signal, observed.message))}"
+        message = f"the step {describe_exit(Exit(outcome, observed.code, observed.signal, observed.message))}"
         if outcome is Outcome.REFUSED and observed.result.get("error"):
             message = str(observed.result["error"])
-    elif ended.outcome is Outcome.EXITED:  # the agent went away in the middle, and the target did not notice
-        outcome, message = Outcome.LOST, "the job ended before this step did, and did not say why"
+    elif ended.outcome is Outcome.EXITED:  # the agent disappeared, and the target did not notice
+        outcome, message = Outcome.LOST, "the job ended before this step did, without a reason"
     else:
-        began = observed.started_s is not None  # why one ended that never came to a step is reported once, of the job
+        began = observed.started_s is not None  # a job that never reached the step reports its reason once, for the job
         outcome = ended.outcome
         message = (
             f"during this step the job {describe_exit(ended)}" if began else f"before this step the job {_end(ended)}"
@@ -119,15 +119,15 @@ def ended_badly(observed: ObservedStep, check: str, ended: Exit, step: str = "")
 
 
 def unseen(observed: ObservedStep, check: str, step: str = "") -> Finding | None:
-    """The finding for what cannot be judged because it was not observed; None when it was."""
+    """The finding for a step that cannot be checked because its results were not observed; None if they were."""
     if not observed.unseen:
         return None
-    message = f"it ended with exit code {observed.code}; what it said and made is not known: {observed.unseen}"
+    message = f"exited {observed.code}; its output and files are unknown: {observed.unseen}"
     return Finding(step or observed.name, check, Verdict.INFRA, Outcome.LOST.value, message)
 
 
 def describe_exit(ended: Exit) -> str:
-    """Goes after the name of a part: `was killed by SIGKILL: ...`."""
+    """A phrase to follow the name of a part: `was killed by SIGKILL: ...`."""
     first = ended.message.strip().splitlines()
     return _end(ended) + (f": {first[0]}" if first else "")
 
@@ -135,7 +135,7 @@ def describe_exit(ended: Exit) -> str:
 def _end(ended: Exit) -> str:
     if ended.signal is None:
         return _WORDS[ended.outcome]
-    by = "" if ended.outcome is Outcome.SIGNAL else " and was ended"
+    by = "" if ended.outcome is Outcome.SIGNAL else " and was killed"
     return f"{_WORDS[ended.outcome]}{by} by {_signal_name(ended.signal)}"
 
 

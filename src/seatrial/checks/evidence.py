@@ -1,4 +1,4 @@
-"""Which line of a long text says most. A person reads the first line of the evidence, and often no other."""
+"""Finds the most relevant line of a long text: people read the first line of the evidence, and often no other."""
 
 import re
 from bisect import bisect_left
@@ -17,7 +17,7 @@ _COMPLAINT = re.compile(
 )
 _ERROR_TEXT = re.compile(ERROR_PATTERN, re.MULTILINE)
 _ERROR_BYTES = re.compile(ERROR_PATTERN.encode(), re.MULTILINE)
-# Every match of it has one of these words.
+# Every match of ERROR_PATTERN contains one of these.
 _WORDS = (
     *(b"Error", b"Exception", b"Interrupt", b"ERROR: ", b"error: ", b"FATAL: ", b"fatal: ", b"panic: "),
     *(b"out of memory", b"core dumped", b"Segmentation fault", b"Bus error", b"CUDA error"),
@@ -25,25 +25,25 @@ _WORDS = (
 )
 _WORDS_TEXT = tuple(word.decode() for word in _WORDS)
 _COLOURS = re.compile(rb"\x1b\[[0-9;]*m")
-_HEADER = re.compile(rb"^(\[\d+\] )?--- \[\d+/\d+\] (.*)$", re.MULTILINE)  # what the agent prints before a step
-_HOST = re.compile(rb"\[\d+\] ")  # before each line of a job with several hosts
-_BROKEN = (Verdict.FAILED, Verdict.TIMEOUT, Verdict.INFRA, Verdict.INVALID)  # what an error in a log may explain
-MOST_ERRORS = 1_000  # that are looked at for one of a step that failed
-WINDOW_LINES = 12  # on each side of an error in a log
-_WINDOW_BYTES = 8_000  # of those lines, together
+_HEADER = re.compile(rb"^(\[\d+\] )?--- \[\d+/\d+\] (.*)$", re.MULTILINE)  # printed by the agent before a step
+_HOST = re.compile(rb"\[\d+\] ")  # prefix of each line of a job with several hosts
+_BROKEN = (Verdict.FAILED, Verdict.TIMEOUT, Verdict.INFRA, Verdict.INVALID)  # may be explained by an error in a log
+MOST_ERRORS = 1_000  # errors searched for one of a failed step
+WINDOW_LINES = 12  # lines shown on each side of an error
+_WINDOW_BYTES = 8_000  # size of those lines together
 LINE_CHARACTERS = 1_000
 
 
 def error_line(text: str) -> str:
-    """The first line that a program prints when it breaks; empty where there is none."""
+    """The first error line of a program's output; empty if there is none."""
     plain = tidy(text)
     found = _ERROR_TEXT.search(plain) if any(word in plain for word in _WORDS_TEXT) else None
     return _line_at(plain, found.start()).strip() if found else ""
 
 
 def find_error(log: bytes, failed: Collection[str] = ()) -> LogError | None:
-    """The same in a whole log, of all its steps and hosts, with its number and the lines around it. An error that one
-    of the steps that `failed` printed comes before those of others, which may not have mattered."""
+    """The first error line of a whole log (all steps and hosts), with its number and the lines around it. Errors of the
+    steps in `failed` take precedence."""
     headers = list(_HEADER.finditer(log))
     first: tuple[int, str] | None = None
     for place, start in zip(range(MOST_ERRORS), _error_lines(log), strict=False):
@@ -65,7 +65,7 @@ def _log_error(log: bytes, start: int, step: str) -> LogError:
 
 
 def _error_lines(log: bytes) -> Iterator[int]:
-    """Where the lines begin that report an error. Only those are read that have a word of one: a log is long."""
+    """Offsets of error lines. For speed, only lines with one of `_WORDS` are matched."""
     ahead = [(at, word) for word in _WORDS if (at := log.find(word)) >= 0]
     heapify(ahead)
     end = 0
@@ -76,14 +76,14 @@ def _error_lines(log: bytes) -> Iterator[int]:
             end = log.find(b"\n", at)
             end = len(log) if end < 0 else end
             line = _COLOURS.sub(b"", log[start:end])
-            if _ERROR_BYTES.search(line) and not _HEADER.match(line):  # a header quotes a command, and its words
+            if _ERROR_BYTES.search(line) and not _HEADER.match(line):  # a header quotes a command
                 yield start
         if (again := log.find(word, end)) >= 0:
             heappush(ahead, (again, word))
 
 
 def _step_at(log: bytes, start: int, headers: list[re.Match[bytes]]) -> str:
-    """The step that a line is of: the last that began before it, on its host."""
+    """The step that printed a line: the last one started before it, on its host."""
     host = _HOST.match(log, start)
     prefix = host[0] if host else b""
     for header in reversed(headers[: bisect_left(headers, start, key=lambda one: one.start())]):
@@ -93,9 +93,9 @@ def _step_at(log: bytes, start: int, headers: list[re.Match[bytes]]) -> str:
 
 
 def with_log_error(findings: list[Finding], errors: dict[str, LogError]) -> list[Finding]:
-    """The finding that did not pass, of the step that printed it, else the first, with the first error that stands in
-    the log (of each part): what a check quotes of a step's output is its end, and the reason may stand far above it.
-    An error of a step that passed is worth it only where no finding has one of its own."""
+    """Adds the first error of the log (of each part) to the failed finding of its step, else to the first failed one.
+    Checks quote only the end of the output, and the reason may be far above. An error of a step that passed is added
+    only if no finding has an error of its own."""
     bad = [number for number, finding in enumerate(findings) if finding.verdict in _BROKEN]
     if not bad or not errors:
         return findings
@@ -117,7 +117,7 @@ def _line_at(text: str, at: int) -> str:
 
 
 def most_relevant_first(text: str) -> str:
-    """`text` with its most telling line first: what a traceback ends in, else a complaint, else its last line."""
+    """`text` with its most relevant line first: the exception, else the last complaint, else the last line."""
     text = tidy(text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
@@ -131,13 +131,13 @@ def most_relevant_first(text: str) -> str:
 
 
 def with_heading(first: str, text: str) -> str:
-    """A text under the line that sums it up."""
+    """The text below a line that sums it up."""
     first, text = tidy(first).strip(), tidy(text).strip()
     return f"{first}\n{tail(text)}" if text and text != first else first
 
 
 def tail(text: str) -> str:
-    """The end of a text, whole lines where there are any."""
+    """The end of a text, starting at a whole line if possible."""
     if len(text) <= MOST_CHARS:
         return text.rstrip()
     cut = text[-MOST_CHARS:]

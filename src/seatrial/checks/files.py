@@ -1,4 +1,4 @@
-"""Findings for the files that a training job left: how many, how large, written by this very job, readable."""
+"""Checks the files that a job wrote: count, size, modification time, readability."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,8 +11,8 @@ from seatrial.checks.findings import Threshold
 from seatrial.job import Exit, Finding, Observation, ObservedStep, Stage, Verdict, count
 from seatrial.readers.profile import entry_files
 
-_MOST_NAMED = 10  # files that a finding names
-CLOCKS_S = 2.0  # that a file's time and the job's may be apart: file systems round, clocks differ
+_MOST_NAMED = 10  # files listed in a finding
+CLOCKS_S = 2.0  # tolerance between file times and job times: file systems round, clocks differ
 # torchprime's layout, `profile/0-1/…`: the folder of worker 1 of slice 0.
 _HOST_FOLDER = re.compile(r"(?:^|/)(?:profile|outputs|xla_dumps)/(\d+-\d+)/")
 
@@ -22,11 +22,11 @@ class FilesExpected(msgspec.Struct, frozen=True):
     count: Threshold | None = None  # None: at least one
     size: Threshold | None = None
     fresh: bool = True
-    reader: str = ""  # that each must be read with
+    reader: str = ""  # must be able to read each file
 
 
 class JobWindow(msgspec.Struct, frozen=True):
-    """When the job ran, by the wall clock."""
+    """When the job ran, in wall-clock seconds."""
 
     start_s: float
     end_s: float | None
@@ -42,7 +42,7 @@ def job_window(observation: Observation) -> JobWindow | None:
 
 
 def entry_count(observed: ObservedStep, name: str) -> int:
-    """How many the agent found; it reports the first ones only."""
+    """How many files the agent found; it lists only the first ones."""
     entry = observed.result.get(name)
     count = entry.get("count") if isinstance(entry, dict) else None
     return count if isinstance(count, int) else len(entry_files(observed, name))
@@ -57,21 +57,19 @@ def check_files(
     hosts: Iterable[str] = (),
     step: str = "",
 ) -> list[Finding]:
-    """A finding for each thing that is asked. `hosts`: folders of hosts that any entry has files in."""
+    """Returns a finding per expectation. `hosts`: host folders in which any entry has files."""
     step = step or f"files {name}"
     entry = observed.result.get(name)
     if not isinstance(entry, dict):
         bad = ended_badly(observed, "count", ended, step)
-        why = str(observed.result.get("error") or "the files could not be looked for")
+        why = str(observed.result.get("error") or "the files could not be checked")
         return [bad or Finding(step, "count", Verdict.FAILED, "files", why, observed.output)]
     files = entry_files(observed, name)
     findings = [_count(step, expected, files, entry_count(observed, name), sorted(hosts))]
     if files and (wanted := expected.size) is not None:
         sizes = [(str(one.get("path")), one["bytes"]) for one in files if isinstance(one.get("bytes"), int)]
         wrong = [
-            f"{path} has {size:,} bytes, and should have {wanted.text}"
-            for path, size in sizes
-            if not wanted.met_by(size)
+            f"{path} has {size:,} bytes (expected {wanted.text})" for path, size in sizes if not wanted.met_by(size)
         ]
         smallest = min((size for _, size in sizes), default=0)
         findings.append(all_good(step, "size", "files", wrong, len(files), f"{smallest:,} bytes or more"))
@@ -84,7 +82,7 @@ def check_files(
 
 
 def host_in_path(path: str) -> str:
-    """The folder of a host that a file lies in; empty when the layout has none."""
+    """The host folder of a file; empty if the layout has none."""
     match = _HOST_FOLDER.search(path)
     return match[1] if match else ""
 
@@ -99,7 +97,7 @@ def host_folders(observed: ObservedStep) -> set[str]:
 
 
 def all_good(step: str, check: str, class_: str, wrong: Sequence[str], total: int, good: str) -> Finding:
-    """One finding for all files: `good` if a rule holds for each of them."""
+    """One finding for all files: passed with message `good` if `wrong` is empty."""
     if not wrong:
         return Finding(step, check, Verdict.PASSED, message=good)
     first = wrong[0] if len(wrong) == 1 else f"{len(wrong)} of {total} files: {wrong[0]}"
@@ -109,7 +107,7 @@ def all_good(step: str, check: str, class_: str, wrong: Sequence[str], total: in
 
 
 def _count(step: str, expected: FilesExpected, files: list[dict[str, Any]], total: int, hosts: list[str]) -> Finding:
-    """Where the layout has a folder for each host, of each host."""
+    """Checks the count, per host if the layout has host folders."""
     by_host = {host: sum(host_in_path(str(one.get("path"))) == host for one in files) for host in hosts}
     placed = any(host_in_path(str(one.get("path"))) for one in files)
     counts = by_host if placed and total == len(files) else {"": total}
@@ -121,7 +119,7 @@ def _count(step: str, expected: FilesExpected, files: list[dict[str, Any]], tota
     if wrong:
         host, have = wrong[0]
         place = f" in the folder of host {host}" if host else ""
-        message = f"{count(have, 'file')} match {expected.match!r}{place}, and should be {wanted}"
+        message = f"{count(have, 'file')} matching {expected.match!r}{place} (expected {wanted})"
         return Finding(step, "count", Verdict.FAILED, "files", message, names)
     each = f" of each of {len(counts)} hosts" if len(counts) > 1 else ""
     shown = str(files[0].get("path")) if total == 1 and files else count(next(iter(counts.values())), "file") + each
@@ -130,14 +128,14 @@ def _count(step: str, expected: FilesExpected, files: list[dict[str, Any]], tota
 
 def _fresh(step: str, files: list[dict[str, Any]], window: JobWindow | None) -> Finding:
     if window is None:
-        return Finding(step, "fresh", Verdict.SKIPPED, message="not known: the times of the job are missing")
+        return Finding(step, "fresh", Verdict.SKIPPED, message="not checked: the start time of the job is unknown")
     wrong = []
     for one in files:
         written_s = one.get("modified_s")
         if not isinstance(written_s, int | float):
-            wrong.append(f"when {one.get('path')} was written is not known")
+            wrong.append(f"{one.get('path')} has no modification time")
         elif written_s < window.start_s:
-            wrong.append(f"{one.get('path')} was written {window.start_s - written_s:,.0f} s before the job began")
+            wrong.append(f"{one.get('path')} was written {window.start_s - written_s:,.0f} s before the job started")
         elif window.end_s is not None and written_s > window.end_s:
-            wrong.append(f"{one.get('path')} was written {written_s - window.end_s:,.0f} s after the job had ended")
+            wrong.append(f"{one.get('path')} was written {written_s - window.end_s:,.0f} s after the job ended")
     return all_good(step, "fresh", "files", wrong, len(files), "written while the job ran")

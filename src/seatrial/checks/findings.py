@@ -1,4 +1,4 @@
-"""What checks of several kinds have in common: the findings that they make, and the requirements that they know."""
+"""Helpers shared by checks: findings, thresholds, metric data, known failures."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NotRequired, Protocol, TypedDict
@@ -10,7 +10,7 @@ from seatrial.job import Better, Finding, ObservedStep, Verdict
 
 
 class Threshold(Protocol):
-    """A requirement of a suite (`>=15`, `<2Gi`, `1`), as far as a check has to know it."""
+    """A requirement in a suite (`>=15`, `<2Gi`, `1`), as checks see it."""
 
     @property
     def text(self) -> str: ...
@@ -27,7 +27,7 @@ def failed(observed: ObservedStep, check: str, class_: str, message: str, eviden
 
 
 class MetricData(TypedDict):
-    """A metric as results and the history have it."""
+    """A metric as stored in results and the history."""
 
     value: float
     unit: str
@@ -47,9 +47,9 @@ def metric_data(value: float, unit: str, better: Better | None = None, source: s
 def check_limit(
     step: str, check: str, tries: Sequence[Mapping[str, Any]], low: float, high: float, doubt: str
 ) -> Finding:
-    """The finding on a search for the highest rate that keeps the bounds, of requests or of workloads.
+    """The finding for a search of the highest rate (requests or workloads) within bounds.
 
-    `tries` have a rate, the bounds that broke, and why they say nothing, if so; `low` is the highest that held.
+    Each try has a rate, the bounds it broke, and `doubt`, why it is inconclusive; `low` is the highest rate that held.
     """
     results = [one["doubt"] or "; ".join(one["broken"]) or "holds" for one in tries]
     table = "\n".join(f"{one['rate']:>10.4g}/s  {result}" for one, result in zip(tries, results, strict=True))
@@ -66,7 +66,7 @@ def check_limit(
     return Finding(step, check, Verdict.PASSED, "", text, table, {"stages": [dict(one) for one in tries]})
 
 
-# What is known to fail: excused where it fails, reported where it does not.
+# Known failures: excused if they fail, reported if they pass.
 
 
 EXCUSED = (Verdict.FAILED, Verdict.TIMEOUT, Verdict.SLOWER)
@@ -74,7 +74,7 @@ _BROKEN = (Verdict.INFRA, Verdict.INVALID)
 
 
 class KnownFailure(Protocol):
-    """As a suite has it."""
+    """An `xfail` of a suite, as checks see it."""
 
     @property
     def why(self) -> str: ...
@@ -86,14 +86,13 @@ class KnownFailure(Protocol):
 
 
 def apply_xfails(findings: Iterable[Finding], xfails: Iterable[KnownFailure]) -> list[Finding]:
-    """The findings with each known failure excused.
+    """Returns the findings with known failures excused.
 
     1. A covered finding that failed, timed out or is slower becomes `xfail`, with the reason. Infra and invalid are
        never excused.
-    2. When nothing that an xfail covers failed, the xfail should be taken out: what it covers becomes `xpass`. One
-       without a step, for the whole cell, adds one finding that says so.
-    3. Where that cannot be known, because all that it covers was skipped or something broke under the test, nothing is
-       said.
+    2. If nothing that an xfail covers failed, the covered findings become `xpass`. An xfail without a step, for the
+       whole cell, adds one `xpass` finding instead.
+    3. If everything covered was skipped, or any of it is infra or invalid, nothing changes.
     """
     result = list(findings)
     judged = list(result)
@@ -107,7 +106,7 @@ def apply_xfails(findings: Iterable[Finding], xfails: Iterable[KnownFailure]) ->
         elif not verdicts - {Verdict.SKIPPED} or verdicts & set(_BROKEN):
             continue
         elif xfail.step is None:
-            message = f"known to fail ({xfail.why}), and everything passed: take the xfail out"
+            message = f"expected to fail ({xfail.why}) but everything passed; remove the xfail"
             result.append(Finding(JOB, "xfail", Verdict.XPASS, message=message))
         else:
             for index in covered:
@@ -117,7 +116,7 @@ def apply_xfails(findings: Iterable[Finding], xfails: Iterable[KnownFailure]) ->
 
 
 def _as(finding: Finding, verdict: Verdict, why: str) -> Finding:
-    reason = f"known to fail ({why})" + (
-        ", and passed here: narrow the xfail, or take it out" if verdict is Verdict.XPASS else ""
+    reason = f"expected to fail ({why})" + (
+        " but passed; narrow or remove the xfail" if verdict is Verdict.XPASS else ""
     )
     return msgspec.structs.replace(finding, verdict=verdict, message=": ".join(filter(None, [reason, finding.message])))

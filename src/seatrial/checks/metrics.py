@@ -1,4 +1,4 @@
-"""The metrics of a training job: where each was read, whether it is there, and whether it is within fixed limits."""
+"""Reads the metrics of a job from its log, files and profiles, and checks them against fixed limits."""
 
 import math
 from collections.abc import Sequence
@@ -14,19 +14,19 @@ from seatrial.job import Better, Finding, ObservedStep, Verdict, count
 from seatrial.readers.log import LogValue, LogValues, as_number, hosts_text, log_values, value_text
 from seatrial.readers.profile import StepTime, entry_error, entry_files, from_profile, profiles
 
-FIRST = 2  # steps that are left out in any case, where enough others stay
-LEAST_STEPS = 3  # steps that stay
-FAR = 0.10  # above the steady median by this share, and by SPREADS of its spread, is not steady yet
+FIRST = 2  # steps always left out, if enough others remain
+LEAST_STEPS = 3  # steps that must remain
+FAR = 0.10  # a value above the steady median by this share and by SPREADS spreads is warm-up
 SPREADS = 6.0
 _MAD_TO_SIGMA = 1.4826
 Aggregate = Literal["median", "mean", "last", "min", "max"]
 
 
 def warmup(values: Sequence[float]) -> int:
-    """How many of the first values are not steady yet: far above the median of the later half.
+    """How many leading values are warm-up: far above the median of the later half.
 
-    Compiling makes a first step 9 to 100 times as long as the others, and the next ones may be longer too. At most half
-    of the values are left out, and LEAST of them stay."""
+    Compilation makes the first step 9 to 100 times as long as the others, and the next ones may be longer too. At most
+    half of the values are left out, and at least LEAST_STEPS remain."""
     count = len(values)
     most = min(count // 2, count - LEAST_STEPS)
     if most <= 0:
@@ -40,7 +40,7 @@ def warmup(values: Sequence[float]) -> int:
 
 
 def aggregated(values: Sequence[float], how: Aggregate) -> float:
-    """One value for all; of fewer than three the median is their mean."""
+    """Reduces the values to one."""
     if how == "last":
         return values[-1]
     if how == "mean":
@@ -51,23 +51,23 @@ def aggregated(values: Sequence[float], how: Aggregate) -> float:
 
 
 class MetricExpected(msgspec.Struct, frozen=True):
-    """A metric and its source: `entry` and `key` of a JSON file, `log`, a name that the log's values go by, or
-    `profile`, an entry of files."""
+    """A metric and its source: `entry` and `key` of a JSON file, `log` (the name of log values) or `profile` (an entry
+    of files)."""
 
     name: str
     entry: str = ""
     key: str = ""
     log: str = ""
     profile: str = ""
-    match: str = ""  # the glob or the pattern, for people
+    match: str = ""  # glob or pattern, for messages
     unit: str = ""
     better: Better | None = None
     least: float | None = None
     most: float | None = None
     aggregate: Aggregate | None = None
-    warmup: int | None = None  # None: found from the values
+    warmup: int | None = None  # None: detected from the values
     required: bool = True
-    hosts: int = 0  # so many must each report it in their log; more that do count too
+    hosts: int = 0  # number of hosts that must each report it in their log; further ones count too
 
 
 class MeasuredMetric(msgspec.Struct, frozen=True):
@@ -76,13 +76,13 @@ class MeasuredMetric(msgspec.Struct, frozen=True):
 
 
 class NotMeasured(Exception):
-    """A metric is not there; its text says why."""
+    """A metric could not be measured; the message is the reason."""
 
 
 def check_metric(
     train: ObservedStep, files: ObservedStep, expected: MetricExpected
 ) -> tuple[Finding, MetricData | None]:
-    """The finding, and the metric for the history; None where there is none."""
+    """Returns the finding, and the metric for the history; None if it was not measured."""
     check = f"metric {expected.name}"
     try:
         measured = _measure(train, files, expected)
@@ -90,14 +90,14 @@ def check_metric(
         if not expected.required:
             return Finding(train.name, check, Verdict.SKIPPED, message=f"not measured: {error}"), None
         if cut_short(train) or (not expected.log and cut_short(files)):
-            return Finding(train.name, check, Verdict.SKIPPED, message="not measured: it did not come that far"), None
+            return Finding(train.name, check, Verdict.SKIPPED, message="not measured: the job ended first"), None
         return Finding(train.name, check, Verdict.FAILED, "metric", f"not measured: {error}"), None
     measured_text = f"{measured.value:.6g}{f' {expected.unit}' if expected.unit else ''}"
     finding = Finding(train.name, check, Verdict.PASSED, message=f"{measured_text}, from {measured.source}")
     low = expected.least is not None and measured.value < expected.least
     if low or (expected.most is not None and measured.value > expected.most):
         limit, edge = (expected.least, "least") if low else (expected.most, "most")
-        message = f"{measured_text}, and should be at {edge} {limit:g} (from {measured.source})"
+        message = f"{measured_text} (expected at {edge} {limit:g}), from {measured.source}"
         finding = Finding(train.name, check, Verdict.FAILED, "metric", message)
     return finding, metric_data(measured.value, expected.unit, expected.better, measured.source)
 
@@ -105,11 +105,11 @@ def check_metric(
 def check_reading(
     ran: ObservedStep, files: ObservedStep, entry: str, reader: str, match: str
 ) -> tuple[list[Finding], dict[str, MetricData]]:
-    """The finding of a reader by name, and its metrics. `match`: the glob of its file; empty: it reads the output."""
+    """Returns the finding of a reader and its metrics. `match`: the glob of its file; empty if it reads the output."""
     check = f"read {reader}"
     found = entry_files(files, entry)
-    if ran.outcome is None or cut_short(ran):  # a part of its output would be taken for the whole
-        return [Finding(ran.name, check, Verdict.SKIPPED, message="not read: the command did not end by itself")], {}
+    if ran.outcome is None or cut_short(ran):  # partial output would be taken for complete
+        return [Finding(ran.name, check, Verdict.SKIPPED, message="not read: the command did not finish")], {}
     if ran.unseen or files.unseen:
         why = f"not read: {ran.unseen or files.unseen}"
         return [Finding(ran.name, check, Verdict.INVALID, "unjudged", why)], {}
@@ -117,23 +117,23 @@ def check_reading(
     error = entry_error(files, entry)
     problem = ""
     if not found and error:
-        problem = f"{match or 'its output'}: {error}"
+        problem = f"{match or 'output'}: {error}"
     elif not found and match:
         problem = f"no file matches {match!r}"
     elif not found:
-        problem = "its output was not kept: it printed more than 64 MiB, or the disk was full"
+        problem = "output was not kept: more than 64 MiB, or the disk was full"
     elif len(found) > 1:
-        problem = f"{len(found)} files match {match!r}, and a reader reads one"
+        problem = f"{len(found)} files match {match!r} (expected one)"
     elif not match and not found[0].get("bytes"):
-        problem = "it printed nothing to read"
+        problem = "output is empty"
     elif found[0].get("error"):
-        problem = f"{found[0].get('path') if match else 'its output'}: {found[0]['error']}"
+        problem = f"{found[0].get('path') if match else 'output'}: {found[0]['error']}"
     if problem:
         return [Finding(ran.name, check, Verdict.FAILED, "unreadable", problem, ran.output)], {}
     if taken := from_profile(profiles(files, entry)):
         return [Finding(ran.name, check, Verdict.PASSED, message=taken.source)], {"step_time": step_time_metric(taken)}
     reading = found[0].get("reading")
-    read: dict[str, Any] = reading if isinstance(reading, dict) else {"why": "no step is marked", "verdict": "failed"}
+    read: dict[str, Any] = reading if isinstance(reading, dict) else {"why": "no steps are marked", "verdict": "failed"}
     not_finite: list[str] = []
     for name, metric in (read.get("metrics") or {}).items():
         value = as_number(metric.get("value"))
@@ -141,7 +141,7 @@ def check_reading(
             not_finite.append(f"{name} is {metric.get('value')}")
             continue
         better = metric.get("better") if metric.get("better") in ("lower", "higher") else None
-        made[name] = metric_data(value, str(metric.get("unit") or ""), better, f"{reader} of {match or 'its output'}")
+        made[name] = metric_data(value, str(metric.get("unit") or ""), better, f"{reader} of {match or 'the output'}")
     why = str(read.get("why") or "")
     if read.get("verdict") == "failed":
         why = why or "the reader reported a failure"
@@ -150,7 +150,7 @@ def check_reading(
         why = f"{', '.join(not_finite[:5])} (expected a finite number)"
         return [Finding(ran.name, check, Verdict.FAILED, "read", why, ran.output)], made
     if read.get("verdict") == "unjudged" or not made:
-        return [Finding(ran.name, check, Verdict.INVALID, "unjudged", why or "no metric is in it", ran.output)], made
+        return [Finding(ran.name, check, Verdict.INVALID, "unjudged", why or "no metrics found", ran.output)], made
     return [Finding(ran.name, check, Verdict.PASSED, message=why or f"{count(len(made), 'metric')}")], made
 
 
@@ -167,12 +167,12 @@ def _measure(train: ObservedStep, files: ObservedStep, expected: MetricExpected)
     opened = profiles(files, expected.profile)
     taken = from_profile(opened)
     if taken is None:
-        raise NotMeasured(f"no profile of {expected.profile!r} could be read" if not opened else "no step is marked")
+        raise NotMeasured(f"no profile of {expected.profile!r} could be read" if not opened else "no steps are marked")
     return MeasuredMetric(taken.seconds, f"{taken.source} (median of {taken.count})")
 
 
 def _from_files(files: ObservedStep, expected: MetricExpected) -> MeasuredMetric:
-    """Of one host's file, or of several: then the worst one, for all hosts wait for it."""
+    """The value from one file; of several hosts the worst, because all hosts wait for the slowest."""
     found = entry_files(files, expected.entry)
     if not found:
         raise NotMeasured(f"no file matches {expected.match!r}")
@@ -180,7 +180,7 @@ def _from_files(files: ObservedStep, expected: MetricExpected) -> MeasuredMetric
     if broken:
         raise NotMeasured(broken[0])
     if (total := entry_count(files, expected.entry)) > len(found):
-        raise NotMeasured(f"{total:,} files match {expected.match!r}, and only {len(found):,} of them were read")
+        raise NotMeasured(f"{total:,} files match {expected.match!r}, but only {len(found):,} were read")
     placed = {host_in_path(str(one.get("path"))) for one in found} - {""}
     if placed and (without := sorted(host_folders(files) - placed)):
         raise NotMeasured(f"no file matches {expected.match!r} in the folder of host {without[0]}")
@@ -198,13 +198,13 @@ def _from_files(files: ObservedStep, expected: MetricExpected) -> MeasuredMetric
 
 
 def _one_of(values: Sequence[float], how: Aggregate) -> float:
-    """Numbers near the end of what a float holds may come to none."""
+    """Raises NotMeasured if the result overflows."""
     try:
         value = aggregated(values, how)
     except OverflowError:
         value = math.inf
     if not math.isfinite(value):
-        raise NotMeasured(f"the {how} of {len(values)} values is too large a number")
+        raise NotMeasured(f"the {how} of {len(values)} values is too large")
     return value
 
 
@@ -215,8 +215,8 @@ def _value(one: dict[str, Any], key: str) -> float | None:
 
 
 def _from_log(train: ObservedStep, expected: MetricExpected) -> MeasuredMetric:
-    """Of each host's values, and of each rank's where lines name it, then the worst one's. A value that is no number
-    hides what it should have been: it is never left out to make a metric of the others."""
+    """Aggregates per host (and per rank, if lines name it) and returns the worst. A value that is not a number is never
+    ignored: the metric counts as not measured."""
     taken = log_values(train, expected.log)
     if not taken.hosts:
         raise NotMeasured(f"no line matches {expected.match!r}")
@@ -234,13 +234,13 @@ def _from_log(train: ObservedStep, expected: MetricExpected) -> MeasuredMetric:
             values = [one.value for one in readings]
             if expected.warmup is not None:
                 left_out = min(expected.warmup, max(len(values) - 1, 0))
-            elif expected.better == "higher":  # a rate begins low where a time begins high
+            elif expected.better == "higher":  # during warm-up rates are low, times are high
                 left_out = warmup([1 / value for value in values]) if all(value > 0 for value in values) else 0
             else:
                 left_out = warmup(values)
             by_host.append((_one_of(values[left_out:], how), len(values) - left_out, left_out))
     if not by_host:
-        raise NotMeasured("none of its values was kept")
+        raise NotMeasured("no values were kept")
     pick = min if expected.better == "higher" else max
     value, count, left_out = pick(by_host)
     first = f", {left_out} first left out" if left_out else ""
@@ -248,7 +248,7 @@ def _from_log(train: ObservedStep, expected: MetricExpected) -> MeasuredMetric:
 
 
 def no_numbers(taken: LogValues, host: int) -> str:
-    """In words, how many of a host's readings are no numbers, and what they are; empty when all are."""
+    """`2 of 9 values are not numbers: nan`; empty if all values of the host are numbers."""
     wild = [one for one in taken.of(host) if not math.isfinite(one.value)]
     if not wild and not math.isfinite(taken.last.get(host, 0.0)) and not taken.unread.get(host):
         wild = [LogValue(taken.last[host], host)]
@@ -258,4 +258,4 @@ def no_numbers(taken: LogValues, host: int) -> str:
     kinds = [*dict.fromkeys(value_text(one.value) for one in wild), *(["other text"] if unread else [])]
     count = len(wild) + unread
     of = max(taken.counts.get(host, 0), count)
-    return f"{count} of {of} readings {'is no number' if count == 1 else 'are no numbers'}: {', '.join(kinds)}"
+    return f"{count} of {of} values {'is not a number' if count == 1 else 'are not numbers'}: {', '.join(kinds)}"

@@ -39,8 +39,144 @@ _SCALE_OPERATORS = (
     (">{d}", "> >{d}"),
 )
 
+# How a part or a step ended: today's words, and the first ones.
+_EXITS = (
+    ("was killed", "was killed"),
+    ("ran out of memory", "ran out of memory"),
+    ("timed out", "ran out of time"),
+    ("stalled", "stood still for too long"),
+    ("was stopped early", "was stopped early"),
+    ("was evicted", "was evicted: its place was taken away"),
+    ("was not scheduled in time", "got no place in time"),
+    ("was not ready in time", "was not ready in time"),
+    ("was stopped because it was no longer needed", "was ended, because it was no longer needed"),
+    ("was cancelled", "was cancelled"),
+    ("was lost; how it ended is unknown", "was lost: how it ended is not known"),
+    ("was refused", "was refused"),
+    ("could not finish: infrastructure failure", "could not be run to its end, through no fault of its own"),
+)
+
 # Today's wording, and the first one. `{a}`, `{b}` stand for values, `#` for a number that today's wording leaves out.
+# A value may be a reworded message itself.
 FORMER = (
+    # checks
+    *(
+        (f"{who_today}{today}{how_today}{end}", f"{who_first}{first}{how_first}{end}")
+        for who_today, who_first in (("", ""), ("the step ", "it "))
+        for today, first in _EXITS
+        for how_today, how_first in (("", ""), (" and was killed by {a}", " and was ended by {a}"))
+        for end in (": {b}", "")
+    ),
+    ("the step was killed by {a}: {b}", "it was killed by {a}: {b}"),
+    ("the step was killed by {a}", "it was killed by {a}"),
+    ("the job ended before this step did, without a reason", "the job ended before this step did, and did not say why"),
+    ("exited {a} (expected {b})", "exit code {a}, and should be {b}"),
+    (
+        "exited {a}; its output and files are unknown: {b}",
+        "it ended with exit code {a}; what it said and made is not known: {b}",
+    ),
+    ("killed by {a} (exit code # from its shell)", "it was killed by {a} (exit code # of its shell)"),
+    (
+        "killed on host # by {a} (exit code # from its shell)",
+        "it was killed on host # by {a} (exit code # of its shell)",
+    ),
+    ("a process was killed (out of memory)", "a process was killed for memory"),
+    ("# processes were killed (out of memory)", "# processes were killed for memory"),
+    (
+        "{a} during this step, but the step exited 0",
+        "{a} during this step, which ended with exit code 0 all the same",
+    ),
+    (
+        "no kept files were fetched: their total size is over the limit",
+        "none of the files that it kept were fetched: together they are larger than is allowed",
+    ),
+    (
+        "{a} not fetched (# bytes): over the size limit: {b}",
+        "{a} that it kept, # bytes, were not fetched: more than is allowed: {b}",
+    ),
+    (
+        "{a} not fetched (# bytes): over the size limit",
+        "{a} that it kept, # bytes, were not fetched: more than is allowed",
+    ),
+    ("output was not searched", "its output was not searched"),
+    ("output contains forbidden text {a}", "it printed {a}, and never should"),
+    ("output does not contain {a}", "it did not print {a}"),
+    ("output does not match {a}", "nothing that it printed matches {a}"),
+    ("cannot clone {a}", "{a} could not be cloned"),
+    (
+        "# log for # hosts, none from the {a}; if one host is enough, set `log: {hosts: any}`",
+        "there is # log for # hosts, and none of the {a}; where one is enough: `log: {hosts: any}`",
+    ),
+    (
+        "# logs for # hosts, none from the {a}; if one host is enough, set `log: {hosts: any}`",
+        "there are # logs for # hosts, and none of the {a}; where one is enough: `log: {hosts: any}`",
+    ),
+    (
+        "only {a} printed it, not {b}; if one host is enough, set `log: {hosts: any}`",
+        "only {a} printed it, and not {b}; where one is enough: `log: {hosts: any}`",
+    ),
+    (
+        "pattern stopped: {a}; avoid nested repeats such as (a+)+",
+        "the pattern was given up: {a}; write it so that it has no repeat inside a repeat",
+    ),
+    ("it did not finish on a line of this log", "it does not end on a line of this log"),
+    (
+        "output matches forbidden pattern {a} (line {b}); stopped {c} that line",
+        "it printed what matches {a}, and never should (line {b}); it was ended {c} that line",
+    ),
+    ("output matches forbidden pattern {a} (line {b})", "it printed what matches {a}, and never should (line {b})"),
+    (
+        "output matches forbidden pattern {a}; stopped {b} that line",
+        "it printed what matches {a}, and never should; it was ended {b} that line",
+    ),
+    ("output matches forbidden pattern {a}", "it printed what matches {a}, and never should"),
+    ("the files could not be checked", "the files could not be looked for"),
+    ("{a} has # bytes (expected {b})", "{a} has # bytes, and should have {b}"),
+    ("# file matching {a} (expected {b})", "# file match {a}, and should be {b}"),
+    ("# files matching {a} (expected {b})", "# files match {a}, and should be {b}"),
+    ("{a} has no modification time", "when {a} was written is not known"),
+    ("{a} was written # s before the job started", "{a} was written # s before the job began"),
+    ("{a} was written # s after the job ended", "{a} was written # s after the job had ended"),
+    (
+        "expected to fail ({a}) but everything passed; remove the xfail",
+        "known to fail ({a}), and everything passed: take the xfail out",
+    ),
+    (
+        "expected to fail ({a}) but passed; narrow or remove the xfail: {b}",
+        "known to fail ({a}), and passed here: narrow the xfail, or take it out: {b}",
+    ),
+    (
+        "expected to fail ({a}) but passed; narrow or remove the xfail",
+        "known to fail ({a}), and passed here: narrow the xfail, or take it out",
+    ),
+    ("{a} was not measured ({b} has bounds for it)", "{a} was not measured, and {b} has bounds for it"),
+    (
+        "{a} was not checked: {b}; run `seatrial baseline update` to compute bounds from five or more runs, or set "
+        "`unjudged: record`",
+        "{a} was not judged: {b}; `seatrial baseline update` makes others from five runs or more, `unjudged: record` "
+        "in the trial lets it pass",
+    ),
+    ("measured in {a}, bounds are in {b}", "it is in {a}, and the bounds are in {b}"),
+    ("{a} (expected at least {b}), from {c}", "{a}, and should be at least {b} (from {c})"),
+    ("{a} (expected at most {b}), from {c}", "{a}, and should be at most {b} (from {c})"),
+    ("output: {a}", "its output: {a}"),
+    (
+        "output was not kept: more than 64 MiB, or the disk was full",
+        "its output was not kept: it printed more than 64 MiB, or the disk was full",
+    ),
+    ("# files match {a} (expected one)", "# files match {a}, and a reader reads one"),
+    ("output is empty", "it printed nothing to read"),
+    ("no steps are marked", "no step is marked"),
+    ("no metrics found", "no metric is in it"),
+    ("# files match {a}, but only # were read", "# files match {a}, and only # of them were read"),
+    (
+        "no line of {a} matches {b}; if one host is enough, set `log: {hosts: any}`",
+        "no line of {a} matches {b}; where one is enough: `log: {hosts: any}`",
+    ),
+    ("the {a} of # values is too large", "the {a} of # values is too large a number"),
+    ("no values were kept", "none of its values was kept"),
+    ("# of # values is not a number: {a}", "# of # readings is no number: {a}"),
+    ("# of # values are not numbers: {a}", "# of # readings are no numbers: {a}"),
     (
         "token {a} is not the server's own most likely token (behind by {b})",
         "token {a} is not the likeliest by the server's own figures: it is {b} behind",
@@ -117,6 +253,18 @@ FORMER = (
     ("cannot read the audit log {a}: {b}", "{a} cannot be read: {b}"),
     ("invalid time {a} in the audit log", "{a} is no time"),
 )
+# Wordings that never changed, with a value that may be a reworded message.
+_NESTING = (
+    *(f"the {part} {{a}}" for part in ("job", "server", "driver")),
+    *(f"{when} this step the job {{a}}" for when in ("during", "before")),
+    "was killed by {a}: {b}",
+    "{a} while it served",
+    "{a} while it served; {b}",
+    "{a}; the last was step #",
+    "{a}, after cell {b}",
+    "# of # files: {a}",
+    "not measured: {a}",
+)
 _VALUE = re.compile(r"\{([a-z])\}")
 
 
@@ -124,7 +272,7 @@ _VALUE = re.compile(r"\{([a-z])\}")
 def _rows() -> tuple[tuple[re.Pattern[str], str], ...]:
     """Each row as a pattern of today's wording, in which every number is `#`, and the template of the first one."""
     found = []
-    for today, first in FORMER:
+    for today, first in (*FORMER, *((one, one) for one in _NESTING)):
         parts = _VALUE.split(re.sub(r"\d+(?:[.,:]\d+)*", "#", today))
         pattern = "".join(f"(?P<{part}>.+?)" if place % 2 else re.escape(part) for place, part in enumerate(parts))
         found.append((re.compile(pattern), re.sub(r"\d+(?:[.,:]\d+)*", "#", first)))
@@ -136,5 +284,5 @@ def first_wording(normalised: str) -> str:
     """A normalised message in its first wording; one that was never reworded is returned unchanged."""
     for pattern, first in _rows():
         if match := pattern.fullmatch(normalised):
-            return _VALUE.sub(lambda value: match[value[1]], first)
+            return _VALUE.sub(lambda value: first_wording(match[value[1]]), first)
     return normalised

@@ -154,7 +154,7 @@ def after(xfail: Known, **findings: Verdict) -> dict[str, str]:
 def test_a_known_failure_is_excused_with_its_reason() -> None:
     (found,) = apply_xfails([finding("import x", Verdict.FAILED)], [Known("issue 41", "import *")])
     assert found.verdict is Verdict.XFAIL
-    assert found.message == "known to fail (issue 41): what happened"
+    assert found.message == "expected to fail (issue 41): what happened"
     assert worst([found.verdict]).good
 
 

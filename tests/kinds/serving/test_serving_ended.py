@@ -52,7 +52,7 @@ def test_why_a_server_says_nothing_is_that_its_engine_was_killed_for_memory() ->
     note = UnreadyNote(2.0, 3, "the server closed the connection", reached=True)
     cause = cause_of_silence(server, EXITED, ObservedStep("driver", "drive"), DriverRecords(unready=note))
     assert (cause.verdict, cause.class_) == (Verdict.FAILED, "memory")
-    assert cause.text.startswith("2 processes were killed for memory while it served; no generation was answered")
+    assert cause.text.startswith("2 processes were killed (out of memory) while it served; no generation was answered")
     (finding,) = check_server(server)
     assert (finding.verdict, finding.class_) == (Verdict.FAILED, "memory")
     assert finding.evidence.startswith("Killed")

@@ -249,7 +249,7 @@ def test_a_server_that_lost_a_process_for_memory_has_not_served_well(world: Worl
     text = (world.folder / "suite.yaml").read_text()
     (world.folder / "suite.yaml").write_text(text.replace("trials:", "machines: {small: {memory: 300Mi}}\ntrials:"))
     world.seatrial("run", "suite.yaml", check=1)
-    assert verdict(world) == (Verdict.FAILED, "server: a process was killed for memory while it served")
+    assert verdict(world) == (Verdict.FAILED, "server: a process was killed (out of memory) while it served")
     (cell,) = world.results().cells
     assert [finding.verdict for finding in cell.findings if finding.step.startswith("case")] == [Verdict.PASSED]
 

@@ -155,7 +155,7 @@ async def test_cells_of_gradient_get_a_gpu_and_say_what_their_image_lacks(
     assert str(scratch.verdict) == "failed"
     assert str(pytorch.verdict) == "infra"
     workspace = next(one for one in pytorch.findings if one.check == "workspace")
-    assert workspace.message == "https://github.com/gradient-ai/PyTorch could not be cloned"
+    assert workspace.message == "cannot clone https://github.com/gradient-ai/PyTorch"
     assert "github.com" in workspace.evidence
     await nothing_left(real_cluster, open_namespace)
 

@@ -125,7 +125,7 @@ async def test_a_host_that_fails_ends_the_others_and_the_verdict_names_it(
     )
     assert str(cell.verdict) == "failed"
     finding = next(one for one in cell.findings if one.check == "exit")
-    assert finding.message == "exit code 1 on host 1, and should be 0"
+    assert finding.message == "exited 1 on host 1 (expected 0)"
     assert "host 1 has no more memory" in finding.evidence
     assert cell.attempts[0].exit.message.startswith("host 1 on real-0: exit code 1")
     log = (world.run().attempt(cell.hash, 1) / "log.txt").read_text()
@@ -146,7 +146,7 @@ async def test_hosts_talk_and_fail_alike_as_a_job_set(world: World) -> None:
         trial = "command: 'python train.py ${failing}', matrix: {failing: ['', 1]}, hosts: 2, steps: {count: 6}"
         passed, failed = run_all(world, cluster, namespace, trial, 1, ", workload: jobset")
         assert str(passed.verdict) == "passed", passed.findings
-        assert failed.why == "train: exit code 1 on host 1, and should be 0"
+        assert failed.why == "train: exited 1 on host 1 (expected 0)"
         await nothing_left(cluster, namespace)
 
 
