@@ -29,7 +29,7 @@ def test_a_command_passes_by_its_path_alone() -> None:
 def test_a_command_that_is_not_there_is_absent() -> None:
     found = check_command(seen("command", {"path": None, "version": None}), EXITED)
     assert (found.verdict, found.class_) == (Verdict.FAILED, "absent")
-    assert found.message == "there is no command x on PATH"
+    assert found.message == "command not found: x"
 
 
 @pytest.mark.parametrize("state", ["absent", "crashed"])
@@ -59,7 +59,7 @@ def test_an_import_of_the_wrong_or_of_no_version_fails() -> None:
     result = {"state": "imported", "version": "1.0", "file": "/x.py"}
     assert check_import(seen("import", result), EXITED, "<1").class_ == "version"
     assert check_import(seen("import", result), EXITED, ">=1").verdict is Verdict.PASSED
-    assert "not known" in check_import(seen("import", {**result, "version": None}), EXITED, ">=1").message
+    assert "unknown" in check_import(seen("import", {**result, "version": None}), EXITED, ">=1").message
 
 
 def test_an_import_that_ran_out_of_time_is_a_timeout_not_a_crash() -> None:
@@ -271,7 +271,7 @@ def test_no_gpu_and_no_word_of_gpus_differ() -> None:
 def test_gpus_that_cannot_be_seen_say_why() -> None:
     step = seen("facts", {**FACTS, "gpu": [], "gpu_error": "nvidia-smi failed with exit code 9: no driver"})
     found = check_facts(step, EXITED, Declared(gpu=Gpu(2)))[-1]
-    assert found.message == "0 GPUs, and 2 are declared"
+    assert found.message == "0 GPUs available (2 declared)"
     assert "no driver" in found.evidence
 
 
@@ -320,8 +320,6 @@ def test_files_that_were_not_fetched_are_a_failure_that_names_them() -> None:
     several = Unkept(5, 12_000, ("files/a", "files/b", "files/c", "files/d"))
     first, second = check_kept(Observation("j", 1, Place("here", "m"), EXITED, unkept=(several, Unkept())))
     assert first.verdict is second.verdict is Verdict.FAILED
-    assert first.message == (
-        "5 files not fetched (12,000 bytes): over the size limit: files/a, files/b, files/c, …"
-    )
+    assert first.message == ("5 files not fetched (12,000 bytes): over the size limit: files/a, files/b, files/c, …")
     assert second.message.startswith("no kept files were fetched")
     assert check_kept(Observation("j", 1, Place("here", "m"), EXITED)) == []

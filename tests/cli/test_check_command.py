@@ -184,7 +184,7 @@ def test_logs_of_several_hosts_are_all_read(world: World, theirs: Path) -> None:
     assert "only hosts 0, 1 printed it, not host 2" in done.stdout
     (world.folder / "h1.log").write_text(log.replace("0.4741", "0.9"))
     done = world.seatrial("check", str(theirs), "--suite", "suite.yaml", "--trial", "sft", *options[:4], check=1)
-    assert "the last loss is 0.9 on host 1" in done.stdout
+    assert "final loss 0.9 on host 1" in done.stdout
     assert "the log of host 1 (last value)" in done.stdout  # the metric that bounds judge is the worst host's
 
 

@@ -135,15 +135,15 @@ def check_exit(observed: ObservedStep, ended: Exit) -> list[Finding]:
 def _bad_code(observed: ObservedStep, code: int) -> Finding:
     """A shell reports a signal that killed its command by an exit code above 128."""
     host = _ENDED.search(observed.output) if _several(observed) else None
-    place = f" on host {host[1]}" if host else ""
+    on_host = f" on host {host[1]}" if host else ""
     if short := out_of_memory(observed.output):
-        message = f"out of memory{place} (exit code {code}): {short}"
+        message = f"out of memory{on_host} (exit code {code}): {short}"
         return failed(observed, "exit", "memory", message, relevant_output(observed))
     if code > SHELL_SIGNAL and code - SHELL_SIGNAL in _KILLING:
         name = signal.Signals(code - SHELL_SIGNAL).name
-        message = f"killed{place} by {name} (exit code {code} from its shell)"
+        message = f"killed{on_host} by {name} (exit code {code} from its shell)"
         return failed(observed, "exit", "signal", message, relevant_output(observed))
-    return failed(observed, "exit", "exit", f"exited {code}{place} (expected 0)", relevant_output(observed))
+    return failed(observed, "exit", "exit", f"exited {code}{on_host} (expected 0)", relevant_output(observed))
 
 
 def out_of_memory(output: str) -> str:

@@ -118,8 +118,8 @@ def _count(step: str, expected: FilesExpected, files: list[dict[str, Any]], tota
     names = "\n".join(str(one.get("path")) for one in files[:_MOST_NAMED])
     if wrong:
         host, have = wrong[0]
-        place = f" in the folder of host {host}" if host else ""
-        message = f"{count(have, 'file')} matching {expected.match!r}{place} (expected {wanted})"
+        in_host = f" in the folder of host {host}" if host else ""
+        message = f"{count(have, 'file')} matching {expected.match!r}{in_host} (expected {wanted})"
         return Finding(step, "count", Verdict.FAILED, "files", message, names)
     each = f" of each of {len(counts)} hosts" if len(counts) > 1 else ""
     shown = str(files[0].get("path")) if total == 1 and files else count(next(iter(counts.values())), "file") + each

@@ -177,6 +177,117 @@ FORMER = (
     ("no values were kept", "none of its values was kept"),
     ("# of # values is not a number: {a}", "# of # readings is no number: {a}"),
     ("# of # values are not numbers: {a}", "# of # readings are no numbers: {a}"),
+    # kinds/runtime
+    ("command not found: {a}", "there is no command {a} on PATH"),
+    ("the import reported no result", "the import did not report how it went"),
+    ("{a} crashed on import", "{a} crashed when it was imported"),
+    (
+        "{a} was imported, but Python then failed: exit code {b}",
+        "{a} was imported, and then Python did not end well: it ended with exit code {b}",
+    ),
+    ("{a} was imported, but Python then failed: {b}", "{a} was imported, and then Python did not end well: {b}"),
+    ("version unknown (expected {a})", "its version is not known, and should be {a}"),
+    ("version {a} (expected {b})", "its version is {a}, and should be {b}"),
+    ("could not collect facts: {a}", "the facts could not be gathered: {a}"),
+    ("{a} CPUs available ({b} declared)", "the job may use {a} CPU, and {b} are declared"),
+    ("{a} memory available ({b} declared)", "the job may use {a}, and {b} are declared"),
+    ("no python on PATH, but notebooks use {a}", "there is no python on PATH, while notebooks get {a}"),
+    ("# GPUs available (# declared)", "# GPUs, and # are declared"),
+    ("GPU model {a} ({b} declared)", "{a}, and {b} is declared"),
+    ("{a} per GPU ({b} declared)", "{a} a GPU, and {b} are declared"),
+    (
+        "the notebook runner exited {a} without a result, after cell {b}",
+        "the notebook's driver ended with exit code {a} and no verdict, after cell {b}",
+    ),
+    (
+        "the notebook runner exited {a} without a result",
+        "the notebook's driver ended with exit code {a} and no verdict",
+    ),
+    # kinds/training
+    ("{a} is too large for a curve (limit # MiB)", "{a} is larger than # MiB, which no curve needs to be"),
+    ("cannot read curve {a}: not UTF-8 text; use JSON or CSV", "{a} is no text; a curve is JSON or CSV"),
+    ("cannot read curve {a}: {b}", "the recorded curve cannot be read: {a}: {b}"),
+    (
+        "{a} the loss at step {b} is {c} (expected a number); remove it",
+        "{a} the loss at step {b} is {c}, and each of a recorded curve is a number; leave it out",
+    ),
+    ("{a} has no pairs of step and loss", "{a} holds no pair of a step and a loss"),
+    (
+        'invalid curve {a} ({b}); use {"0": 5.5, "10": 4.2} or [[0, 5.5], …]',
+        '{a} is no curve ({b}); write {"0": 5.5, "10": 4.2} or [[0, 5.5], …]',
+    ),
+    (
+        "invalid curve {a} ({b}); use one step and loss per line",
+        "{a} is no curve ({b}); write a step and a loss in each line",
+    ),
+    ("invalid step {a}", "{a} is no step"),
+    (
+        "{a} reported no loss, but {b} did; if one host is enough, set `log: {hosts: any}`",
+        "{a} reported no loss, and {b} did; where one is enough: `log: {hosts: any}`",
+    ),
+    *(
+        (f"no loss in the log: no line matches {today}{hint}", f"no line reports a loss: none matches {first}{former}")
+        for today, first in (("the default pattern", "the pattern that Seatrial has for it"), ("{a}", "{a}"))
+        for hint, former in (
+            (
+                "; set `pattern` to match the lines below",
+                "; a line that says loss is below, for a `pattern` of your own",
+            ),
+            ("", ""),
+        )
+    ),
+    ("the loss is {a}; stopped {b} s after that line", "the loss is {a}; it was ended {b} s after that line"),
+    ("final loss {a} (expected {b})", "the last loss is {a}, and should be {b}"),
+    (
+        "cannot compare the curve: log lines have no step number",
+        "the curve cannot be compared: its lines have no step number",
+    ),
+    (
+        "cannot compare the curve on host #: log lines have no step number",
+        "the curve cannot be compared on host #: its lines have no step number",
+    ),
+    (
+        "cannot compare the curve: the log has none of the recorded steps",
+        "the curve cannot be compared: it has none of the steps of the recorded curve",
+    ),
+    (
+        "# of {a} differ from the recorded curve, first step {b}: {c} (expected {d})",
+        "# of {a} are off the recorded curve, first step {b}: {c}, and should be {d}",
+    ),
+    (
+        "the log ends at step {a}; the recorded curve goes to step {b}",
+        "the recorded curve goes to step {b}, and this log only to {a}",
+    ),
+    (
+        "the log on host # ends at step {a}; the recorded curve goes to step {b}",
+        "the recorded curve goes to step {b}, and this log on host # only to {a}",
+    ),
+    ("a step takes {a} apart (limit {b})", "a step takes {a} apart, and should be within {b}"),
+    ("{a}: a step takes {b} apart (limit {c})", "{a}: a step takes {b} apart, and should be within {c}"),
+    ("{a} has no events (# planes)", "{a} holds no event (# planes)"),
+    (
+        "{a}: # of # events have no name; the file is damaged",
+        "{a}: # of # events have no name: it is damaged",
+    ),
+    (
+        "{a}: cannot tell which events are steps; candidates: {b}",
+        "{a}: which events are the steps is ambiguous, for they have several names: {b}",
+    ),
+    (
+        "{a} has # steps (expected {b}); no steps are marked",
+        "{a} has # steps, and should have {b}: no step is marked in it",
+    ),
+    ("{a} has # steps (expected {b})", "{a} has # steps, and should have {b}"),
+    ("{a} has # step (expected {b})", "{a} has # step, and should have {b}"),
+    ("{a} has no {b} events; devices: none", "{a} has no event of a {b}; it has no device at all"),
+    ("{a} has no {b} events; devices: {c}", "{a} has no event of a {b}; it has {c}"),
+    ("{a} has # {b} devices (expected {c})", "{a} has # {b}, and should have {c}"),
+    ("{a} has steps {b} (expected only # to #)", "{a} has steps {b}, and should have none but # to #"),
+    ("# step (expected {a})", "# step, and should be {a}"),
+    ("# step{a} (expected {b})", "# step{a}, and should be {b}"),
+    ("last step {a} (expected {b})", "the last is step {a}, and should be {b}"),
+    ("no steps (expected {a})", "no step at all, and should be {a}"),
+    ("no steps on host # (expected {a})", "no step at all on host #, and should be {a}"),
     (
         "token {a} is not the server's own most likely token (behind by {b})",
         "token {a} is not the likeliest by the server's own figures: it is {b} behind",
@@ -269,20 +380,21 @@ _VALUE = re.compile(r"\{([a-z])\}")
 
 
 @cache
-def _rows() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Each row as a pattern of today's wording, in which every number is `#`, and the template of the first one."""
+def _rows() -> tuple[tuple[tuple[str, ...], str, str], ...]:
+    """Each row as the literal parts and the pattern of today's wording, with `#` for numbers, and the first wording."""
     found = []
     for today, first in (*FORMER, *((one, one) for one in _NESTING)):
         parts = _VALUE.split(re.sub(r"\d+(?:[.,:]\d+)*", "#", today))
         pattern = "".join(f"(?P<{part}>.+?)" if place % 2 else re.escape(part) for place, part in enumerate(parts))
-        found.append((re.compile(pattern), re.sub(r"\d+(?:[.,:]\d+)*", "#", first)))
+        found.append((tuple(parts[::2]), pattern, re.sub(r"\d+(?:[.,:]\d+)*", "#", first)))
     return tuple(found)
 
 
 @cache
 def first_wording(normalised: str) -> str:
     """A normalised message in its first wording; one that was never reworded is returned unchanged."""
-    for pattern, first in _rows():
-        if match := pattern.fullmatch(normalised):
+    for literals, pattern, first in _rows():
+        # Few rows have to be compiled.
+        if all(part in normalised for part in literals) and (match := re.fullmatch(pattern, normalised)):
             return _VALUE.sub(lambda value: first_wording(match[value[1]]), first)
     return normalised

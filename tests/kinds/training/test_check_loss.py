@@ -49,7 +49,9 @@ def test_a_host_that_tells_no_loss_is_named_unless_any_will_do() -> None:
     seen = train(values("loss", [2.0, 1.0]), values={"loss": {"1": {"count": 0, "last": None}}})
     (finding,) = check_loss(seen, LossExpected(LOSS, target=1.0, tolerance=0.1, hosts=3))
     assert (finding.verdict, finding.class_) == (Verdict.FAILED, "loss")
-    assert finding.message == "hosts 1, 2 reported no loss, and host 0 did; where one is enough: `log: {hosts: any}`"
+    assert (
+        finding.message == "hosts 1, 2 reported no loss, but host 0 did; if one host is enough, set `log: {hosts: any}`"
+    )
     assert one([2.0, 1.0], hosts=0)[0] is Verdict.PASSED
     early = train(values("loss", [2.0]), outcome=Outcome.TIMEOUT, code=None)
     assert brief(check_loss(early, LossExpected(LOSS, hosts=2))) == {"loss": ("skipped", "")}
@@ -102,7 +104,7 @@ def test_a_curve_is_compared_step_by_step() -> None:
     assert curve([5.1, 4.0, 3.0, 99.0, 1.02])[0] == "passed"  # step 3 was not recorded
     verdict, message = curve([5.0, 4.0, 3.5, 2.0, 1.1])
     assert verdict == "failed"
-    assert "2 of 4 steps are off the recorded curve, first step 2: 3.5" in message
+    assert "2 of 4 steps differ from the recorded curve, first step 2: 3.5" in message
 
 
 def test_a_curve_that_ends_before_the_recorded_one_is_not_the_same() -> None:
@@ -152,7 +154,7 @@ def test_a_log_that_prints_every_tenth_step_is_compared_by_those() -> None:
         "failed",
         "8 of 100 steps of the recorded curve are in the log; step 31 is not",
     )
-    assert "only to 80" in like(every, stepped(range(0, 90, 10)))[1]
+    assert "ends at step 80" in like(every, stepped(range(0, 90, 10)))[1]
 
 
 def test_each_host_has_all_steps_of_the_curve() -> None:
@@ -160,7 +162,7 @@ def test_each_host_has_all_steps_of_the_curve() -> None:
     lopsided = [stepped(steps), stepped([0, 1, 2, 3, 9], host=1)]
     assert "in the log on host 1; step 4 is not" in like(steps, *lopsided)[1]
     short = [stepped(steps), stepped(range(5), host=1)]
-    assert "and this log on host 1 only to 4" in like(steps, *short)[1]
+    assert "the log on host 1 ends at step 4" in like(steps, *short)[1]
 
 
 def test_the_last_step_of_a_log_too_long_to_keep_is_compared() -> None:
@@ -172,11 +174,11 @@ def test_the_last_step_of_a_log_too_long_to_keep_is_compared() -> None:
 
     assert of(0.01) == (
         "passed",
-        "103 of 1,000 steps of the recorded curve compared, within 0.001; of this many values only a part is kept",
+        "103 of 1,000 steps of the recorded curve compared, within 0.001; only some of the values were kept",
     )
-    assert "first step 999: 7, and should be 0.01" in of(7.0)[1]
+    assert "first step 999: 7 (expected 0.01" in of(7.0)[1]
     assert of(7.0, 1200)[0] == "passed"  # it went on after the recorded one had ended
-    assert "only to 700" in of(3.0, 700)[1]
+    assert "ends at step 700" in of(3.0, 700)[1]
 
 
 def test_lines_without_steps_cannot_be_compared() -> None:

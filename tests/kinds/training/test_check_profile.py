@@ -100,7 +100,7 @@ def test_step_times_are_compared_only_where_it_is_asked_for() -> None:
 def test_what_cannot_be_compared_is_skipped_with_its_reason() -> None:
     found = check_profile(seen(profile()), train(), "prof", Files.model_construct(window=(0, 9), agrees=0.05), "s")
     assert {one.check: one.message for one in found if str(one.verdict) == "skipped"} == {
-        "agrees": "not known: the log reports no step times"
+        "agrees": "not checked: the log reports no step times"
     }
     unnumbered = profile(steps=[{"number": None, "seconds": 0.02}] * 3)
     assert judged(unnumbered, window=(0, 9))["window"] == ("skipped", "")
@@ -117,7 +117,7 @@ def test_a_step_time_in_a_file_is_compared_with_the_profile(factor: float, verdi
 
 def test_one_bad_profile_among_several_hosts_is_named() -> None:
     found = check_profile(seen(profile(), profile(events=0)), train(LOG), "prof", Files.model_construct(), "s")
-    assert next(one.message for one in found if one.check == "profile") == "p1.xplane.pb holds no event (1 planes)"
+    assert next(one.message for one in found if one.check == "profile") == "p1.xplane.pb has no events (1 planes)"
 
 
 def test_a_summary_of_nonsense_is_a_finding_and_no_crash() -> None:

@@ -132,8 +132,8 @@ def test_steps_are_counted_on_the_host_that_made_fewest() -> None:
     seen = train(values("step", list(range(20))), values("step", list(range(12)), host=1))
     found = check_steps(seen, "", parse_requirement(">=15"), parse_requirement(">=11"))
     assert [(str(one.verdict), one.message) for one in found] == [
-        ("failed", "12 steps on host 1, and should be >=15"),
-        ("passed", "the last is step 11 on host 1, asked for >=11"),
+        ("failed", "12 steps on host 1 (expected >=15)"),
+        ("passed", "last step 11 on host 1 (expected >=11)"),
     ]
 
 
@@ -141,8 +141,8 @@ def test_a_host_that_tells_of_no_step_made_none() -> None:
     seen = train(values("step", list(range(20))))
     count, last = parse_requirement(">=15"), parse_requirement(">=15")
     assert [one.message for one in check_steps(seen, "", count, last, hosts=2)] == [
-        "0 steps on host 1, and should be >=15",
-        "no step at all on host 1, and should be >=15",
+        "0 steps on host 1 (expected >=15)",
+        "no steps on host 1 (expected >=15)",
     ]
     assert {str(one.verdict) for one in check_steps(seen, "", count, last, hosts=0)} == {"passed"}  # any will do
 
@@ -150,7 +150,7 @@ def test_a_host_that_tells_of_no_step_made_none() -> None:
 def test_the_highest_step_is_each_hosts_own_and_a_number() -> None:
     seen = train(values("step", [0, 5, 90, "inf"]), values("step", [0, 70, 3], host=1))
     (finding,) = check_steps(seen, "", None, parse_requirement(">=80"), hosts=2)
-    assert finding.message == "the last is step 70 on host 1, and should be >=80"
+    assert finding.message == "last step 70 on host 1 (expected >=80)"
 
 
 def test_a_time_that_is_no_number_is_not_left_out_but_for_the_first_steps() -> None:

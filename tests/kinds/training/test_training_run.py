@@ -98,7 +98,7 @@ def test_jobs_that_do_all_they_should_pass(world: World) -> None:
     assert set(found(cells["hosts"]).values()) == {("passed", "")}
     assert "[2] Finished 2" in (world.run().attempt(cells["hosts"].hash, 1) / "log.txt").read_text()
     # A recorded curve is compared, and drawn beside the loss.
-    drawn = {chart.title: chart for chart in cells["curve"].charts}["The loss by step"]
+    drawn = {chart.title: chart for chart in cells["curve"].charts}["Loss by step"]
     assert drawn.columns == ["step", "loss", "recorded"]
     assert [row[0] for row in drawn.rows] == list(range(8))
     assert all(ours == pytest.approx(recorded, rel=0.01) for _, ours, recorded in drawn.rows)

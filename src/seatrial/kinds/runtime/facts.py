@@ -1,4 +1,4 @@
-"""What the machine and the runtime turned out to be, against what the suite declares."""
+"""Compares the facts of the machine and the runtime with what the suite declares."""
 
 import re
 
@@ -9,12 +9,12 @@ from seatrial.checks.evidence import most_relevant_first, with_heading
 from seatrial.checks.findings import failed, passed
 from seatrial.job import Exit, Finding, Gpu, ObservedStep, Unreadable, convert
 
-# A GPU sold with 24 GiB shows 22.5 with error correction on; main memory lacks what the system keeps to itself.
+# Tolerance: a 24 GiB GPU shows 22.5 with error correction on; the system reserves some main memory.
 NEAR = 0.10
 
 
 class Declared(msgspec.Struct, frozen=True):
-    """What the suite says of the machine. None is not said, and so not judged: `gpu` None differs from a count of 0."""
+    """What the suite declares. None is undeclared, so not checked; a GPU count of 0 is a declaration."""
 
     cpu: float | None = None
     memory_bytes: int | None = None
@@ -48,7 +48,7 @@ class _System(msgspec.Struct, frozen=True):
 
 
 class _Facts(msgspec.Struct, frozen=True):
-    """What the agent gathers, as far as it is looked at here."""
+    """The facts from the agent that are used here."""
 
     cpu: _Cpu
     python: _Pythons | None = None
@@ -76,13 +76,13 @@ class _Facts(msgspec.Struct, frozen=True):
 
 
 def check_facts(observed: ObservedStep, ended: Exit, declared: Declared) -> list[Finding]:
-    """A finding for the gathering itself, and one for each thing that is declared."""
+    """Returns a finding for collecting the facts, and one for each declared value."""
     try:
         facts = convert(observed.result, _Facts)
     except Unreadable as error:
         if bad := ended_badly(observed, "facts", ended):
             return [bad]
-        message = str(observed.result.get("error") or f"the facts could not be gathered: {error}")
+        message = str(observed.result.get("error") or f"could not collect facts: {error}")
         evidence = with_heading(message, most_relevant_first(observed.output))
         return [failed(observed, "facts", "facts", message, evidence)]
     found = {key: observed.result[key] for key in ("python", "packages", "os") if observed.result.get(key)}
@@ -91,14 +91,14 @@ def check_facts(observed: ObservedStep, ended: Exit, declared: Declared) -> list
         findings.append(_same_python(observed, facts.python.terminal, facts.python.kernel))
     if declared.cpu is not None:
         short = facts.cores + 1e-6 < declared.cpu
-        message = f"the job may use {facts.cores:g} CPU, and {declared.cpu:g} are declared"
-        good = passed(observed, "cpu", f"{facts.cores:g}, declared {declared.cpu:g}")
+        message = f"{facts.cores:g} CPUs available ({declared.cpu:g} declared)"
+        good = passed(observed, "cpu", message)
         findings.append(failed(observed, "cpu", "cpu", message) if short else good)
     if declared.memory_bytes is not None:
         short = (facts.memory_bytes or 0) < declared.memory_bytes * (1 - NEAR)
         have, wanted = memory_text(facts.memory_bytes or 0), memory_text(declared.memory_bytes)
-        message = f"the job may use {have}, and {wanted} are declared"
-        good = passed(observed, "memory", f"{have}, declared {wanted}")
+        message = f"{have} memory available ({wanted} declared)"
+        good = passed(observed, "memory", message)
         findings.append(failed(observed, "memory", "memory", message) if short else good)
     if declared.gpu is not None:
         findings += _gpu(observed, facts, declared.gpu)
@@ -110,9 +110,9 @@ def memory_text(number: float | None) -> str:
 
 
 def _same_python(observed: ObservedStep, terminal: _Python | None, kernel: _Python) -> Finding:
-    """The Python of a terminal is that of a notebook."""
+    """Checks that terminal and notebooks use the same Python."""
     if terminal is None:
-        message = f"there is no python on PATH, while notebooks get {kernel.executable}"
+        message = f"no python on PATH, but notebooks use {kernel.executable}"
         return failed(observed, "python", "python", message)
     if (terminal.prefix, terminal.version) == (kernel.prefix, kernel.version):
         return passed(observed, "python", f"{terminal.version} in the terminal and in notebooks")
@@ -124,25 +124,25 @@ def _gpu(observed: ObservedStep, facts: _Facts, declared: Gpu) -> list[Finding]:
     gpus = facts.gpu or []
     names = ", ".join(str(gpu.model) for gpu in gpus)
     if len(gpus) != declared.count:
-        message = f"{len(gpus)} GPUs, and {declared.count} are declared"
-        reason = facts.gpu_error or names or "there is no nvidia-smi; other GPUs than NVIDIA's cannot be seen"
+        message = f"{len(gpus)} GPUs available ({declared.count} declared)"
+        reason = facts.gpu_error or names or "nvidia-smi not found; only NVIDIA GPUs can be detected"
         return [failed(observed, "gpu count", "gpu", message, with_heading(message, reason))]
     findings = [passed(observed, "gpu count", f"{len(gpus)} {names}".strip())]
     if declared.count and declared.model is not None:
         wrong = [str(gpu.model) for gpu in gpus if not is_model(declared.model, str(gpu.model))]
-        message = f"{', '.join(wrong)}, and {declared.model} is declared"
+        message = f"GPU model {', '.join(wrong)} ({declared.model} declared)"
         good = passed(observed, "gpu model", names)
         findings.append(failed(observed, "gpu model", "gpu", message) if wrong else good)
     if declared.count and declared.memory_bytes is not None:
         wanted, sizes = declared.memory_bytes, ", ".join(memory_text(gpu.memory_bytes) for gpu in gpus)
         near = all(abs((gpu.memory_bytes or 0) - wanted) <= wanted * NEAR for gpu in gpus)
-        message = f"{sizes} a GPU, and {memory_text(wanted)} are declared"
+        message = f"{sizes} per GPU ({memory_text(wanted)} declared)"
         good = passed(observed, "gpu memory", sizes)
         findings.append(good if near else failed(observed, "gpu memory", "gpu", message))
     return findings
 
 
 def is_model(declared: str, observed: str) -> bool:
-    """Whether nvidia-smi's name is of the declared model: `A100` is in `NVIDIA A100-SXM4-40GB`, `A10` is not."""
+    """Whether nvidia-smi's name is the declared model: `A100` matches `NVIDIA A100-SXM4-40GB`, `A10` does not."""
     plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in (declared, observed)]
     return re.search(re.escape(plain[0]) + r"(?!\d)", plain[1]) is not None

@@ -1,4 +1,4 @@
-"""The job that a cell of a runtime trial needs, and what its observation comes to."""
+"""The kind `runtime`: the job of a cell, and the judgement of its observation."""
 
 import os
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ class RuntimeKind:
     model = RuntimeTrial
 
     def gather(self, cell: Cell) -> RuntimeGathered:
-        """What folders and globs of notebooks name now, which notebooks are beside the suite and not in the workspace,
-        and what is in neither; a clone is for the job to look into."""
+        """Resolves folders and globs of notebooks: which are in the workspace, which beside the suite, which are
+        missing. Notebooks in a git workspace are resolved by the job."""
         model: RuntimeTrial = cell.spec
         workspace = cell.runtime.workspace if cell.runtime else None
         folder = cell.directory / workspace.path if workspace and workspace.path else None
-        if folder and not os.path.isdir(folder):  # which is told of the workspace itself
+        if folder and not os.path.isdir(folder):  # reported for the workspace itself
             return RuntimeGathered()
         several: dict[str, list[str]] = {}
         beside: list[str] = []
@@ -38,7 +38,7 @@ class RuntimeKind:
             if names_several(path):
                 several[path] = found
             if not found and not (workspace and workspace.git):
-                missing.append(f"there is no notebook {path} in {folder or cell.directory}")
+                missing.append(f"notebook not found: {path} in {folder or cell.directory}")
         return RuntimeGathered(missing, several, tuple(beside) if workspace else ())
 
     def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
@@ -46,7 +46,7 @@ class RuntimeKind:
         return only_part(cell, make_job(cell, steps, _inputs(cell)))
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
-        """Every step has its findings, also those that the job did not get to."""
+        """Every step has findings, even if the job did not reach it."""
         observation = observed["job"]
         findings = check_job(observation)
         metrics: dict[str, dict[str, MetricData]] = {}
@@ -71,7 +71,7 @@ class RuntimeKind:
 
 
 def _inputs(cell: Cell) -> list[Input]:
-    """The workspace's files, and the notebooks that are beside the suite."""
+    """The workspace's files, and the notebooks beside the suite."""
     workspace = cell.runtime.workspace if cell.runtime else None
     notebooks = notebooks_of(cell)
     if workspace:
@@ -97,7 +97,7 @@ def _metrics(observed_step: ObservedStep) -> dict[str, MetricData]:
 
 
 def _passes(findings: list[Finding]) -> dict[str, dict[str, MetricData]]:
-    """Of each pass of a notebook its time and the most memory that a cell took."""
+    """Time and peak memory of each notebook pass."""
     metrics: dict[str, Any] = {}
     for finding in findings:
         if finding.check == "notebook" and "seconds" in finding.data:

@@ -1,4 +1,4 @@
-"""What users write of a runtime trial: commands, imports, command lines, notebooks, facts."""
+"""Fields of a runtime trial: commands, imports, command lines, notebooks, facts."""
 
 import re
 from collections import Counter
@@ -11,15 +11,15 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 from seatrial.suite import Gathered, Model, Notebook, Notebooks, Runtime, Text, TrialModel, names_several
 from seatrial.suite.command import Command, KnownReader
 
-# A dotted name; a placeholder of an axis may stand for any part of it.
+# A dotted name; any part may be an axis placeholder.
 _MODULE = re.compile(r"(?:[^\W\d]|\$\{[^}]*\})(?:\w|\$\{[^}]*\})*(?:\.(?:\w|\$\{[^}]*\})+)*")
 
 
 def _module(name: str) -> str:
     if not _MODULE.fullmatch(name):
         raise ValueError(
-            f"{name!r} is not a module's name; write it as Python imports it (sklearn, not scikit-learn), "
-            'and a version beside it: {module: numpy, version: ">=1.26"}'
+            f"invalid module name {name!r}; use the import name (sklearn, not scikit-learn), with the version apart: "
+            '{module: numpy, version: ">=1.26"}'
         )
     return name
 
@@ -28,10 +28,10 @@ Module = Annotated[Text, AfterValidator(_module)]
 
 
 class Import(Model):
-    """A module that must import, and which versions of it will do."""
+    """A module that must import, and its accepted versions."""
 
-    module: Module = Field(description="As Python imports it: sklearn, PIL, xml.dom.")
-    version: Text = Field("", description="As pip knows it.", examples=[">=1.26,<3"])
+    module: Module = Field(description="Import name: sklearn, PIL, xml.dom.")
+    version: Text = Field("", description="Version specifier, as for pip.", examples=[">=1.26,<3"])
 
     @field_validator("version")
     @classmethod
@@ -42,17 +42,17 @@ class Import(Model):
             if "${" not in version:
                 SpecifierSet(version)
         except InvalidSpecifier:
-            raise ValueError(f'{version!r} is not a version specifier; write for example ">=1.26,<3"') from None
+            raise ValueError(f'invalid version specifier {version!r}; use for example ">=1.26,<3"') from None
         return version
 
 
 class Facts(Model):
-    """Which facts are judged against what the machine declares. All are gathered in any case."""
+    """Which facts are checked against the machine's declaration. All are collected in any case."""
 
-    python: bool = Field(True, description="The Python of a terminal is the one of notebooks.")
-    cpu: bool = Field(True, description="At least the declared cores.")
+    python: bool = Field(True, description="Terminal and notebooks use the same Python.")
+    cpu: bool = Field(True, description="At least the declared CPUs.")
     memory: bool = Field(True, description="At least the declared memory.")
-    gpu: bool = Field(True, description="The declared count, model and memory of GPUs.")
+    gpu: bool = Field(True, description="The declared GPU count, model and memory.")
 
 
 def _tag(value: Any) -> str:
@@ -61,7 +61,7 @@ def _tag(value: Any) -> str:
 
 def _not_empty(command: str) -> str:
     if not command:
-        raise ValueError("an empty command line checks nothing")
+        raise ValueError("empty command line")
     return command
 
 
@@ -83,7 +83,7 @@ def _as_glob(path: str) -> str:
 
 
 def _without(content: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Without these fields of `run` entries, which only judge."""
+    """Removes these fields from `run` entries."""
     for one in content.get("run", ()):
         for name in names if isinstance(one, dict) else ():
             one.pop(name, None)
@@ -91,18 +91,18 @@ def _without(content: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 class RuntimeGathered(Gathered, frozen=True, omit_defaults=True):
-    notebooks: dict[str, list[str]] = msgspec.field(default_factory=dict)  # by folder or glob, what it names
-    beside: tuple[str, ...] = ()  # those that are beside the suite, of a cell that has a workspace
+    notebooks: dict[str, list[str]] = msgspec.field(default_factory=dict)  # by folder or glob: the notebooks found
+    beside: tuple[str, ...] = ()  # with a workspace: notebooks beside the suite instead
 
 
 class RuntimeTrial(TrialModel):
     kind: Literal["runtime"] = "runtime"
     commands: tuple[Text, ...] = Field((), description="Commands that must be on PATH.")
-    imports: tuple[_Import, ...] = Field((), description="Modules that must import: a name, or one with its versions.")
-    run: tuple[_Run, ...] = Field((), description="Command lines: a text, or one with what it should do.")
-    notebooks: Notebooks = Field((), description="Notebooks that must run; those of the runtime are added.")
+    imports: tuple[_Import, ...] = Field((), description="Modules that must import: a name, or a name and version.")
+    run: tuple[_Run, ...] = Field((), description="Command lines to run: a text, or a command with its expectations.")
+    notebooks: Notebooks = Field((), description="Notebooks that must run, in addition to the runtime's.")
     facts: _Facts = Field(
-        None, description="Facts against the machine's declaration; default: unless there is nothing but `run`."
+        None, description="Facts to check. Default: all, unless only `run` is set and the machine declares nothing."
     )
 
     JUDGING: ClassVar[frozenset[str]] = frozenset({"commands", "imports", "facts"})
@@ -111,11 +111,11 @@ class RuntimeTrial(TrialModel):
     @field_validator("commands", "imports", "run", "notebooks")
     @classmethod
     def _once(cls, entries: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Each step has a name of its own: findings and known failures are told by it."""
+        """Step names are unique: findings and xfails refer to them."""
         names = Counter(entry if isinstance(entry, str) else _name(entry) for entry in entries)
         for name, count in names.items():
             if count > 1:
-                raise ValueError(f"`{name}` is there {count} times; once is enough, or give `run` entries a `name`")
+                raise ValueError(f"duplicate `{name}` ({count} times); remove it, or give `run` entries a `name`")
         return entries
 
     def content(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class RuntimeTrial(TrialModel):
         return _without(super().work(), "baseline", "bounds")
 
     def baseline_files(self) -> dict[str, tuple[str, ...]]:
-        """A `run` entry's file is for the metrics of its step."""
+        """The baseline of a `run` entry covers the metrics of its step."""
         files = super().baseline_files()
         for one in self.run_checks:
             if one.baseline is not None:
@@ -146,7 +146,7 @@ class RuntimeTrial(TrialModel):
         return tuple(Command(command=one) if isinstance(one, str) else one for one in self.run)
 
     def all_notebooks(self, runtime: Runtime | None) -> tuple[Notebook, ...]:
-        """Those of the trial, then those of the runtime that the trial does not name itself."""
+        """The trial's notebooks, then those of the runtime that the trial does not list."""
         named = {notebook.path for notebook in self.notebooks}
         more = runtime.notebooks if runtime else ()
         return self.notebooks + tuple(notebook for notebook in more if notebook.path not in named)

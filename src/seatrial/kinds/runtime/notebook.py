@@ -1,4 +1,4 @@
-"""Findings for a notebook: one for each pass, from the notes that its driver wrote while it ran."""
+"""Checks a notebook: one finding per pass, from the notes of the notebook runner."""
 
 import re
 from typing import Any
@@ -8,12 +8,12 @@ from seatrial.checks.evidence import most_relevant_first, with_heading
 from seatrial.job import Exit, Finding, ObservedStep, Outcome, Verdict, count
 
 CLASSES = ("error", "shell", "dead", "timeout", "memory", "broken")
-_RAISING = re.compile(r"\s*-+> *\d+ ")  # the arrow of IPython: the first one is in the notebook, the others below it
+_RAISING = re.compile(r"\s*-+> *\d+ ")  # IPython's arrow: the first is in the notebook, others are in called code
 _METRICS = ("state", "class", "seconds", "cpu_s", "peak_memory_bytes", "gpu_peak_memory_bytes")
 
 
 def check_notebook(observed: ObservedStep, ended: Exit) -> list[Finding]:
-    """Every pass that was asked for has a finding, whatever became of the driver; so has one that failed unasked."""
+    """Returns a finding for every requested pass, even if the runner died, and for other passes that failed."""
     asked = [str(name) for name in observed.args.get("passes") or ["fresh"]]
     ended_passes = {note.get("pass"): note for note in observed.notes if note.get("note") == "passed-over"}
     unasked = [str(name) for name, note in ended_passes.items() if name not in asked and note.get("state") == "failed"]
@@ -21,7 +21,7 @@ def check_notebook(observed: ObservedStep, ended: Exit) -> list[Finding]:
     for name in [*unasked, *asked]:
         cells = [cell for cell in observed.notes if cell.get("note") == "cell" and cell.get("pass") == name]
         findings.append(_pass(observed, ended, name, cells, ended_passes.get(name)))
-        # The first cell that failed is the pass's own finding; there are more where it goes on after a failure.
+        # The first failed cell is the finding of the pass; with `keep_going` there may be more.
         for cell in [cell for cell in cells if cell.get("state") == "failed"][1:]:
             number = f"cell {cell.get('cell')}"
             message = f"{number}: {cell.get('message') or cell.get('error') or ''}"
@@ -60,7 +60,7 @@ def _pass(
 
 
 def _evidence(cells: list[dict[str, Any]], message: str) -> str:
-    """What the message does not say: the line that raised, with the traceback; or what was printed, with the source."""
+    """The line that raised and the traceback; else the output and the source."""
     failed = next((cell for cell in cells if cell.get("state") == "failed"), None)
     if failed is None:
         return ""
@@ -78,11 +78,11 @@ def _evidence(cells: list[dict[str, Any]], message: str) -> str:
 def _unfinished(
     observed: ObservedStep, ended: Exit, step: str, cells: list[dict[str, Any]], data: dict[str, Any]
 ) -> Finding:
-    """The driver did not get to say how the pass went: it was ended, or never began."""
+    """The runner did not report the pass: it was stopped, or never started."""
     after = f", after cell {cells[-1].get('cell')}" if cells else ""
     bad = ended_badly(observed, "notebook", ended, step)
     if bad is None:
-        message = f"the notebook's driver ended with exit code {observed.code} and no verdict{after}"
+        message = f"the notebook runner exited {observed.code} without a result{after}"
         evidence = with_heading(message, most_relevant_first(observed.output))
         return Finding(step, "notebook", Verdict.FAILED, "broken", message, evidence, data)
     class_ = {Outcome.SIGNAL.value: "dead", Outcome.STALL.value: "timeout"}.get(bad.class_, bad.class_)

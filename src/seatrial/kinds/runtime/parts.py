@@ -1,4 +1,4 @@
-"""The steps of a runtime trial's cell, each with the check that judges it."""
+"""The steps of a runtime cell, each with its check."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -15,15 +15,15 @@ from seatrial.kinds.runtime.model import Facts, RuntimeGathered, RuntimeTrial
 from seatrial.kinds.runtime.notebook import check_notebook
 from seatrial.suite import Cell, Machine, Notebook
 
-# What a step that hangs may take of a job's time, where the suite sets no limit of its own.
+# Default limits of steps, s.
 COMMAND_S = 30.0
 IMPORT_S = 900.0
 FACTS_S = 300.0
-PASS_EXTRA_S = 150.0  # a kernel's start and end come on top of a pass's own limit
+PASS_EXTRA_S = 150.0  # for starting and stopping a kernel, added to the limit of a pass
 
 
 def plan_steps(cell: Cell) -> tuple[PlannedStep, ...]:
-    """In the order in which they run. The workspace is first, because the others may need what is in it."""
+    """The steps in the order in which they run. The workspace is first, because the others may need its files."""
     model: RuntimeTrial = cell.spec
     notebooks = notebooks_of(cell)
     return (
@@ -37,7 +37,7 @@ def plan_steps(cell: Cell) -> tuple[PlannedStep, ...]:
 
 
 def _facts(cell: Cell, model: RuntimeTrial, has_notebooks: bool) -> Iterator[PlannedStep]:
-    """Unless the trial says so, facts are left out only where nothing but `run` is asked of an undeclared machine."""
+    """By default, facts are left out only if the trial has only `run` and the machine declares nothing."""
     machine = cell.machine
     declares = any(part is not None for part in (machine.cpu, machine.memory_bytes, machine.gpu))
     wanted = model.facts
@@ -52,7 +52,7 @@ def _facts(cell: Cell, model: RuntimeTrial, has_notebooks: bool) -> Iterator[Pla
 
 
 def declared_of(machine: Machine, wanted: Facts) -> Declared:
-    """What is to be judged. A machine that says nothing of GPUs may have some; one that says 0 may not."""
+    """The values to check. A machine without `gpu` may have some; one with 0 may not."""
     return Declared(
         cpu=machine.cpu if wanted.cpu else None,
         memory_bytes=machine.memory_bytes if wanted.memory else None,
@@ -76,12 +76,12 @@ def _runs(model: RuntimeTrial) -> Iterator[PlannedStep]:
         expected = RunExpected(one.exit, one.contains, one.matches, one.never)
         ran, *reads = command_steps(one)
         yield PlannedStep(ran, partial(check_run, expected=expected))
-        yield from (PlannedStep(step, lambda observed, ended: []) for step in reads)  # judged with the command
+        yield from (PlannedStep(step, lambda observed, ended: []) for step in reads)  # checked with the command
 
 
 def notebooks_of(cell: Cell) -> tuple[Notebook, ...]:
-    """Each one that the cell runs, once: those that a folder or glob names as they were found when the plan was made.
-    What is named by itself goes by its own entry."""
+    """The notebooks that the cell runs, each once. Folders and globs are as resolved when the plan was made; an entry
+    for a single notebook takes precedence over them."""
     model: RuntimeTrial = cell.spec
     written = model.all_notebooks(cell.runtime)
     gathered: RuntimeGathered = cell.gathered
@@ -98,7 +98,7 @@ def notebooks_of(cell: Cell) -> tuple[Notebook, ...]:
 
 
 def notebook_path(notebook: Notebook) -> str:
-    """Where the job finds it in its work folder; one from outside the suite's folder loses what leads there."""
+    """Path in the job's work folder; leading `..` and `/` are dropped."""
     path = PurePosixPath(notebook.path)
     parts = [part for part in path.parts if part not in ("..", ".", "/")]
     return str(PurePosixPath(*parts)) if parts else str(path)
@@ -117,7 +117,7 @@ def _notebook(notebook: Notebook) -> PlannedStep:
         "requires": notebook.requires.model_dump(mode="json"),
     }
     limit_s = None
-    if notebook.timeout_s is not None:  # rerun and restart bring a fresh pass with them
+    if notebook.timeout_s is not None:  # rerun and restart need a fresh pass first
         limit_s = (len(notebook.passes) + ("fresh" not in notebook.passes)) * (notebook.timeout_s + PASS_EXTRA_S)
     step = Step(f"notebook {notebook.path}", "notebook", args, limit_s)
     return PlannedStep(step, check_notebook)

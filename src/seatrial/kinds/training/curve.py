@@ -1,4 +1,4 @@
-"""A recorded curve of losses: step to value, from JSON or CSV."""
+"""A recorded loss curve (step to loss), read from JSON or CSV."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ from typing import Any
 from seatrial.job import Observation, Unreadable
 from seatrial.readers.log import hosts_text, log_values
 
-_MOST_BYTES = 4 << 20  # the plan keeps it
+_MOST_BYTES = 4 << 20  # the curve is stored in the plan
 _NO_NUMBER = re.compile(r"\b(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
 
 
@@ -21,45 +21,45 @@ def read_curve(path: Path) -> dict[int, float]:
     CSV: step and loss in the first two columns, or in columns of those names."""
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise Unreadable(f"{path} is larger than {_MOST_BYTES >> 20} MiB, which no curve needs to be")
+            raise Unreadable(f"{path} is too large for a curve (limit {_MOST_BYTES >> 20} MiB)")
         text = path.read_text("utf-8-sig")
     except OSError as error:
-        raise Unreadable(f"the recorded curve cannot be read: {path}: {error.strerror}") from None
+        raise Unreadable(f"cannot read curve {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise Unreadable(f"{path} is no text; a curve is JSON or CSV") from None
+        raise Unreadable(f"cannot read curve {path}: not UTF-8 text; use JSON or CSV") from None
     pairs = _from_json(text, path) if text.lstrip()[:1] in ("{", "[") else _from_csv(text, path)
     if wild := next((pair for pair in pairs if not math.isfinite(pair[1])), None):
-        message = f"the loss at step {wild[0]} is {wild[1]}, and each of a recorded curve is a number; leave it out"
+        message = f"the loss at step {wild[0]} is {wild[1]} (expected a number); remove it"
         raise Unreadable(f"{path}:{_line_of_no_number(text)} {message}")
     curve = dict(pairs)
     if not curve:
-        raise Unreadable(f"{path} holds no pair of a step and a loss")
+        raise Unreadable(f"{path} has no pairs of step and loss")
     return curve
 
 
 def curve_of(observation: Observation, host: int | None = None) -> dict[int, float]:
-    """The losses that the log of a run told, by their steps: the last of each. Of several hosts, those of `host`, or of
-    the first that told any. Raises Unreadable."""
+    """The losses in the log of a run by step, the last one of each step. Of several hosts, those of `host`, or of the
+    first that reports any. Raises Unreadable."""
     losses = [log_values(step, "loss") for step in observation.steps if step.kind == "command"]
     hosts = losses[0].hosts if losses else []
     if not hosts:
-        raise Unreadable("its log tells no loss; the trial reads one with `loss: {}`")
+        raise Unreadable("the log reports no loss; add `loss: {}` to the trial")
     if host is not None and host not in hosts:
-        raise Unreadable(f"host {host} tells no loss; {hosts_text(hosts)} did")
+        raise Unreadable(f"host {host} reports no loss; {hosts_text(hosts)} did")
     taken = losses[0].of(hosts[0] if host is None else host)
     curve = {one.step: one.value for one in taken if one.step is not None and math.isfinite(one.value)}
     if not curve:
-        raise Unreadable("its log tells losses, and of no step: `steps: {pattern: ...}` says how it tells one")
+        raise Unreadable("the losses in the log have no step number; set `steps: {pattern: ...}`")
     return curve
 
 
 def curve_text(curve: dict[int, float]) -> str:
-    """As `read_curve` takes it, a step a line."""
+    """The curve as `read_curve` reads it, one step per line."""
     return "[\n" + ",\n".join(f" [{step}, {curve[step]!r}]" for step in sorted(curve)) + "\n]\n"
 
 
 def _line_of_no_number(text: str) -> str:
-    """`12:`; empty where it is written as a number that is only too large."""
+    """`12:`; empty if the value is a number that is too large."""
     found = _NO_NUMBER.search(text)
     return f"{text.count(chr(10), 0, found.start()) + 1}:" if found else ""
 
@@ -73,7 +73,7 @@ def _from_json(text: str, path: Path) -> list[tuple[int, float]]:
             data = enumerate(data)
         return [(_step(step), float(value)) for step, value in data if value is not None]
     except (ValueError, TypeError, RecursionError, OverflowError) as error:
-        raise Unreadable(f'{path} is no curve ({error}); write {{"0": 5.5, "10": 4.2}} or [[0, 5.5], …]') from None
+        raise Unreadable(f'invalid curve {path} ({error}); use {{"0": 5.5, "10": 4.2}} or [[0, 5.5], …]') from None
 
 
 def _from_csv(text: str, path: Path) -> list[tuple[int, float]]:
@@ -98,11 +98,11 @@ def _rows(text: str, path: Path) -> Iterator[list[str]]:
     try:
         yield from csv.reader(io.StringIO(text))
     except csv.Error as error:
-        raise Unreadable(f"{path} is no curve ({error}); write a step and a loss in each line") from None
+        raise Unreadable(f"invalid curve {path} ({error}); use one step and loss per line") from None
 
 
 def _step(value: Any) -> int:
     step = float(value)
     if step != int(step):
-        raise ValueError(f"{value!r} is no step")
+        raise ValueError(f"invalid step {value!r}")
     return int(step)

@@ -1,4 +1,4 @@
-"""The job that a cell of a training trial needs, and what its observation comes to."""
+"""The kind `training`: the job of a cell, and the judgement of its observation."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -50,10 +50,10 @@ TRAIN = "train"
 FILES = "files"
 OUTPUT = "output/train.txt"
 _STEP_TIME = "step_time"
-_MOST_HOSTS = 4  # columns of a chart; the findings are about all
+_MOST_HOSTS = 4  # columns of a chart; findings cover all hosts
 _MOST_ROWS = 500
 
-_Column = Mapping[int, float]  # of a chart, by step
+_Column = Mapping[int, float]  # values of a chart by step
 
 
 class TrainingKind:
@@ -61,7 +61,7 @@ class TrainingKind:
     model = TrainingTrial
 
     def gather(self, cell: Cell) -> TrainingGathered:
-        """The recorded curve, so that a run is judged by what there was when it was planned."""
+        """Reads the recorded curve, so that a run uses the curve from when it was planned."""
         model: TrainingTrial = cell.spec
         loss = model.loss
         if loss is None or loss.curve is None:
@@ -78,7 +78,7 @@ class TrainingKind:
         return only_part(cell, job)
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
-        """Every check has its finding, whatever became of the job."""
+        """Every check has a finding, however the job ended."""
         observation = observed["job"]
         model: TrainingTrial = cell.spec
         step_by_name = {step.name: step for step in observation.steps}
@@ -89,11 +89,11 @@ class TrainingKind:
         train = step_by_name.get(TRAIN) or ObservedStep(TRAIN, "command")
         files = step_by_name.get(FILES) or ObservedStep(FILES, "read")
         findings += check_exit(train, observation.exit)
-        logs = train.args.get("logs")  # of a job that ran elsewhere: of how many hosts there is one
-        had = train.args.get("hosts")  # of logs that are read later there may be more than the trial has
+        logs = train.args.get("logs")  # for a job that ran elsewhere: number of hosts with a log
+        had = train.args.get("hosts")  # logs read later may have more hosts than the trial
         hosts = had if isinstance(had, int) else model.hosts
         of_all = model.log.hosts == "all"
-        asked = hosts if of_all else 0  # so many must each report steps, loss and metrics; 0: any one will do
+        asked = hosts if of_all else 0  # hosts that must each report steps, loss and metrics; 0: any one
         log = LogExpected(model.log.must, model.log.never, hosts, of_all, logs if isinstance(logs, int) else None)
         findings += [*check_log(train, log), *_loss(cell, train, asked)]
         findings += check_steps(train, model.steps.pattern, model.steps.count, model.steps.last, asked)
@@ -117,19 +117,19 @@ class TrainingKind:
 
 
 def _steps(cell: Cell) -> Iterator[Step]:
-    """What the agent runs and reads, and what it looks for in the files."""
+    """The steps of the agent: workspace, command, reading of files."""
     model: TrainingTrial = cell.spec
     yield from (planned.step for planned in plan_workspace(cell, model.workspace_of(cell.runtime)))
     follow = _follow(model)
     if model.log.hosts == "any":
-        follow["any"] = True  # when one host has said all that it must, no other is waited for
+        follow["any"] = True  # do not wait for other hosts once one has matched all `must`
     args = {"command": model.command, "hosts": model.hosts, "follow": follow, **keep_output(model, OUTPUT)}
     yield Step(TRAIN, "command", args)
     yield from read_steps(FILES, model, ARTIFACTS if model.artifacts else None, OUTPUT)
 
 
 def _follow(model: TrainingTrial) -> dict[str, Any]:
-    """What the agent looks for in the log, and what makes it end the job."""
+    """What the agent searches the log for, and what makes it stop the job."""
     values = {"step": model.steps.pattern, "step_time": model.steps.time}
     if model.loss is not None:
         values["loss"] = model.loss.pattern
@@ -164,7 +164,7 @@ def _loss(cell: Cell, train: ObservedStep, hosts: int) -> list[Finding]:
 def _against_profile(
     model: TrainingTrial, files: ObservedStep, name: str, metric: Metric, made: MetricData
 ) -> list[Finding]:
-    """What the job itself says of its step time, against what its profile shows."""
+    """Compares the step time that the job wrote with its profile."""
     if name != _STEP_TIME or metric.file is None or metric.aggregate is not None:
         return []
     seconds = made["value"] * (unit_factor(metric.unit, "s") or 0.0)
@@ -177,7 +177,7 @@ def _against_profile(
 
 
 def _metrics(train: ObservedStep) -> dict[str, MetricData]:
-    """What was measured of the command itself."""
+    """Metrics of the command itself."""
     metrics: dict[str, MetricData] = {}
     if train.seconds is not None:
         metrics["seconds"] = metric_data(round(train.seconds, 4), "s", None, "the agent's clock, from start to end")
@@ -187,9 +187,8 @@ def _metrics(train: ObservedStep) -> dict[str, MetricData]:
 
 
 def _own_metrics(model: TrainingTrial, train: ObservedStep, files: ObservedStep) -> dict[str, MetricData]:
-    """The step time and the last loss, without being asked for, each of the host where it is highest. Where the step
-    time comes from depends on the suite alone, never on what a run happened to leave: metrics of two sources are not
-    the same metric."""
+    """Step time and final loss, always measured, each from the host where it is highest. The source of the step time
+    depends only on the suite, never on what a run left behind: metrics of two sources are not the same metric."""
     metrics: dict[str, MetricData] = {}
     last = log_values(train, "loss").last
     if last and all(map(math.isfinite, last.values())):
@@ -211,19 +210,19 @@ def _step_time(model: TrainingTrial, train: ObservedStep, files: ObservedStep) -
 
 
 def _charts(train: ObservedStep, recorded: _Column, step_unit: str) -> list[AnyChart]:
-    """What reports show: the loss and the time of a step, by step, beside what was recorded."""
+    """Charts for reports: loss (with the recorded curve) and step time, by step."""
     losses = _by_host(train, "loss")
     if losses and recorded:
         losses |= {"recorded": recorded}
     made = [
-        _series("The loss by step", losses, ""),
-        _series("The time of a step", _by_host(train, "step_time"), step_unit),
+        _series("Loss by step", losses, ""),
+        _series("Step time", _by_host(train, "step_time"), step_unit),
     ]
     return [chart for chart in made if chart]
 
 
 def _by_host(train: ObservedStep, name: str) -> dict[str, _Column]:
-    """By step; of several values of one step the last, of those that name no step their number."""
+    """Values by step: the last one of each step; values without a step by their position."""
     values = log_values(train, name)
     found: dict[str, _Column] = {}
     for host in values.hosts[:_MOST_HOSTS]:
@@ -239,7 +238,7 @@ def _by_host(train: ObservedStep, name: str) -> dict[str, _Column]:
 
 
 def _series(title: str, columns: Mapping[str, _Column], unit: str) -> Series | None:
-    """None where there is not even a line to draw."""
+    """None if there are fewer than two steps."""
     steps = sorted({step for column in columns.values() for step in column})
     if len(steps) < 2:
         return None

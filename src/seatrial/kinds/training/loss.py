@@ -1,4 +1,4 @@
-"""Findings for the loss that a training job's log reports: a number, near a target, like a recorded curve."""
+"""Checks the loss in a log: finite, near a target, like a recorded curve."""
 
 import math
 from bisect import bisect
@@ -14,14 +14,14 @@ from seatrial.checks.findings import failed, passed
 from seatrial.job import Finding, ObservedStep, count
 from seatrial.readers.log import LogValue, LogValues, as_number, hosts_text, log_values, value_text
 
-SHORT = 80  # characters; a longer pattern is of no use to a person
-_MOST_POINTS = 200  # of the curve that a finding carries
+SHORT = 80  # characters; longer patterns are not shown
+_MOST_POINTS = 200  # points of the curve in a finding
 CHECK = "loss curve"
-SURE = 3  # steps from which on it is known that a log prints every Nth
+SURE = 3  # steps needed to detect that a log prints every Nth
 
 
 class LossExpected(msgspec.Struct, frozen=True):
-    """`tolerance` is a distance, or with `relative` a share of what is expected."""
+    """`tolerance` is a distance, or with `relative` a share of the expected value."""
 
     pattern: str
     target: float | None = None
@@ -29,13 +29,13 @@ class LossExpected(msgspec.Struct, frozen=True):
     relative: bool = False
     finite: bool = True
     curve: Mapping[int, float] | None = None
-    hosts: int = 0  # so many must each report one; more that do are judged too
+    hosts: int = 0  # number of hosts that must each report one; further ones are checked too
 
     def allowed(self, wanted: float) -> float:
         return abs(wanted) * self.tolerance if self.relative else self.tolerance
 
     def near(self, value: float, wanted: float) -> bool:
-        """Within the tolerance, equality included: what decimals lose in binary does not count."""
+        """Within the tolerance, equality included; binary rounding of decimals is ignored."""
         distance = abs(value - wanted)
         lost = 4 * math.ulp(max(abs(value), abs(wanted))) if math.isfinite(value) else 0.0
         return distance <= self.allowed(wanted) + lost
@@ -49,9 +49,9 @@ class LossExpected(msgspec.Struct, frozen=True):
 
 
 def check_loss(observed: ObservedStep, expected: LossExpected) -> list[Finding]:
-    """One finding for the loss itself, one for the curve. Each host that reports a loss is judged."""
-    if given_up := dropped(observed, "loss", expected.pattern):
-        return [given_up]
+    """Returns a finding for the loss, and one for the curve. Each host that reports a loss is checked."""
+    if unusable := dropped(observed, "loss", expected.pattern):
+        return [unusable]
     losses = log_values(observed, "loss")
     wild = _not_finite(observed, losses)
     if not losses.hosts and wild is None:
@@ -59,10 +59,10 @@ def check_loss(observed: ObservedStep, expected: LossExpected) -> list[Finding]:
     if wild and expected.finite:
         judged = _finite(observed, losses, wild)
     elif silent := losses.silent(expected.hosts):
-        message = f"{hosts_text(silent)} reported no loss, and {hosts_text(losses.hosts)} did; {ONE_IS_ENOUGH}"
+        message = f"{hosts_text(silent)} reported no loss, but {hosts_text(losses.hosts)} did; {ONE_IS_ENOUGH}"
         judged = failed(observed, "loss", "loss", message)
         if early := cut_short(observed):
-            judged = skipped(observed, "loss", f"not known: {early}, before {hosts_text(silent)} reported one")
+            judged = skipped(observed, "loss", f"not checked: {early}, before {hosts_text(silent)} reported a loss")
     else:
         judged = _last(observed, losses, expected)
     findings = [msgspec.structs.replace(judged, data={"curve": points(losses)})]
@@ -72,7 +72,7 @@ def check_loss(observed: ObservedStep, expected: LossExpected) -> list[Finding]:
 
 
 def points(losses: LogValues) -> list[list[float | int | None]]:
-    """The curve of the first host that reports one, in few points: a form that a recorded curve may have."""
+    """The curve of the first host that reports one, thinned, in a form that `read_curve` accepts."""
     known = [one for one in losses.of(losses.hosts[0]) if one.step is not None] if losses.hosts else []
     every = max(1, math.ceil(len(known) / _MOST_POINTS))
     return [[one.step, one.value if math.isfinite(one.value) else None] for one in known[::every]]
@@ -80,17 +80,17 @@ def points(losses: LogValues) -> list[list[float | int | None]]:
 
 def _none(observed: ObservedStep, expected: LossExpected) -> Finding:
     if cut_short(observed):
-        return skipped(observed, "loss", f"not known: {cut_short(observed)}")
+        return skipped(observed, "loss", f"not checked: {cut_short(observed)}")
     near = [line.strip() for line in tidy(observed.output).splitlines() if "loss" in line.lower()]
-    hint = "; a line that says loss is below, for a `pattern` of your own" if near else ""
-    pattern = repr(expected.pattern) if len(expected.pattern) < SHORT else "the pattern that Seatrial has for it"
-    message = f"no line reports a loss: none matches {pattern}{hint}"
+    hint = "; set `pattern` to match the lines below" if near else ""
+    pattern = repr(expected.pattern) if len(expected.pattern) < SHORT else "the default pattern"
+    message = f"no loss in the log: no line matches {pattern}{hint}"
     evidence = with_heading(near[-1], observed.output) if near else relevant_output(observed)
     return failed(observed, "loss", "loss", message, evidence)
 
 
 def _not_finite(observed: ObservedStep, losses: LogValues) -> LogValue | None:
-    """The first value that is no number; from the agent's own word when it ended the job for it."""
+    """The first value that is not finite, or the one for which the agent stopped the job."""
     stopped = stopped_by(observed)
     first = next((one for one in losses.readings if not math.isfinite(one.value)), None)
     if first is None and stopped.get("what") == "value" and stopped.get("name") == "loss":
@@ -107,10 +107,10 @@ def _finite(observed: ObservedStep, losses: LogValues, wild: LogValue) -> Findin
     at = [f"at step {wild.step}" if wild.step is not None else "", where(wild.line, wild.host, len(losses.hosts))]
     stopped = stopped_by(observed)
     after = stopped.get("seconds_after") if stopped.get("what") == "value" else None
-    ended = f"; it was ended {after:.2g} s after that line" if isinstance(after, int | float) else ""
+    ended = f"; stopped {after:.2g} s after that line" if isinstance(after, int | float) else ""
     text = str(stopped.get("text") or "") if stopped.get("what") == "value" else ""
-    place = ", ".join(filter(None, at))
-    message = f"the loss is {value_text(wild.value)}" + (f" ({place})" if place else "") + ended
+    at_line = ", ".join(filter(None, at))
+    message = f"the loss is {value_text(wild.value)}" + (f" ({at_line})" if at_line else "") + ended
     class_ = "nan" if math.isnan(wild.value) else "inf"
     evidence = with_heading(text, observed.output) if text else relevant_output(observed)
     return failed(observed, "loss", class_, message, evidence)
@@ -118,47 +118,49 @@ def _finite(observed: ObservedStep, losses: LogValues, wild: LogValue) -> Findin
 
 def _last(observed: ObservedStep, losses: LogValues, expected: LossExpected) -> Finding:
     """The last value of each host."""
-    places = {host: f" on host {host}" if len(losses.hosts) > 1 else "" for host in losses.hosts}
-    shown = ", ".join(f"{value_text(losses.last[host])}{places[host]}" for host in losses.hosts[:8])
+    on_host = {host: f" on host {host}" if len(losses.hosts) > 1 else "" for host in losses.hosts}
+    shown = ", ".join(f"{value_text(losses.last[host])}{on_host[host]}" for host in losses.hosts[:8])
     if expected.target is None:
-        return passed(observed, "loss", f"last {shown}; {losses.count} values")
+        return passed(observed, "loss", f"final loss {shown} ({losses.count} values)")
     target = expected.target
     off = [host for host in losses.hosts if not expected.near(losses.last[host], target)]
     if not off:
-        return passed(observed, "loss", f"last {shown}, and should be {expected.about(target)}")
+        return passed(observed, "loss", f"final loss {shown} (expected {expected.about(target)})")
     if cut_short(observed):
-        return skipped(observed, "loss", f"the last is not known: {cut_short(observed)} at {shown}")
+        return skipped(observed, "loss", f"not checked: {cut_short(observed)} at loss {shown}")
     value = losses.last[off[0]]
-    message = f"the last loss is {value:.6g}{places[off[0]]}, and should be {expected.about(target)}"
+    message = f"final loss {value:.6g}{on_host[off[0]]} (expected {expected.about(target)})"
     return failed(observed, "loss", "loss", message, relevant_output(observed))
 
 
 def check_curve(
     observed: ObservedStep, losses: LogValues, expected: LossExpected, recorded: Mapping[int, float]
 ) -> Finding:
-    """1. Steps that a host reports and the curve has are compared, the last one of a long log always among them.
-    2. Each host comes as far as the curve, and has each of its steps, but for those between two lines of a log that
-       prints every Nth step: a run that skipped what it did badly is not like the recorded one.
+    """Checks the loss against the recorded curve.
+
+    1. Steps that are in both are compared, always including the last one of a long log.
+    2. Each host must reach the end of the curve and log each of its steps, except those between two lines of a log that
+       prints every Nth step. Otherwise a run that skips bad steps would pass.
     """
     by_host = {host: [one for one in losses.of(host) if one.step is not None] for host in losses.hosts}
     logged_steps = [one for readings in by_host.values() for one in readings]
     common = [one for one in logged_steps if one.step in recorded]
     if not common:
-        why = "its lines have no step number" if not logged_steps else "it has none of the steps of the recorded curve"
-        return failed(observed, CHECK, "loss", f"the curve cannot be compared: {why}", relevant_output(observed))
+        why = "log lines have no step number" if not logged_steps else "the log has none of the recorded steps"
+        return failed(observed, CHECK, "loss", f"cannot compare the curve: {why}", relevant_output(observed))
     if off := [one for one in common if not expected.near(one.value, recorded[one.step or 0])]:
         first = min(off, key=lambda one: one.step or 0)
         message = (
-            f"{len(off)} of {count(len(common), 'step')} are off the recorded curve, first step {first.step}: "
-            f"{value_text(first.value)}, and should be {expected.about(recorded[first.step or 0])}"
+            f"{len(off)} of {count(len(common), 'step')} differ from the recorded curve, first step {first.step}: "
+            f"{value_text(first.value)} (expected {expected.about(recorded[first.step or 0])})"
         )
         return failed(observed, CHECK, "loss", message)
     for host, readings in by_host.items():
-        place = f" on host {host}" if len(by_host) > 1 else ""
-        if lacks := _lacks(observed, readings, losses.thinned(host), recorded, place):
+        on_host = f" on host {host}" if len(by_host) > 1 else ""
+        if lacks := _lacks(observed, readings, losses.thinned(host), recorded, on_host):
             return failed(observed, CHECK, "loss", lacks, relevant_output(observed))
     compared = len({one.step for one in common})
-    part = "; of this many values only a part is kept" if any(map(losses.thinned, by_host)) else ""
+    part = "; only some of the values were kept" if any(map(losses.thinned, by_host)) else ""
     message = (
         f"{compared:,} of {count(len(recorded), 'step')} of the recorded curve compared, within {expected.width}{part}"
     )
@@ -166,18 +168,18 @@ def check_curve(
 
 
 def _lacks(
-    observed: ObservedStep, readings: list[LogValue], thinned: bool, recorded: Mapping[int, float], place: str
+    observed: ObservedStep, readings: list[LogValue], thinned: bool, recorded: Mapping[int, float], on_host: str
 ) -> str:
-    """What a host's log has not of the recorded curve, in words; of one that was ended early, before its end."""
+    """Which part of the recorded curve a host's log lacks; of a job that ended early, only up to its last step."""
     logged_steps = sorted({one.step for one in readings if one.step is not None})
     if not logged_steps:
-        return f"the curve cannot be compared{place}: its lines have no step number"
-    # Which step the log prints: every second, every tenth; 1 where that is not known.
+        return f"cannot compare the curve{on_host}: log lines have no step number"
+    # The log prints every Nth step; 1 if unknown.
     between = [high - low for low, high in pairwise(logged_steps)]
     every = int(median(between)) if len(logged_steps) >= SURE else 1
     reached, wanted = logged_steps[-1], max(recorded)
     if reached + every - 1 < wanted and not cut_short(observed):
-        return f"the recorded curve goes to step {wanted}, and this log{place} only to {reached}"
+        return f"the log{on_host} ends at step {reached}; the recorded curve goes to step {wanted}"
     if thinned:
         return ""
     there = set(logged_steps)
@@ -188,12 +190,12 @@ def _lacks(
         return ""
     here = sum(step in there for step in recorded)
     steps = f"{here:,} of {count(len(recorded), 'step')} of the recorded curve"
-    return f"{steps} are in the log{place}; step {min(lacking)} is not"
+    return f"{steps} are in the log{on_host}; step {min(lacking)} is not"
 
 
 def _left_out(step: int, logged_steps: list[int], every: int) -> bool:
-    """Whether a step that the log has not, and goes beyond, should be there."""
+    """Whether a missing step before the end of the log should have been logged."""
     at = bisect(logged_steps, step)
-    if at == 0:  # one that prints every tenth may begin at 10
+    if at == 0:  # a log of every tenth step may start at 10
         return logged_steps[0] - step > every or every == 1
     return logged_steps[at] - logged_steps[at - 1] > every

@@ -1,4 +1,4 @@
-"""What users write of a training trial: a command, and what its log, its files and its metrics should be."""
+"""Fields of a training trial: a command and the checks of its log, files and metrics."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -7,20 +7,20 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from seatrial.suite import DeclaredMetric, Duration, Gathered, Model, Runtime, Text, TrialModel, Workspace
 from seatrial.suite.command import Amount, CommandChecks, FiniteNumber, MetricPattern, Tolerance
 
-# Nothing here needs a newer `re` than that of Python 3.8. Each begins with a literal and then looks back at what is
-# before it: `re` finds a literal twenty times as quickly as anything else.
+# The patterns work with `re` of Python 3.8. Each starts with a literal, followed by a lookbehind: `re` finds a literal
+# twenty times as fast as anything else.
 _NUMBER = (
     r"[-+]?(?:\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d*)?|\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?"
     r"|(?:[nN]a[nN]|NAN|[iI]nf(?:inity)?|INF(?:INITY)?)\b)"
 )
-_OTHERS = ("[vV]al", "[vV]alidation", "[eE]val", "[tT]est", "[dD]ev", "[bB]est")  # losses that are another one
+_OTHERS = ("[vV]al", "[vV]alidation", "[eE]val", "[tT]est", "[dD]ev", "[bB]est")  # words before other losses
 _NOT_THEM = "".join(rf"(?<!{word} [lL]oss)" for word in _OTHERS)
-_LOSS = rf"oss(?<=[lL]oss)(?<![\w/.-][lL]oss)(?:(?<![lntv] [lL]oss)|{_NOT_THEM})"  # they end in one of four letters
+_LOSS = rf"oss(?<=[lL]oss)(?<![\w/.-][lL]oss)(?:(?<![lntv] [lL]oss)|{_NOT_THEM})"  # the words end in l, n, t or v
 _STEP = r"""tep(?=['" :=#\d])(?<=[sS]tep)(?:(?<![\w/.-][sS]tep)|(?<=global_[sS]tep))"""  # not multi-step, my_step
 _STEP_TIME = r"tep[ _]time(?<=[sS]tep.time)(?<![\w/.-][sS]tep.time)"
 
-# What may be around a number, behind `:` or `=`: quotes, a list, a number of torch, JAX or NumPy. No digit is in it,
-# for the agent counts quickly only with a pattern to which every digit is like any other.
+# What may surround a number after `:` or `=`: quotes, a list, a torch, JAX or NumPy value. It contains no digit: the
+# agent's fast path needs patterns that treat all digits alike.
 _AROUND = r"(?:tensor|[aA]rray|np\.float\d+)\("
 LOSS = rf"{_LOSS}['\"]?(?:\s*[:=]\s*['\"\[(]*|\s+)(?:{_AROUND}\[*)?({_NUMBER})"
 STEP = rf"{_STEP}['\"]?\s*[:=#]?\s*(\d+)(?![\d.])"
@@ -28,45 +28,43 @@ STEP_TIME_PATTERN = rf"{_STEP_TIME}['\"]?\s*[:=]\s*({_NUMBER})(?![\d.eE+-]|\s*(?
 
 
 class Loss(Model):
-    """The loss, as the log tells it."""
+    """The loss that the log reports."""
 
     pattern: MetricPattern = Field(LOSS, description="Regular expression; its first group is the loss.")
-    target: FiniteNumber | None = Field(None, description="What the last loss should be.")
+    target: FiniteNumber | None = Field(None, description="Expected final loss.")
     curve: Text | None = Field(
         None, min_length=1, description="File of a recorded curve (JSON or CSV, step to loss), relative to the suite."
     )
     tolerance: Tolerance | None = Field(
-        None, description="How far from `target` or `curve` is still in order: a distance, or a share such as 2%."
+        None, description="Allowed difference from `target` or `curve`: a distance, or a share such as 2%."
     )
-    finite: bool = Field(True, description="A loss of nan or inf ends the job at once.")
+    finite: bool = Field(True, description="Stop the job as soon as the loss is nan or inf.")
 
     @model_validator(mode="after")
     def _together(self) -> Self:
         if (self.target is not None or self.curve is not None) and self.tolerance is None:
-            raise ValueError("`target` and `curve` need a `tolerance`: a distance (0.001) or a share (2%)")
+            raise ValueError("`target` and `curve` need `tolerance`: a distance (0.001) or a share (2%)")
         if self.tolerance is not None and self.target is None and self.curve is None:
-            raise ValueError("`tolerance` is of a `target` or a `curve`, and there is neither")
+            raise ValueError("`tolerance` needs `target` or `curve`")
         return self
 
 
 class Steps(Model):
-    """How the log tells that another training step is done."""
+    """How the log reports training steps."""
 
-    pattern: MetricPattern = Field(STEP, description="Regular expression; its first group is the number of the step.")
-    count: Amount | None = Field(None, description="How many steps the log must report.", examples=[">=15"])
-    last: Amount | None = Field(None, description="What the highest number of a step must be.", examples=[">=40"])
-    time: MetricPattern = Field(
-        STEP_TIME_PATTERN, description="Regular expression; its first group is the time of a step."
-    )
-    unit: Literal["s", "ms", "us"] = Field("s", description="Unit of that time.")
+    pattern: MetricPattern = Field(STEP, description="Regular expression; its first group is the step number.")
+    count: Amount | None = Field(None, description="Required number of steps in the log.", examples=[">=15"])
+    last: Amount | None = Field(None, description="Required highest step number.", examples=[">=40"])
+    time: MetricPattern = Field(STEP_TIME_PATTERN, description="Regular expression; its first group is the step time.")
+    unit: Literal["s", "ms", "us"] = Field("s", description="Unit of the step time.")
 
 
 class Stall(Model):
-    """How long without a new step is too long."""
+    """When a job without a new step counts as stalled."""
 
-    factor: float = Field(100.0, gt=1, description="This many times the median step so far.")
-    least_s: Duration = Field(300.0, alias="least", description="And never less than this.")
-    after: int = Field(5, strict=True, ge=2, description="Not before this many steps: the first ones compile.")
+    factor: float = Field(100.0, gt=1, description="Multiple of the median step time so far.")
+    least_s: Duration = Field(300.0, alias="least", description="Minimum time without a new step.")
+    after: int = Field(5, strict=True, ge=2, description="Check only after this many steps: the first ones compile.")
 
 
 _Stall = Annotated[
@@ -83,16 +81,16 @@ class TrainingGathered(Gathered, frozen=True, omit_defaults=True):
 class TrainingTrial(CommandChecks, TrialModel):
     kind: Literal["training"] = "training"
     command: Text = Field(min_length=1, description="Command line of the training job, for /bin/sh.")
-    hosts: int = Field(1, strict=True, ge=1, le=1024, description="Processes of `command` that are started together.")
+    hosts: int = Field(1, strict=True, ge=1, le=1024, description="Number of processes of `command`, started together.")
     workspace: Workspace | None = Field(
-        None, description="Files that the job finds in its work folder; default: those of the runtime."
+        None, description="Files for the job's work folder. Default: those of the runtime."
     )
     artifacts: Text | None = Field(
-        None, min_length=1, description="Folder or fsspec address where `files` and `metrics` are; the job's is in it."
+        None, min_length=1, description="Folder or fsspec address of `files` and `metrics`; each job has its own in it."
     )
-    loss: Loss | None = Field(None, description="The loss that the log tells: finite, near a target, like a curve.")
-    steps: Steps = Field(Steps(), description="How the log reports steps, and how many it must.")
-    stall: _Stall = Field(Stall(), description="No new step for too long; false: not judged.")
+    loss: Loss | None = Field(None, description="Check the loss in the log: finite, near a target, like a curve.")
+    steps: Steps = Field(Steps(), description="How the log reports steps, and how many are required.")
+    stall: _Stall = Field(Stall(), description="When a job without a new step is stopped; false: never.")
 
     JUDGING: ClassVar[frozenset[str]] = frozenset(
         {"artifacts", "log", "loss", "steps", "stall", "files", "metrics", "read", "bounds"}

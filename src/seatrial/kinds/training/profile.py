@@ -1,4 +1,4 @@
-"""Findings for profiles that were opened: they hold events, of the right devices, and the steps of the log."""
+"""Checks profiles: events, devices, steps, and agreement with the log."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -12,13 +12,13 @@ from seatrial.readers.log import log_values
 from seatrial.readers.profile import DeviceEvents, Profile, from_profile, profiles
 from seatrial.suite.command import Files
 
-STEPS = 3  # that a profile has at the least, where nothing else is asked
+STEPS = 3  # default minimum number of steps in a profile
 MOST_NUMBERED = 8
 
 
 def check_profile(files: ObservedStep, train: ObservedStep, name: str, expected: Files, log_unit: str) -> list[Finding]:
-    """A finding for each rule, over all profiles of the entry. That each could be parsed is the finding `valid`.
-    `log_unit` is of the step times that the log reports."""
+    """Returns a finding per rule, over all profiles of the entry. Whether they could be parsed is the finding `valid`.
+    `log_unit` is the unit of step times in the log."""
     step = f"files {name}"
     opened = profiles(files, name)
     if not opened:
@@ -36,7 +36,7 @@ def check_profile(files: ObservedStep, train: ObservedStep, name: str, expected:
 def check_profile_metric(
     files: ObservedStep, name: str, agrees: float, metric: str, seconds: float, source: str
 ) -> list[Finding]:
-    """Whether a step time that the job wrote into a file is that of its profile; nothing where there is no profile."""
+    """Compares a step time that the job wrote into a file with its profile; empty without a profile."""
     taken = from_profile(profiles(files, name))
     if taken is None:
         return []
@@ -44,18 +44,18 @@ def check_profile_metric(
     message = f"a step takes {taken.seconds:.4g} s in the profile and {seconds:.4g} s by {metric} ({source})"
     if apart <= agrees:
         return [Finding(f"files {name}", check, Verdict.PASSED, message=f"{message}, {apart:.2%} apart")]
-    wrong = f"{message}: {apart:.1%} apart, and should be within {agrees * 100:.4g}%"
+    wrong = f"{message}: {apart:.1%} apart (limit {agrees * 100:.4g}%)"
     return [Finding(f"files {name}", check, Verdict.FAILED, "profile", wrong)]
 
 
 def _whole(step: str, opened: Sequence[tuple[str, Profile]]) -> Finding:
-    """It holds events, each of which has a name, and the profiler reported no errors."""
+    """Checks that there are events, all have names, and the profiler reported no errors."""
     wrong = []
     for path, profile in opened:
         if not profile.events:
-            wrong.append(f"{path} holds no event ({len(profile.planes)} planes)")
+            wrong.append(f"{path} has no events ({len(profile.planes)} planes)")
         elif profile.unresolved:
-            wrong.append(f"{path}: {profile.unresolved} of {profile.events} events have no name: it is damaged")
+            wrong.append(f"{path}: {profile.unresolved} of {profile.events} events have no name; the file is damaged")
         elif profile.errors:
             wrong.append(f"{path}: the profiler reported an error: {profile.errors[0][:300]}")
     total = sum(profile.events for _, profile in opened)
@@ -68,11 +68,11 @@ def _steps(step: str, opened: Sequence[tuple[str, Profile]], wanted: Threshold |
         have = len(profile.steps)
         if profile.ambiguous:
             names = ", ".join(profile.ambiguous[:4])
-            wrong.append(f"{path}: which events are the steps is ambiguous, for they have several names: {names}")
+            wrong.append(f"{path}: cannot tell which events are steps; candidates: {names}")
         elif not (wanted.met_by(have) if wanted else have >= STEPS):
             asked = wanted.text if wanted else f">={STEPS}"
-            marks = "" if have else ": no step is marked in it"
-            wrong.append(f"{path} has {count(have, 'step')}, and should have {asked}{marks}")
+            marks = "" if have else "; no steps are marked"
+            wrong.append(f"{path} has {count(have, 'step')} (expected {asked}){marks}")
     first = opened[0][1]
     good = f"{count(len(first.steps), 'step')}, by {first.step_source}"
     return all_good(step, "steps", "profile", wrong, len(opened), good)
@@ -84,11 +84,11 @@ def _device(step: str, opened: Sequence[tuple[str, Profile]], device: str, devic
         by_type = {name.lower(): events for name, events in profile.devices.items()}
         found = by_type.get(device.lower(), DeviceEvents())
         if not found.events:
-            others = ", ".join(profile.devices) or "no device at all"
-            wrong.append(f"{path} has no event of a {device}; it has {others}")
+            others = ", ".join(profile.devices) or "none"
+            wrong.append(f"{path} has no {device} events; devices: {others}")
         elif devices is not None and not devices.met_by(found.count):
-            wrong.append(f"{path} has {found.count} {device}, and should have {devices.text}")
-    return all_good(step, "device", "profile", wrong, len(opened), f"events of {device} in each")
+            wrong.append(f"{path} has {found.count} {device} devices (expected {devices.text})")
+    return all_good(step, "device", "profile", wrong, len(opened), f"all have {device} events")
 
 
 def _window(step: str, opened: Sequence[tuple[str, Profile]], window: tuple[int, int]) -> Finding:
@@ -99,16 +99,16 @@ def _window(step: str, opened: Sequence[tuple[str, Profile]], window: tuple[int,
         outside = [number for number in numbers if not window[0] <= number <= window[1]]
         if outside:
             shown = ", ".join(map(str, outside[:MOST_NUMBERED]))
-            wrong.append(f"{path} has steps {shown}, and should have none but {window[0]} to {window[1]}")
+            wrong.append(f"{path} has steps {shown} (expected only {window[0]} to {window[1]})")
     if not numbered:
-        return Finding(step, "window", Verdict.SKIPPED, message="not known: the steps of the profile have no numbers")
+        return Finding(step, "window", Verdict.SKIPPED, message="not checked: the steps of the profile have no numbers")
     return all_good(step, "window", "profile", wrong, len(opened), f"steps {window[0]} to {window[1]}")
 
 
 def _agrees(
     step: str, opened: Sequence[tuple[str, Profile]], train: ObservedStep, agrees: float, log_unit: str
 ) -> Finding:
-    """The profile's steps take as long as the log of its host says: the same steps where both have numbers, else their
+    """Compares step times in the profile with those in its host's log: step by step if both have numbers, else their
     medians."""
     taken = log_values(train, "step_time")
     scale = SECONDS[log_unit]
@@ -118,7 +118,7 @@ def _agrees(
         if (logged := [(one.step, one.value * scale) for one in taken.of(host) if one.value > 0])
     }
     if not by_host:
-        return Finding(step, "agrees", Verdict.SKIPPED, message="not known: the log reports no step times")
+        return Finding(step, "agrees", Verdict.SKIPPED, message="not checked: the log reports no step times")
     wrong, shown = [], ""
     hosts = _hosts([path for path, _ in opened], list(by_host))
     for path, profile in opened:
@@ -132,16 +132,16 @@ def _agrees(
         if apart > agrees:
             wrong.append(
                 f"{path}: a step takes {profiled:.4g} s in the profile and {printed:.4g} s in the log, "
-                f"{apart:.1%} apart, and should be within {agrees * 100:.4g}%"
+                f"{apart:.1%} apart (limit {agrees * 100:.4g}%)"
             )
     if not shown:
-        return Finding(step, "agrees", Verdict.SKIPPED, message="not known: the profile has no steps")
+        return Finding(step, "agrees", Verdict.SKIPPED, message="not checked: the profile has no steps")
     return all_good(step, "agrees", "profile", wrong, len(opened), shown)
 
 
 def _hosts(paths: list[str], reporting_hosts: list[int]) -> dict[str, int]:
-    """Which host's log belongs to the folder of a host (`0-1`): in order, where there are as many of both. Of a profile
-    that belongs to no host in particular, the host that it agrees with best is taken."""
+    """Maps host folders (`0-1`) to hosts with a log, in order, if there are as many of both. A profile without a host
+    is compared with the host that agrees best."""
     folders = sorted(
         {host for path in paths if (host := host_in_path(path))}, key=lambda one: [*map(int, one.split("-"))]
     )
@@ -149,7 +149,7 @@ def _hosts(paths: list[str], reporting_hosts: list[int]) -> dict[str, int]:
 
 
 def _apart(pairs: list[tuple[float, float]]) -> tuple[float, float, float]:
-    """How far apart they are, as a share; and the medians of both."""
+    """The difference as a share, and the medians of both."""
     profiled, printed = median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)
     apart = median(abs(a / b - 1) for a, b in pairs) if len(pairs) > 1 else abs(profiled / printed - 1)
     return apart, profiled, printed
@@ -158,7 +158,7 @@ def _apart(pairs: list[tuple[float, float]]) -> tuple[float, float, float]:
 def _pairs(
     steps: list[tuple[int | None, float]], logged: Iterable[tuple[int | None, float]]
 ) -> list[tuple[float, float]]:
-    """Seconds in the profile and in the log of each step that both number; else one pair, of the medians."""
+    """Seconds in the profile and the log of each step number in both; else one pair of medians."""
     by_number = {number: seconds for number, seconds in logged if number is not None}
     pairs = [(seconds, by_number[number]) for number, seconds in steps if number is not None and number in by_number]
     if pairs:
