@@ -33,8 +33,8 @@ def test_a_row_without_a_value_is_left_out_and_the_others_are_not(tmp_path: Path
     found = past_runs.read_runs(path)
     assert [one.run for one in found.runs] == ["r1", "r4"]
     assert [mark.line for mark in found.without_value] == [3, 4]
-    assert problems(tmp_path, "b.csv", "run,time,value\nr1,1,\n") == ["b.csv:2:1: none of its 1 rows has a value"]
-    assert "`value` is a finite number" in problems(tmp_path, "c.csv", "run,time,value\nr1,1,fast\n")[0]
+    assert problems(tmp_path, "b.csv", "run,time,value\nr1,1,\n") == ["b.csv:2:1: none of the 1 rows has a value"]
+    assert "invalid `value`: expected a finite number" in problems(tmp_path, "c.csv", "run,time,value\nr1,1,fast\n")[0]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_a_center_of_zero_is_taken_as_the_middle_of_the_bounds(by: float | None,
 
 @pytest.mark.parametrize("keys", ["lower: -1, upper: 1, center: 0", "lower: -1, upper: 1"])
 def test_bounds_around_zero_have_no_floor_that_could_keep_them_and_are_refused(keys: str) -> None:
-    with pytest.raises(Refused, match="around zero"):
+    with pytest.raises(Refused, match="centered on zero"):
         adjust.widen(read(TEXT.format(keys)), WHY, by=0.2)
 
 

@@ -112,7 +112,7 @@ def test_nothing_is_written_over_unless_told(world: World) -> None:
         ("metadata: {}\nbenchmarks:\n", "step_time_bounds.yaml:2:1: `benchmarks` is empty"),
         (
             "benchmarks: {a: {step_time_upper_bound: 1, target_loss: 2, loss_tolerance: -1}}",
-            "step_time_bounds.yaml:1:76: `loss_tolerance` is a distance",
+            "step_time_bounds.yaml:1:76: invalid `loss_tolerance`: expected a distance",
         ),
     ],
 )

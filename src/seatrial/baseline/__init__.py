@@ -1,5 +1,6 @@
-"""Files of bounds: read with every error at its place, explained, and changed from the history, each change with its
-reason. What makes bounds needs NumPy, so it is imported from its own module by those who need it."""
+"""Baseline files: read, explain and change the bounds of metrics.
+
+Computing bounds needs NumPy, so import it from its own module (`new_bounds`) where needed."""
 
 from seatrial.baseline.models import OURS, THEIRS, BaselineEntry, Baselines
 from seatrial.baseline.read import read_baselines, read_for_trials

@@ -1,4 +1,4 @@
-"""Bounds of one entry moved to a new level, or widened. Data in, an Edit out."""
+"""Moves the bounds of an entry to a new level, or widens them. Pure: returns an Edit."""
 
 import math
 import re
@@ -14,36 +14,36 @@ from seatrial.stats.bounds import CAP, FLOOR, moved_half_width
 
 
 def recenter_entry(chosen: MetricHistory, entry: BaselineEntry, why: Why) -> Updated:
-    """The same width around the level of the newest runs, wider by what these tell less of the level than the runs that
-    it was made of, but never narrower than the floor. Raises Refused.
+    """Centers the bounds on the level of the newest runs. Raises Refused.
 
-    The newest level: the last runs that are out of the bounds on the same side; when the last one is inside, the runs
-    since the last change of the level.
+    The width is kept, but wider if fewer runs give the new center, and never below the floor. The newest level is that
+    of the last runs outside the bounds on the same side; if the last run is inside, of the runs since the last change
+    of the level.
     """
     bound, half = entry.bound, half_of(entry)
     before = bound.center if bound.center is not None else middle(bound, half)
     level = _newest_level(chosen, bound, before)
     regressions = [point.run for point in level if point.mark == "regression"]
     if regressions and not why.force:
-        raise Refused(f"run {regressions[0]} is marked as a regression; --force accepts its level all the same")
+        raise Refused(f"run {regressions[0]} is marked as a regression; use --force to accept its level")
     center = median(point.value for point in level)
     floor = entry.floor
-    if floor is None:  # bounds by hand that are narrower than the usual floor are meant to be
+    if floor is None:  # hand-written bounds may be narrower than the default floor
         floor = min(FLOOR, half / abs(before)) if before else 0.0
     least = floor * abs(center)
     moved = center / before - 1 if before else 0.0
     levels = f"{value_text(before)} → {value_text(center)} ({moved:+.1%})"
-    notes = [f"the level of {runs_text(level)} from {level[0].run} on: {levels}"]
+    notes = [f"new level of {runs_text(level)} since run {level[0].run}: {levels}"]
     if (moved > 0) is (bound.better == "lower") and moved != 0:
-        notes.append("that is worse than before: from now on it is in order")
+        notes.append("the new level is worse than before and is now accepted")
     runs = runs_of(level)
     width_runs = bound.runs if bound.width_runs is None else bound.width_runs
     kept, half = half, moved_half_width(half, bound.runs if width_runs else 0, bound.width_runs is not None, len(runs))
     if half > kept * 1.001:
-        few = f"{runs_text(level)} {'tells' if len(runs) == 1 and len(level) == 1 else 'tell'} the new center less well"
-        notes.append(f"±{half_width_text(half, center)} instead of ±{half_width_text(kept, center)}: {few}")
+        widths = f"±{half_width_text(half, center)} instead of ±{half_width_text(kept, center)}"
+        notes.append(f"{widths}: the new center is less certain with {runs_text(level)}")
     if least > half:
-        notes.append(f"widened to the floor of {half_width_text(least, center)}: that width was of a lower level")
+        notes.append(f"widened to the floor of {half_width_text(least, center)}")
         half = least
     lower, upper = around(center, half, bound)
     check_cap(lower, upper, center, entry, why.force)
@@ -62,7 +62,7 @@ def recenter_entry(chosen: MetricHistory, entry: BaselineEntry, why: Why) -> Upd
         "why": None,
         "under_test": chosen.tested.get(runs[-1]) or None,
         "level": None,
-        "used": None,  # Seatrial 0.1 listed them
+        "used": None,  # written by Seatrial 0.1
         "left_out": None,
         "changed": {"run": first.run, "at": text_of(first.at_s), "before": before, "after": center},
         "accepted": {"run": first.run, "at": text_of(first.at_s), "until": text_of(last.at_s)},
@@ -73,22 +73,22 @@ def recenter_entry(chosen: MetricHistory, entry: BaselineEntry, why: Why) -> Upd
 
 
 def widen(entry: BaselineEntry, why: Why, by: float | None = None, to: float | None = None) -> Updated:
-    """A width `by` a share larger, or of `to` a share of the center. It becomes the floor too. Raises Refused."""
+    """Widens the bounds `by` a share, or `to` a share of the center, which becomes the floor too. Raises Refused."""
     bound, half = entry.bound, half_of(entry)
-    center = bound.center or middle(bound, half)  # nothing is a share of zero
+    center = bound.center or middle(bound, half)  # a share of zero is zero
     if not center:
-        raise Refused("its bounds lie around zero, so no floor, a share of the center, would keep it; widen it by hand")
+        raise Refused("the bounds are centered on zero, so a share of the center is zero; edit the bounds by hand")
     new = half * (1 + by) if by is not None else abs(center) * (to or 0.0)
     if not new > half:
         raise Refused(
-            f"{half_width_text(new, center)} to each side is no wider than the {half_width_text(half, center)} that it "
-            "has; `seatrial baseline update` makes bounds that fit the runs"
+            f"±{half_width_text(new, center)} is not wider than the current ±{half_width_text(half, center)}; "
+            "run `seatrial baseline update` to compute bounds from the runs"
         )
-    # Around the middle of the bounds, wherever the center is said to be: the other side must not get narrower.
+    # Around the middle of the bounds, not the center: no side must get narrower.
     lower, upper = around(middle(bound, half), new, bound)
     check_cap(lower, upper, center, entry, why.force)
     cap = raised(cap_of(entry), new, center, why.force)
-    method = re.sub(r", widened to [^,]*", "", entry.method) or "by hand"  # how wide it was is no longer true
+    method = re.sub(r", widened to [^,]*", "", entry.method) or "by hand"  # replaces an earlier width
     values = {
         "lower": lower,
         "upper": upper,
@@ -98,16 +98,16 @@ def widen(entry: BaselineEntry, why: Why, by: float | None = None, to: float | N
         "state": str(BoundState.USABLE),
         "why": None,
     }
-    what = f"widened from {half_width_text(half, center)} to {half_width_text(new, center)} to each side"
+    what = f"widened from ±{half_width_text(half, center)} to ±{half_width_text(new, center)}"
     edit = Edit(entry.benchmark, entry.metric, values, why.of(what))
-    return Updated(edit, (f"{what}; the floor is now the same, so that the next update keeps it",))
+    return Updated(edit, (f"{what}; the floor is raised to match, so the next update keeps it",))
 
 
 def _newest_level(chosen: MetricHistory, bound: Bound, center: float) -> list[Point]:
-    """The runs of the level that the bounds are to follow. Raises Refused."""
+    """The runs of the level to center on. Raises Refused."""
     good = [point for point in chosen.points if point.good and math.isfinite(point.value)]
     if not good:
-        raise Refused("there is no run that ended well, so there is no level to follow")
+        raise Refused("nothing to center on: no run succeeded")
     side = _side(good[-1].value, bound)
     if side:
         return list(takewhile(lambda point: _side(point.value, bound) == side, reversed(good)))[::-1]
@@ -117,14 +117,14 @@ def _newest_level(chosen: MetricHistory, bound: Bound, center: float) -> list[Po
     starts = run_starts([point.run for point in good])
     changes = change_points([median(point.value for point in good[a:b]) for a, b in pairwise([*starts, len(good)])])
     if not changes:
-        raise Refused("the last run is within the bounds and the level did not change, so there is nothing to follow")
+        raise Refused("nothing to change: the last run is within bounds and the level is stable")
     last = changes[-1]
     if abs(center - last.after) <= abs(center - last.before):
         levels = f"{value_text(last.before)} → {value_text(last.after)}"
         changed = f"changed at run {good[starts[last.index]].run} ({levels})"
         raise Refused(
-            f"the last run is within the bounds, and these are around the level that it has since it {changed}, so "
-            "there is nothing to follow; `seatrial baseline update` makes bounds that fit the runs"
+            f"nothing to change: the last run is within bounds, and they match the level since it {changed}; "
+            "run `seatrial baseline update` to compute bounds from the runs"
         )
     return good[starts[last.index] :]
 
@@ -136,19 +136,19 @@ def _side(value: float, bound: Bound) -> int:
 
 
 def half_of(entry: BaselineEntry) -> float:
-    """To each side, in the unit of the metric. Raises Refused when it is switched off or has no bounds."""
+    """The half-width, in the unit of the metric. Raises Refused if the entry is disabled or has no bounds."""
     bound = entry.bound
     if bound.state is BoundState.DISABLED:
-        raise Refused(f"it is switched off: {bound.why}")
+        raise Refused(f"the entry is disabled: {bound.why}")
     if bound.lower is not None and bound.upper is not None:
-        # A lower bound of 0 may have been cut off there; then the upper side tells the width.
+        # A lower bound of 0 may have been clamped; then the upper side gives the width.
         cut = bound.lower == 0 and bound.center is not None and bound.center < bound.upper
         return bound.upper - (bound.center or 0.0) if cut else (bound.upper - bound.lower) / 2
     if bound.center is not None and bound.upper is not None:
         return bound.upper - bound.center
     if bound.center is not None and bound.lower is not None:
         return bound.center - bound.lower
-    raise Refused("it has no bounds yet, so it has no width; `seatrial baseline update` makes them")
+    raise Refused("the entry has no bounds yet; run `seatrial baseline update` to compute them")
 
 
 def middle(bound: Bound, half: float) -> float:
@@ -156,7 +156,7 @@ def middle(bound: Bound, half: float) -> float:
 
 
 def around(center: float, half: float, bound: Bound) -> tuple[float | None, float | None]:
-    """Open sides stay open; what was never negative does not become so."""
+    """Bounds around the center. Open sides stay open; non-negative lower bounds stay non-negative."""
     lower = None
     if bound.lower is not None:
         lower = max(0.0, center - half) if bound.lower >= 0 and center >= 0 else center - half
@@ -171,19 +171,19 @@ def check_cap(lower: float | None, upper: float | None, center: float, entry: Ba
     half = relative_half_width(Bound(entry.metric, lower, upper, center=center))
     if half is not None and half > cap_of(entry) and not force:
         raise Refused(
-            f"that is {half:.1%} to each side, more than the cap of {cap_of(entry):.0%}: it would find next to "
-            "nothing; --force does it all the same, `seatrial baseline update` makes bounds that fit the runs"
+            f"±{half:.1%} exceeds the cap of ±{cap_of(entry):.0%} and would miss most regressions; use --force to set "
+            "it anyway, or run `seatrial baseline update` to compute bounds from the runs"
         )
 
 
 def raised(cap: float, half: float | None, center: float | None, force: bool) -> float:
-    """The cap of the entry; what was forced raises it, so that the file does not contradict itself."""
+    """The cap of the entry, raised to a forced half-width so that the file stays consistent."""
     share = half / abs(center) if half is not None and center else 0.0
     return rounded_up(share) if force and share > cap else cap
 
 
 def rounded_up(share: float) -> float:
-    """To a hundredth of a percent."""
+    """Rounds up to a hundredth of a percent."""
     return math.ceil(share * 1e4 - 1e-6) / 1e4
 
 

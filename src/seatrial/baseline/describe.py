@@ -1,4 +1,4 @@
-"""What the bounds of an entry say of its last run, in plain sentences."""
+"""Describes the entries of a baseline and how their last run compares."""
 
 import math
 import re
@@ -14,7 +14,7 @@ from seatrial.baseline.models import BaselineEntry, relative_half_width
 from seatrial.baseline.new_bounds import accepted_from, counted_reasons
 from seatrial.baseline.selection import MetricHistory, SelectedFile, newest_histories, runs_text
 from seatrial.checks.bounds import bound_sentence
-from seatrial.job import Bound, BoundState, Level, Unreadable, pair_text, value_text
+from seatrial.job import Bound, BoundState, Level, Unreadable, count, pair_text, value_text
 from seatrial.record import RunFolder
 from seatrial.record.history import History, Point
 from seatrial.suite import Suite
@@ -29,7 +29,7 @@ class ShownBaseline:
 
 
 def describe_baselines(place: SelectedFile, history: History, metric: str | None = None) -> list[ShownBaseline]:
-    """One for each entry of the selected benchmarks, and one for each of them that has none."""
+    """One per entry of the selected benchmarks, and one per metric or benchmark without an entry."""
     shown = []
     for benchmark in place.trials:
         runs = {
@@ -41,30 +41,30 @@ def describe_baselines(place: SelectedFile, history: History, metric: str | None
         named = [name for name in dict.fromkeys([*entries, *runs]) if metric is None or name == metric]
         shown += [_shown(benchmark, name, entries.get(name), runs.get(name)) for name in named]
         if not named:
-            why = "no entry, and no run with a metric that could have one"
+            why = "no entry, and no runs with a metric that can have bounds"
             shown.append(ShownBaseline(benchmark, metric or "", why))
     return shown
 
 
 def unused(place: SelectedFile, suite: Suite) -> list[ShownBaseline]:
-    """Entries of no cell that would run: they, or their trial, are switched off; or a trial was renamed, say."""
+    """Entries without a cell that would run: the entry or its trial is disabled, or the trial was renamed."""
     shown = []
     for benchmark, entries in place.baselines.entries.items():
         if benchmark not in place.trials:
-            off = _switched_off(suite, benchmark)
+            disabled = _disabled(suite, benchmark)
             for metric, entry in entries.items():
-                why = f"its trial is switched off: {off}" if off else "of no cell that would run"
+                why = f"trial is disabled: {disabled}" if disabled else "not used by any cell"
                 if entry.bound.state is BoundState.DISABLED:
-                    why = f"switched off: {entry.bound.why}"
+                    why = f"disabled: {entry.bound.why}"
                 shown.append(ShownBaseline(benchmark, metric, why))
     return shown
 
 
-def _switched_off(suite: Suite, benchmark: str) -> str:
-    """Why the trial is disabled that this benchmark is of, by its name; empty when none is."""
+def _disabled(suite: Suite, benchmark: str) -> str:
+    """Why the trial of this benchmark is disabled; empty if it is not."""
     for name, model in suite.trials.items():
         own = re.escape(model.benchmark) if model.benchmark else rf"{re.escape(name)}(\[.*\])?"
-        # What a `${axis}` stands for is not known of cells that are not there.
+        # A disabled trial has no cells, so `${axis}` may be anything.
         if model.disabled is not None and re.fullmatch(re.sub(r"\\\$\\\{.*?\\\}", ".+", own), benchmark):
             return model.disabled
     return ""
@@ -73,24 +73,24 @@ def _switched_off(suite: Suite, benchmark: str) -> str:
 def _shown(benchmark: str, metric: str, entry: BaselineEntry | None, chosen: MetricHistory | None) -> ShownBaseline:
     if entry is None:
         so_far = runs_text(chosen.points if chosen else [])
-        return ShownBaseline(benchmark, metric, f"no entry; {so_far} so far, `seatrial baseline update` makes one")
+        return ShownBaseline(benchmark, metric, f"no entry; {so_far} so far; run `seatrial baseline update`")
     bound = _with_newest_change(entry, chosen)
     point = chosen.points[-1] if chosen and chosen.points else None
     if point is None:
-        text = f"no run yet; {pair_text(bound.lower, bound.upper, bound.unit, ' to ')} would be in order"
+        text = f"no run yet; bounds {pair_text(bound.lower, bound.upper, bound.unit, ' to ')}"
     elif bound.state is BoundState.USABLE:
         text = bound_sentence(bound, point.value, point.at_s)
     else:
-        text = f"{value_text(point.value, bound.unit)}, not judged"
+        text = f"{value_text(point.value, bound.unit)}, not checked"
     if bound.state is not BoundState.USABLE:
-        text += f"; {'switched off' if bound.state is BoundState.DISABLED else bound.state}: {bound.why}"
+        text += f"; {bound.state}: {bound.why}"
     return ShownBaseline(benchmark, metric, text, tuple(_details(entry, chosen)))
 
 
 def _with_newest_change(entry: BaselineEntry, chosen: MetricHistory | None) -> Bound:
-    """The bound with the last change of the level: that of the entry, or a newer one that the history knows by now.
+    """The bound with the last change of the level: the entry's, or a newer one in the history.
 
-    Runs that are out of their bounds count here: they are what a change of the level looks like."""
+    Runs outside their bounds count here, because a change of the level looks like that."""
     from seatrial.stats.changes import change_points
 
     bound = entry.bound
@@ -114,17 +114,17 @@ def _details(entry: BaselineEntry, chosen: MetricHistory | None) -> list[str]:
     details = [", ".join(part for part in (width, entry.method, entry.hardware) if part)]
     details.append(counted_reasons(entry.left_out))
     if chosen and (other := entry.bound.why_not_for(chosen.series.settings)):
-        details.append(f"the last run is not judged by them: {other}")
+        details.append(f"the last run is not checked against them: {other}")
     if entry.reasons:
         last = entry.reasons[-1]
         details.append(f"{last.get('at', '?')[:10]} {last.get('what', 'changed')}: {last.get('why', '?')}")
     if entry.invented:
-        details.append(f"a comment in line {entry.invented[0]} says that its number is invented")
+        details.append(f"a comment in line {entry.invented[0]} marks the number as invented")
     return [detail for detail in details if detail]
 
 
 def hardware_of(runs: Path, points: Sequence[Point]) -> str:
-    """Of the newest run: `AMD EPYC 7B12, 2 cores, 4 × NVIDIA A100`; empty when it is not known any more."""
+    """Hardware of the newest run: `AMD EPYC 7B12, 2 cores, 4 × NVIDIA A100`; empty if unknown."""
     if not points:
         return ""
     folder = RunFolder(runs / points[-1].run)
@@ -145,10 +145,10 @@ def hardware_text(hardware: Mapping[str, Any]) -> str:
         parts.append(f"{hardware['cores']} cores")
     gpus = hardware.get("gpu")
     models = Counter(map(str, gpus)) if isinstance(gpus, list) else Counter()
-    parts += [f"{count} × {model}" for model, count in models.items()]
+    parts += [f"{number} × {model}" for model, number in models.items()]
     tpu = hardware.get("tpu")
     if isinstance(tpu, dict):
         parts.append(" ".join(str(tpu[key]) for key in ("type", "topology") if tpu.get(key)) or "TPU")
     if others := hardware.get("others"):
-        parts.append(f"{len(others)} of its hosts other than that")
+        parts.append(f"{count(len(others), 'host')} with other hardware")
     return ", ".join(parts)

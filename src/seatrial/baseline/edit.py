@@ -1,4 +1,4 @@
-"""Changes entries of a file of bounds, and proves that nothing else of the file has changed."""
+"""Changes entries of a baseline file, and verifies that nothing else in it changed."""
 
 import difflib
 import fcntl
@@ -22,38 +22,38 @@ from seatrial.suite.yaml.problem import SuiteError
 from seatrial.suite.yaml.source import Source
 
 _NEW = {
-    OURS: "# Bounds of `seatrial baseline`. What is written by hand here is kept.\nversion: 1\nbaselines:\n",
+    OURS: "# Bounds, written by `seatrial baseline`. Manual edits are kept.\nversion: 1\nbaselines:\n",
     THEIRS: "benchmarks:\n",
 }
 _THEIR_KEYS = {"lower": theirs.LOWER, "upper": theirs.UPPER, "center": theirs.CENTER, "runs": theirs.RUNS}
-_FIXED = ("unit", "better")  # of a step time: seconds, lower
+_FIXED = ("unit", "better")  # fixed for a step time: s, lower
 _Values = dict[str, Any]  # keys of an entry
 
 
 @dataclass(frozen=True)
 class Edit:
-    """Keys of one entry, in the words of Seatrial's own form; None takes a key out. `reason` is added to `reasons`."""
+    """Keys of one entry, as in Seatrial's own form; None removes a key. `reason` is added to `reasons`."""
 
     benchmark: str
     metric: str
     values: Mapping[str, Any]
     reason: Mapping[str, str]
     title: str = ""
-    untrue: tuple[int, ...] = ()  # lines of comments that are no longer true, and go
+    untrue: tuple[int, ...] = ()  # lines of outdated comments, to be removed
 
 
 def edited(text: str, file: str, form: str, edits: Iterable[Edit]) -> str:
-    """The file's text with those entries changed; an empty text is a new file. Raises CannotEdit."""
+    """Returns the text with the edits applied; an empty text is a new file. Raises CannotEdit."""
     edits = list(edits)
     for edit in edits:
         for key, value in edit.values.items():
-            # An exponent of three digits is text to some readers.
+            # Some YAML readers take an exponent of three digits for text.
             if isinstance(value, float) and value and not 1e-99 < abs(value) < 1e99:
                 what = f"{edit.benchmark} {edit.metric}: {key} {value:g}"
-                raise CannotEdit(file, f"{what} is no metric that bounds can be written for")
+                raise CannotEdit(file, f"{what} is out of range (1e-99 to 1e99)")
     before = text.removeprefix("\ufeff") or _NEW[form]
     mark = "\ufeff" if text.startswith("\ufeff") else ""
-    # What the file must say afterwards. What an alias made one thing becomes two.
+    # The data that the file must have afterwards. Values shared by a YAML alias become separate.
     wanted = msgspec.to_builtins(Source(file, before, limits=BASELINE_LIMITS).data)
     document = Document(before)
     for edit in edits:
@@ -71,12 +71,12 @@ def edited(text: str, file: str, form: str, edits: Iterable[Edit]) -> str:
     try:
         baselines_of(source)
     except SuiteError as error:
-        raise CannotEdit(file, f"it would not be sound afterwards: {error}") from error
+        raise CannotEdit(file, f"the edited file would be invalid: {error}") from error
     return mark + after
 
 
 def _written(edit: Edit, form: str, data: Any) -> dict[tuple[str, ...], _Values]:
-    """The keys of the entry as this form calls them, by the map that they stand in; the last one has the reasons."""
+    """The keys of the entry in the file's form, by the path of their map; the last map has the reasons."""
     if form == OURS:
         path = ("baselines", edit.benchmark, edit.metric)
         return {path: {key: _number(value) for key, value in edit.values.items()}}
@@ -89,13 +89,13 @@ def _written(edit: Edit, form: str, data: Any) -> dict[tuple[str, ...], _Values]
             values[_THEIR_KEYS[key]] = _rounded(value, 4 if key == "center" else 8)
         elif key not in _FIXED:
             beside[key] = _number(value)
-    if "figures" in beside:  # their sample size counts values
+    if "figures" in beside:  # torchprime's sample size counts values
         sample = beside.pop("figures")
         beside["runs"] = values.get(theirs.RUNS) if sample else None
         values[theirs.RUNS] = sample or values.get(theirs.RUNS)
     lower, upper = edit.values.get("lower"), edit.values.get("upper")
     if lower is not None and upper is not None:
-        # What a lower bound of 0 cut off still belongs to the width.
+        # A lower bound of 0 may be clamped; the width is not.
         center = edit.values.get("center")
         half = upper - center if lower == 0 and center is not None else (upper - lower) / 2
         values[theirs.HALF] = _rounded(half, 5)
@@ -105,7 +105,7 @@ def _written(edit: Edit, form: str, data: Any) -> dict[tuple[str, ...], _Values]
 
 
 def _rounded(value: Any, digits: int) -> Any:
-    """As their tool rounds; of a small number at least six digits that mean something."""
+    """Rounds as torchprime does, but keeps at least six significant digits."""
     if not isinstance(value, float) or value == 0:
         return value
     return round(value, max(digits, 5 - math.floor(math.log10(abs(value)))))
@@ -120,7 +120,7 @@ def _number(value: Any) -> Any:
 
 
 def _set(data: _Values, path: tuple[str, ...], values: _Values) -> _Values:
-    """Do to plain data what `Document.set` does to the text; the map at `path`."""
+    """Applies to plain data what `Document.set` does to the text; returns the map at `path`."""
     for part in path:
         if not isinstance(data.get(part), dict):
             data[part] = {}
@@ -134,12 +134,12 @@ def _set(data: _Values, path: tuple[str, ...], values: _Values) -> _Values:
 
 
 class Refused(SeatrialError):
-    """An entry, or the whole file, stays as it is, and why."""
+    """An entry or the file was left unchanged; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Updated:
-    """A change of one entry, and what is worth knowing about it."""
+    """A change of one entry, with notes for the user."""
 
     edit: Edit
     notes: tuple[str, ...] = ()
@@ -148,7 +148,7 @@ class Updated:
 
 @dataclass(frozen=True)
 class Why:
-    """Who changes an entry: when, and for what reason; `force` allows bounds wider than the cap."""
+    """Reason and time of a change; `force` allows bounds wider than the cap."""
 
     reason: str
     at_s: float
@@ -168,12 +168,12 @@ class FileChange:
 
 
 def change(place: SelectedFile, edits: Iterable[Edit]) -> FileChange:
-    """What these edits make of the file. Raises CannotEdit and OSError; nothing is written."""
-    # A folder that is not there is a slip of the pen, or a disk that is not mounted: none is made.
+    """Applies the edits without writing. Raises CannotEdit and OSError."""
+    # A missing folder is probably a typo or an unmounted disk, so it is not created.
     if place.path.is_symlink() and not place.path.exists():
-        raise _cannot_write(place.name, f"it is a link to {place.path.readlink()}, and that does not exist")
+        raise _cannot_write(place.name, f"link target not found: {place.path.readlink()}")
     if not place.path.parent.is_dir():
-        raise _cannot_write(place.name, f"there is no folder {place.path.parent}")
+        raise _cannot_write(place.name, f"folder not found: {place.path.parent}")
     before = place.path.read_bytes() if place.exists else None
     old = (before or b"").decode()
     new = edited(old, place.name, place.baselines.form, edits)
@@ -183,16 +183,16 @@ def change(place: SelectedFile, edits: Iterable[Edit]) -> FileChange:
 
 
 def write_change(changed: FileChange) -> None:
-    """Write the file whole; a link to it stays a link, its mode stays. Raises Refused when somebody else wrote it
-    meanwhile, and OSError; it is as it was then."""
+    """Writes the file atomically, keeping links and the mode. Raises Refused if the file changed on disk after it was
+    read, and OSError; the file is unchanged then."""
     path = changed.path.resolve()
     try:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX)  # against others of ours; an editor is seen by what it wrote
+            fcntl.flock(folder, fcntl.LOCK_EX)  # against other Seatrial processes; editors are detected by the content
             mode = path.stat().st_mode & 0o777 if path.exists() else None
             if (path.read_bytes() if path.exists() else None) != changed.before:
-                raise Refused(f"{changed.path} was changed by somebody else meanwhile; it was left alone. Try again")
+                raise Refused(f"{changed.path} changed during the edit; nothing was written. Try again")
             write_whole(path, changed.after, mode=mode or 0o644)
             if mode is not None:
                 path.chmod(mode)
@@ -203,4 +203,4 @@ def write_change(changed: FileChange) -> None:
 
 
 def _cannot_write(name: str, why: str) -> OSError:
-    return OSError(f"{name} cannot be written: {why}")
+    return OSError(f"cannot write {name}: {why}")

@@ -1,4 +1,4 @@
-"""Takes over what another tool kept: bounds into a baseline file, runs into the history."""
+"""Imports data of other tools: bounds into a baseline file, runs into the history."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -32,14 +32,14 @@ from seatrial.suite import DeclaredMetric, TrialModel, nearest
 
 @dataclass(frozen=True)
 class ImportedMetric:
-    """What runs of a file are metrics of, where they do not say it themselves."""
+    """The benchmark and metric that imported runs belong to."""
 
     benchmark: str
     metric: str
     unit: str
     better: str
     trial: str
-    factor: float = 1.0  # from the unit of the file to that of the suite
+    factor: float = 1.0  # converts the file's unit to the suite's
 
 
 def imported_metric(
@@ -51,33 +51,33 @@ def imported_metric(
     better: str | None,
     before: Iterable[tuple[str, str]],
 ) -> ImportedMetric:
-    """What runs with these words of their own are metrics of: the suite's words count, then those of `before`, units
-    and directions that are known of the metric already. Raises Refused."""
+    """Determines unit and direction of imported runs: the suite takes precedence, then `before` (units and directions
+    already known), then `unit` and `better`. Raises Refused."""
     own = _declared(model, trial, metric)
     known = [(own.unit, own.better), *before]
     ours = next((unit for unit, _ in known if unit), "")
     way = next((way for _, way in known if way), None)
     if better and way and better != way:
-        raise Refused(f"{metric} is better {better} by what was said, and {way} by the suite; the suite counts")
+        raise Refused(f"{metric}: --better {better} contradicts the suite ({way})")
     if not (way or better):
-        raise Refused(f"nothing says whether lower or higher is better for {metric}; say --better lower, or higher")
+        raise Refused(f"direction of {metric} unknown; use --better lower or --better higher")
     factor = unit_factor(unit, ours)
     if factor is None:
-        raise Refused(f"the runs are in {unit}, and the suite has {metric} in {ours}: they cannot be converted")
+        raise Refused(f"cannot convert {metric} from {unit} (runs) to {ours} (suite)")
     return ImportedMetric(benchmark, metric, ours or unit, str(way or better), trial, factor)
 
 
 def _declared(model: TrialModel, trial: str, metric: str) -> DeclaredMetric:
     declared = model.declared_metrics()
     if declared is not None and metric not in declared:
-        raise Refused(f"trial {trial!r} has no metric {metric!r}{nearest(metric, declared)}")
+        raise Refused(f"unknown metric {metric!r} of trial {trial!r}{nearest(metric, declared)}")
     return (declared or {}).get(metric, DeclaredMetric(""))
 
 
 def import_bounds(
     place: SelectedFile, taken: Baselines, source: str, why: Why, trials: Mapping[str, TrialModel]
 ) -> tuple[list[Updated], list[str]]:
-    """Edits that put the entries of another file into this one, for the selected benchmarks; what was refused."""
+    """Edits that copy entries of another file for the selected benchmarks, and messages for refused ones."""
     updates, refused = [], []
     for benchmark, trial in place.trials.items():
         for metric, entry in taken.entries.get(benchmark, {}).items():
@@ -90,13 +90,13 @@ def import_bounds(
 
 
 def _in_unit_of_suite(entry: BaselineEntry, declared: DeclaredMetric) -> BaselineEntry:
-    """With the unit and the direction that the suite gives its metric."""
+    """Converts an entry to the unit and direction of the suite. Raises Refused."""
     bound = entry.bound
     factor = unit_factor(bound.unit, declared.unit)
     if factor is None:
-        raise Refused(f"its bounds are in {bound.unit}, and the suite has it in {declared.unit}")
+        raise Refused(f"cannot convert bounds from {bound.unit} to {declared.unit} (suite)")
     if declared.better and bound.better and declared.better != bound.better:
-        raise Refused(f"its bounds say that {bound.better} is better, and the suite says {declared.better}")
+        raise Refused(f"`better: {bound.better}` contradicts the suite ({declared.better})")
 
     sides = {"lower": bound.lower, "upper": bound.upper, "center": bound.center}
     scaled = {name: value * factor for name, value in sides.items() if value is not None}
@@ -109,7 +109,7 @@ def _taken(old: BaselineEntry | None, entry: BaselineEntry, source: str, why: Wh
     off = bound.state is BoundState.DISABLED
     cap = (old.cap if old else None) or CAP
     if half is not None and half > cap and not why.force:
-        raise Refused(f"{half:.1%} to each side is more than the cap of {cap:.0%}; --force takes it all the same")
+        raise Refused(f"±{half:.1%} exceeds the cap of ±{cap:.0%}; use --force to import it anyway")
     values = {
         "lower": bound.lower,
         "upper": bound.upper,
@@ -124,13 +124,13 @@ def _taken(old: BaselineEntry | None, entry: BaselineEntry, source: str, why: Wh
         "why": None if off else bound.why or None,
         "disabled": bound.why if off else None,
     }
-    notes = [f"a comment says that its number is invented ({source}:{entry.invented[0]})"] if entry.invented else []
+    notes = [f"a comment marks the number as invented ({source}:{entry.invented[0]})"] if entry.invented else []
     edit = Edit(entry.benchmark, entry.metric, values, why.of(f"imported from {source}"), entry.title)
     return Updated(edit, tuple(notes))
 
 
 def newest_fingerprint(history: History, benchmark: str) -> str:
-    """Of the configuration and hardware that ran last; empty, not known, when nothing ran yet."""
+    """Fingerprint of the configuration and hardware of the last run; empty if nothing ran yet."""
     series = [one for one in history.series(benchmark=benchmark, last=1) if one.fingerprint]
     return max(series, key=lambda one: one.points[-1].at_s).fingerprint if series else ""
 
@@ -138,8 +138,8 @@ def newest_fingerprint(history: History, benchmark: str) -> str:
 def past_results(
     runs: Iterable[PastRun], metric: ImportedMetric, fingerprint: str, why: Why, source: str
 ) -> Iterable[RunResults]:
-    """The runs as the history keeps them. Importing the same ones again changes nothing there."""
-    # A name of its own, so that a run of Seatrial, or of another import, is never replaced by it.
+    """The runs as results for the history. Importing the same runs again changes nothing."""
+    # A unique prefix, so that it never replaces a run of Seatrial or of another import.
     digest = hashlib.sha256(f"{metric.benchmark}\0{metric.metric}".encode()).hexdigest()[:4]
     for one in runs:
         verdict = Verdict.PASSED if one.good else Verdict.FAILED

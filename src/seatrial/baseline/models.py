@@ -1,4 +1,4 @@
-"""What may stand in a file of bounds, in either form. Unknown keys are the user's own, and are kept."""
+"""Contents of a baseline file, in Seatrial's or torchprime's form. Unknown keys are kept."""
 
 import contextlib
 import math
@@ -13,35 +13,35 @@ from seatrial.job import Better, Bound, BoundState, Level, flat_fields
 
 OURS = "seatrial"
 THEIRS = "torchprime"
-STEP_TIME = "step_time"  # the one metric that torchprime's file has bounds for
-FLOOR = 0.015  # half-width, as a share of the center, below which no bound goes
-CAP = 0.2  # half-width, as a share of the center, above which a bound finds too little to be of use
+STEP_TIME = "step_time"  # the only metric with bounds in torchprime's file
+FLOOR = 0.015  # minimum half-width, as a share of the center
+CAP = 0.2  # maximum half-width, as a share of the center; wider bounds find too little
 
 
 class BaselineEntry(msgspec.Struct, frozen=True):
-    """One metric of one benchmark. `bound` is what a run is judged by; the rest says where that comes from."""
+    """One metric of one benchmark. Runs are checked against `bound`; the rest is its provenance."""
 
     benchmark: str
     metric: str
     bound: Bound
     line: int
-    title: str = ""  # the benchmark's name for people
+    title: str = ""  # display name of the benchmark
     method: str = ""
-    floor: float | None = None  # None: not said, so the default
+    floor: float | None = None  # None: the default
     cap: float | None = None
     hardware: str = ""
-    level: float | None = None  # the best that its center was, where it is not any more; None: its center
-    left_out: dict[str, int] = {}  # reason -> metrics that its bounds are not made from
-    accepted: str = ""  # the run from which on a new level was accepted
+    level: float | None = None  # best center so far, if it was better than today's; None: today's
+    left_out: dict[str, int] = {}  # reason -> number of values left out of the bounds
+    accepted: str = ""  # first run of an accepted new level
     accepted_s: float | None = None
-    accepted_until_s: float | None = None  # when the last run started that was looked at then
-    reasons: tuple[dict[str, str], ...] = ()  # of every change: at, what, why
-    invented: tuple[int, ...] = ()  # lines with a comment which says that the numbers are
-    target_loss: float | None = None  # of torchprime's file: a bound of its own, for the last loss
+    accepted_until_s: float | None = None  # start of the last run considered then
+    reasons: tuple[dict[str, str], ...] = ()  # for each change: at, what, why
+    invented: tuple[int, ...] = ()  # lines of comments that mark numbers as invented
+    target_loss: float | None = None  # torchprime only: an extra bound for the final loss
     loss_tolerance: float | None = None
 
     def bounds(self) -> tuple[Bound, ...]:
-        """Its own, and where torchprime's file has a target for the last loss, one for that."""
+        """The bound, and one for the final loss if torchprime's file has a target."""
         target, tolerance = self.target_loss, self.loss_tolerance
         if target is None or tolerance is None:
             return (self.bound,)
@@ -53,7 +53,7 @@ class BaselineEntry(msgspec.Struct, frozen=True):
 
 
 class Baselines(msgspec.Struct, frozen=True):
-    """A file of bounds. `form` is whose file it is; `warnings` are texts that begin with file:line:column."""
+    """A baseline file. `form` is OURS or THEIRS; each of `warnings` starts with file:line:column."""
 
     file: str
     form: str = OURS
@@ -61,12 +61,12 @@ class Baselines(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
     def bounds(self, benchmark: str) -> tuple[Bound, ...]:
-        """Those of a benchmark; one that is switched off is among them, and says so by its state."""
+        """The bounds of a benchmark, including disabled ones."""
         return tuple(bound for entry in self.entries.get(benchmark, {}).values() for bound in entry.bounds())
 
 
 def relative_half_width(bound: Bound) -> float | None:
-    """As a share of the center; None when a side is open, or the center is zero."""
+    """Half-width as a share of the center; None if a side is open or the center is zero."""
     if bound.lower is None or bound.upper is None:
         return None
     center = bound.center if bound.center is not None else (bound.lower + bound.upper) / 2
@@ -74,7 +74,7 @@ def relative_half_width(bound: Bound) -> float | None:
 
 
 def seconds_of(text: str) -> float:
-    """Wall seconds of `2026-10-03` or `2026-10-03T12:00:00Z`; without a zone it is universal time. Or ValueError."""
+    """Wall-clock seconds of `2026-10-03` or `2026-10-03T12:00:00Z` (default UTC). Raises ValueError."""
     time = datetime.fromisoformat(text.strip())
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
@@ -83,7 +83,7 @@ def text_of(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-# Where YAML makes a number of what was meant as a name (hex digits without a letter, say), the text counts.
+# Keys that are read as text even if YAML takes the value for a number (such as hex digits without a letter).
 TEXT_KEYS = frozenset(
     {"unit", "method", "measured", "why", "fingerprint", "hardware", "since", "at", "until", "run", "name"}
 )
@@ -103,28 +103,28 @@ def _number(value: Any, info: ValidationInfo) -> float:
         if isinstance(value, str) and math.isfinite(float(value)):
             advice = "; write it without quotes"
     if isinstance(value, str) and value.strip().lstrip("+-.").lower() in ("nan", "inf", "infinity"):
-        advice = "; nothing is inside such a bound. Take the line out, or `seatrial baseline update` it"
-    raise ValueError(f"`{info.field_name}` is a number, not {describe_value(value)}{advice}")
+        advice = "; remove the line, or run `seatrial baseline update`"
+    raise ValueError(f"invalid `{info.field_name}`: expected a number, got {describe_value(value)}{advice}")
 
 
 def _within(allowed: Callable[[float], bool], what: str) -> BeforeValidator:
     def check(value: Any, info: ValidationInfo) -> float:
         number = _number(value, info)
         if not allowed(number):
-            raise ValueError(f"`{info.field_name}` is {what}, not {number:g}")
+            raise ValueError(f"invalid `{info.field_name}`: expected {what}, got {number:g}")
         return number
 
     return BeforeValidator(check)
 
 
 def _is(what: str, made: Callable[[Any], Any]) -> BeforeValidator:
-    """What `made` makes of a value; where it cannot, the field is said to be `what`."""
+    """Converts a value with `made`; the error names `what` was expected."""
 
     def check(value: Any, info: ValidationInfo) -> Any:
         try:
             return made(value)
         except (ValueError, OverflowError, TypeError, AttributeError):
-            raise ValueError(f"`{info.field_name}` is {what}, not {describe_value(value)}") from None
+            raise ValueError(f"invalid `{info.field_name}`: expected {what}, got {describe_value(value)}") from None
 
     return BeforeValidator(check)
 
@@ -136,14 +136,14 @@ def _text(value: Any) -> str:
 
 
 def _reason(value: Any) -> str:
-    """Never empty, for a switch without a reason is forgotten on."""
+    """A non-empty text."""
     if not _text(value).strip():
         raise ValueError
     return str(value)
 
 
 def _fields(value: Any) -> dict[str, str]:
-    """Values that YAML makes numbers or lists of are compared as the text that they are everywhere else."""
+    """Numbers and lists become text, for comparison with the text used elsewhere."""
     if value is not None and not isinstance(value, dict):
         raise TypeError
     return dict(flat_fields(value or {}, ""))
@@ -152,8 +152,7 @@ def _fields(value: Any) -> dict[str, str]:
 def _distance(value: Any, info: ValidationInfo) -> float:
     number = _number(value, info)
     if number < 0:
-        half = "half a distance" if info.field_name == "confidence_interval" else "a distance"
-        raise ValueError(f"`{info.field_name}` is {half}, so not less than 0; it is {number:g}")
+        raise ValueError(f"invalid `{info.field_name}`: expected a distance of 0 or more, got {number:g}")
     return number
 
 
@@ -195,10 +194,10 @@ class WidthKeys(Keys):
 
 
 class Provenance(Keys):
-    """Where a bound comes from, and whether it is in use."""
+    """Provenance and state of a bound."""
 
     runs: _Count | None = None
-    figures: _Count | None = None  # values in those runs, where a run gave several; the key is older than the word
+    figures: _Count | None = None  # values in those runs, if a run has several; an old name of values
     since: Time = None
     width: WidthKeys | None = None
     method: PlainText = ""
@@ -213,7 +212,7 @@ class Provenance(Keys):
     under_test: FieldTexts = {}
     hardware: PlainText = ""
     level: Number | None = None
-    left_out: dict[str, object] | None = None  # Seatrial 0.1 listed the runs, others count them
+    left_out: dict[str, object] | None = None  # Seatrial 0.1 wrote lists of runs, later versions counts
     changed: ChangedKeys | None = None
     accepted: AcceptedKeys | None = None
     reasons: tuple[Any, ...] | None = None
@@ -231,7 +230,7 @@ class MetricKeys(Provenance):
 
 
 class TorchprimeKeys(Keys):
-    """A benchmark of torchprime's file. `seatrial` holds what its own keys cannot."""
+    """A benchmark in torchprime's file. `seatrial` has the keys that torchprime does not know."""
 
     name: PlainText = ""
     step_time_lower_bound: Number | None = None

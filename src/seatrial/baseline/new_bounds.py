@@ -1,4 +1,4 @@
-"""New bounds of one entry, made from the history. Data in, an Edit out."""
+"""Computes the bounds of an entry from the history. Pure: returns an Edit."""
 
 import math
 from collections import Counter
@@ -24,25 +24,25 @@ def update(
     form: str = OURS,
     accept: bool = False,
 ) -> Updated:
-    """Bounds for one new run, from all runs that count. A level that is worse than that of the entry is taken only
-    with `accept`. Raises Refused."""
+    """Computes bounds for the next run from all eligible runs. A level worse than the entry's is taken only with
+    `accept`. Raises Refused."""
     series, points = chosen.series, chosen.points
     if not series.better:
-        raise Refused(f"{series.metric} does not say whether lower or higher is better, so it can have no bound")
+        raise Refused(f"{series.metric} cannot have bounds: set `better: lower` or `better: higher`")
     if not points:
-        raise Refused(f"no run in that window ({chosen.left})")
+        raise Refused(f"no runs in this period ({chosen.left})")
     fit = fitted(points, series.better, entry)
     interval, found, left_out = fit.interval, fit.cleaned, fit.left_out
     used = [points[index] for index in fit.used]
     because = interval.why
     if interval.state == "recording" and len(used) > len(runs_of(used)):
-        because = f"{runs_text(used)}, and a bound needs {LEAST_RUNS} runs"
+        because = f"{runs_text(used)} (bounds need {LEAST_RUNS} runs)"
     state = _state(interval, entry, why.force, form, [because, *_left(chosen, found, left_out)])
     level = _level(interval, used, series, entry, accept) if state is BoundState.USABLE else None
     runs = runs_of(used)
     lower = interval.lower
     if lower is not None and all(point.value >= 0 for point in points):
-        lower = max(0.0, lower)  # no metric that was never negative needs a negative bound
+        lower = max(0.0, lower)  # metrics that were never negative get no negative bound
     values: dict[str, Any] = {
         "lower": lower,
         "upper": interval.upper,
@@ -65,30 +65,30 @@ def update(
         "under_test": (chosen.tested.get(runs[-1]) if runs else None) or None,
         "hardware": hardware or None,
         "level": level,
-        "used": None,  # Seatrial 0.1 listed them
+        "used": None,  # written by Seatrial 0.1
         "left_out": dict(Counter(left_out.values())) or None,
     }
     if found.changes:
         last = found.changes[-1]
         since = points[last.index]
         values["changed"] = {"run": since.run, "at": text_of(since.at_s), "before": last.before, "after": last.after}
-    elif entry is None or not entry.accepted:  # else the last change is the one that was accepted
+    elif entry is None or not entry.accepted:  # else keep the accepted change
         values["changed"] = None
     other = entry.bound.why_not_for(series.settings) if entry else ""
     what = f"{'recentered' if accept else 'updated'} from {len(used)} of {runs_text(points)}"
     what += " under other conditions" if accept else ""
     edit = Edit(series.benchmark, series.metric, values, why.of(what), untrue=entry.invented if entry else ())
-    notes = [] if state is BoundState.USABLE else [f"{state}, so nothing is judged by it yet: {because}"]
-    notes += [f"new bounds, for {other}"] if other else []
+    notes = [] if state is BoundState.USABLE else [f"{state}, not used for checks yet: {because}"]
+    notes += [f"new bounds, because {other}"] if other else []
     notes += _left(chosen, found, left_out)
     if marked := overruled(points, entry):
         which = f"run {marked[0]} is" if len(marked) == 1 else f"{len(marked)} runs from {marked[0]} on are"
-        notes.append(f"{which} marked as a regression, which the recenter of that level overruled")
+        notes.append(f"{which} marked as a regression, but recenter accepted that level")
     return Updated(edit, tuple(notes), used[0].run if accept and used else "")
 
 
 def recenter(chosen: MetricHistory, entry: BaselineEntry, why: Why, hardware: str = "", form: str = OURS) -> Updated:
-    """Bounds around the newest level, be it worse; under other conditions there is no width to keep. Raises Refused."""
+    """Centers bounds on the newest level, even if worse. Under other conditions computes new ones. Raises Refused."""
     if entry.bound.why_not_for(chosen.series.settings):
         return update(chosen, entry, why, hardware, form, accept=True)
     return adjust.recenter_entry(chosen, entry, why)
@@ -97,16 +97,16 @@ def recenter(chosen: MetricHistory, entry: BaselineEntry, why: Why, hardware: st
 def _level(
     interval: Interval, used: Sequence[Point], series: Series, entry: BaselineEntry | None, accept: bool
 ) -> float | None:
-    """The best level that the entry had, where the new center is not that good; raises Refused where it is worse than
-    chance explains. It stays until a level is accepted, so that no number of small steps adds up to a big one."""
+    """The best level of the entry, if the new center is worse. Raises Refused if it is worse than chance explains. The
+    best level is kept until a new one is accepted, so that small steps cannot add up to a large one."""
     center, bound = interval.center, entry.bound if entry else None
     if entry is None or bound is None or center is None or accept or (bound.lower is None and bound.upper is None):
         return None
     factor = unit_factor(bound.unit, series.unit)
     if factor is None:
         raise Refused(
-            f"its bounds are in {bound.unit or 'no unit'} and the runs in {series.unit or 'no unit'}, so nobody can "
-            "tell whether the new level is worse; take the entry out of the file to begin anew"
+            f"bounds are in {bound.unit or 'no unit'}, runs in {series.unit or 'no unit'}, so levels cannot be "
+            "compared; delete the entry to start over"
         )
     known = [entry.level, bound.center, bound.upper if series.better == "lower" else bound.lower]
     best = next((value * factor for value in known if value is not None), None)
@@ -120,49 +120,49 @@ def _level(
         other = bound.why_not_for(series.settings)
         levels = pair_text(best, center, series.unit)
         raise Refused(
-            f"the level of {runs_text(used)} is worse, {levels}{f' ({other})' if other else ''}; its bounds stay. "
-            "`seatrial baseline recenter` with a reason accepts it"
+            f"the level of {runs_text(used)} is worse, {levels}{f' ({other})' if other else ''}; bounds unchanged; "
+            "run `seatrial baseline recenter` to accept it"
         )
     return best if worse_by > 0 else None
 
 
 def _state(interval: Interval, entry: BaselineEntry | None, force: bool, form: str, notices: list[str]) -> BoundState:
-    """Refuses to put something worse in the place of bounds that are in use, or where it could not be told."""
+    """Raises Refused rather than replace usable bounds, or write unusable ones into torchprime's file."""
     state = BoundState(interval.state)
     if state is BoundState.UNUSABLE and force and interval.upper is not None:
         return BoundState.USABLE
     if state is BoundState.USABLE:
         return state
-    forced = "; --force takes them all the same" if state is BoundState.UNUSABLE else ""
+    forced = "; use --force to write them anyway" if state is BoundState.UNUSABLE else ""
     bound = entry.bound if entry is not None else None
     because, *more = notices
     rest = "".join(f"; {part}" for part in more)
     if bound and bound.state is BoundState.USABLE and (bound.lower is not None or bound.upper is not None):
-        raise Refused(f"{because}; the bounds that it has stay{forced}{rest}")
+        raise Refused(f"{because}; bounds unchanged{forced}{rest}")
     if form == THEIRS:
-        raise Refused(f"{because}; an entry of torchprime's file always counts, so none is made{forced}{rest}")
+        raise Refused(f"{because}; no entry written, because torchprime would use it{forced}{rest}")
     return state
 
 
 def _left(chosen: MetricHistory, found: Cleaned, left_out: dict[int, str]) -> list[str]:
-    """What did not count, why, and the commands that would let it in."""
+    """Which runs were left out, why, and the commands to include them."""
     points, reasons = chosen.points, set(found.left_out.values())
     parts = [part for part in (chosen.left, counted_reasons(Counter(left_out.values()))) if part]
     if found.open_regression is not None:
         since = points[found.open_regression :]
         force = " --force" if any(point.good and point.mark == "regression" for point in since) else ""
-        accepts = f"`seatrial baseline recenter{force}` accepts its level"
+        accepts = f"run `seatrial baseline recenter{force}` to accept its level"
         parts.append(f"a regression is open since run {since[0].run}; {accepts}")
     if reasons & {MARKED, AFTER_MARKED}:
-        parts.append("`seatrial history mark RUN --fixed` says from which run on it is in order again")
+        parts.append("run `seatrial history mark RUN --fixed` for the first fixed run")
     if UNEXPLAINED in reasons:
         last = max(index for index, why in found.left_out.items() if why == UNEXPLAINED)
-        parts.append(f"`seatrial history mark {points[last].run} --false-alarm` says that such a run is in order")
+        parts.append(f"run `seatrial history mark {points[last].run} --false-alarm` if that run was good")
     return parts
 
 
 def fitted(points: Sequence[Point], better: str, entry: BaselineEntry | None) -> Fit:
-    """The bounds that the points give, and which of them count. A level that a recenter accepted is in the entry."""
+    """The bounds from these points, and which points count. The entry has the level that recenter accepted."""
     start = accepted_from(points, entry)
     past = []
     for index, point in enumerate(points):
@@ -179,7 +179,7 @@ def fitted(points: Sequence[Point], better: str, entry: BaselineEntry | None) ->
 
 
 def accepted_from(points: Sequence[Point], entry: BaselineEntry | None) -> int | None:
-    """The first run of the level that a recenter of the entry accepted; None: there was none, or it is long ago."""
+    """Index of the first run of the level that recenter accepted; None if there is none in `points`."""
     if entry is None or not (entry.accepted or entry.accepted_s is not None):
         return None
     found = next((index for index, point in enumerate(points) if point.run == entry.accepted), None)
@@ -189,7 +189,7 @@ def accepted_from(points: Sequence[Point], entry: BaselineEntry | None) -> int |
 
 
 def overruled(points: Sequence[Point], entry: BaselineEntry | None) -> list[str]:
-    """Runs with a mark `regression` that does not count, for a recenter accepted their level."""
+    """Runs marked as a regression that count anyway, because recenter accepted their level."""
     start = accepted_from(points, entry)
     level = points[start:] if start is not None else []
     return [one.run for one in level if _is_overruled(one) and (one is level[0] or _looked_at(one, entry))]
@@ -202,10 +202,10 @@ def counted_reasons(reasons: Mapping[str, int]) -> str:
 
 
 def _looked_at(point: Point, entry: BaselineEntry | None) -> bool:
-    """It ran before the recenter that accepted its level. Times in the file are whole seconds."""
+    """Whether the run was before the recenter. Times in the file are whole seconds."""
     return entry is not None and entry.accepted_until_s is not None and point.at_s < entry.accepted_until_s + 1
 
 
 def _is_overruled(point: Point) -> bool:
-    # Where the history knows of the recenter too, it has taken away what was said before, so this was said after it.
+    # If the history knows of the recenter, it removed earlier marks, so this mark is newer.
     return point.mark == "regression" and not point.accepted

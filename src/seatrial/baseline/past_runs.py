@@ -1,4 +1,4 @@
-"""Reads runs that another tool kept: CSV, a JSON list, JSON lines or a YAML list, one row a run."""
+"""Reads runs of other tools: CSV, a JSON list, JSON lines or a YAML list, one row per run."""
 
 import contextlib
 import csv
@@ -18,8 +18,8 @@ from seatrial.suite.yaml.source import FileLimits, Source, read_text
 
 _LIMITS = FileLimits("list of runs", 64 << 20, 5_000_000, "import it in parts", "import it in parts")
 
-# What a row may call a field: ours first, then the columns of torchprime's table.
-TABLE_STEP_TIME = "metrics_step_time"  # of torchprime's table: in seconds
+# Accepted names of each field: ours first, then the columns of torchprime's table.
+TABLE_STEP_TIME = "metrics_step_time"  # column of torchprime's table, s
 _NAMES = {
     "run": ("run", "run_id"),
     "time": ("time", "at", "timestamp", "update_timestamp"),
@@ -50,17 +50,17 @@ class PastRun:
 @dataclass(frozen=True)
 class PastRuns:
     runs: list[PastRun]  # oldest first
-    without_value: tuple[SourceMark, ...] = ()  # rows that have none, as those of runs that failed: left out
+    without_value: tuple[SourceMark, ...] = ()  # rows without a value (such as failed runs), left out
 
 
 def read_runs(path: Path) -> PastRuns:
-    """Raises SuiteError with everything that is wrong with the rows, each with its place."""
+    """Raises SuiteError with all problems and their positions."""
     problems: list[Problem] = []
     found: list[PastRun] = []
     without_value: list[SourceMark] = []
     for mark, row in _rows(path):
         columns = [row[name] for name in _NAMES["value"] if name in row] if isinstance(row, dict) else []
-        # Without a column for the value the file is not one of runs.
+        # A file without a value column is not a list of runs: an error below.
         if columns and all(str("" if value is None else value).strip().lower() in _NOTHING for value in columns):
             without_value.append(mark)
             continue
@@ -68,7 +68,7 @@ def read_runs(path: Path) -> PastRuns:
         if made is not None:
             found.append(made)
     if not found and not problems:
-        what = f"none of its {len(without_value)} rows has a value" if without_value else "there is no run in it"
+        what = f"none of the {len(without_value)} rows has a value" if without_value else "the file has no runs"
         problems.append(Problem(what, without_value[0] if without_value else SourceMark(str(path), 1, 1)))
     if problems:
         raise SuiteError(problems)
@@ -77,7 +77,7 @@ def read_runs(path: Path) -> PastRuns:
 
 def _past_run(row: Any, mark: SourceMark, problems: list[Problem]) -> PastRun | None:
     if not isinstance(row, dict):
-        problems.append(Problem("a run is a map with `run`, `time` and `value`", mark))
+        problems.append(Problem("expected a map with `run`, `time` and `value`", mark))
         return None
     fields = {
         field: next((row[name] for name in names if row.get(name) is not None), None) for field, names in _NAMES.items()
@@ -88,9 +88,9 @@ def _past_run(row: Any, mark: SourceMark, problems: list[Problem]) -> PastRun | 
         there = next((name for name in _NAMES["run"] if name in row), None)
         wrong.append(f"`{there}` is empty" if there else f"`run` is missing{nearest('run', map(str, row))}")
     if value is None:
-        wrong.append(f"`value` is a finite number, not {fields['value']!r}")
+        wrong.append(f"invalid `value`: expected a finite number, got {fields['value']!r}")
     if at_s is None:
-        wrong.append(f"`time` is a time like 2026-10-03T12:00:00Z or seconds since 1970, not {fields['time']!r}")
+        wrong.append(f"invalid `time` {fields['time']!r}; use 2026-10-03T12:00:00Z or seconds since 1970")
     problems += [Problem(message, mark) for message in wrong]
     if value is None or at_s is None or wrong:
         return None
@@ -144,7 +144,7 @@ def _csv(path: Path, text: str) -> Iterator[tuple[SourceMark, Any]]:
 
 
 def _json(path: Path, text: str) -> Iterator[tuple[SourceMark, Any]]:
-    """A list, or an object on each line."""
+    """Rows of a JSON list, or of one object per line."""
     one_list = text.lstrip().startswith("[")
     for number, part in enumerate([text] if one_list else text.splitlines(), 1):
         if not part.strip():
@@ -170,15 +170,15 @@ def _yaml(path: Path, text: str) -> Iterator[tuple[SourceMark, Any]]:
         yield source.find((number,))[0], row
 
 
-# Their run is called <benchmark>-<eight letters or digits>-<time>-<eight hex digits>.
+# torchprime names a run <benchmark>-<eight letters or digits>-<time>-<eight hex digits>.
 _RUN = re.compile(r"(?P<job>.+?(?P<random>-[a-z0-9]{8})?)-\d{14}-[0-9a-f]{8}")
 
 
 def assign_benchmarks(runs: Sequence[PastRun], benchmarks: Collection[str]) -> list[PastRun]:
-    """The runs, each with its benchmark where its name says it. Raises Refused where they are of several jobs that the
-    benchmarks of the suite do not tell apart.
+    """Sets the benchmark of each run from its name. Raises Refused if the runs are of several jobs that do not match
+    the suite's benchmarks.
 
-    Runs of one job only, and runs with other names, may stay without: then whoever imports them says whose they are."""
+    Runs of a single job, and runs with other names, may have no benchmark; then the user chooses it."""
     jobs: Counter[str] = Counter()
     unknown, found = set[str](), []
     for one in runs:
@@ -194,15 +194,14 @@ def assign_benchmarks(runs: Sequence[PastRun], benchmarks: Collection[str]) -> l
         counts = ", ".join(f"{job} ({count})" for job, count in sorted(jobs.items()))
         known = ", ".join(sorted(benchmarks))
         raise Refused(
-            f"by their names the runs are of {len(jobs)} jobs: {counts}; of the selected benchmarks ({known}) none, or "
-            f"more than one, is called {', '.join(sorted(unknown))}. Give each row its `benchmark`, or import the rows "
-            "of one job at a time"
+            f"the runs are of {len(jobs)} jobs: {counts}; none or several of the selected benchmarks ({known}) match "
+            f"{', '.join(sorted(unknown))}. Add `benchmark` to each row, or import one job at a time"
         )
     return found
 
 
 def _job(run: str, benchmarks: Collection[str]) -> tuple[str, str]:
-    """The name of its job, without what is random in it, and the one benchmark that is called so."""
+    """The job name without its random part, and the only benchmark of that name."""
     match = _RUN.fullmatch(run)
     if match is None:
         return "", ""
@@ -215,5 +214,5 @@ def _job(run: str, benchmarks: Collection[str]) -> tuple[str, str]:
 
 
 def _plain(name: str) -> str:
-    """Names of jobs have no dots or underscores: `3.1` and `3_1` are `3dot1` there."""
+    """Normalises names: jobs have no dots or underscores, so `3.1` and `3_1` are `3dot1` there."""
     return re.sub(r"(?<=\d)(?:dot|_|\.)(?=\d)", ".", name)

@@ -1,4 +1,4 @@
-"""Reads a file of bounds, whichever of the two forms it has."""
+"""Reads a baseline file in Seatrial's or torchprime's form."""
 
 import contextlib
 import re
@@ -30,19 +30,19 @@ from seatrial.suite.yaml.document import Document
 from seatrial.suite.yaml.problem import KeyPath, Problem, SuiteError, nearest
 from seatrial.suite.yaml.source import FileLimits, Source, read_source
 
-# torchprime's step_time_bounds.yaml: the bounds of each benchmark's step time, and what its own convention asks.
+# torchprime's step_time_bounds.yaml: the bounds of each benchmark's step time.
 #
 #     `benchmarks`: for each id {name, step_time_lower_bound, step_time_upper_bound, confidence_interval, average,
 #                   sample_size, target_loss, loss_tolerance}
 #     `metadata`: {query_start, query_end, confidence_level}
 #
-# `confidence_interval` is half the distance of the bounds. A key `seatrial` of an entry holds what its own keys cannot.
+# `confidence_interval` is the half-width. The key `seatrial` of an entry has what torchprime's keys cannot express.
 
 
 LOWER, UPPER = "step_time_lower_bound", "step_time_upper_bound"
 HALF, CENTER, RUNS = "confidence_interval", "average", "sample_size"
 OWN_KEY = "seatrial"
-# Half of the last digit that is written: 8 of a bound, 5 of the half-width, each counted on both sides.
+# Half of the last digit written (8 digits of a bound, 5 of the half-width), on both sides.
 ROUNDING = 2 * (0.5e-5 + 0.5e-8) + 1e-9
 
 
@@ -69,11 +69,11 @@ def _read_torchprime(sheet: Sheet) -> _Entries:
 
 
 def _as_ours(keys: TorchprimeKeys, since_s: float | None) -> MetricKeys:
-    """The same entry in the words of Seatrial's own form."""
+    """The entry in Seatrial's own form."""
     beside = keys.seatrial or Provenance()
     changed: dict[str, object] = {}
     if keys.step_time_lower_bound is None and keys.step_time_upper_bound is None and beside.state in (None, "usable"):
-        changed = {"state": "recording", "why": f"it has neither `{LOWER}` nor `{UPPER}`"}
+        changed = {"state": "recording", "why": f"neither `{LOWER}` nor `{UPPER}` is set"}
     return MetricKeys.model_construct(
         **{name: getattr(beside, name) for name in Provenance.model_fields}
         | {
@@ -92,12 +92,12 @@ def _as_ours(keys: TorchprimeKeys, since_s: float | None) -> MetricKeys:
 
 
 def _check_open(sheet: Sheet, path: KeyPath, keys: TorchprimeKeys) -> None:
-    """Their tool writes both bounds, always: one that is not there was lost, and no verdict would show it."""
+    """Warns of a missing bound. torchprime always writes both, so it was lost, and no verdict would show that."""
     if all(getattr(keys, key) is None for key in (LOWER, UPPER, CENTER, HALF)):
         return  # nothing was measured yet
     for key in (LOWER, UPPER):
         if getattr(keys, key) is None:
-            passes = "a run may be as slow as it likes" if key == UPPER else "no run is ever `faster`"
+            passes = "slow runs pass" if key == UPPER else "no run is ever `faster`"
             there = key in keys.model_fields_set
             sheet.warn((*path, key), f"`{key}` is {'empty' if there else 'missing'}, so {passes}", not there)
 
@@ -105,48 +105,47 @@ def _check_open(sheet: Sheet, path: KeyPath, keys: TorchprimeKeys) -> None:
 def _check_convention(sheet: Sheet, path: KeyPath, keys: TorchprimeKeys) -> None:
     lower, upper, half = keys.step_time_lower_bound, keys.step_time_upper_bound, keys.confidence_interval
     if half is not None and lower is not None and upper is not None and lower <= upper:
-        # A lower bound that would be negative is written as 0; then only the upper side can be compared.
+        # A negative lower bound is written as 0; then only the upper side can be compared.
         clamped = lower == 0 and keys.average is not None
         wide = 2 * (upper - (keys.average or 0.0)) if clamped else upper - lower
         allowed = ROUNDING + (1e-4 if clamped else 0.0)
         if abs(wide - 2 * half) > allowed + 1e-9 * abs(wide):
-            distance = f"{UPPER} - {LOWER} is {upper - lower:.6g}, and 2 x {HALF} is {2 * half:.6g}"
-            sheet.warn((*path, LOWER), f"edited by hand? {distance}; the bounds are what counts")
+            distance = f"{UPPER} - {LOWER} is {upper - lower:.6g} (expected 2 x {HALF}, {2 * half:.6g})"
+            sheet.warn((*path, LOWER), f"{distance}; edited by hand? the bounds are used")
     if keys.target_loss is not None and keys.loss_tolerance is None:
-        sheet.warn((*path, "target_loss"), "`target_loss` without `loss_tolerance`: how far off may it be?")
+        sheet.warn((*path, "target_loss"), "`target_loss` needs `loss_tolerance`")
 
 
 def _since(value: Any) -> float | None:
-    """Their times are ISO or GoogleSQL (`2025-05-29 17:52:00 America/Los_Angeles`), of which the day is enough."""
+    """torchprime's times are ISO or GoogleSQL (`2025-05-29 17:52:00 America/Los_Angeles`); the day is enough."""
     for text in (str(value), str(value)[:10]):
         with contextlib.suppress(ValueError, OverflowError):
             return seconds_of(text)
     return None
 
 
-# Each entry lists its runs, so a file may be much longer than a suite.
-BASELINE_LIMITS = FileLimits(
-    "baseline", 32 << 20, 2_000_000, "give every suite a file of its own", "give every suite its own file"
-)
+# A baseline may be much longer than a suite.
+BASELINE_LIMITS = FileLimits("baseline", 32 << 20, 2_000_000, "use one file per suite", "use one file per suite")
 _VERSION = 1
 TOP = {"baselines": OURS, "benchmarks": THEIRS}
 _INVENTED = re.compile(r"#.*\b(dummy|copye?d from|copied from|made up|placeholder)\b", re.IGNORECASE)
 
 
 def read_baselines(path: Path, better: Mapping[str, Better] | None = None) -> Baselines:
-    """Raises SuiteError with every problem, each with file:line:column. What is only odd is in `.warnings`.
+    """Raises SuiteError with every problem, each with file:line:column. Minor problems are in `.warnings`.
 
-    `better` is what the trials say of their metrics: their word counts, and an entry with another is a warning."""
+    `better` has the directions that the trials give their metrics; they take precedence, and a different one in the
+    file is a warning."""
     return baselines_of(read_source(path, limits=BASELINE_LIMITS), better or {})
 
 
 def read_for_trials(path: Path, trials: Sequence[object]) -> Baselines:
-    """The same for the trials that name the file; what `seatrial.suite.load` reads baselines with."""
+    """Reads the baseline file that these trials name; for `seatrial.suite.load`."""
     return read_baselines(path, agreed_better(trials))
 
 
 def agreed_better(trials: Iterable[object]) -> dict[str, Better]:
-    """Metric -> which way is better, where all of these trials that say so say the same."""
+    """Metric -> direction, for metrics on whose direction the trials agree."""
     directions: dict[str, set[Better]] = {}
     for trial in trials:
         for name, metric in (getattr(trial, "metrics", None) or {}).items():
@@ -173,10 +172,10 @@ def _form(sheet: Sheet) -> str:
     form = forms[0] if len(forms) == 1 else None
     if form is None and not (sheet.problems and data is None):
         keys = list(data) if isinstance(data, dict) else []
-        why = "both are here" if forms else f"neither is here{nearest(keys[0], TOP) if keys else ''}"
+        why = "found both" if forms else f"found neither{nearest(keys[0], TOP) if keys else ''}"
         sheet.problems.append(
             Problem(
-                f"a file of bounds has `baselines:` (Seatrial's) or `benchmarks:` (torchprime's) at its top; {why}",
+                f"expected `baselines:` (Seatrial) or `benchmarks:` (torchprime) at the top; {why}",
                 sheet.source.mark(1, 1),
             )
         )
@@ -187,7 +186,7 @@ def _read_ours(sheet: Sheet, better: Mapping[str, Better]) -> _Entries:
     data = sheet.source.data if isinstance(sheet.source.data, dict) else {}
     version = data.get("version", _VERSION)
     if version != _VERSION:
-        sheet.error(("version",), f"this Seatrial reads version {_VERSION} of this file, not {describe_value(version)}")
+        sheet.error(("version",), f"unsupported version {describe_value(version)} (expected {_VERSION})")
     sheet.warn_of_slips((), data, ("version", "baselines"))
     found: _Entries = {}
     for benchmark in sheet.map(("baselines",), "of benchmarks"):
@@ -202,18 +201,17 @@ def _read_ours(sheet: Sheet, better: Mapping[str, Better]) -> _Entries:
             if not keys.disabled and switch:
                 keys = keys.model_copy(update={"disabled": switch.disabled})
             if keys.lower is None and keys.upper is None and keys.state in (None, "usable") and not keys.disabled:
-                sheet.warn(at, "neither `lower` nor `upper` is here, so nothing is judged by it", True)
+                sheet.warn(at, "neither `lower` nor `upper` is set, so the metric is not checked", True)
             wanted = better.get(metric)
             if wanted is not None and keys.better not in (None, wanted):
-                contradicts = f"`better: {keys.better}` contradicts the suite, which says {wanted} of {metric}"
-                sheet.warn((*at, "better"), f"{contradicts}; the suite counts")
+                sheet.warn((*at, "better"), f"`better: {keys.better}` is ignored: the suite has `better: {wanted}`")
             keys = keys.model_copy(update={"better": wanted or keys.better or "lower"})
             found.setdefault(benchmark, {})[metric] = _entry(sheet, at, metric, keys, "lower", "center", at)
     return found
 
 
 class Switch(Keys):
-    """What a benchmark of ours has beside its metrics."""
+    """The keys of a benchmark beside its metrics."""
 
     disabled: Disabled = ""
 
@@ -221,7 +219,7 @@ class Switch(Keys):
 def _entry(
     sheet: Sheet, path: KeyPath, metric: str, keys: MetricKeys, lower: str, center: str, shares: KeyPath
 ) -> BaselineEntry:
-    """`lower` and `center` are how the file calls these, `shares` is the map that `floor` and `cap` are in."""
+    """`lower` and `center` are the keys in the file; `shares` is the path of the map with `floor` and `cap`."""
     bound = Bound(
         metric=metric,
         lower=keys.lower,
@@ -267,7 +265,7 @@ def _entry(
 
 
 def _with_comments(sheet: Sheet, found: _Entries, form: str) -> _Entries:
-    """The entries with the lines of comments which say that their numbers are not measured; each is a warning."""
+    """Adds the lines of comments that mark numbers as invented; each is a warning."""
     document = Document(sheet.source.text)
     marked: _Entries = {}
     for benchmark, metrics in found.items():
@@ -277,14 +275,14 @@ def _with_comments(sheet: Sheet, found: _Entries, form: str) -> _Entries:
             for comment in document.comments(path):
                 if _INVENTED.search(comment.text):
                     lines.append(comment.line)
-                    invented = f"{benchmark}: this says that its number is invented, not measured"
-                    sheet.warn_at(comment.line, comment.column, f"{invented}: {comment.text.strip()}")
+                    message = f"{benchmark}: a comment marks the number as invented: {comment.text.strip()}"
+                    sheet.warn_at(comment.line, comment.column, message)
             marked.setdefault(benchmark, {})[metric] = msgspec.structs.replace(entry, invented=tuple(lines))
     return marked
 
 
 def is_bounds(path: Path) -> bool:
-    """Whether it is a file of bounds at all, by its top-level keys. Raises SuiteError when it cannot be read."""
+    """Whether this is a baseline file, by its top-level keys. Raises SuiteError if it cannot be read."""
     if path.suffix.lower() == ".csv":
         return False
     source = read_source(path, limits=BASELINE_LIMITS)

@@ -1,4 +1,4 @@
-"""Which entries of which files a command is about, and which runs of the history speak for them."""
+"""Selects baseline files and entries for a command, and their runs in the history."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,19 +8,19 @@ from seatrial.baseline.models import OURS, BaselineEntry, Baselines
 from seatrial.record.history import History, Point, Series
 from seatrial.suite import Cell, Suite
 
-_MOST_RUNS = 1_000  # of a series: what is older says nothing of the next run
+_MOST_RUNS = 1_000  # of a series; older ones say nothing about the next run
 
 
 @dataclass(frozen=True)
 class SelectedFile:
-    """A baseline file and the benchmarks of it that were selected."""
+    """A baseline file and its selected benchmarks."""
 
-    name: str  # as the suite has it
+    name: str  # as written in the suite
     path: Path
     exists: bool
     baselines: Baselines
-    trials: dict[str, str]  # of each selected benchmark
-    prefixes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of the metrics of each that it is for
+    trials: dict[str, str]  # by selected benchmark
+    prefixes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by benchmark: prefixes of covered metrics
 
     def covers(self, benchmark: str, metric: str) -> bool:
         return metric.startswith(self.prefixes.get(benchmark, ("",)))
@@ -32,7 +32,7 @@ class SelectedFile:
 def selected_files(suite: Suite, cells: Iterable[Cell], switched_off: bool = False) -> list[SelectedFile]:
     """The files that the trials of these cells name, in the order of the suite.
 
-    `switched_off`: those of trials that are disabled too, which have no cells."""
+    With `switched_off`, also those of disabled trials, which have no cells."""
     found: dict[str, dict[str, str]] = {}
     prefixes: dict[str, dict[str, tuple[str, ...]]] = {}
     for cell in cells:
@@ -53,17 +53,17 @@ def selected_files(suite: Suite, cells: Iterable[Cell], switched_off: bool = Fal
 
 @dataclass(frozen=True)
 class MetricHistory:
-    """One metric of one benchmark: the series of the conditions under which it ran last."""
+    """One metric of one benchmark, under the conditions of its last run."""
 
     series: Series
-    points: list[Point]  # of it, oldest first, within the window
-    others: Sequence[Point]  # under other conditions, which are never mixed in
+    points: list[Point]  # within the window, oldest first
+    others: Sequence[Point]  # under other conditions
     older: Sequence[Point]  # before the window
-    tested: Mapping[str, dict[str, str]] = field(default_factory=dict)  # what was under test in each run
+    tested: Mapping[str, dict[str, str]] = field(default_factory=dict)  # by run: what was under test
 
     @property
     def left(self) -> str:
-        """What is not in `points`, for people; empty when nothing is."""
+        """Describes the runs that are not in `points`; empty if there are none."""
         parts = ((self.others, "under other conditions"), (self.older, "before the window"))
         return ", ".join(f"{runs_text(points)} {where} left out" for points, where in parts if points)
 
@@ -71,7 +71,7 @@ class MetricHistory:
 def newest_histories(
     history: History, benchmark: str, metric: str | None, since_s: float | None = None
 ) -> list[MetricHistory]:
-    """Of each metric that can have a bound (or just of `metric`) the series that ran last."""
+    """The newest series of each metric that can have bounds, or only of `metric`."""
     by_metric: dict[str, list[Series]] = {}
     for series in history.series(benchmark=benchmark, metric=metric, last=_MOST_RUNS):
         if series.better or metric is not None:
@@ -88,12 +88,12 @@ def newest_histories(
 
 
 def runs_of(points: Iterable[Point]) -> list[str]:
-    """The runs that metrics are of, each once, oldest first."""
+    """The runs of these points, each once, oldest first."""
     return list(dict.fromkeys(point.run for point in points))
 
 
 def runs_text(points: Sequence[Point]) -> str:
-    """`41 runs`; `8 values of 1 run` where a run has several."""
+    """`41 runs`; `8 values of 1 run` if a run has several."""
     count = len(runs_of(points))
     runs = f"{count:,} run{'' if count == 1 else 's'}"
     return f"{len(points):,} values of {runs}" if len(points) > count else runs

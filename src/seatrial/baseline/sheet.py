@@ -1,4 +1,4 @@
-"""A file of bounds while it is read: its entries validated, and what is wrong or odd about them, each at its place."""
+"""Validates a baseline file while it is read, and collects problems and warnings with their positions."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -15,7 +15,7 @@ _M = TypeVar("_M", bound=BaseModel)
 
 
 class Sheet:
-    """A source, with its problems and warnings."""
+    """A source with its problems and warnings."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -40,7 +40,7 @@ class Sheet:
         self._warnings.append(Problem(message, SourceMark(self.source.file, line, column)))
 
     def map(self, path: KeyPath, what: str) -> dict[str, Any]:
-        """The map at `path`; nothing there is an empty one."""
+        """The map at `path`; empty if there is none."""
         value = self.source.data
         for part in path:
             value = value.get(part) if isinstance(value, dict) else None
@@ -49,7 +49,7 @@ class Sheet:
         return value if isinstance(value, dict) else {}
 
     def validated(self, model: type[_M], written: Any, path: KeyPath) -> _M | None:
-        """The entry at `path`; None after errors, each at its place. Keys that are nearly known ones are warnings."""
+        """The entry at `path`; None if it has errors. Likely typos in keys are warnings."""
         data = self._with_raw_texts(written if written is not None else {}, path)
         if isinstance(data, dict):
             self.warn_of_slips(path, data, model.model_fields)
@@ -72,40 +72,40 @@ class Sheet:
         return made
 
     def check_shares(self, path: KeyPath, keys: Provenance, bound: Bound) -> None:
-        """`floor` and `cap` of the map at `path`: shares of the center, in their order, as `update` needs them."""
+        """Checks `floor` and `cap` in the map at `path`: shares of the center, floor below cap."""
         floor, cap = keys.floor, keys.cap
-        # Only --force makes bounds this wide, and it raises both with them; else 5 was meant as 5 %.
+        # Only --force makes bounds this wide, and it raises both; otherwise 5 was meant as 5 %.
         forced = (relative_half_width(bound) or 0.0) >= 1
         if floor is not None and (floor < 0 or (floor >= 1 and not forced)):
             share = "a share of the center, from 0 to less than 1 (0.015 is 1.5 %)"
-            self.error((*path, "floor"), f"`floor` is {share}, not {floor:g}")
+            self.error((*path, "floor"), f"invalid `floor`: expected {share}, got {floor:g}")
         elif cap is not None and cap > 1 and not forced:
-            self.error((*path, "cap"), f"`cap` is a share of the center, at most 1 (0.2 is 20 %), not {cap:g}")
+            self.error(
+                (*path, "cap"), f"invalid `cap`: expected a share of the center, at most 1 (0.2 is 20 %), got {cap:g}"
+            )
         elif floor is not None and floor > (CAP if cap is None else cap):
-            which = f"the cap of {CAP:g} that holds without a `cap`" if cap is None else f"`cap` {cap:g}"
-            self.error((*path, "floor"), f"`floor` {floor:g} is above {which}: no bounds could be made")
+            which = f"the default cap of {CAP:g}" if cap is None else f"`cap` {cap:g}"
+            self.error((*path, "floor"), f"`floor` {floor:g} is above {which}")
         elif floor is None and cap is not None and cap < FLOOR:
-            which = f"the floor of {FLOOR:g} that holds without a `floor`"
-            self.error((*path, "cap"), f"`cap` {cap:g} is below {which}: no bounds could be made")
+            self.error((*path, "cap"), f"`cap` {cap:g} is below the default floor of {FLOOR:g}")
 
     def check_sides(self, path: KeyPath, bound: Bound, lower: str, center: str, cap: float) -> None:
-        """What is wrong or odd about two bounds and their center; `lower` and `center` are how the file calls them."""
+        """Checks the order and width of the bounds; `lower` and `center` are the keys in the file."""
         low, high, middle = bound.lower, bound.upper, bound.center
         if low is not None and high is not None and low > high:
             self.error((*path, lower), f"the lower bound {low:g} is above the upper bound {high:g}")
             return
         if middle is not None and ((low is not None and middle < low) or (high is not None and middle > high)):
-            self.warn((*path, center), f"`{center}` {middle:g} is not inside its own bounds, {low} to {high}")
+            self.warn((*path, center), f"`{center}` {middle:g} is outside its bounds {low} to {high}")
         half = relative_half_width(bound)
         if half is not None and half > cap and bound.state is BoundState.USABLE:
-            wide = f"the bounds are {half:.1%} to each side, more than the cap of {cap:.0%}"
-            self.warn((*path, lower), f"{wide}: they find next to nothing")
+            self.warn((*path, lower), f"±{half:.1%} exceeds the cap of ±{cap:.0%} and would miss most regressions")
 
     def warn_of_slips(self, path: KeyPath, values: Mapping[str, Any], known: Iterable[str]) -> None:
-        """A further key is the user's own, and kept; one that is nearly a known one is probably a slip."""
+        """Warns of unknown keys that resemble a known one. Other unknown keys are kept silently."""
         names = list(known)
         for key in values:
             close = get_close_matches(key.lower()[:100], names, n=1, cutoff=0.8)
             if key not in names and close and close[0] not in values:
-                message = f"unknown key {key!r} is kept and does nothing; did you mean {close[0]!r}?"
+                message = f"unknown key {key!r} has no effect; did you mean {close[0]!r}?"
                 self.warn((*path, key), message, True)
