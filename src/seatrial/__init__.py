@@ -1,7 +1,7 @@
-"""Seatrial proves AI compute before its users do.
+"""Seatrial tests AI compute before its users do.
 
-The names in `__all__` are the Python API; docs/api.md describes it. Each is imported when it is first used, so that
-`import seatrial` takes no time.
+The names in `__all__` are the Python API; docs/api.md describes it. Each is imported on first use, so that
+`import seatrial` is fast.
 """
 
 import sys
@@ -56,7 +56,7 @@ __all__ = ["SeatrialError", "__version__", *sorted(_WHERE)]
 
 
 class SeatrialError(Exception):
-    """The base of every error that the API raises on purpose. Its message is for people, and says what to do."""
+    """Base class of the errors that the API raises. The message is for users and says what to do."""
 
 
 def __getattr__(name: str) -> Any:
@@ -74,7 +74,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """`seatrial.plan` is the function. Importing the package of that name would put the package in its place."""
+    """Keeps `seatrial.plan` the function: importing the package of that name would replace it."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name != "plan" or not isinstance(value, ModuleType):

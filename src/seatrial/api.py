@@ -1,6 +1,6 @@
-"""The Python API: load a suite, plan it, run the plan, take a run up again, read its results.
+"""The Python API: load a suite, plan it, run the plan, resume a run, read results.
 
-Nothing here prints, handles signals or ends the process. The command line does that, and calls these functions.
+Nothing here prints, handles signals or exits. The command line does that, and calls these functions.
 """
 
 import contextlib
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     AnyPath = str | os.PathLike[str]
 
 _P = ParamSpec("_P")
-Note = Callable[[str], None]  # takes what a person should know, and is no error
+Note = Callable[[str], None]  # receives a note for the user that is not an error
 
 
 class RunPlan(NamedTuple):
-    """What a suite would run, as `plan` returns it and `run` takes it."""
+    """What a suite would run: returned by `plan`, passed to `run`."""
 
     suite: "Suite"
     plan: "Plan"
-    notes: tuple[str, ...] = ()  # what a person should know, such as a history that could not be read
+    notes: tuple[str, ...] = ()  # for the user, such as a history that could not be read
 
     @property
     def cells(self) -> "tuple[Cell, ...]":
@@ -42,9 +42,9 @@ class RunPlan(NamedTuple):
 
 
 class Cancellation:
-    """Ends a run early: nothing new starts, what runs is cancelled and collected, and `run` returns its results.
+    """Stops a run early: nothing new starts, running jobs are cancelled and collected, and `run` returns its results.
 
-    Give one to `run` or `attach`, and call `request` from any thread, as often as you like."""
+    Pass one to `run` or `attach`, and call `request` from any thread, any number of times."""
 
     def __init__(self) -> None:
         self.requested = False
@@ -53,12 +53,12 @@ class Cancellation:
     def request(self) -> None:
         self.requested = True
         if self._wake is not None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: there is nothing to cancel
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nothing to cancel
                 self._wake()
 
     @contextlib.contextmanager
     def interrupts(self, run: "Run") -> Iterator[None]:
-        """Until the block ends, a request interrupts the run that this loop executes."""
+        """Within the block, a request interrupts the run in this loop."""
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -72,12 +72,12 @@ class Cancellation:
 
 
 def load(path: "AnyPath", *, target: str | None = None, check_files: bool = True) -> "Suite":
-    """Read a suite and check it as a whole.
+    """Reads and checks a suite.
 
-    `target` puts every trial there: a target of the suite, a kind, `kind:key=value,…` or a YAML file. Without
-    `check_files`, files that the suite names may be missing.
+    `target` overrides the target of every trial: a target of the suite, a kind, `kind:key=value,…` or a YAML file.
+    Without `check_files`, files that the suite names may be missing.
 
-    Raises SuiteError, with every problem found, each with its line.
+    Raises SuiteError with every problem and its position.
     """
     from seatrial.plugins import models, readers
     from seatrial.suite import choose_target
@@ -104,14 +104,14 @@ def plan(
     runs: "AnyPath" = "runs",
     history: "AnyPath | None" = None,
 ) -> RunPlan:
-    """The cells of a suite, and the combinations that are excluded, with the reason of each. Touches no target.
+    """Expands a suite into cells and excluded combinations, each with a reason. Contacts no target.
 
-    `select` takes id globs, `axis=value` or `/hash`; several add up. `tags` keeps cells with one of them. `pairwise`
-    keeps the smallest set that covers every valid pair of values. `repeat` plans each cell so many times. `failed`
-    keeps the cells that did not pass in those results, or were not done. Estimates come from the history, which is
-    `history.db` in `runs` unless `history` names another.
+    `select` takes id globs, `axis=value` or `/hash`; a cell must match one of them. `tags` keeps cells with all of
+    them. `pairwise` keeps a small set that covers every valid pair of values. `repeat` plans each cell this many times.
+    `failed` keeps the cells that did not pass in those results, or were not done. Estimates come from the history,
+    which is `history.db` in `runs` unless `history` names another.
 
-    Raises PlanError where a selection matches nothing, or the suite has more cells than it allows.
+    Raises PlanError if a selection matches nothing, or the suite has more cells than it allows.
     """
     from seatrial.plan import Selection, expand
 
@@ -125,7 +125,7 @@ def plan(
 
 
 def _durations(runs: "AnyPath", place: "AnyPath | None") -> tuple[dict[str, float], tuple[str, ...]]:
-    """What cells took before. A history that is broken takes the estimates away, not the plan."""
+    """Past durations of cells. A broken history only costs the estimates."""
     if place is None and not (Path(runs) / "history.db").exists():
         return {}, ()
     from seatrial.record.history import HistoryError
@@ -137,7 +137,7 @@ def _durations(runs: "AnyPath", place: "AnyPath | None") -> tuple[dict[str, floa
 
 
 def _undone(plan: "Plan", results: "RunResults") -> "tuple[Plan, tuple[str, ...]]":
-    """Those cells that did not pass in that run, or were not done. By id: fixing a suite changes hashes."""
+    """Keeps the cells that did not pass or were not done in that run. By id, because fixing a suite changes hashes."""
     from dataclasses import replace
 
     from seatrial.job import Excluded, count
@@ -150,7 +150,7 @@ def _undone(plan: "Plan", results: "RunResults") -> "tuple[Plan, tuple[str, ...]
     if gone:
         some = f"{', '.join(sorted(gone)[:3])}{', …' if len(gone) > 3 else ''}"
         cells = f"{len(gone)} of the {count(len(wanted), 'cell')} that did not pass in {results.run}"
-        notes = (f"{cells} {'is' if len(gone) == 1 else 'are'} not in the suite any more: {some}",)
+        notes = (f"{cells} {'is' if len(gone) == 1 else 'are'} no longer in the suite: {some}",)
     others = [
         Excluded(cell.trial, cell.axes, f"passed in {results.run}", "select")
         for cell in plan.cells
@@ -174,17 +174,17 @@ async def run(
     listener: "Listener | None" = None,
     cancel: Cancellation | None = None,
 ) -> "RunResults":
-    """Run a plan to its end in a new folder below `runs`, with its reports, and add it to the history.
+    """Runs a plan in a new folder below `runs`, writes its reports, and adds it to the history.
 
-    `listener` receives every change of a cell, in the thread of the loop. `against` are the results that changes are
-    relative to, instead of each cell's last run. The other options mean what those of `seatrial run` mean.
+    `listener` receives every change of a cell, in the thread of the loop. Changes are reported relative to `against`,
+    or by default to each cell's last run. The other options are those of `seatrial run`.
 
-    A test that fails is a result, not an error: see `verdict` and `exit_code` of what is returned. If the task is
-    cancelled, the run stays as a killed process would leave it: its jobs go on, and `attach` takes it up.
+    A failed test is a result, not an error: see `verdict` and `exit_code` of the results. If the task is cancelled, the
+    run is left as a killed process would leave it: its jobs continue, and `attach` resumes it.
 
-    Raises PlanError when there is nothing to run or it may cost too much, SuiteError when a file is missing,
-    RunRefused when a secret is missing or a target would never take the jobs (nothing was run), RunStopped when the
-    run cannot go on (`attach` takes it up).
+    Raises PlanError if there is nothing to run or it may cost too much, SuiteError if a file is missing, RunRefused if
+    a secret is missing or a target would reject the jobs (nothing was run), RunStopped if the run cannot continue
+    (`attach` resumes it).
     """
     from seatrial.engine import RunOptions
 
@@ -200,13 +200,13 @@ async def attach(
     listener: "Listener | None" = None,
     cancel: Cancellation | None = None,
 ) -> "RunResults":
-    """Take up a run that its process left, and finish it; of a finished run, the results. Nothing is done twice.
+    """Resumes an interrupted run and finishes it; returns the results of a finished one. No work is repeated.
 
-    `run` is an id, a beginning that only one id has, the path of a run folder, or `last`. Needs no suite file: the
-    folder has the plan.
+    `run` is an id, a unique prefix of one, the path of a run folder, or `last`. Needs no suite file: the folder has the
+    plan.
 
-    Raises UnknownRun, RunOwned while another process works on the run, DamagedRun when its plan or journal cannot be
-    read, and what `run` raises.
+    Raises UnknownRun, RunOwned while another process owns the run, DamagedRun if its plan or journal cannot be read,
+    and what `run` raises.
     """
     import asyncio
 
@@ -228,7 +228,7 @@ def _blocking(function: Callable[_P, Coroutine[Any, Any, "RunResults"]]) -> Call
         return asyncio.run(function(*args, **options))
 
     blocking.__name__ = blocking.__qualname__ = f"{function.__name__}_blocking"
-    blocking.__doc__ = f"As `{function.__name__}`, for callers without an event loop, in any thread."
+    blocking.__doc__ = f"Like `{function.__name__}`, for callers without an event loop, in any thread."
     return blocking
 
 
@@ -237,21 +237,21 @@ attach_blocking = _blocking(attach)
 
 
 def read_results(run: "AnyPath", *, runs: "AnyPath" = "runs") -> "RunResults":
-    """The results of a finished run: an id, a beginning that only one id has, the path of a run folder, `last`, or
-    the fsspec address of a copy (`s3://…`).
+    """Returns the results of a finished run: an id, a unique prefix of one, the path of a run folder, `last`, or the
+    fsspec address of a copy (`s3://…`).
 
-    Raises UnknownRun, and ResultsError when the run has not finished or its results cannot be read.
+    Raises UnknownRun, and ResultsError if the run has not finished or its results cannot be read.
     """
     from seatrial.record.results import read_results as read
 
     return read(find(runs, run).path)
 
 
-# What the functions above are made of. The command line uses these, too; they are not public.
+# Building blocks, also used by the command line. Not public.
 
 
 def find(runs: "AnyPath", run: "AnyPath") -> "RunFolder":
-    """The run of that name; of an address, what was fetched from there. Raises UnknownRun and RecordError."""
+    """Finds a run; fetches it first if it is an address. Raises UnknownRun and RecordError."""
     from seatrial.record import find_run
 
     if "://" in str(run):
@@ -263,7 +263,7 @@ def find(runs: "AnyPath", run: "AnyPath") -> "RunFolder":
 
 
 def history_of(runs: "AnyPath", place: "AnyPath | None") -> "History":
-    """Raises HistoryError for an address that can be none."""
+    """Raises HistoryError for an invalid address."""
     from seatrial.record.history import open_history
 
     return open_history(str(place) if place else Path(runs) / "history.db")
@@ -272,7 +272,7 @@ def history_of(runs: "AnyPath", place: "AnyPath | None") -> "History":
 def prepare(
     plan: RunPlan, runs: "AnyPath", options: "RunOptions", against: "RunResults | None" = None
 ) -> "PreparedRun":
-    """A new run folder with the plan. Raises PlanError, SuiteError and RunRefused."""
+    """Creates a run folder with the plan. Raises PlanError, SuiteError and RunRefused."""
     import msgspec
 
     from seatrial.engine import commit_of, create
@@ -283,8 +283,8 @@ def prepare(
     max_cost = suite.max_cost if options.max_cost is None else options.max_cost
     planned.check_cost(max_cost)
     if not planned.cells:
-        where = f"; see `seatrial plan {suite.path}`" if suite.path else ""
-        raise PlanError(f"nothing to run: each of the {len(planned.excluded):,} combinations is excluded{where}")
+        where = f"; run `seatrial plan {suite.path}` to see why" if suite.path else ""
+        raise PlanError(f"nothing to run: all {len(planned.excluded):,} combinations are excluded{where}")
     options = msgspec.structs.replace(
         options,
         max_cost=max_cost,
@@ -299,8 +299,8 @@ def prepare(
 
 @contextlib.contextmanager
 def ownership(folder: "RunFolder") -> Iterator[None]:
-    """This process's until the block ends, also while reports are written: whoever attaches before would write them
-    at the same time. Raises RunOwned."""
+    """Owns the run within the block, which includes writing reports, so that no other process writes them at the same
+    time. Raises RunOwned."""
     from seatrial.record import Ownership
 
     held = Ownership.take(folder.path)
@@ -321,7 +321,7 @@ async def _finish(
 
 
 class _All:
-    """Who started the run sees it, and so does whoever else looks at its folder."""
+    """Forwards updates to all listeners."""
 
     def __init__(self, *listeners: "Listener") -> None:
         self._listeners = listeners
@@ -336,7 +336,7 @@ def _noting(listener: "Listener | None") -> Note:
 
 
 async def execute(prepared: "PreparedRun", listener: "Listener", cancel: Cancellation) -> "RunResults":
-    """Run to the end, by the owner of the folder; neither reports nor history. Raises RunRefused, RunStopped and
+    """Executes the run without reports and history; the caller must own the folder. Raises RunRefused, RunStopped and
     RecordError."""
     from seatrial.engine import Run
     from seatrial.record import LiveWriter
@@ -348,7 +348,7 @@ async def execute(prepared: "PreparedRun", listener: "Listener", cancel: Cancell
 
 
 def final_results(folder: "RunFolder") -> "RunResults | None":
-    """Of a run that came to its end; None when it did not. Raises RecordError."""
+    """The results of a finished run; None if it has not finished. Raises RecordError."""
     from seatrial.record import read_journal
 
     entries, _ = read_journal(folder.journal) if folder.journal.exists() else ([], 0)
@@ -356,16 +356,16 @@ def final_results(folder: "RunFolder") -> "RunResults | None":
 
 
 def finished_results(folder: "RunFolder", history: "History", note: Note) -> "RunResults | None":
-    """The same, after what a kill kept from being written is written: changes, history and reports."""
+    """Like `final_results`, but first writes changes, history and reports if a kill prevented that."""
     results = final_results(folder)
-    if results is None or (folder.path / "report.html").exists():  # the last that is written
+    if results is None or (folder.path / "report.html").exists():  # written last
         return results
     return _keep(folder, results, history, {}, bool(folder.read_plan().options.against), note)
 
 
 def keep_results(prepared: "PreparedRun", results: "RunResults", history: "History", note: Note) -> "RunResults":
-    """Write changes, reports and history; the results with their changes. What cannot be written is noted: the
-    results are on the disk already."""
+    """Writes changes, reports and history, and returns the results with their changes. Failures are only noted, because
+    the results are already on disk."""
     bounds = {cell.benchmark: cell.bounds for cell in prepared.plan.cells if cell.bounds}
     return _keep(prepared.folder, results, history, bounds, bool(prepared.options.against), note)
 
@@ -387,14 +387,14 @@ def _keep(
         add_or_mark(folder, results, history)
         late = add_missed(folder.path.parent, history)
         if late:
-            note(f"also added to the history, which was away when they ended: {', '.join(late)}")
+            note(f"also added to the history, which was unavailable when these runs finished: {', '.join(late)}")
         if any(metric.better for cell in results.cells for metric in flatten_metrics(cell.metrics)):
             from seatrial.report.view.series import run_series, write_series
 
             write_series(folder.path, run_series(history, results, bounds))
     except HistoryError as error:
-        later = "the next run that can reach it adds this one, too, as does `seatrial history add`"
-        note(f"the history was not added to: {error}\n{later}")
+        later = "the next run adds this one too; or run `seatrial history add`"
+        note(f"could not update the history: {error}\n{later}")
     try:
         write_reports(folder.path, results)
     except ReportError as error:
@@ -405,7 +405,7 @@ def _keep(
 def _compared(
     folder: "RunFolder", results: "RunResults", history: "History", against: bool, note: Note
 ) -> "RunResults":
-    """The results with what is new in them, also on the disk; as they are where that cannot be found out."""
+    """Adds what changed to the results, also on disk; returns them unchanged if that is unknown."""
     from seatrial.job import RunResults, Unreadable, read_json
     from seatrial.record.history import HistoryError
     from seatrial.report.view.changes import past_of_run, with_news
@@ -418,5 +418,5 @@ def _compared(
             results = with_news(results, history.past(results))
         folder.write_results(results)
     except (HistoryError, Unreadable, OSError) as error:
-        note(f"what is new in this run is not known: {error}")
+        note(f"cannot compare with earlier runs: {error}")
     return results

@@ -1,7 +1,7 @@
-"""Which kinds of trial, targets, drivers and readers there are: Seatrial's own, and those of installed packages.
+"""Registries of kinds, targets, drivers and readers: Seatrial's own, and those of installed packages.
 
-Each is imported when it is asked for, and entry points are read when a name is none of Seatrial's own: a suite waits
-for nothing that it does not name.
+Each is imported on first use, and entry points are read only for names that are not Seatrial's own, so a suite pays
+only for what it uses.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ OWN_READERS = ("json", "kineto", "xplane")  # each is in the agent, described by
 
 
 class Registry(Mapping[str, _T]):
-    """By name, what `view` takes of Seatrial's own objects and of those in an entry-point group; each loaded when it is
-    first asked for."""
+    """Maps names to `view(object)`, for Seatrial's own objects and those of an entry-point group. Loads on access."""
 
     def __init__(self, group: str, module: str, own: tuple[str, ...], view: Callable[[Any], _T], name: str) -> None:
-        """`module`: that of each of Seatrial's own, and `name`, of the object in it: with `{}` for its name."""
+        """`module` and `name` locate Seatrial's own objects; `{}` stands for the key."""
         self._group = group
         self._module = module
         self._own = own
@@ -76,13 +75,13 @@ def targets() -> Registry[TargetKind]:
 
 @cache
 def drivers() -> Registry[Callable[[Any], Awaitable[None]]]:
-    """Each is a function of a `seatrial.kinds.driver.Driver`."""
+    """Each is a function that takes a `seatrial.kinds.driver.Driver`."""
     return Registry("seatrial.drivers", "seatrial.kinds.{}.driver", OWN_DRIVERS, lambda drive: drive, "drive")
 
 
 @cache
 def readers() -> Registry[Reader]:
-    """Of an entry point, which names a module, what the module says; docs/runtime.md has its contract."""
+    """An entry point names a module; docs/runtime.md has the contract."""
     from seatrial.readers import reader_of
 
     return Registry("seatrial.readers", "seatrial.readers", OWN_READERS, reader_of, "{}")
@@ -90,7 +89,7 @@ def readers() -> Registry[Reader]:
 
 @cache
 def models() -> tuple[Registry[Any], Registry[Any]]:
-    """What the loader of suites needs: the models of the kinds' and of the targets' fields."""
+    """The models of kinds and targets, for loading suites."""
     return _kinds(lambda kind: kind.model), _targets(lambda target: target.options)
 
 

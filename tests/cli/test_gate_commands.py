@@ -31,12 +31,12 @@ def test_a_run_that_the_history_missed_is_added_by_the_next_one(world: World) ->
     place = world.folder / "away" / "history.db"
     place.parent.write_text("no folder")
     told = world.seatrial("run", "suite.yaml", "--history", str(place), check=0).stderr
-    assert "the history was not added to" in told
+    assert "could not update the history" in told
     missed = world.results().run
     place.parent.unlink()
     place.parent.mkdir()
     told = world.seatrial("run", "suite.yaml", "--history", str(place), check=0).stderr
-    assert f"also added to the history, which was away when they ended: {missed}" in told
+    assert f"also added to the history, which was unavailable when these runs finished: {missed}" in told
     assert {one.run for one in open_history(place).runs()} == {missed, world.results().run}
     assert "no run in runs is missing" in world.seatrial("history", "add", "--history", str(place), check=0).stdout
     other = world.folder / "other.db"

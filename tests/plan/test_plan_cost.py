@@ -35,7 +35,7 @@ def test_cells_without_an_estimate_are_counted_and_bounded_by_their_run_limit(su
     assert (plan.hours, plan.price, plan.cost.bound) == (0, 0, 3)
     assert "2 cells without an estimate, with the limits of their runs up to 3.00" in totals(plan)
     plan.check_cost(3)
-    with pytest.raises(PlanError, match=r"may cost up to 3\.00, more than the limit of 2\.99"):
+    with pytest.raises(PlanError, match=r"may cost up to 3\.00 \(limit 2\.99\)"):
         plan.check_cost(2.99)
 
 
@@ -44,7 +44,7 @@ def test_what_nothing_bounds_is_refused_under_any_limit(suite_of: Make) -> None:
     assert plan.cost.unbounded == 1
     assert plan.as_json()["price_bound"] is None
     assert "what they may cost has no bound" in totals(plan)
-    with pytest.raises(PlanError, match="has no bound, and the limit is") as caught:
+    with pytest.raises(PlanError, match="cannot check the cost limit of") as caught:
         plan.check_cost(1e9)
     assert "1 cell on priced machines without `estimate` or run limit" in str(caught.value)
     plan.check_cost(None)

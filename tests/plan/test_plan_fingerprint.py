@@ -144,5 +144,5 @@ def test_a_trial_that_is_switched_off_is_a_hole_with_the_reason(suite_of: Make) 
 
 def test_a_baseline_that_is_not_there_yet_is_told_of(suite_of: Make) -> None:
     cell = one(suite_of({"run": ["true"], "baseline": "b.yaml"}))
-    assert "b.yaml does not exist yet; `seatrial baseline update`" in cell.unbounded
+    assert "b.yaml does not exist yet; run `seatrial baseline update`" in cell.unbounded
     assert not cell.bounds

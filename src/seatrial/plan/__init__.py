@@ -1,4 +1,4 @@
-"""From a suite to the cells that would run, what is excluded and why, the hours and the price. Pure."""
+"""Expands a suite into a plan: cells, exclusions with reasons, hours and price. Pure."""
 
 from seatrial.plan.expand import expand
 from seatrial.plan.plan import Plan, PlanError

@@ -1,4 +1,4 @@
-"""Every combination of a suite's axes: a cell, or an excluded combination with its reason."""
+"""Expands a suite: each combination of axis values is a cell, or excluded with a reason."""
 
 import hashlib
 import json
@@ -38,26 +38,26 @@ from seatrial.suite.names import NEVER_FILLED
 from seatrial.suite.suite import axes_of
 
 _HEX = 8  # digits of a cell's hash
-# Axes that are no part of what is measured: the same work once more, and names whose content counts by itself.
+# Axes that do not identify the work: repeats, and names whose contents are hashed instead.
 _APART = (REPEAT, "machine", "runtime")
-# Fields of a trial and of a runtime that are no part of `spec`: they say where cells run, or each cell has its own.
+# Fields of a trial and of a runtime that are not in `spec`: where cells run, and values of each cell.
 TRIAL_APART = NEVER_FILLED | {"xfail", "env", "benchmark"}
 RUNTIME_APART = frozenset({"env", "needs", "tags"})
 
 
 def unmet(who: str, needs: Mapping[str, Requirement], machine_name: str, machine: Machine) -> str:
-    """What the machine lacks: `runtime pytorch needs gpu.count >=1, machine cpu has 0`; empty if it lacks nothing."""
+    """The unmet need: `runtime pytorch needs gpu.count >=1, machine cpu has 0`; empty if all are met."""
     for name, need in needs.items():
         have = machine.capability(name)
         if have is None:
-            return f"{who} needs {name} {need.text}, machine {machine_name} does not say its {name}"
+            return f"{who} needs {name} {need.text}, machine {machine_name} does not declare {name}"
         if not need.met_by(have):
             return f"{who} needs {name} {need.text}, machine {machine_name} has {_has(name, have)}"
     return ""
 
 
 def short_need(why: str) -> str:
-    """What such a reason has in common with those of other machines and runtimes: `needs gpu.count >=1`."""
+    """The part of such a reason without machine and runtime: `needs gpu.count >=1`."""
     _, _, need = why.partition(" needs ")
     return f"needs {need.partition(', machine ')[0]}"
 
@@ -71,7 +71,7 @@ def _has(name: str, have: str | float) -> str:
 
 
 def expand(suite: Suite, selection: Selection | None = None, history: Mapping[str, float] | None = None) -> Plan:
-    """The plan. `history`: seconds by cell hash. Raises PlanError for too many cells or a selection of nothing."""
+    """Returns the plan. `history`: seconds by cell hash. Raises PlanError if there are too many cells or none match."""
     selection = selection or Selection()
     counts = {
         name: prod((len(group.axes[0].values) for group in suite.axes[name]), start=trial.repeat)
@@ -80,8 +80,8 @@ def expand(suite: Suite, selection: Selection | None = None, history: Mapping[st
     if sum(counts.values()) > suite.max_cells:
         most = ", ".join(f"{name}: {count:,}" for name, count in Counter(counts).most_common(3))
         raise PlanError(
-            f"the suite expands to {sum(counts.values()):,} combinations ({most}), more than max_cells: "
-            f"{suite.max_cells:,}; take values out of its axes, or raise `max_cells`"
+            f"the suite expands to {sum(counts.values()):,} combinations ({most}; limit {suite.max_cells:,}); "
+            "remove axis values, or raise `max_cells`"
         )
     hashes: set[str] = set()
     found = [one for name in suite.trials for one in _Trial(suite, name, hashes, history or {}).combinations()]
@@ -95,7 +95,7 @@ def expand(suite: Suite, selection: Selection | None = None, history: Mapping[st
     if selection.pairwise:
         kept = covering_ids(wanted)
         excluded += [
-            Excluded(cell.trial, cell.axes, "each of its pairs of values is in another cell", "pairwise")
+            Excluded(cell.trial, cell.axes, "other cells cover each of its pairs of values", "pairwise")
             for cell in wanted
             if cell.id not in kept
         ]
@@ -117,7 +117,7 @@ def _sha256(text: str) -> str:
 
 
 class _Picked(NamedTuple):
-    """A value of an axis, as one part of a combination."""
+    """An axis value in a combination."""
 
     axis: str
     value: AxisValue
@@ -126,12 +126,12 @@ class _Picked(NamedTuple):
 
 
 class _Trial:
-    """One trial with all that its cells share, worked out once."""
+    """One trial, with what its cells share computed once."""
 
     def __init__(self, suite: Suite, name: str, hashes: set[str], history: Mapping[str, float]) -> None:
         self._suite = suite
         self._name = name
-        self._hashes = hashes  # of the whole plan so far
+        self._hashes = hashes  # hashes in the plan so far
         self._history = history
         self._model = model = suite.trials[name]
         self._estimate_s = model.estimate_s if model.estimate_s is not None else suite.estimate_s
@@ -182,7 +182,7 @@ class _Trial:
         content = self._content + place.digest + "".join([one.digest for one in picked])
         work = self._work + place.work + "".join([one.digest for one in picked if one.axis not in _APART])
         short = self._short_hash(_sha256(content))
-        given = {REPEAT: "1", **labels}, {REPEAT: 1, **values}  # --repeat 1 takes the axis away, not its placeholders
+        given = {REPEAT: "1", **labels}, {REPEAT: 1, **values}  # --repeat 1 removes the axis, not its placeholders
         spec, runtime = self._resolver.resolve(*given), place.runtime.resolver.resolve(*given)
         env = place.runtime.env
         if place.runtime.has_placeholders:
@@ -226,8 +226,8 @@ class _Trial:
         )
 
     def _short_hash(self, digest: str) -> str:
-        """Eight digits that are unique in the plan, whatever is selected of it."""
-        for start in range(len(digest) - _HEX):  # two that begin alike: the later one goes on to its next digits
+        """Eight digits that are unique in the whole plan, before selection."""
+        for start in range(len(digest) - _HEX):  # on a collision, use the next digits
             short = digest[start : start + _HEX]
             if short not in self._hashes:
                 self._hashes.add(short)
@@ -235,7 +235,7 @@ class _Trial:
         raise ValueError(f"no part of {digest} is unique in the plan")
 
     def _bounds(self, benchmark: str) -> tuple[tuple[Bound, ...], str]:
-        """The bounds that a cell's metrics are judged by; why there are none, where the trial names a baseline."""
+        """The bounds of a cell's metrics; and if a named baseline has none, why."""
         bounds: list[Bound] = []
         unbounded = []
         for path, metrics in self._model.baseline_files().items():
@@ -245,12 +245,12 @@ class _Trial:
             bounds += found
             if not found:
                 what = "does not exist yet" if baselines is None else f"has no entry {benchmark!r}"
-                unbounded.append(f"{path} {what}; `seatrial baseline update` makes it from the runs so far")
+                unbounded.append(f"{path} {what}; run `seatrial baseline update` to create it from past runs")
         return tuple(bounds), "; ".join(unbounded)
 
 
 class _RuntimeOf:
-    """A runtime, or none, in a trial."""
+    """A runtime (or none) in a trial."""
 
     def __init__(self, suite: Suite, trial: str, name: str | None) -> None:
         model, runtime = suite.trials[trial], suite.runtimes[name] if name is not None else None
@@ -285,7 +285,7 @@ class _Place:
         self.runtime = runtime(runtime_name)
         if model.target is None:
             self.machine = suite.machine(machine_name)
-        else:  # nothing is known of the machine but its target
+        else:  # only the target of the machine is known
             self.machine = Machine(target=suite.override_name or model.target)
         self.tags = frozenset((*self.runtime.tags, *self.machine.tags))
         self.fields = place_fields(fields, self.runtime.fields, self.machine)

@@ -1,4 +1,4 @@
-"""A plan to the data of `plan.json`, and back."""
+"""Writes and reads `plan.json`."""
 
 import hashlib
 from functools import cache
@@ -48,7 +48,7 @@ _ENV: TypeAdapter[dict[str, EnvValue]] = TypeAdapter(Env)
 def to_file(plan: Plan, suite: Suite, run: str, options: RunOptions) -> PlanFile:
     written = _Writer(suite)
     return PlanFile(
-        cells=[written.cell(cell) for cell in plan.cells],  # first: what they share is known then
+        cells=[written.cell(cell) for cell in plan.cells],  # first: this fills `written`
         excluded=list(plan.excluded),
         axes={trial: {axis: [*labels] for axis, labels in axes.items()} for trial, axes in plan.labels.items()},
         options=options,
@@ -80,7 +80,7 @@ class _Writer:
         suite = self._suite
         if cell.trial not in self.trials:
             data, axes = suite.data["trials"][cell.trial], axes_of(suite.axes[cell.trial])
-            # The fields that a placeholder is in are the same for all cells.
+            # Which fields have placeholders is the same for all cells.
             self.trials[cell.trial] = PlannedTrial(
                 kind=cell.kind,
                 spec={key: value for key, value in data.items() if key not in TRIAL_APART and key not in cell.filled},
@@ -134,7 +134,7 @@ def _digest(data: bytes) -> str:
 
 
 def read_suite(file: PlanFile, models: TargetModels) -> RunSuite:
-    """Raises PlanError for a plan of another version, ValueError and KeyError for one that was not written so."""
+    """Raises PlanError for a plan of another version, ValueError and KeyError for a malformed one."""
     if file.version != PLAN_VERSION:
         raise PlanError(f"{file.run} was planned by Seatrial {file.seatrial}; finish it with that version")
     targets = {}
@@ -149,7 +149,7 @@ def read_suite(file: PlanFile, models: TargetModels) -> RunSuite:
 
 
 def read_cells(file: PlanFile, kinds: Kinds) -> Plan:
-    """Raises ValueError and KeyError for a plan that was not written so."""
+    """Raises ValueError and KeyError for a malformed plan."""
     reader = _Reader(file, kinds)
     cells = tuple(reader.cell(cell) for cell in file.cells)
     labels = {trial: {axis: tuple(found) for axis, found in axes.items()} for trial, axes in file.axes.items()}
@@ -157,7 +157,7 @@ def read_cells(file: PlanFile, kinds: Kinds) -> Plan:
 
 
 class _Reader:
-    """What cells share is made once."""
+    """Builds what cells share only once."""
 
     def __init__(self, file: PlanFile, kinds: Kinds) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""A small set of cells that has every pair of values which any valid cell has, and the proof that it does."""
+"""Finds a small set of cells that covers every valid pair of values, and verifies the coverage."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,7 +9,7 @@ import msgspec
 
 from seatrial.suite import Cell, Group
 
-REPEAT = "repeat"  # repeats are kept or left as a whole
+REPEAT = "repeat"  # repeats of a combination are kept or dropped together
 
 
 class Pair(msgspec.Struct, frozen=True, order=True):
@@ -24,13 +24,13 @@ class Pair(msgspec.Struct, frozen=True, order=True):
 
 
 class Coverage(msgspec.Struct, frozen=True):
-    """Pairs counted anew from the cells that were kept, not by the code that chose them."""
+    """Coverage, counted from the kept cells independently of the code that chose them."""
 
-    possible: int  # pairs that at least one valid cell has
+    possible: int  # pairs in at least one valid cell
     covered: int
     missing: tuple[Pair, ...]  # possible and not covered: always none
-    impossible: tuple[Pair, ...]  # pairs of values that no valid cell has
-    of_cells: int  # valid cells before the cut
+    impossible: tuple[Pair, ...]  # pairs in no valid cell
+    of_cells: int  # valid cells before the reduction
 
     def as_json(self) -> dict[str, Any]:
         lists = {name: [pair.as_json() for pair in getattr(self, name)] for name in ("missing", "impossible")}
@@ -38,7 +38,7 @@ class Coverage(msgspec.Struct, frozen=True):
 
 
 def covering_ids(cells: Sequence[Cell]) -> set[str]:
-    """The ids of a covering set. The same cells always give the same set."""
+    """The ids of a covering set; deterministic."""
     by_trial: dict[str, list[Cell]] = {}
     for cell in cells:
         by_trial.setdefault(cell.trial, []).append(cell)
@@ -46,18 +46,18 @@ def covering_ids(cells: Sequence[Cell]) -> set[str]:
 
 
 def _cover(cells: Sequence[Cell]) -> set[str]:
-    """Greedy: always the combination with the most new pairs. Gains only shrink, so the heap may be out of date."""
+    """Greedy: takes the combination with the most new pairs. Gains only shrink, so stale heap entries are safe."""
     combos: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in cells:
         combos.setdefault(tuple((axis, label) for axis, label in cell.axes.items() if axis != REPEAT), []).append(cell)
     numbers: dict[Any, int] = {}
-    # One axis alone has no pairs: then each of its values counts.
+    # A single axis has no pairs: then its values are covered.
     pairs = [
         [numbers.setdefault(pair, len(numbers)) for pair in (combinations(combo, 2) if len(combo) > 1 else combo)]
         for combo in combos
     ]
     groups = list(combos.values())
-    # Equal gains go by hash: as good as drawn by lot, and always the same. Plan order would pile up similar cells.
+    # Ties are broken by hash: pseudo-random but deterministic. Plan order would favor similar cells.
     heap = [(-len(pairs[index]), members[0].hash, index) for index, members in enumerate(groups)]
     heapq.heapify(heap)
     open_pairs = set(numbers.values())
@@ -76,7 +76,7 @@ def _cover(cells: Sequence[Cell]) -> set[str]:
 def prove(
     before: Sequence[Cell], after: Iterable[Cell], valid: Iterable[Cell], axes: dict[str, tuple[Group, ...]]
 ) -> Coverage:
-    """Count the pairs of both sets from the cells alone, and list the pairs of the axes that no valid cell has."""
+    """Counts the pairs of both sets from the cells alone, and lists the pairs that no valid cell has."""
     possible, covered = _pairs_of(before), _pairs_of(after)
     impossible = {pair for trial, groups in axes.items() for pair in _pairs_of_axes(trial, groups)} - _pairs_of(valid)
     return Coverage(

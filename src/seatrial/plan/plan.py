@@ -1,4 +1,4 @@
-"""The plan: what would run, what would not and why, how long and for how much."""
+"""The plan: cells, exclusions, estimated hours and price."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ _VERSION = 1
 
 
 class PlanError(SeatrialError):
-    """A plan that cannot be made, or may not be carried out."""
+    """A plan cannot be made, or must not be run."""
 
 
 def cell_id(trial: str, labels: Mapping[str, str]) -> str:
@@ -26,11 +26,11 @@ def cell_id(trial: str, labels: Mapping[str, str]) -> str:
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """Sums over the cells. What is not known is counted, never taken for nothing."""
+    """Sums over the cells. Unknown values are counted, not treated as zero."""
 
-    seconds: float  # of the cells that have an estimate
-    price: float  # of those
-    bound: float  # the same, where cells without an estimate count with their run limit
+    seconds: float  # total of the cells with an estimate
+    price: float  # total of the same cells
+    bound: float  # the price, with the run limit for cells without an estimate
     unknown: int  # cells without an estimate
     unbounded: int  # cells with a price and neither estimate nor run limit
 
@@ -60,8 +60,8 @@ class Plan:
     cells: tuple[Cell, ...]
     excluded: tuple[Excluded, ...]
     cost: Cost
-    labels: dict[str, dict[str, tuple[str, ...]]]  # of each trial's axes, in the order of the suite; without `repeat`
-    coverage: Coverage | None = None  # of --pairwise
+    labels: dict[str, dict[str, tuple[str, ...]]]  # trial -> axis -> labels, in suite order, without `repeat`
+    coverage: Coverage | None = None  # with --pairwise
 
     @property
     def hours(self) -> float:
@@ -83,25 +83,24 @@ class Plan:
         }
 
     def of(self, cells: Iterable[Cell]) -> "Plan":
-        """The same plan with just these of its cells."""
+        """The plan with only these cells."""
         kept = tuple(cells)
         return replace(self, cells=kept, cost=Cost.of(kept))
 
     def check_cost(self, max_cost: float | None) -> None:
-        """Raises PlanError unless the plan surely costs no more."""
+        """Raises PlanError unless the plan is certain to cost no more."""
         bound, unbounded = self.cost.bound, self.cost.unbounded
         if max_cost is None or not (bound > max_cost or unbounded):
             return
+        cells = f"{count(unbounded, 'cell')} on priced machines without `estimate` or run limit"
         if bound > max_cost:
-            why = f"the plan may cost up to {bound:,.2f}, more than the limit of {max_cost:,.2f}"
+            why = f"the plan may cost up to {bound:,.2f} (limit {max_cost:,.2f})" + (f"; {cells}" if unbounded else "")
         else:
-            why = f"what the plan may cost has no bound, and the limit is {max_cost:,.2f}"
-        if unbounded:
-            why += f"; {count(unbounded, 'cell')} on priced machines without `estimate` or run limit"
-        raise PlanError(f"{why}. Select fewer cells, give estimates, or raise the limit")
+            why = f"cannot check the cost limit of {max_cost:,.2f}: {cells}"
+        raise PlanError(f"{why}; select fewer cells, add estimates, or raise the limit")
 
     def as_json(self) -> dict[str, Any]:
-        """The form of `seatrial plan --json`, which only grows."""
+        """The output of `seatrial plan --json`. Keys are only ever added."""
         return {
             "version": _VERSION,
             "suite": self.suite,

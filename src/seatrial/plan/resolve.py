@@ -1,4 +1,4 @@
-"""Fills every `${…}` of a trial and of its runtime, once for all cells with the same values."""
+"""Fills the `${…}` placeholders of trials and runtimes, once per combination of values."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ _Path = tuple[str | int, ...]
 
 
 class _Text(NamedTuple):
-    """A text with a placeholder, and where it is."""
+    """A text with a placeholder, and its path."""
 
     path: _Path
     text: str
@@ -25,11 +25,11 @@ class _Text(NamedTuple):
 
 class Resolved(NamedTuple):
     model: Any
-    filled: dict[str, Any]  # the fields that had a placeholder, as a user would write them without
+    filled: dict[str, Any]  # the fields that had a placeholder, filled in
 
 
 class Resolver:
-    """Of one entry of a suite: its model, or None, and the data that it was made of."""
+    """Fills one entry of a suite: its model (or None) and the data it was made from."""
 
     def __init__(self, where: str, model: BaseModel | None, data: Mapping[str, Any], apart: frozenset[str]) -> None:
         self._where = where
@@ -40,13 +40,13 @@ class Resolver:
         self._known: dict[tuple[str, ...], Resolved] = {}
 
     def resolve(self, labels: Mapping[str, str], values: Mapping[str, Any]) -> Resolved:
-        """Raises PlanError for values with which the entry makes no sense."""
+        """Raises PlanError if the filled entry is invalid."""
         if self._model is None or not self._texts:
             return Resolved(self._model, {})
         key = tuple(labels[axis] for axis in self._axes)
         if key not in self._known:
             fields = dict.fromkeys(str(one.path[0]) for one in self._texts)
-            filled = {field: msgspec.to_builtins(self._data[field]) for field in fields}  # copies, to be changed
+            filled = {field: msgspec.to_builtins(self._data[field]) for field in fields}  # copies
             for path, text, how in self._texts:
                 inside: Any = filled
                 for part in path[:-1]:
@@ -63,7 +63,7 @@ class Resolver:
 
 
 def fill(text: str, labels: Mapping[str, str], values: Mapping[str, Any], how: Fill | None = None) -> Any:
-    """`text` with the values put in; KeyError for a name that is not among them, which loading has ruled out."""
+    """Fills `text`. Raises KeyError for an unknown name, which loading has ruled out."""
     whole = PLACEHOLDER.fullmatch(text)
     if how is Fill.TYPED and whole and whole[1] is None:
         return look_up(whole[2], values)
@@ -72,7 +72,7 @@ def fill(text: str, labels: Mapping[str, str], values: Mapping[str, Any], how: F
         if match[1] is not None:
             return match[1]
         value = look_up(match[2], values)
-        # A map or a list as a whole reads as the label of the cell's id.
+        # A whole map or list is shown as its label.
         named = isinstance(value, dict | list) and match[2] in labels
         escaped = how is Fill.PATTERN and (named or isinstance(value, str))
         shown = labels[match[2]] if named else as_text(value)
@@ -82,7 +82,7 @@ def fill(text: str, labels: Mapping[str, str], values: Mapping[str, Any], how: F
 
 
 def _texts(data: Any, model: Any, how: Fill | None, path: _Path = ()) -> Iterator[_Text]:
-    """`model` is what was made of `data`, where that has the same form."""
+    """Texts with placeholders in `data`. `model` was made from `data`, if it has the same shape."""
     if how is Fill.NEVER:
         return
     if isinstance(data, str):
@@ -102,7 +102,7 @@ def _texts(data: Any, model: Any, how: Fill | None, path: _Path = ()) -> Iterato
 
 @cache
 def _fields(model: type[BaseModel]) -> dict[str, tuple[str, Fill | None]]:
-    """By what users call them."""
+    """Fields by the name that users write."""
     return {
         field.alias or name: (name, next((one for one in field.metadata if isinstance(one, Fill)), None))
         for name, field in model.model_fields.items()

@@ -1,4 +1,4 @@
-"""Which of the valid cells are wanted: by id, axis, hash and tag."""
+"""Selects cells by id, axis, hash and tag."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -14,14 +14,14 @@ from seatrial.suite import Cell, glob_matches, nearest
 _HASH = re.compile(r"/[0-9a-f]{1,8}")
 
 
-C = TypeVar("C", Cell, PlannedCell)  # of a suite, or of a run folder
+C = TypeVar("C", Cell, PlannedCell)  # from a suite, or from a run folder
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """A cell is wanted if any of `select` means it (or there are none) and it has all `tags`.
+    """Selects a cell if it matches any of `select` (or there are none) and has all `tags`.
 
-    An expression of `select` is the id of a cell or a glob of ids (`*`, `?`), the name of a trial, `axis=value` (also
-    `trial=` and `tag=`; values may be globs; several with commas must all hold), or `/` and the beginning of a hash.
+    An expression in `select` is a cell id or a glob of ids (`*`, `?`), a trial name, `axis=value` (also `trial=` and
+    `tag=`; values may be globs; all of several, separated by commas, must match), or `/` and the start of a hash.
     """
 
     select: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Selection(msgspec.Struct, frozen=True):
 def select(
     cells: Sequence[Cell], excluded: Sequence[Excluded], selection: Selection, known_tags: Iterable[str]
 ) -> tuple[list[Cell], list[Excluded]]:
-    """The wanted cells, and the others as excluded. Raises PlanError for a name that means nothing in the suite."""
+    """Returns the selected cells, and the others as excluded. Raises PlanError if an expression matches nothing."""
     known = sorted(set(known_tags))
     for tag in selection.tags:
         if tag not in known:
@@ -59,12 +59,12 @@ def select(
 
 
 def select_cells(cells: Sequence[C], text: str, run: str) -> list[C]:
-    """Those that an expression as of --select means. Raises PlanError if `run` has none."""
+    """The cells that match an expression of --select. Raises PlanError if `run` has none."""
     means = _meaning(text)
     found = [cell for cell in cells if means(cell)]
     if not found:
         hint = _hint(text, cells, (), sorted({tag for cell in cells for tag in cell.tags}))
-        raise PlanError(f"{run} has no cell {text!r}{hint}")
+        raise PlanError(f"cell not found: {text!r} in {run}{hint}")
     return found
 
 
@@ -78,7 +78,7 @@ def _meaning(text: str) -> Callable[[Cell | PlannedCell], bool]:
 
 
 def _terms(text: str) -> list[tuple[str, str]]:
-    """The axes and values of `axis=value,axis=value`; none if `text` is an id or a glob of ids."""
+    """The axes and values of `axis=value,axis=value`; empty if `text` is an id or a glob of ids."""
     terms = [(axis.strip(), value.strip()) for axis, _, value in (term.partition("=") for term in text.split(","))]
     is_id = "=" not in text or {"[", "]"} & set(text) or any({"*", "?"} & set(axis) for axis, _ in terms)
     return [] if is_id else terms
@@ -92,14 +92,14 @@ def _has(cell: Cell | PlannedCell, axis: str, value: str) -> bool:
 
 
 def _hint(text: str, cells: Sequence[Cell | PlannedCell], excluded: Sequence[Excluded], tags: list[str]) -> str:
-    """What was perhaps meant, or that it is an excluded combination."""
+    """A suggestion, or that the combination is excluded."""
     if text.startswith("/"):
-        return "; a hash has 8 hex digits, see `seatrial plan`"
+        return "; use a hash of 8 hex digits, shown by `seatrial plan`"
     terms = _terms(text)
     if not terms:
         for combination in excluded:
             if text == cell_id(combination.trial, combination.axes):
-                return f": it is excluded ({combination.why})"
+                return f": excluded ({combination.why})"
         return nearest(text, dict.fromkeys([*(cell.trial for cell in cells), *(cell.id for cell in cells[:5000])]))
     labels: dict[str, dict[str, None]] = {"tag": dict.fromkeys(tags)}
     for one in (*cells, *excluded):
@@ -110,4 +110,4 @@ def _hint(text: str, cells: Sequence[Cell | PlannedCell], excluded: Sequence[Exc
             return f": unknown axis {axis!r}{nearest(axis, labels)}"
         if not any(glob_matches(value, label) for label in labels[axis]):
             return f": no {axis} {value!r}{nearest(value, labels[axis])}"
-    return ": every such combination is excluded"
+    return ": all matching combinations are excluded"

@@ -1,4 +1,4 @@
-"""The values that a training job's log gave, as the agent noted them while it ran."""
+"""Values in a job's log, as noted by the agent while it ran."""
 
 import math
 from collections.abc import Iterator
@@ -8,42 +8,42 @@ import msgspec
 
 from seatrial.job import ObservedStep
 
-NO_NUMBER = "?"  # the agent's word for what a pattern read and is none
+NO_NUMBER = "?"  # written by the agent for a matched text that is not a number
 
 
 class LogValue(msgspec.Struct, frozen=True):
-    """One value of one line. `at_s` is when the line was read, since the agent began; what is not known is None."""
+    """One value of one line. `at_s` is when the line was read, since the agent started. None is unknown."""
 
     value: float
     host: int
     step: int | None = None
     line: int | None = None
     at_s: float | None = None
-    rank: int | None = None  # of several processes that write into the log of one host
+    rank: int | None = None  # if several processes write into the log of a host
 
 
 class LogValues(msgspec.Struct, frozen=True):
-    """What the log gave under one name, by host. The agent keeps a bounded number of values, but counts all of them and
-    knows the last of each host, which is the last of its readings."""
+    """The values of one name, by host. The agent keeps a limited number of values, but counts all of them and always
+    keeps the last one of each host."""
 
     by_host: dict[int, list[LogValue]]
     counts: dict[int, int]
     last: dict[int, float]
-    unread: dict[int, int]  # what the pattern read and is no number
+    unread: dict[int, int]  # number of matched texts that are not numbers
 
     def thinned(self, host: int) -> bool:
-        """Whether there were more values than could be kept one by one."""
+        """Whether some values of the host were not kept."""
         return len(self.of(host)) + self.unread.get(host, 0) < self.counts.get(host, 0)
 
     def silent(self, hosts: int) -> list[int]:
-        """The hosts, of so many, that gave nothing under this name."""
+        """The hosts below `hosts` without a value."""
         return [host for host in range(hosts) if host not in self.last]
 
     def of(self, host: int) -> list[LogValue]:
         return self.by_host.get(host, [])
 
     def by_rank(self, host: int) -> dict[int | None, list[LogValue]]:
-        """Those of one host, apart for each of its ranks; None: of lines that name no rank."""
+        """The values of a host by rank; None for lines without a rank."""
         found: dict[int | None, list[LogValue]] = {}
         for one in self.of(host):
             found.setdefault(one.rank, []).append(one)
@@ -63,7 +63,7 @@ class LogValues(msgspec.Struct, frozen=True):
 
 
 def log_values(observed: ObservedStep, name: str) -> LogValues:
-    """The values under `name`. A note that makes no sense is left out; the job's own text is never an error here."""
+    """The values of `name`. Malformed notes are ignored: the text of a job is never an error here."""
     by_host: dict[int, list[LogValue]] = {}
     unread: dict[int, int] = {}
     for note in observed.notes:
@@ -78,7 +78,7 @@ def log_values(observed: ObservedStep, name: str) -> LogValues:
         if value is not None:
             last[host] = value
             _complete(by_host.setdefault(host, []), host, value, summary)
-        elif summary.get("last") == NO_NUMBER:  # an earlier number must not be taken for it
+        elif summary.get("last") == NO_NUMBER:  # do not use an earlier number instead
             last[host] = math.nan
         if isinstance(summary.get("count"), int):
             counts[host] = max(summary["count"], counts.get(host, 0))
@@ -88,13 +88,13 @@ def log_values(observed: ObservedStep, name: str) -> LogValues:
 
 
 def hosts_text(hosts: list[int]) -> str:
-    """`host 1`, `hosts 1, 2`; the first of many."""
+    """`host 1`, `hosts 1, 2`; at most eight are listed."""
     shown = ", ".join(map(str, hosts[:8])) + (" …" if len(hosts) > 8 else "")
     return f"host {shown}" if len(hosts) == 1 else f"hosts {shown}"
 
 
 def as_number(value: Any) -> float | None:
-    """A number as JSON carries it: `nan` and `inf`, which it has no numbers for, are texts."""
+    """A number from JSON, in which `nan` and `inf` are texts; None if it is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -104,7 +104,7 @@ def as_number(value: Any) -> float | None:
 
 
 def value_text(value: float) -> str:
-    """A value for a person: four digits, or what kind of number it is not."""
+    """A value for messages: four digits, `nan`, `inf` or `-inf`."""
     if math.isnan(value):
         return "nan"
     return f"{value:.4g}" if math.isfinite(value) else ("inf" if value > 0 else "-inf")
@@ -115,7 +115,7 @@ def _is_of(note: dict[str, Any], name: str) -> bool:
 
 
 def _complete(readings: list[LogValue], host: int, value: float, summary: dict[str, Any]) -> None:
-    """The last value belongs to the readings even where it was one of those that are not kept."""
+    """Appends the last value if it was not kept."""
     line, step = summary.get("last_line"), summary.get("last_step")
     if not isinstance(line, int):
         return

@@ -1,4 +1,4 @@
-"""Files that the agent read in a job, and the profiles among them."""
+"""Files and profiles that the agent read in a job."""
 
 import math
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ class _Step(msgspec.Struct, frozen=True):
 
 
 class DeviceEvents(msgspec.Struct, frozen=True):
-    """Of one type of device."""
+    """Devices of one type and their events."""
 
     count: int = 0
     events: int = 0
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """What the agent says of a profile."""
+    """A profile as summarised by the agent."""
 
     events: int = 0
     unresolved: int = 0  # events without a name
@@ -32,7 +32,7 @@ class Profile(msgspec.Struct, frozen=True):
     devices: dict[str, DeviceEvents] = {}
     marked: list[_Step] = msgspec.field(default_factory=list, name="steps")
     step_source: str = ""
-    ambiguous: list[str] = []  # names of events, each of which may be the steps
+    ambiguous: list[str] = []  # event names that could all be steps
 
     @property
     def steps(self) -> list[tuple[int | None, float]]:
@@ -42,11 +42,11 @@ class Profile(msgspec.Struct, frozen=True):
 
 
 class StepTime(msgspec.Struct, frozen=True):
-    """Of the host whose steps took longest: all wait for it."""
+    """Step time of the slowest host, for which all others wait."""
 
     seconds: float
-    count: int  # values that it was made from
-    warmup: int  # values before them that were left out
+    count: int  # values used
+    warmup: int  # leading values left out
     source: str
 
 
@@ -64,7 +64,7 @@ def entry_error(observed: ObservedStep, name: str) -> str:
 
 
 def profiles(files: ObservedStep, name: str) -> list[tuple[str, Profile]]:
-    """Path and content of each profile of an entry that could be read; one that makes no sense has no events."""
+    """Path and content of each readable profile of an entry; a malformed one has no events."""
     found: list[tuple[str, Profile]] = []
     for one in entry_files(files, name):
         if isinstance(one.get("profile"), dict) and not one.get("error"):
@@ -77,7 +77,7 @@ def profiles(files: ObservedStep, name: str) -> list[tuple[str, Profile]]:
 
 
 def from_profile(profiles: Sequence[tuple[str, Profile]]) -> StepTime | None:
-    """From the profiles of all hosts, each under its path: the median of its steps, as the profile has them."""
+    """The step time from the profiles of all hosts: the median of the slowest."""
     times = [(path, profile, [seconds for _, seconds in profile.steps]) for path, profile in profiles]
     slowest = max((one for one in times if one[2]), key=lambda one: median(one[2]), default=None)
     if slowest is None:
