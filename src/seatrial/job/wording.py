@@ -39,7 +39,14 @@ _SCALE_OPERATORS = (
     (">{d}", "> >{d}"),
 )
 
-# How a part or a step ended: today's words, and the first ones.
+# What ended, and how: today's words, and the first ones.
+_SUBJECTS = (
+    ("the step", "it"),
+    ("the client", "the driver"),
+    ("the load generator", "the driver"),
+    *((f"the {part}", f"the {part}") for part in ("job", "server", "driver")),
+    *((f"{when} this step the job", f"{when} this step the job") for when in ("during", "before")),
+)
 _EXITS = (
     ("was killed", "was killed"),
     ("ran out of memory", "ran out of memory"),
@@ -61,14 +68,17 @@ _EXITS = (
 FORMER = (
     # checks
     *(
-        (f"{who_today}{today}{how_today}{end}", f"{who_first}{first}{how_first}{end}")
-        for who_today, who_first in (("", ""), ("the step ", "it "))
+        (f"{who_today} {today}{how_today}{end}", f"{who_first} {first}{how_first}{end}")
+        for who_today, who_first in _SUBJECTS
         for today, first in _EXITS
         for how_today, how_first in (("", ""), (" and was killed by {a}", " and was ended by {a}"))
         for end in (": {b}", "")
     ),
-    ("the step was killed by {a}: {b}", "it was killed by {a}: {b}"),
-    ("the step was killed by {a}", "it was killed by {a}"),
+    *(
+        (f"{today} was killed by {{a}}{end}", f"{first} was killed by {{a}}{end}")
+        for today, first in _SUBJECTS
+        for end in (": {b}", "")
+    ),
     ("the job ended before this step did, without a reason", "the job ended before this step did, and did not say why"),
     ("exited {a} (expected {b})", "exit code {a}, and should be {b}"),
     (
@@ -366,9 +376,6 @@ FORMER = (
 )
 # Wordings that never changed, with a value that may be a reworded message.
 _NESTING = (
-    *(f"the {part} {{a}}" for part in ("job", "server", "driver")),
-    *(f"{when} this step the job {{a}}" for when in ("during", "before")),
-    "was killed by {a}: {b}",
     "{a} while it served",
     "{a} while it served; {b}",
     "{a}; the last was step #",
