@@ -48,7 +48,7 @@ def known_fields(trial: TrialModel, axes: Iterable[Axis], variables: Iterable[st
     inside = {name for axis in measured for value in axis.values for name, _ in flat_fields(value.value, axis.name)}
     own = {name for name, _ in _of_trial(trial)}
     own |= {
-        field.alias or name
+        field.serialization_alias or name
         for name, field in type(trial).model_fields.items()
         if name not in {"kind", *trial.APART, *trial.JUDGING}
     }

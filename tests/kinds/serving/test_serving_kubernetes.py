@@ -196,8 +196,8 @@ def test_a_driver_beside_the_server_and_one_here_speak_mutual_tls_and_say_what_t
     load = "{arrivals: {rate: 20/s}, requests: 20, lag: 1h, bounds: {ttft.p99: 1h, e2e.p50: 0.0001ms}}"
     found = {}
     for place in ("here", "cluster"):
-        driver = f"driver: {{image: {seatrial_image.IMAGE}, memory: 512Mi}}" if place == "cluster" else ""
-        trials(far, str(CASES), f"load: {load}\n    {driver}", server)
+        client = f"client: {{image: {seatrial_image.IMAGE}, memory: 512Mi}}" if place == "cluster" else ""
+        trials(far, str(CASES), f"load: {load}\n    {client}", server)
         far.seatrial("run", "suite.yaml", check=1)
         (cell,) = far.results().cells
         assert cell.attempts[0].parts["driver"].place.target == place

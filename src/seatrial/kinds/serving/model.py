@@ -1,10 +1,11 @@
 """What users write of a serving trial: a server, the cases that it is asked, and how its answers are compared."""
 
+import re
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 import msgspec
-from pydantic import Field, field_validator, model_validator
+from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from seatrial.kinds.job import DriverPlace
 from seatrial.kinds.serving.answers import LEAST_SIMILARITY, TOLERANCES, AnswerRule, Tolerance, tolerance_for
@@ -26,6 +27,7 @@ from seatrial.suite import (
 )
 from seatrial.suite.values import Reason
 
+_FORMER_CLIENT = "driver"  # field `client` in suites of earlier versions
 CaseFiles = Annotated[tuple[Text, ...], Field(min_length=1)]
 
 
@@ -213,8 +215,11 @@ class ServingTrial(TrialModel):
     concurrency: int = Field(8, strict=True, ge=1, le=10_000, description="Cases that are asked at a time.")
     seed: int = Field(0, strict=True, ge=0, description="Of the order in which cases are asked.")
     request_s: Duration = Field(60.0, alias="request", description="Limit for each request.")
-    driver: DriverPlace | None = Field(
-        None, description="Where the driver runs, if not on this machine: beside the server, for a load over no detour."
+    client: DriverPlace | None = Field(
+        None,
+        validation_alias=AliasChoices("client", _FORMER_CLIENT),
+        serialization_alias=_FORMER_CLIENT,  # hashes of cells and conditions of metrics keep the former name
+        description="Run the client as a job next to the server, for a load without detours; default: on this machine.",
     )
     load: Load | None = Field(None, description="A load after the cases, and what is asked of its metrics.")
     workspace: Workspace | None = Field(
@@ -227,13 +232,18 @@ class ServingTrial(TrialModel):
     def _consistent(self) -> Self:
         if self.batching and self.concurrency < 2:
             raise ValueError("`batching` compares cases alone and in a crowd: `concurrency` must be 2 or more")
-        if self.driver is None:
+        if self.client is None:
             return self
         if self.server.url is not None:
-            raise ValueError("`driver` is a place beside a server that the trial starts; this one is there already")
+            raise ValueError("`client` needs a server that the trial starts; it cannot be combined with `server.url`")
         if self.compare.embeddings is not None and self.compare.embeddings.local is not None:
-            raise ValueError("a local model of embeddings is on this machine, and the `driver` is beside the server")
+            raise ValueError("`client` cannot be combined with `embeddings.local`; use `embeddings.url`")
         return self
+
+    @field_validator("conditions", "under_test")
+    @classmethod
+    def _with_former_name(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(re.sub(r"^client(?=\.|$)", _FORMER_CLIENT, name) for name in names)
 
     @field_validator("shards")
     @classmethod

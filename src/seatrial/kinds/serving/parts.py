@@ -20,7 +20,7 @@ def parts_of(cell: Cell) -> tuple[PartSpec, ...]:
     """A server that is there already is no part: then the driver is all there is."""
     model: ServingTrial = cell.spec
     job = make_job(cell, (), workspace_inputs(cell, model.workspace_of(cell.runtime)))
-    driver = PartSpec(DRIVER, _driver(cell, job), cell.target if model.driver else HERE)
+    driver = PartSpec(DRIVER, _driver(cell, job), cell.target if model.client else HERE)
     if model.server.url is not None:
         return (driver,)
     server = PartSpec(SERVER, _server(cell, job), cell.target, leads=False)
@@ -88,7 +88,7 @@ def _driver(cell: Cell, job: JobSpec) -> JobSpec:
     folder = cell.directory.resolve()
     secrets |= {name.value: f"{SECRET_FILE}{folder / path}" for name, path in shown.items() if path is not None}
     inputs = (Input(str(folder / tls.ca), CA),) if tls and tls.ca else ()
-    driver = driver_job(job, "serving", work_of(cell), model.driver)
+    driver = driver_job(job, "serving", work_of(cell), model.client)
     return msgspec.structs.replace(driver, env={}, secrets=secrets, inputs=inputs)
 
 
@@ -100,7 +100,7 @@ def work_of(cell: Cell) -> ServingWork:
     if embeddings is not None:
         place = Embeddings(embeddings.url or "", embeddings.model, cell.gathered.embedding_model)
     return ServingWork(
-        version=__version__ if model.driver else "",
+        version=__version__ if model.client else "",
         questions=tuple(_question(case, embeddings is not None) for case in cell.gathered.asked),
         protocol=server.protocol,
         url=server.url or "",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origin
 
 import msgspec
-from pydantic import BaseModel, ValidationError
+from pydantic import AliasChoices, BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from seatrial import SeatrialError
@@ -117,7 +117,9 @@ def explain(error: ValidationError, model: type[BaseModel], raw_at: Any) -> Iter
         kind = item["type"]
         if kind == "extra_forbidden":
             known = _field_names(_annotations_at(model, loc[:-1]))
-            yield loc, True, f"unknown field {str(loc[-1])!r}{nearest(loc[-1], known)}"
+            name, is_former = str(loc[-1]), loc[-1] in known  # a former name is unknown if the current one is set too
+            hint = " (a former name of a field that is already set); remove it" if is_former else nearest(name, known)
+            yield loc, True, f"unknown field {name!r}{hint}"
         elif kind == "missing":
             fields = [_fields(annotation).get(str(loc[-1])) for annotation in _annotations_at(model, loc[:-1])]
             described = next((f" ({one.description.rstrip('.')})" for one in fields if one and one.description), "")
@@ -206,8 +208,13 @@ def _named(value: Any) -> str:
 
 def _fields(annotation: Any) -> dict[str, FieldInfo]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return {field.alias or name: field for name, field in annotation.model_fields.items()}
+        return {known: field for name, field in annotation.model_fields.items() for known in _known_as(name, field)}
     return {}
+
+
+def _known_as(name: str, field: FieldInfo) -> Iterable[str]:
+    aliases = field.validation_alias
+    return map(str, aliases.choices) if isinstance(aliases, AliasChoices) else [field.alias or name]
 
 
 def _field_names(annotations: list[Any]) -> list[str]:
