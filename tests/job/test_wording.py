@@ -33,6 +33,31 @@ def test_a_reworded_message_inside_another_one_keeps_the_id_of_the_first_wording
     ]:
         expected = hashlib.sha256(f"timeout {normalised(first)}".encode()).hexdigest()[:6]
         assert cause_id(Verdict.TIMEOUT, today) == expected
+def test_a_reworded_reason_inside_another_message_keeps_the_id_of_the_first_wording() -> None:
+    for today, first in [
+        ("not asked: the client failed", "not asked: the driver could not go on"),
+        (
+            "not answered: the server exited on its own with code 3",
+            "not answered: the server ended by itself, with exit code 3",
+        ),
+        (
+            "the connection broke before any response: the server exited on its own with code 3",
+            "the connection broke before anything came: the server ended by itself, with exit code 3",
+        ),
+        (
+            "the server refused the first generation: certificate: server certificate rejected: expired",
+            "the server refuses to generate: certificate: its certificate is refused: expired",
+        ),
+        (
+            "2 processes were killed while it served; no generation answered within 3 s (4 tries): no response",
+            "2 processes were killed while it served; no generation was answered within 3 s (4 tries): "
+            "nothing came back",
+        ),
+        ("the client was killed by SIGKILL", "the driver was killed by SIGKILL"),
+        ("not asked: the client timed out", "not asked: the driver ran out of time"),
+    ]:
+        expected = hashlib.sha256(f"failed {normalised(first)}".encode()).hexdigest()[:6]
+        assert cause_id(Verdict.FAILED, today) == expected, today
 
 
 def test_a_message_that_was_never_reworded_keeps_its_id() -> None:

@@ -158,7 +158,7 @@ def test_cases_are_left_out_as_there_and_each_says_why(config: Path) -> None:
     flash = gathered(cells["flan-t5-small.tgis_native-f16-flash"])
     assert flash == {"one": "", "two": "", "tuned": "flash attention does not support prompt prefixes"}
     sharded = gathered(cells["flan-t5-small.tgis_native-f16-sharded2"])
-    assert sharded["two"] == "it is for one shard, and this server has 2"
+    assert sharded["two"] == "needs a single shard; this server has 2"
     assert gathered(cells["bloom-560m.hf_transformers-f16-pt2c"]) == {"one": "", "two": ""}  # the same file
 
 
@@ -180,17 +180,17 @@ def test_every_rule_has_its_text_and_all_are_said_at_once(config: Path) -> None:
         read_tester_config(config)
     said = str(caught.value)
     for line in (
-        "product.yaml:24:23: flash attention needs a GPU, and this configuration has none",
+        "product.yaml:24:23: flash attention needs a GPU (`resources.gpu` has none)",
         "flash attention needs float16 or bfloat16; `dtype_str` is float32",
-        "flash attention is of tgis_native; the framework is ibm_fms",
-        "compiling with PyTorch 2 is of hf_transformers; the framework is hf_accelerate",
-        "gptq is of tgis_native; the framework is hf_accelerate",
-        "without a GPU the type is float32; `dtype_str` is float16",
-        "4 shards need as many GPUs; `resources.gpu` is 2",
-        "2 shards need whole GPUs, and these are slices of one (MIG)",
-        "`port` and `grpc_port` are both 8001; each needs its own",
-        "`port` and `master_port` are both 8001",
-        "a fraction of memory is at most 1.0; this is 1.5",
+        "flash attention needs framework tgis_native, not ibm_fms",
+        "compiling with PyTorch 2 needs framework hf_transformers, not hf_accelerate",
+        "gptq needs framework tgis_native, not hf_accelerate",
+        "without a GPU `dtype_str` must be float32, not float16",
+        "4 shards need as many GPUs, not 2 (`resources.gpu`)",
+        "2 shards need whole GPUs, not MIG slices",
+        "`port` and `grpc_port` must differ; both are 8001",
+        "`port` and `master_port` must differ",
+        "memory fraction 1.5 (limit 1.0)",
         "'float64' is none of float16, float32, bfloat16",
         "product.yaml:8:25: it should be greater than or equal to 1; got the number 0",
         "14 problems",

@@ -1,1 +1,1 @@
-"""Requests and streams to one API server over kept connections, through a proxy where there is one."""
+"""HTTP/1.1 requests over reused connections, and local ports that lead through a proxy."""

@@ -1,8 +1,7 @@
-"""Plain requests over kept connections, in HTTP/1.1 and no more of it than an API server speaks.
+"""Plain HTTP/1.1 requests over reused connections, with only what API servers need.
 
-aiohttp carries what goes on for long (watches, logs, WebSockets). For a create its cost is most of the cost: on a real
-API server the whole client takes half of the CPU time with this that aiohttp with orjson takes alone (348 and 682 us;
-bench/kubernetes_client.py).
+Watches, logs and WebSockets use aiohttp. For short requests it would be most of the cost: a create takes the whole
+client 348 us of CPU with this module, but aiohttp with orjson alone 682 us (bench/kubernetes_client.py).
 """
 
 import asyncio
@@ -17,14 +16,14 @@ import msgspec
 _T = TypeVar("_T")
 
 _HEAD_BYTES = 1 << 18
-BODY_BYTES = 128 << 20  # many times what an API server puts into one page of a list
-CLOSE_S = 1.0  # at the very end, for those that are not open yet; after that they are cut off nevertheless
-_IDLE_S = 45.0  # less than the 90 s after which an API server closes
-SILENT_S = 5.0  # a kept connection that gives nothing for so long may be dead: the same is asked over a new one
+BODY_BYTES = 128 << 20  # far more than one page of a list
+CLOSE_S = 1.0  # how long closing waits for connections that are still opening
+_IDLE_S = 45.0  # API servers close after 90 s
+SILENT_S = 5.0  # a reused connection silent for this long may be dead; the request is repeated on a new one
 
 
 class BrokenConnection(Exception):
-    """No answer came. `sent`: the server may have acted on the request. `cause` says why; None: it just closed."""
+    """No answer. `sent`: the server may have acted on the request. `cause` is None if the server just closed."""
 
     def __init__(self, sent: bool, cause: Exception | None = None) -> None:
         super().__init__(f"{'after' if sent else 'before'} the request was sent: {cause or 'closed'}")
@@ -32,40 +31,40 @@ class BrokenConnection(Exception):
 
 
 class NotHttp(Exception):
-    """What came is not an answer."""
+    """The response is not valid HTTP."""
 
 
 class RequestAttempt(msgspec.Struct):
-    """One try at a request, by the monotonic clock. What did not happen has no time."""
+    """One attempt at a request, by the monotonic clock. Times are None for what did not happen."""
 
-    queued_s: float  # asked for; what follows is the wait for a turn, and for a connection
+    queued_s: float  # before waiting for a turn and a connection
     sent_s: float | None = None
     first_byte_s: float | None = None
     answered_s: float | None = None
     status: int = 0
-    problem: str = ""  # why there is no answer
-    wait_s: float = 0.0  # before the next try
+    problem: str = ""  # reason if there is no answer
+    wait_s: float = 0.0  # before the next attempt
 
 
 class Reply(NamedTuple):
     status: int
-    headers: dict[str, str]  # names in small letters; what comes several times is joined by newlines
+    headers: dict[str, str]  # names in lower case; repeated headers are joined by newlines
     body: bytes
 
 
 class Wire(asyncio.Protocol):
-    """One connection; one request at a time. Drivers of servers that are not Kubernetes use it too."""
+    """One connection, with one request at a time. Also used by the client of serving trials."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.idle_since = 0.0
         self.closed = False
         self._waiting: asyncio.Future[Reply] | None = None
-        self.attempt = RequestAttempt(0.0)  # of what is asked now
+        self.attempt = RequestAttempt(0.0)  # of the current request
         self._head = b""
         self._status = 0
         self._headers: dict[str, str] = {}
-        self._left = 0  # bytes of the body, or of the chunk, that are missing
+        self._left = 0  # missing bytes of the body or chunk
         self._read: Callable[[bytes], None] = self._read_head
         self._parts: list[bytes] = []
         self._bytes = 0
@@ -78,7 +77,7 @@ class Wire(asyncio.Protocol):
         assert self.transport is not None
         self._head, self._parts, self._bytes, self._read = b"", [], 0, self._read_head
         self._waiting = asyncio.get_running_loop().create_future()
-        self.attempt.sent_s = time.monotonic()  # before: the answer may be there when this process has its next turn
+        self.attempt.sent_s = time.monotonic()  # before write: the answer may arrive before the next line runs
         self.transport.write(request)
         return self._waiting
 
@@ -89,7 +88,7 @@ class Wire(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._waiting is None:
-            self.close()  # nothing was asked
+            self.close()  # unsolicited data
             return
         if self.attempt.first_byte_s is None:
             self.attempt.first_byte_s = time.monotonic()
@@ -129,7 +128,7 @@ class Wire(asyncio.Protocol):
             data = self._read_one_head(data)
 
     def _read_one_head(self, data: bytes) -> bytes:
-        """What follows an interim answer, after which another comes; of the answer itself the rest is read on."""
+        """Reads one head. Returns the bytes after an interim response (1xx); the body of a final one is read on."""
         head, end, rest = (self._head + data if self._head else data).partition(b"\r\n\r\n")
         if not end:
             self._head = head
@@ -162,7 +161,7 @@ class Wire(asyncio.Protocol):
         return b""
 
     def take(self, data: bytes) -> None:
-        """A part of the body."""
+        """Adds a part of the body."""
         self._parts.append(data)
         self._bytes += len(data)
         if self._bytes > BODY_BYTES:
@@ -177,7 +176,7 @@ class Wire(asyncio.Protocol):
             self._done()
 
     def _read_chunks(self, data: bytes) -> None:
-        """`_left` bytes of a chunk and its line end are missing, or, at 0, the line with the next one's length."""
+        """`_left` counts the missing bytes of a chunk and its line end; at 0 the next length line follows."""
         data = self._head + data
         while True:
             if self._left > 2:
@@ -199,7 +198,7 @@ class Wire(asyncio.Protocol):
                 raise ValueError(_shown(line))
             if length == 0:
                 if not (rest.startswith(b"\r\n") or b"\r\n\r\n" in rest):
-                    break  # what may follow the last chunk
+                    break  # trailers are incomplete
                 self._head = b""
                 self._done()
                 return
@@ -208,14 +207,14 @@ class Wire(asyncio.Protocol):
 
 
 class Openings:
-    """Connections that are just being opened. The caller may be cancelled; it is then opened to the end, and closed:
-    one that is cut off in its TLS greeting stays open for long in asyncio, and its socket is never closed."""
+    """Connections that are being opened. If the caller is cancelled, the connection is still opened and then closed:
+    asyncio never closes the socket of one that is cancelled in its TLS handshake."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def open(self, opening: Coroutine[Any, Any, _T], let_go: Callable[[_T], None]) -> _T:
-        """What `opening` gives; `let_go` closes it when it is not wanted any more."""
+    async def open(self, opening: Coroutine[Any, Any, _T], close: Callable[[_T], None]) -> _T:
+        """Returns the result of `opening`; if cancelled meanwhile, `close` gets it later."""
         task = asyncio.create_task(opening)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -223,7 +222,7 @@ class Openings:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             task.add_done_callback(
-                lambda done: None if done.cancelled() or done.exception() is not None else let_go(done.result())
+                lambda done: None if done.cancelled() or done.exception() is not None else close(done.result())
             )
             raise
 
@@ -237,13 +236,13 @@ class Openings:
 
 
 async def settled() -> None:
-    """Until the loop has noticed the end of connections, and their transports have closed."""
+    """Waits until the loop has closed the transports of ended connections."""
     for _ in range(3):
         await asyncio.sleep(0)
 
 
 class Pool:
-    """Connections to one server, reached at `place`, whose certificate must be for `server_hostname`."""
+    """Connections to one server at the address `place`; its certificate must be for `server_hostname`."""
 
     def __init__(self, place: tuple[str, int], server_hostname: str, at_once: int) -> None:
         self._place, self._server_hostname = place, server_hostname
@@ -268,8 +267,8 @@ class Pool:
         attempt: RequestAttempt,
         repeatable: bool = False,
     ) -> Reply:
-        """The answer; BrokenConnection, NotHttp or TimeoutError when there is none. What is `repeatable` is given up
-        soon over a connection that was kept: whether that still leads anywhere only its answer says."""
+        """Raises BrokenConnection, NotHttp or TimeoutError if there is no answer. A `repeatable` request fails after
+        `SILENT_S` of silence on a reused connection, which may be dead."""
         async with self._turn:
             wire = self._idle_wire(tls)
             kept = wire is not None
@@ -277,7 +276,7 @@ class Pool:
                 wire = await self._openings.open(self._connect(tls, connect_s), Wire.close)
             wire.attempt = attempt
             answer = wire.ask(request)
-            # Cheaper than asyncio.timeout, which matters here.
+            # Timers are cheaper than asyncio.timeout, which matters here.
             later = asyncio.get_running_loop().call_later
             alarms = [later(timeout_s, _ring, answer)]
             if kept and repeatable:
@@ -299,13 +298,13 @@ class Pool:
 
     def _drop_silent(self, answer: "asyncio.Future[Reply]", attempt: RequestAttempt) -> None:
         if attempt.first_byte_s is None and not answer.done():
-            silent = TimeoutError(f"nothing came for {SILENT_S:g} s over a connection that was kept")
+            silent = TimeoutError(f"no response for {SILENT_S:g} s on a reused connection")
             answer.set_exception(BrokenConnection(True, silent))
-            while self._free:  # what was kept as long leads as little
+            while self._free:  # the other idle connections are probably dead, too
                 self._free.pop()[0].close()
 
     def _idle_wire(self, tls: ssl.SSLContext | None) -> Wire | None:
-        """The connection that was used last; those that idle, or were made with older credentials, are closed."""
+        """The most recently used connection; closes those idle for too long or with older credentials."""
         oldest = time.monotonic() - _IDLE_S
         while self._free:
             wire, made_with = self._free.pop()
@@ -332,7 +331,7 @@ def _ring(answer: "asyncio.Future[Reply]") -> None:
 
 
 def _unpacked(body: bytes) -> bytes:
-    """A small body may be made to become a huge one."""
+    """Limits the size: a small body may decompress to a huge one."""
     unpacking = zlib.decompressobj(31)
     unpacked = unpacking.decompress(body, BODY_BYTES)
     if unpacking.unconsumed_tail:

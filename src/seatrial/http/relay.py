@@ -1,4 +1,4 @@
-"""Ports of this machine that lead elsewhere: `LocalPort`, and `Relay`, which reaches a server through a proxy."""
+"""Local ports that forward connections: `LocalPort`, and `Relay`, which reaches a server through a proxy."""
 
 import asyncio
 import base64
@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 
 class LocalPort:
-    """Listens on a free port of the loopback from `open` to `close`; a subclass carries each connection on."""
+    """Listens on a free loopback port from `open` to `close`; subclasses forward each connection."""
 
     def __init__(self) -> None:
         self.host, self.port = "127.0.0.1", 0
@@ -41,7 +41,7 @@ class LocalPort:
         await asyncio.gather(*self._open, return_exceptions=True)
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, to its end."""
+        """Forwards one connection until it ends."""
         raise NotImplementedError
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -51,7 +51,7 @@ class LocalPort:
         try:
             await self.carry(reader, writer)
         except asyncio.CancelledError:
-            pass  # closing; the streams' own machinery complains about a handler that is cancelled
+            pass  # closing; asyncio's streams log a handler that raises this
         finally:
             self._open.discard(task)
             writer.close()
@@ -64,14 +64,14 @@ PORTS = {"http": 80, "https": 443}
 
 
 def host_and_port(url: str, default: int = 0) -> tuple[str, int]:
-    """`default`: the port of schemes other than HTTP's."""
+    """`default` is the port for schemes other than HTTP and HTTPS."""
     parts = urlsplit(url)
     return parts.hostname or "", parts.port or PORTS.get(parts.scheme, default)
 
 
 def proxy_of(server: str, configured: str = "", env: Mapping[str, str] | None = None) -> str:
-    """The proxy's URL or "". As with kubectl: the configured one, else HTTPS_PROXY and NO_PROXY, never for this
-    machine."""
+    """The proxy's URL or "". As in kubectl: the configured one, else by HTTPS_PROXY and NO_PROXY, never for
+    loopback."""
     if configured:
         return configured
     env = os.environ if env is None else env
@@ -86,7 +86,7 @@ def proxy_of(server: str, configured: str = "", env: Mapping[str, str] | None = 
 
 
 def _is_excluded(host: str, port: int, listed: str) -> bool:
-    """The rules of Go's HTTP client: `*`, names with all below them, addresses, CIDRs, each with or without a port."""
+    """Follows Go's HTTP client: `*`, domains with subdomains, addresses and CIDRs, each with an optional port."""
     for item in filter(None, (part.strip().lower() for part in listed.split(","))):
         name, _, wanted = item.rpartition(":") if item.count(":") == 1 else (item, "", "")
         if item == "*" or (wanted in ("", str(port)) and _covers(name or item, host.lower())):
@@ -113,15 +113,15 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 class Relay(LocalPort):
-    """A port of this machine that leads to one server through a proxy: SOCKS5 (`ssh -D`), or HTTP's CONNECT.
+    """A local port that leads to one server through a proxy: SOCKS5 (`ssh -D`) or HTTP CONNECT.
 
-    TLS goes through it untouched, so that another program that finds the port gets no further than the server's TLS.
+    TLS passes through unchanged, so other programs that find the port still need to pass the server's TLS.
     """
 
     def __init__(self, proxy: str, server: str) -> None:
         super().__init__()
         parts = urlsplit(proxy)
-        self.problem = ""  # why the last connection did not come about
+        self.problem = ""  # why the last connection failed
         self._scheme = parts.scheme
         self._proxy = host_and_port(proxy, SOCKS_PORT)
         self._login = (unquote(parts.username or "").encode(), unquote(parts.password or "").encode())
@@ -135,7 +135,7 @@ class Relay(LocalPort):
             await (self._socks if self._scheme.startswith("socks") else self._connect)(far_reader, far)
             await asyncio.gather(pump(reader, far), pump(far_reader, writer))
         except asyncio.IncompleteReadError:
-            self.problem = f"the proxy {self._name} closes the connection"
+            self.problem = f"the proxy {self._name} closed the connection"
         except ConnectionError as error:
             self.problem = self.problem or str(error)
         finally:
@@ -167,7 +167,7 @@ class Relay(LocalPort):
             raise ConnectionError(f"the proxy {self._name} refuses to connect: {first}")
 
     async def _socks(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """RFC 1928, and RFC 1929 when the proxy's URL has a user."""
+        """SOCKS5 handshake (RFC 1928), with login (RFC 1929) if the proxy's URL has a user."""
         user, password = self._login
         writer.write(b"\x05\x01\x02" if user else b"\x05\x01\x00")
         _, method = await reader.readexactly(2)
@@ -176,7 +176,7 @@ class Relay(LocalPort):
             if (await reader.readexactly(2))[1]:
                 raise ConnectionError(f"the proxy {self._name} refuses the login")
         elif method != 0:
-            raise ConnectionError(f"the proxy {self._name} wants another way to log in")
+            raise ConnectionError(f"the proxy {self._name} requires another login method")
         name = self._host.encode("idna")
         writer.write(b"\x05\x01\x00\x03" + bytes([len(name)]) + name + self._port.to_bytes(2, "big"))
         head = await reader.readexactly(4)
@@ -189,7 +189,7 @@ class Relay(LocalPort):
 
 
 async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Everything from one end to the other, then the end itself."""
+    """Copies everything from reader to writer, then EOF."""
     while block := await reader.read(_BLOCK_BYTES):
         writer.write(block)
         await writer.drain()

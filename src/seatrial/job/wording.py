@@ -63,6 +63,23 @@ _EXITS = (
     ("could not finish: infrastructure failure", "could not be run to its end, through no fault of its own"),
 )
 
+# How a part or a step ended: today's words, and the first ones.
+_EXITS = (
+    ("was killed", "was killed"),
+    ("ran out of memory", "ran out of memory"),
+    ("timed out", "ran out of time"),
+    ("stalled", "stood still for too long"),
+    ("was stopped early", "was stopped early"),
+    ("was evicted", "was evicted: its place was taken away"),
+    ("was not scheduled in time", "got no place in time"),
+    ("was not ready in time", "was not ready in time"),
+    ("was stopped because it was no longer needed", "was ended, because it was no longer needed"),
+    ("was cancelled", "was cancelled"),
+    ("was lost; how it ended is unknown", "was lost: how it ended is not known"),
+    ("was refused", "was refused"),
+    ("could not finish: infrastructure failure", "could not be run to its end, through no fault of its own"),
+)
+
 # Today's wording, and the first one. `{a}`, `{b}` stand for values, `#` for a number that today's wording leaves out.
 # A value may be a reworded message itself.
 FORMER = (
@@ -373,6 +390,210 @@ FORMER = (
     ),
     ("cannot read the audit log {a}: {b}", "{a} cannot be read: {b}"),
     ("invalid time {a} in the audit log", "{a} is no time"),
+    # kinds/serving, http
+    ("message # of the stream reports # tokens after #", "message # of the stream says # tokens after #"),
+    (
+        "message # of the stream reports # tokens after listing #",
+        "message # of the stream says # tokens, and # have come",
+    ),
+    (
+        "the stream has only # message (expected one for the input, then others)",
+        "the stream has # message; the input is one, and what is generated others",
+    ),
+    (
+        "the input text was requested, but the first message has none",
+        "the input's text is asked for, and the first message has none",
+    ),
+    ("the input text was not requested", "the input's text was not asked for"),
+    ("the first message has a different input: {a}", "the first message has {a} as the input"),
+    (
+        "the second message must have only the requested input tokens",
+        "the second message is not the input's tokens alone, which are asked for",
+    ),
+    ("message # has a seed; only the last message may", "message # has the seed, which only the last one has"),
+    ("the last message has seed {a} (expected #)", "the last message has seed {a}; # was asked for"),
+    ("expected an answer, got an error: {a}", "an answer is expected, and an error came: {a}"),
+    (
+        "no expected answer; run `seatrial record` with a trusted server to add it",
+        "nothing is expected of this case: `seatrial record` writes what a trusted server answers",
+    ),
+    ("# answers (expected #)", "# answers; expected #"),
+    ("the errors differ", "one way gave an error"),
+    ("# tokens generated (limit #)", "# tokens were generated; at most # were asked for"),
+    ("stopped at the limit of # tokens after only #", "it stopped for # tokens, and generated #"),
+    ("# tokens generated (minimum #)", "# tokens were generated; at least # were asked for"),
+    ("requested generated tokens are missing", "the generated tokens were asked for, and are not there"),
+    ("requested input tokens are missing", "the input tokens were asked for, and are not there"),
+    ("requested log-probabilities are missing", "log-probabilities were asked for, and are not there"),
+    ("# input tokens (expected #)", "# input tokens; expected #"),
+    ("the input tokens differ", "the input's tokens are others"),
+    ("no stop reason (expected {a})", "it has no stop reason; expected {a}"),
+    ("stop reason {a} (expected {b})", "stop reason {a}; expected {b}"),
+    ("# generated tokens (expected #)", "# generated tokens; expected #"),
+    ("count {a} (expected {b})", "count {a}; expected {b}"),
+    ("tokens {a} (expected {b})", "tokens {a}; expected {b}"),
+    ("offsets {a} (expected {b})", "offsets {a}; expected {b}"),
+    ("expected an error ({a}), got an answer: {b}", "an error is expected ({a}), and an answer came: {b}"),
+    ("wrong error: {a} (expected {b})", "another error: {a}; expected {b}"),
+    ("wrong error message: {a} (expected prefix {b})", "another message: {a}; expected at its beginning {b}"),
+    ("wrong error message: {a} (expected pattern {b})", "another message: {a}; expected as a pattern {b}"),
+    ("wrong error message: {a} (expected {b})", "another message: {a}; expected {b}"),
+    (
+        "# of # answers differ at a near tie (about # expected from how far the log-probabilities moved)",
+        "# of # answers went the other way at a near tie; by how far the log-probabilities moved, # would",
+    ),
+    (
+        "{a}; # of # answers differ at a near tie (about # expected from how far the log-probabilities moved)",
+        "{a}; # of # answers went the other way at a near tie; by how far the log-probabilities moved, # would",
+    ),
+    ("expected tokens, got none", "tokens are expected, and there are none"),
+    ("expected input tokens, got none", "input tokens are expected, and there are none"),
+    ("# generated tokens reported, # listed", "it says # generated tokens, and lists #"),
+    ("# input tokens reported, # listed", "it says # input tokens, and lists #"),
+    ("invalid log-probability of token #: {a}", "the log-probability of token # is {a}, of which there is none"),
+    ("the input differs from token # on", "the input is another from token # on"),
+    ("the text differs from character # on: {a}", "another text from character # on: {a}"),
+    ("token # lacks the expected log-probabilities", "token # has not the log-probabilities that are expected"),
+    ("stop sequence {a} (expected {b})", "stop sequence {a}; expected {b}"),
+    ("seed # (expected #)", "seed #; expected #"),
+    (
+        "a log-probability of {a} # moved by {b} (tolerance {c})",
+        "a log-probability of {a} # moved by {b}; the tolerance is {c}",
+    ),
+    (
+        "the log-probabilities moved by {a} on average (tolerance {b})",
+        "the log-probabilities moved by {a} on average; the tolerance is {b}",
+    ),
+    (
+        "the text differs from token # on: {a} (tolerance {b})",
+        "another text from token # on: {a}; the tolerance is {b}",
+    ),
+    (
+        "the text ends at token #, unlike the expected text (stop reason {a})",
+        "it ends at token #, where what is expected does not (stop reason {a})",
+    ),
+    (
+        "the text continues at token #, unlike the expected text (stop reason {a})",
+        "it goes on at token #, where what is expected does not (stop reason {a})",
+    ),
+    ("not compared: no embedding of this text", "there is no embedding of this text: it could not be compared"),
+    (
+        "different text with similarity {a} (minimum {b})",
+        "another text, with a similarity of {a}; at least {b} is asked for",
+    ),
+    ("input_count is {a} (expected {b})", "input_count is {a}; expected {b}"),
+    ("generated_count is {a} (expected {b})", "generated_count is {a}; expected {b}"),
+    ("stop_sequence is {a} (expected {b})", "stop_sequence is {a}; expected {b}"),
+    ("seed is {a} (expected {b})", "seed is {a}; expected {b}"),
+    ("stop_reason is {a} (expected {b})", "stop_reason is {a}; expected {b}"),
+    ("# tokens (expected #)", "# tokens; expected #"),
+    ("# input_tokens (expected #)", "# input_tokens; expected #"),
+    ("tokens # is {a} (expected {b})", "tokens # is {a}; expected {b}"),
+    ("input_tokens # is {a} (expected {b})", "input_tokens # is {a}; expected {b}"),
+    ("the most likely tokens of {a} differ", "the likeliest of {a} are others"),
+    ("the server exited on its own with code {a}", "the server ended by itself, with exit code {a}"),
+    ("{a}: the server exited on its own with code {b}", "{a}: the server ended by itself, with exit code {b}"),
+    ("the client exited with code {a}", "the driver ended with exit code {a}"),
+    ("the client failed", "the driver could not go on"),
+    ("the client has no record of it", "the driver has no record of it"),
+    *(
+        (f"the client {today}{how_today}{end}", f"the driver {first}{how_first}{end}")
+        for today, first in _EXITS
+        for how_today, how_first in (("", ""), (" and was killed by {a}", " and was ended by {a}"))
+        for end in (": {b}", "")
+    ),
+    *((f"the client was killed by {{a}}{end}", f"the driver was killed by {{a}}{end}") for end in (": {b}", "")),
+    (
+        "the server refused the first generation: {a}; check `server.token`",
+        "the server refuses to generate: {a}; is `server.token` the one that it wants?",
+    ),
+    ("the server refused the first generation: {a}", "the server refuses to generate: {a}"),
+    (
+        "no connection to the server within {a} (# tries): no response",
+        "the server took no connection within {a} (# tries): nothing came back",
+    ),
+    (
+        "no connection to the server within {a} (# tries): {b}",
+        "the server took no connection within {a} (# tries): {b}",
+    ),
+    (
+        "no generation answered within {a} (# tries): no response",
+        "no generation was answered within {a} (# tries): nothing came back",
+    ),
+    ("no generation answered within {a} (# tries): {b}", "no generation was answered within {a} (# tries): {b}"),
+    ("no connection to the server for # s: {a}", "the server took no connection for # s: {a}"),
+    (
+        "the server stopped answering: # requests in a row timed out",
+        "the server stopped answering: # requests in a row had no answer in time",
+    ),
+    ("cannot read the load record: {a}", "its record cannot be read: {a}"),
+    ("all # requests failed: {a}", "every one of # failed: {a}"),
+    (
+        "the client started requests {a} late (p99, limit {b}), so this measures the client, not the server; lower the "
+        "rate or free up the client's machine",
+        "requests began {a} late (p99), more than {b}: this measures the driver, not the server; offer less, or give "
+        "the driver's machine fewer other things to do",
+    ),
+    (
+        "{a} alone adds {b}, more than the bound {c}, so the bound cannot be checked",
+        "{a} alone adds {b}, more than the bound of {c}: it says nothing of the server",
+    ),
+    ("{a} not measured (bound {b})", "{a} was not measured; its bound is {b}"),
+    ("{a} is {b} (bound {c})", "{a} is {b}; its bound is {c}"),
+    ("the client was late", "the driver was late"),
+    ("cannot get an embedding from {a}: {b}", "{a} gives no embedding of a text: {b}"),
+    (
+        "cannot load sentence-transformers model {a}: {b}",
+        "{a} cannot be loaded as a model of sentence-transformers: {b}",
+    ),
+    ("embeddings have different lengths: # and #", "embeddings of # and # numbers are not of one model"),
+    ("cannot use the TLS files: {a}", "the TLS files cannot be used: {a}"),
+    (
+        "invalid server address {a}; use for example http://#",
+        "{a} is not an address of a server: write for example http://#",
+    ),
+    (
+        "no case is usable as a load; add one with a single input and an expected answer",
+        "no case can be a load: one is needed that has one input and expects an answer",
+    ),
+    (
+        "content type {a} (expected {b}); the body begins with {c}",
+        "its content type is {a}, and {b} was asked for: it begins with {c}",
+    ),
+    (
+        "timed out before the answer was complete (# bytes received)",
+        "no whole answer within its limit; # bytes had come",
+    ),
+    (
+        "timed out before the answer was complete (nothing received)",
+        "no whole answer within its limit; nothing had come",
+    ),
+    ("timed out before the answer was complete", "no whole answer within its limit"),
+    ("invalid HTTP response: {a}", "what came is not HTTP: {a}"),
+    ("{a} before any response", "{a} before anything came"),
+    ("server certificate rejected: {a}", "its certificate is refused: {a}"),
+    ("TLS handshake failed: {a}", "TLS cannot be spoken with it: {a}"),
+    ("the JSON schema is not valid JSON: {a}", "its JSON schema is not JSON: {a}"),
+    ("got # choices for # {a}: {b}", "# choices came for # {a}: {b}"),
+    ("an event has # choices (expected #): {a}", "an event has # choices, and one was asked for: {a}"),
+    ("unknown finish_reason {a}; known: {b}", "finish_reason {a} is none of {b}"),
+    (
+        "protocol `tgis` has no chat messages; use a `prompt` in the format of the model",
+        "TGIS's protocol has no chats: write the prompt as the model wants it",
+    ),
+    ("UNAVAILABLE: health status {a}", "UNAVAILABLE: its health is {a}"),
+    (
+        "gRPC always verifies the server's certificate; set `tls.ca`, and `tls.name` if the name differs",
+        "gRPC always verifies the server's certificate: give `tls.ca`, and `tls.name` for another name",
+    ),
+    ("invalid gRPC message: {a}", "what came is not the protocol: {a}"),
+    ("no response for # s on a reused connection", "nothing came for # s over a connection that was kept"),
+    (
+        "{a}: no response for # s on a reused connection{b}",
+        "{a}: nothing came for # s over a connection that was kept{b}",
+    ),
+    ("{a}the proxy {b} closed the connection{c}", "{a}the proxy {b} closes the connection{c}"),
+    ("{a}the proxy {b} requires another login method{c}", "{a}the proxy {b} wants another way to log in{c}"),
 )
 # Wordings that never changed, with a value that may be a reworded message.
 _NESTING = (
@@ -382,6 +603,9 @@ _NESTING = (
     "{a}, after cell {b}",
     "# of # files: {a}",
     "not measured: {a}",
+    *(f"the {part} {{a}}" for part in ("job", "server", "driver")),
+    "was killed by {a}: {b}",
+    *(f"{how}: {{a}}" for how in ("not asked", "not answered", "not measured", "cut short", "certificate")),
 )
 _VALUE = re.compile(r"\{([a-z])\}")
 

@@ -144,30 +144,30 @@ def test_all_that_is_wrong_is_said_at_once_each_at_its_place() -> None:
 """
     said = problems(text)
     for line in (
-        "cases.yaml:1:3: a case has a `response` or an `error`, and this has both",
-        "cases.yaml:5:3: a case has a `response` or an `error`, and this has neither",
-        "cases.yaml:9:22: `method` is none of GREEDY, SAMPLE; got 'GREDY'",
-        "cases.yaml:9:46: `seed` is a whole number from 0 to 18446744073709551615; got -1",
-        "cases.yaml:9:63: `temperature` is a number; got 'warm'",
+        "cases.yaml:1:3: case has both `response` and `error`; remove one",
+        "cases.yaml:5:3: case has no `response` or `error`",
+        "cases.yaml:9:22: `method` must be one of GREEDY, SAMPLE; got 'GREDY'",
+        "cases.yaml:9:46: `seed` must be a whole number from 0 to 18446744073709551615; got -1",
+        "cases.yaml:9:63: `temperature` must be a number; got 'warm'",
         "cases.yaml:9:81: unknown field 'maxNewToken' of `stopping`; did you mean 'maxNewTokens'?",
-        "cases.yaml:11:17: 'INVALID_ARGUMNT' is no code of gRPC or HTTP; did you mean 'INVALID_ARGUMENT'?",
-        "cases.yaml:11:62: message and message_prefix are here; an error has one of them",
-        "cases.yaml:12:3: a case has a `name`",
-        "cases.yaml:12:23: `requests` is a list; got 'hi'",
-        "cases.yaml:12:35: `requests` and `prompt` are here; a request has one of them",
+        "cases.yaml:11:17: unknown gRPC or HTTP code 'INVALID_ARGUMNT'; did you mean 'INVALID_ARGUMENT'?",
+        "cases.yaml:11:62: set only one of message and message_prefix",
+        "cases.yaml:12:3: case has no `name`",
+        "cases.yaml:12:23: `requests` must be a list; got 'hi'",
+        "cases.yaml:12:35: set only one of `requests` and `prompt`",
         "cases.yaml:13:27: unknown field 'logprob' of a response",
-        "cases.yaml:13:67: `logprob` is a number or NaN; got 'much'",
-        "cases.yaml:14:16: `request_type` is generate or tokenize; got 'chat'",
+        "cases.yaml:13:67: `logprob` must be a number or NaN; got 'much'",
+        "cases.yaml:14:16: `request_type` must be generate or tokenize; got 'chat'",
     ):
         assert line in said
-    assert "`seatrial record` writes what a trusted one answers" in said
+    assert "`seatrial record` fills it in from a trusted server" in said
 
 
 def test_a_number_beyond_every_float_is_refused(tmp_path: Path) -> None:
     sampling = f'{{"temperature": 1{"0" * 400}}}'
     path = tmp_path / "cases.json"
     path.write_text(f'[{{"name": "x", "request": {{"params": {{"sampling": {sampling}}}, "prompt": "hi"}}}}]')
-    with pytest.raises(SuiteError, match=r"cases.json:1:67: `temperature` is a number"):
+    with pytest.raises(SuiteError, match=r"cases.json:1:67: `temperature` must be a number"):
         read_case_file(path)
 
 
@@ -179,8 +179,8 @@ def test_what_is_no_list_of_cases_is_refused(text: str) -> None:
 def test_a_name_in_both_spellings_is_refused_and_true_is_a_flag() -> None:
     params = "{stopping: {maxNewTokens: 1, max_new_tokens: 2}}"
     said = problems(f"- {{name: a, request: {{params: {params}}}, skip_check: maybe, response: {{}}}}")
-    assert "'max_new_tokens' is here twice, also as 'maxNewTokens'" in said
-    assert "`skip_check` is true or false; got 'maybe'" in said
+    assert "duplicate field 'max_new_tokens'; first written as 'maxNewTokens'" in said
+    assert "`skip_check` must be true or false; got 'maybe'" in said
 
 
 def test_cases_of_one_name_are_told_apart(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_problems_of_all_files_are_said(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("- {name: a, request: {}}")
     with pytest.raises(SuiteError) as caught:
         read_cases([tmp_path / "bad.yaml", tmp_path / "none.yaml"])
-    assert "has neither" in str(caught.value)
+    assert "case has no `response` or `error`" in str(caught.value)
     assert "none.yaml" in str(caught.value)
 
 
@@ -344,13 +344,13 @@ def test_a_full_case_file_of_a_model_has_its_answers_too(tmp_path: Path) -> None
     cases, answers = _files(tmp_path, good)
     assert read_cases([cases], answers)[0].answer is not None
     answers.write_text(good.replace("hi", "something else"))
-    with pytest.raises(SuiteError, match="`a` asks something else than"):
+    with pytest.raises(SuiteError, match="the request of `a` differs from "):
         read_cases([cases], answers)
 
 
 def test_a_case_without_an_answer_is_a_problem_unless_it_is_to_be_recorded(tmp_path: Path) -> None:
     cases, answers = _files(tmp_path, "- {name: other, response: {}}\n")
-    with pytest.raises(SuiteError, match=r"`a` .*cases.yaml:1\) has no answer here; `seatrial record`"):
+    with pytest.raises(SuiteError, match=r"`a` .*cases.yaml:1\) has no answer; `seatrial record`"):
         read_cases([cases], answers)
     assert read_cases([cases], answers, unanswered=True)[0].answer is None
     answers.unlink()

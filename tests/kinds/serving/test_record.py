@@ -57,7 +57,7 @@ def test_answers_errors_and_streams_are_recorded_and_nothing_else_changes(world:
     assert "`seatrial record` writes" in run.stderr
     done = world.seatrial("record", "suite.yaml", check=0)
     assert "3 new, 1 refused" in done.stdout
-    assert "its answer is left to chance: give it a `seed`, or say `skip_check: true`" in done.stdout
+    assert "the answer is random; set a `seed` or `skip_check: true`" in done.stdout
     text = path.read_text()
     kept = iter(text.splitlines())
     assert all(line in kept for line in CASES.splitlines())  # every line is still there, in order
@@ -106,7 +106,7 @@ def test_models_share_prompts_and_have_answers_of_their_own(world: World) -> Non
     assert done.stdout.count("3 new") == 2
     assert path.read_text() == KNOWN
     answers = [world.folder / "answers" / f"{precision}.yaml" for precision in ("f32", "q8_0")]
-    assert answers[0].read_text().startswith("# What `seatrial record` was answered")
+    assert answers[0].read_text().startswith("# Answers recorded by `seatrial record`")
     assert answers[0].read_text() != answers[1].read_text()
     world.seatrial("run", "suite.yaml", check=0)
     answers[0].write_text(answers[0].read_text().replace("name: too long", "name: much too long"))
@@ -150,4 +150,4 @@ def test_a_server_that_does_not_answer_is_not_trusted(world: World, command: str
 
 def test_a_suite_without_servers_has_nothing_to_record(world: World) -> None:
     world.suite("name: plain\ntrials: {one: {kind: runtime, run: ['true']}}\n")
-    assert "has no trial of kind serving" in world.seatrial("record", "suite.yaml", check=2).stderr
+    assert "no serving trial in " in world.seatrial("record", "suite.yaml", check=2).stderr

@@ -35,10 +35,15 @@ def test_a_server_that_never_took_a_connection_is_infra_unless_it_was_started_by
     note = UnreadyNote(2.0, 3, "no connection: refused", lasting=False, reached=False)
     ours = ended(Outcome.RELEASED)
     for server, change, verdict, text in (
-        (None, {}, Verdict.INFRA, "the server took no connection within 2 s (3 tries): no connection: refused"),
-        (None, {"reached": True}, Verdict.TIMEOUT, "no generation was answered within 2 s (3 tries): no connection"),
-        (ours, {}, Verdict.TIMEOUT, "no generation was answered within 2 s (3 tries): no connection"),
-        (None, {"lasting": True, "why": "certificate: other"}, Verdict.FAILED, "the server refuses to generate"),
+        (None, {}, Verdict.INFRA, "no connection to the server within 2 s (3 tries): no connection: refused"),
+        (None, {"reached": True}, Verdict.TIMEOUT, "no generation answered within 2 s (3 tries): no connection"),
+        (ours, {}, Verdict.TIMEOUT, "no generation answered within 2 s (3 tries): no connection"),
+        (
+            None,
+            {"lasting": True, "why": "certificate: other"},
+            Verdict.FAILED,
+            "the server refused the first generation",
+        ),
     ):
         records = DriverRecords(unready=msgspec.structs.replace(note, **change))
         cause = cause_of_silence(server, EXITED, ObservedStep("driver", "drive"), records)
@@ -52,7 +57,7 @@ def test_why_a_server_says_nothing_is_that_its_engine_was_killed_for_memory() ->
     note = UnreadyNote(2.0, 3, "the server closed the connection", reached=True)
     cause = cause_of_silence(server, EXITED, ObservedStep("driver", "drive"), DriverRecords(unready=note))
     assert (cause.verdict, cause.class_) == (Verdict.FAILED, "memory")
-    assert cause.text.startswith("2 processes were killed (out of memory) while it served; no generation was answered")
+    assert cause.text.startswith("2 processes were killed (out of memory) while it served; no generation answered")
     (finding,) = check_server(server)
     assert (finding.verdict, finding.class_) == (Verdict.FAILED, "memory")
     assert finding.evidence.startswith("Killed")

@@ -100,10 +100,10 @@ def test_loads_fail_by_a_bound_without_a_peak_and_when_all_requests_fail(world: 
     cells = {cell.id: cell for cell in world.results().cells}
     verdicts = {name: cell.verdict for name, cell in cells.items()}
     assert verdicts == dict.fromkeys(("bound", "peak", "failing"), Verdict.FAILED)
-    assert "its bound is 0.001ms" in done.stdout
-    assert "its bound is 0.001ms" in cells["bound"].why
+    assert "(bound 0.001ms)" in done.stdout
+    assert "(bound 0.001ms)" in cells["bound"].why
     assert "no rate from 3.125/s to 50/s keeps the bounds" in loaded(cells["peak"])["peak"][1]
-    assert loaded(cells["failing"])["measured"] == ("failed", "every one of 20 failed: 20 429")
+    assert loaded(cells["failing"])["measured"] == ("failed", "all 20 requests failed: 20 429")
 
 
 def test_a_load_in_which_the_driver_was_late_is_invalid_and_no_metric_of_it_is_kept(world: World) -> None:
@@ -111,20 +111,20 @@ def test_a_load_in_which_the_driver_was_late_is_invalid_and_no_metric_of_it_is_k
     world.seatrial("run", "suite.yaml", check=1)  # of a run in which nothing failed
     (cell,) = world.results().cells
     assert cell.verdict is Verdict.INVALID
-    assert "this measures the driver, not the server" in cell.why
-    assert "load" not in cell.metrics  # they would be the driver's own
-    assert loaded(cell)["bound ttft.p50"] == ("skipped", "not judged: the driver was late")
+    assert "this measures the client, not the server" in cell.why
+    assert "load" not in cell.metrics  # they would measure the client
+    assert loaded(cell)["bound ttft.p50"] == ("skipped", "not checked: the client was late")
 
 
 @pytest.mark.parametrize(
     ("load", "said"),
     [
-        ("{arrivals: {rate: 4/s}}", "a load ends"),
+        ("{arrivals: {rate: 4/s}}", "`load` has no end"),
         ("{arrivals: {rate: 4/s, burst: 3}, requests: 3}", "exactly one of"),
         ("{arrivals: {rate: fast}, requests: 3}", "invalid rate"),
         ("{arrivals: {rate: 4/s}, requests: 3, bounds: {ttft: 1s}}", "invalid metric 'ttft'; use"),
-        ("{arrivals: {burst: 4}, requests: 3, find: peak}", "a search for the peak"),
-        ("{arrivals: {rate: 4/s}, requests: 3, stream: false, bounds: {ttft.p99: 1s}}", "one by one only with"),
+        ("{arrivals: {burst: 4}, requests: 3, find: peak}", "`find: peak` needs"),
+        ("{arrivals: {rate: 4/s}, requests: 3, stream: false, bounds: {ttft.p99: 1s}}", "needs `stream: true`"),
     ],
 )
 def test_what_is_wrong_with_a_load_is_said_at_its_place(world: World, load: str, said: str) -> None:

@@ -34,7 +34,7 @@ def test_a_plan_counts_cases_and_requests_and_says_why_cases_are_skipped(world: 
     text = world.seatrial("plan", "suite.yaml", check=0).stdout
     assert "served: 2 to 3 cases in each cell, 8 requests in all\n" in text
     assert "     2  skipped: tuned prompts are not installed   (tuned; shards 1, 2)\n" in text
-    assert "     1  skipped: it is for one shard, and this server has 2   (alone; shards 2)\n" in text
+    assert "     1  skipped: needs a single shard; this server has 2   (alone; shards 2)\n" in text
     assert not (world.folder / "runs").exists()
 
 
@@ -42,7 +42,7 @@ def test_each_skipped_case_is_in_the_plan_for_programs(world: World) -> None:
     suite(world)
     plan = json.loads(world.seatrial("plan", "suite.yaml", "--json", check=0).stdout)
     tuned = {"name": "tuned", "why": "tuned prompts are not installed"}
-    alone = {"name": "alone", "why": "it is for one shard, and this server has 2"}
+    alone = {"name": "alone", "why": "needs a single shard; this server has 2"}
     assert [cell["contents"] for cell in plan["cells"]] == [
         {"item": "case", "count": 3, "ways": 5, "skipped": [tuned]},
         {"item": "case", "count": 2, "ways": 3, "skipped": [alone, tuned]},
@@ -52,7 +52,7 @@ def test_each_skipped_case_is_in_the_plan_for_programs(world: World) -> None:
 def test_what_is_wrong_with_cases_and_configurations_is_said_by_the_plan_all_at_once(world: World) -> None:
     suite(world, "- {name: one, request: {requests: [{text: a}]}}\n- {name: two, reqest: 1}\n")
     said = world.seatrial("plan", "suite.yaml", check=2).stderr
-    assert "cases.yaml:1:3: a case has a `response` or an `error`, and this has neither" in said
+    assert "cases.yaml:1:3: case has no `response` or `error`" in said
     assert "cases.yaml:2:15: unknown field 'reqest' of a case; did you mean 'request'?" in said
     world.suite("""
 name: planned

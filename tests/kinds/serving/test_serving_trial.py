@@ -89,7 +89,7 @@ def test_a_server_that_is_there_already_is_asked_with_its_token_which_is_never_s
             holding = [path for path in folder.rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
             assert holding == [], holding
         wrong = world.seatrial("run", "suite.yaml", check=1, LLM_TOKEN="another-token")
-    assert "the server refuses to generate: 401" in wrong.stdout
+    assert "the server refused the first generation: 401" in wrong.stdout
     assert [note["reached"] for note in notes(world) if note["note"] == Note.UNREADY] == [True]
     assert {finding.verdict for finding in findings(world) if finding.step.startswith("case ")} == {Verdict.FAILED}
 
@@ -112,7 +112,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["SEATRIAL_PORT"])),
     text = (world.folder / "suite.yaml").read_text()
     (world.folder / "suite.yaml").write_text(text.replace("within: 10m", "within: 5s"))
     done = world.seatrial("run", "suite.yaml", check=124)
-    assert "no generation was answered within" in done.stdout
+    assert "no generation answered within" in done.stdout
     assert "the engine is dead" in done.stdout
     assert world.left() == []
 
@@ -175,10 +175,10 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["SEATRIAL_PORT"])),
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ("command: x, url: http://x", "exactly one of `command`, to start it, and `url`"),
-        ("url: ftp://x", "no address of a server"),
+        ("command: x, url: http://x", "exactly one of `command` (start it) and `url`"),
+        ("url: ftp://x", "invalid server address"),
         ("url: http://me:pass@x", "give a `token` from a secret"),
-        ("command: x, tls: {}", "readiness is asked over plain HTTP"),
+        ("command: x, tls: {}", "`ready.http` uses plain HTTP"),
         ("command: x, protocl: openai", "protocol"),
     ],
 )

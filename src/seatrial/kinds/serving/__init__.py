@@ -1,1 +1,1 @@
-"""The kind `serving`: does this model server, in this configuration, answer correctly, and fast?"""
+"""The kind `serving`: does a model server answer correctly and fast enough?"""

@@ -1,4 +1,4 @@
-"""What a serving trial wants shown: its cases, the first difference of each wrong answer, and the load over time."""
+"""Charts of a serving trial: its cases, the first difference of each wrong answer, and the load over time."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -37,23 +37,23 @@ def charts_of(findings: Sequence[Finding], load: LoadSummary | None) -> list[Any
 
 
 def in_short(findings: Sequence[Finding], load: LoadSummary | None) -> list[Finding]:
-    """Of a cell in which nothing is wrong: how its answers compare, and how fast they came."""
+    """Summary of a good cell: how its answers compare, and how fast they came."""
     if not all(one.verdict.good for one in findings):
         return []
     agreements = Counter(str(row[2]).replace("_", " ") for row in _cases(findings).rows)
     counts = ", ".join(f"{number} {agreement}" for agreement, number in agreements.most_common())
-    told = [f"{count(agreements.total(), 'case')}: {counts}"] if agreements else []
+    parts = [f"{count(agreements.total(), 'case')}: {counts}"] if agreements else []
     if load is not None:
-        told.append(f"{count(load.requests, 'request')} at {value_text(load.rate)}/s")
+        parts.append(f"{count(load.requests, 'request')} at {value_text(load.rate)}/s")
         name = next((one for one in ("ttft", "e2e") if load.latencies.get(one)), "")
         quantiles = load.latencies.get(name, {})
-        told += [f"{name} {one} {value_text(quantiles[one], 's')}" for one in ("p50", "p99") if one in quantiles]
-    return [Finding(ANSWERS, IN_SHORT, Verdict.PASSED, message="; ".join(told))] if told else []
+        parts += [f"{name} {one} {value_text(quantiles[one], 's')}" for one in ("p50", "p99") if one in quantiles]
+    return [Finding(ANSWERS, IN_SHORT, Verdict.PASSED, message="; ".join(parts))] if parts else []
 
 
 def _cases(findings: Sequence[Finding]) -> Table:
-    """The worst that was found of each case, over all ways of asking it. Of one such table for each configuration a
-    report makes cases by configurations."""
+    """The worst finding of each case, over all ways of asking it. A report joins the tables of several configurations
+    into cases by configurations."""
     by_case: dict[str, list[Finding]] = {}
     for finding in findings:
         if finding.step.startswith(CASE):
@@ -63,7 +63,7 @@ def _cases(findings: Sequence[Finding]) -> Table:
         verdict = worst(one.verdict for one in ones)
         worst_ones = [one for one in ones if one.verdict is verdict]
         first = worst_ones[0]
-        if verdict is Verdict.PASSED:  # what is exact has no data, and says the least
+        if verdict is Verdict.PASSED:  # exact answers have no data; prefer one that has
             first = next((one for one in worst_ones if one.data), first)
         agreement = first.data.get("agreement") or first.class_ or "exact"
         rows.append([name, verdict.value, agreement, len(ones), first.message])
@@ -71,7 +71,7 @@ def _cases(findings: Sequence[Finding]) -> Table:
 
 
 def _differences(findings: Sequence[Finding]) -> Iterator[TokenDiff]:
-    """Both sides with their likeliest tokens where an answer went wrong, or another way at a near tie."""
+    """Both sides with their most likely tokens where an answer is wrong or differs at a near tie."""
     placed = [one for one in findings if one.step.startswith(CASE) and one.data.get("position") is not None]
     for finding in sorted(placed, key=lambda one: one.verdict is Verdict.PASSED)[:MOST_DIFFERENCES]:
         title = f"{finding.step.removeprefix(CASE)} ({finding.check})"
@@ -82,11 +82,11 @@ def _latencies(load: LoadSummary) -> Distribution:
     known = [(name, load.latencies[name]) for name in LATENCIES if name in load.latencies]
     rows = [[name, *map(quantiles.get, _QUANTILES)] for name, quantiles in known]
     units = dict.fromkeys(_QUANTILES[:-1], "s")
-    return Distribution("Latencies of the load", ["metric", *_QUANTILES], rows, units)
+    return Distribution("Load latencies", ["metric", *_QUANTILES], rows, units)
 
 
 def _over_time(load: LoadSummary) -> Series:
     rows = [[row.get(name) for name in _SERIES] for row in load.series]
     units = {"time": "s", "p50": "s", "max": "s"}
-    title = "The load over time: until the first token, or the end, by when requests were to begin"
+    title = "Load over time: latency to the first token, or to the end, by scheduled start"
     return Series(title, ["time", *_SERIES[1:]], rows, units)

@@ -1,5 +1,4 @@
-"""Configurations of TGIS servers, as on an axis `config`: their fields, with tgis-tester's defaults, and the rules for
-them."""
+"""Configurations of TGIS servers (axis `config`): fields with tgis-tester's defaults, and rules."""
 
 from collections.abc import Iterator
 from itertools import combinations
@@ -21,7 +20,7 @@ class TesterModel(BaseModel):
 
 Whole = Annotated[int, Field(strict=True, ge=0)]
 _Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
-# What their README calls it still, and their code does not know any more.
+# tgis-tester's README still has `hf_custom_tp`, which its code replaced by `tgis_native`.
 _HUGGING_FACE = Literal["hf_transformers", "hf_accelerate", "hf_optimum_bt", "hf_optimum_ort"]
 Framework = Annotated[
     _HUGGING_FACE | Literal["tgis_native", "ibm_fms", "gpt_megatron"],
@@ -44,12 +43,12 @@ class ResourceSpec(TesterModel):
 
     @property
     def gpus(self) -> int:
-        """Whole ones; slices of one are none."""
+        """Whole GPUs; MIG slices do not count."""
         return self.gpu if isinstance(self.gpu, int) else 0
 
     @property
     def mig(self) -> tuple[str, int] | None:
-        """The name of the slices, as Kubernetes has it, and how many."""
+        """Kubernetes name and count of the MIG slices."""
         if not isinstance(self.gpu, MigSlices):
             return None
         return next(((MIG[name], count) for name, count in self.gpu if count), None)
@@ -90,41 +89,43 @@ class ServerConfig(TesterModel):
 
 
 def config_problems(config: ServerConfig) -> Iterator[tuple[str, str]]:
-    """Every rule that a configuration breaks: the field, and the reason for the user."""
+    """Yields the field and the reason of each broken rule."""
     framework, resources = config.deployment_framework, config.resources
     if config.flash_attention:
         if resources.cpu_only:
-            yield "flash_attention", "flash attention needs a GPU, and this configuration has none (`resources.gpu`)"
+            yield "flash_attention", "flash attention needs a GPU (`resources.gpu` has none)"
         if config.dtype_str not in ("float16", "bfloat16"):
             yield "flash_attention", f"flash attention needs float16 or bfloat16; `dtype_str` is {config.dtype_str}"
         if framework != "tgis_native":
-            yield "flash_attention", f"flash attention is of tgis_native; the framework is {framework}"
+            yield "flash_attention", f"flash attention needs framework tgis_native, not {framework}"
     if config.pt2_compile and framework != "hf_transformers":
-        yield "pt2_compile", f"compiling with PyTorch 2 is of hf_transformers; the framework is {framework}"
+        yield "pt2_compile", f"compiling with PyTorch 2 needs framework hf_transformers, not {framework}"
     if config.quantize is not None and framework != "tgis_native":
-        yield "quantize", f"{config.quantize} is of tgis_native; the framework is {framework}"
+        yield "quantize", f"{config.quantize} needs framework tgis_native, not {framework}"
     if resources.cpu_only and config.dtype_str != "float32":
-        yield "dtype_str", f"without a GPU the type is float32; `dtype_str` is {config.dtype_str}"
+        yield "dtype_str", f"without a GPU `dtype_str` must be float32, not {config.dtype_str}"
     if config.num_shard > 1:
         if resources.mig is not None:
-            yield "num_shard", f"{config.num_shard} shards need whole GPUs, and these are slices of one (MIG)"
+            yield "num_shard", f"{config.num_shard} shards need whole GPUs, not MIG slices"
         elif resources.gpus != config.num_shard:
-            yield "num_shard", f"{config.num_shard} shards need as many GPUs; `resources.gpu` is {resources.gpus}"
+            yield (
+                "num_shard",
+                f"{config.num_shard} shards need as many GPUs, not {resources.gpus} (`resources.gpu`)",
+            )
     for one, other in combinations(("port", "grpc_port", "master_port"), 2):
         if getattr(config, one) == getattr(config, other):
-            yield other, f"`{one}` and `{other}` are both {getattr(config, one)}; each needs its own"
+            yield other, f"`{one}` and `{other}` must differ; both are {getattr(config, one)}"
     fraction = config.cuda_process_memory_fraction
     if fraction > 1.0:
-        yield "cuda_process_memory_fraction", f"a fraction of memory is at most 1.0; this is {fraction:g}"
+        yield "cuda_process_memory_fraction", f"memory fraction {fraction:g} (limit 1.0)"
 
 
 AXIS = "config"
 
 
 def cell_problems(cell: Cell) -> list[str]:
-    """What is wrong with the configuration of a cell on its machine; nothing where the axis has no map. `dtype` is
-    another word for `dtype_str`; a type that is not stated is the right one. Fields that no rule knows are the user's
-    own."""
+    """Broken rules of a cell's configuration on its machine; none if the axis value is not a map. `dtype` is another
+    name for `dtype_str`, which defaults to a valid type. Fields without a rule are ignored."""
     config = cell.values.get(AXIS)
     if not isinstance(config, dict):
         return []

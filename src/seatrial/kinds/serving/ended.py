@@ -1,4 +1,4 @@
-"""How server and driver ended, and what that means for cases that have no answer."""
+"""How the server and the client ended, and why cases have no answer."""
 
 import contextlib
 
@@ -24,21 +24,21 @@ from seatrial.kinds.serving.generation import Answer, Failure, Trouble, merge_me
 from seatrial.kinds.serving.parts import SERVER
 from seatrial.kinds.serving.work import LOAD, SERVER_PORT, AnswerNote, LoadNote, Note, ReadyNote, UnreadyNote
 
-# What the driver's records say: when the server first answered, and what came back of each thing that was asked.
-
 
 class DriverRecords(msgspec.Struct):
+    """What the client recorded: when the server first answered, and the answer to each thing that it asked."""
+
     answers: dict[str, Answer] = {}  # by thing
-    similarities: dict[str, list[float]] = {}  # to what is expected, by thing, where that was asked for
+    similarities: dict[str, list[float]] = {}  # to the expected texts, by thing; only for rule `embedding`
     begun: set[str] = set()
     ready: ReadyNote | None = None
     unready: UnreadyNote | None = None
     load: LoadNote | None = None
-    load_problem: str = ""  # why its record cannot be read
-    route: str = ""  # between client and server, where it is more than a connection
-    overhead_s: float = 0.0  # the least that it adds to every answer, in the median
+    load_problem: str = ""  # why the load record cannot be read
+    route: str = ""  # between client and server, unless it is a plain connection
+    overhead_s: float = 0.0  # minimum that the route adds to every answer, p50
     overhead_p99_s: float = 0.0
-    gone: str = ""  # why nothing was asked any more
+    gone: str = ""  # why the client stopped asking
 
 
 def driver_records(step: ObservedStep) -> DriverRecords:
@@ -48,7 +48,7 @@ def driver_records(step: ObservedStep) -> DriverRecords:
         kind, thing = note.get("note"), str(note.get("thing"))
         if kind == Note.BEGUN:
             found.begun.add(thing)
-            pieces.pop(thing, None)  # those of a driver that was killed in the middle of them
+            pieces.pop(thing, None)  # incomplete: the client was killed while writing them
         elif kind == Note.PIECE:
             pieces.setdefault(thing, []).append(str(note.get("text")))
         elif kind == Note.FINISHED and thing == LOAD:
@@ -57,13 +57,13 @@ def driver_records(step: ObservedStep) -> DriverRecords:
             except Unreadable as error:
                 found.load_problem = str(error)
         elif kind in (Note.FINISHED, Note.UNREADY):
-            with contextlib.suppress(Unreadable):  # of which is then said that it has no record
+            with contextlib.suppress(Unreadable):  # treated as not recorded
                 if kind == Note.UNREADY:
                     found.unready = convert(note, UnreadyNote)
                 elif thing == Note.READY:
                     found.ready = convert(note, ReadyNote)
-                elif answer := _answer(said := convert(note, AnswerNote), pieces.pop(thing, [])):
-                    found.answers[thing], found.similarities[thing] = answer, said.similarities
+                elif answer := _answer(read := convert(note, AnswerNote), pieces.pop(thing, [])):
+                    found.answers[thing], found.similarities[thing] = answer, read.similarities
         elif kind == Note.ENDPOINT and note.get("port") == SERVER_PORT and note.get("overhead_s"):
             found.route, found.overhead_s = str(note.get("route")), float(note["overhead_s"])
             found.overhead_p99_s = float(note.get("overhead_p99_s") or found.overhead_s)
@@ -73,7 +73,7 @@ def driver_records(step: ObservedStep) -> DriverRecords:
 
 
 def _answer(note: AnswerNote, pieces: list[str]) -> Answer | None:
-    """None: it is not there, or not whole."""
+    """None if it is missing or incomplete."""
     answer = note.answer
     if note.pieces is not None:
         answer = decode("".join(pieces), Answer) if note.pieces == len(pieces) else None
@@ -95,7 +95,7 @@ class EndCause(msgspec.Struct, frozen=True):
 
 
 def check_server(server: Observation) -> list[Finding]:
-    """A server goes on until it is not needed any more: one that ended by itself failed, whatever its exit code."""
+    """A server must run until it is stopped: one that exits on its own failed, whatever its exit code."""
     by_name = {step.name: step for step in server.steps}
     findings = [check_workspace(by_name["workspace"], server.exit)] if "workspace" in by_name else []
     if server.exit.outcome is Outcome.EXITED:
@@ -108,38 +108,39 @@ def check_server(server: Observation) -> list[Finding]:
         evidence = most_relevant_first(killed.output)
         ended = [Finding(SERVER, "memory", Verdict.FAILED, "memory", message, evidence)]
     if not ended:
-        ended = [Finding(SERVER, "serving", Verdict.PASSED, message="it served until it was not needed any more")]
+        ended = [Finding(SERVER, "serving", Verdict.PASSED, message="served until it was no longer needed")]
     return findings + ended
 
 
 def _short_of_memory(server: Observation | None) -> ObservedStep | None:
-    """The step of a server that went on without a process of it: a front may live longer than the engine behind it."""
+    """The step of a server that lost a process to the OOM killer and kept running, such as a front end without its
+    engine."""
     steps = server.steps if server is not None and server.exit.outcome is Outcome.RELEASED else ()
     return next((step for step in steps if step.name == SERVER and step.oom_kills), None)
 
 
 def _ended_by_itself(server: Observation) -> EndCause:
-    """Of a server whose command ended while it was needed; one that a signal killed says which."""
+    """Cause for a server whose command ended while it was needed, with the signal if one killed it."""
     step = next((step for step in server.steps if step.name == SERVER), None)
     if step is not None and step.outcome not in (None, Outcome.EXITED):
         return _ended(SERVER, Exit(step.outcome, step.code, step.signal))
-    return EndCause(Verdict.FAILED, SERVER, f"the server ended by itself, with exit code {server.exit.code}")
+    return EndCause(Verdict.FAILED, SERVER, f"the server exited on its own with code {server.exit.code}")
 
 
-def _ended(who: str, ended: Exit) -> EndCause:
-    return EndCause(OUTCOME_VERDICTS[ended.outcome], ended.outcome.value, f"the {who} {describe_exit(ended)}")
+def _ended(name: str, ended: Exit) -> EndCause:
+    return EndCause(OUTCOME_VERDICTS[ended.outcome], ended.outcome.value, f"the {name} {describe_exit(ended)}")
 
 
 def check_driver(driver: Observation, step: ObservedStep, server: Observation | None) -> list[Finding]:
     if driver.exit.outcome is Outcome.EXITED and step.code:
         bug = "Traceback (most recent call last)" in step.output
-        if not bug and _died(server):  # before the driver could reach it, which is reported of the server
+        if not bug and _died(server):  # before the client could reach it; reported as a finding of the server
             return []
         verdict, class_ = (Verdict.INVALID, "seatrial") if bug else (Verdict.INFRA, DRIVER)
         lines = step.output.strip().splitlines()
-        text = lines[-1] if lines else f"the driver ended with exit code {step.code}"
+        text = lines[-1] if lines else f"the client exited with code {step.code}"
         return [Finding(DRIVER, "driving", verdict, class_, text, step.output)]
-    if driver.exit.outcome is Outcome.STOPPED:  # because its server ended, which is reported of the server
+    if driver.exit.outcome is Outcome.STOPPED:  # because its server ended; reported as a finding of the server
         return []
     return check_job(driver, DRIVER)
 
@@ -148,15 +149,15 @@ def check_ready(records: DriverRecords, cause: EndCause) -> Finding:
     check = "first answer"
     if records.ready is not None:
         tries = records.ready.tries
-        after = f"a first generation was answered after {value_text(records.ready.seconds, 's')}"
-        return Finding("ready", check, Verdict.PASSED, message=f"{after}{f', at try {tries}' if tries != 1 else ''}")
+        after = f"first generation answered after {value_text(records.ready.seconds, 's')}"
+        return Finding("ready", check, Verdict.PASSED, message=f"{after}{f' ({tries} tries)' if tries != 1 else ''}")
     return Finding("ready", check, cause.verdict, cause.class_, cause.text)
 
 
 def cause_of_silence(
     server: Observation | None, driver: Observation, step: ObservedStep, records: DriverRecords
 ) -> EndCause:
-    """Why what has no answer has none; the first of what can be known."""
+    """Why cases have no answer: the first known cause."""
     if server is not None and _died(server):
         return _ended_by_itself(server) if server.exit.outcome is Outcome.EXITED else _ended(SERVER, server.exit)
     if driver.exit.outcome is Outcome.CANCELLED or (server and server.exit.outcome is Outcome.CANCELLED):
@@ -169,21 +170,21 @@ def cause_of_silence(
             return EndCause(Verdict.FAILED, "memory", f"{killed_for_memory(killed)} while it served; {cause.text}")
         return cause
     if driver.exit.outcome is not Outcome.EXITED:
-        return _ended(DRIVER, driver.exit)
+        return _ended("client", driver.exit)
     if step.code:
-        return EndCause(Verdict.INFRA, DRIVER, "the driver could not go on")
-    return EndCause(Verdict.INFRA, Outcome.LOST.value, "the driver has no record of it")
+        return EndCause(Verdict.INFRA, DRIVER, "the client failed")
+    return EndCause(Verdict.INFRA, Outcome.LOST.value, "the client has no record of it")
 
 
 def _unready(note: UnreadyNote, own: bool) -> EndCause:
-    why = note.why or "nothing came back"
+    why = note.why or "no response"
     if note.lasting:
-        advice = "; is `server.token` the one that it wants?" if why.startswith(_UNAUTHORIZED) else ""
-        return EndCause(Verdict.FAILED, "refused", f"the server refuses to generate: {why}{advice}")
+        advice = "; check `server.token`" if why.startswith(_UNAUTHORIZED) else ""
+        return EndCause(Verdict.FAILED, "refused", f"the server refused the first generation: {why}{advice}")
     within = f"within {value_text(note.seconds, 's')} ({note.tries} tries): {why}"
     if not own and not note.reached:
-        return EndCause(Verdict.INFRA, Trouble.UNREACHABLE.value, f"the server took no connection {within}")
-    return EndCause(Verdict.TIMEOUT, Outcome.UNREADY.value, f"no generation was answered {within}")
+        return EndCause(Verdict.INFRA, Trouble.UNREACHABLE.value, f"no connection to the server {within}")
+    return EndCause(Verdict.TIMEOUT, Outcome.UNREADY.value, f"no generation answered {within}")
 
 
 def _died(server: Observation | None) -> bool:
@@ -191,7 +192,7 @@ def _died(server: Observation | None) -> bool:
 
 
 def trouble_of(failure: Failure, cause: EndCause, server: Observation | None) -> EndCause:
-    """Of a request that got no answer from the server, by whose fault it was."""
+    """Cause for a request that failed, with the verdict for whoever is at fault."""
     if failure.trouble in (Trouble.BROKEN, Trouble.UNREACHABLE) and _died(server):
         return EndCause(cause.verdict, cause.class_, f"{failure.message}: {cause.text}")
     verdict = {

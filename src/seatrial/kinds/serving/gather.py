@@ -1,4 +1,4 @@
-"""The cases of a cell: read from their files once, before the plan is written, and from the plan ever after."""
+"""Reads the cases of a cell before the plan is written; later they come from the plan."""
 
 import os
 from functools import lru_cache
@@ -14,13 +14,12 @@ from seatrial.kinds.serving.tolerances import read_tolerance
 from seatrial.suite import Cell
 
 NO_EMBEDDING = (
-    "a local model of embeddings needs sentence-transformers: `pip install 'seatrial[embedding]'`, or give the `url` "
-    "of an endpoint that answers `/v1/embeddings`"
+    "`embeddings.local` needs sentence-transformers; run `pip install 'seatrial[embedding]'`, or use `embeddings.url`"
 )
 
 
 def gather_cases(cell: Cell) -> ServingGathered:
-    """Raises SuiteError, with the place of everything that is wrong in the files."""
+    """Raises SuiteError with every problem in the files and its position."""
     model: ServingTrial = cell.spec
     paths = [cell.directory / path for path in model.cases]
     answers = cell.directory / model.answers if model.answers is not None else None
@@ -31,7 +30,7 @@ def gather_cases(cell: Cell) -> ServingGathered:
     for case in cases:
         skipped = next((skip.why for skip in model.skip if skip.fits(case)), "")
         if case.single_shard_only and shards > 1:
-            skipped = skipped or f"it is for one shard, and this server has {shards}"
+            skipped = skipped or f"needs a single shard; this server has {shards}"
         planned.append(PlannedCase(case, skipped))
     missing = []
     if model.server.protocol == "tgis":
@@ -52,12 +51,12 @@ def gather_cases(cell: Cell) -> ServingGathered:
 
 @lru_cache(maxsize=4)
 def _read(paths: tuple[Path, ...], answers: Path | None, unanswered: bool, _stamps: object) -> tuple[Case, ...]:
-    """Cells have their files in common, mostly."""
+    """Cached: most cells share their files."""
     return read_cases(paths, answers, unanswered=unanswered)
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    """When it was written, and how large it is; nothing of one that is not there, which reading says."""
+    """Modification time and size; zeros for a missing file, which reading reports."""
     try:
         found = path.stat()
     except OSError:

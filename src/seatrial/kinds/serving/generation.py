@@ -1,7 +1,7 @@
-"""What a model server is asked and what it answers, in the words of no protocol. Data only.
+"""Requests to a model server and its answers, independent of the protocol. Data only.
 
-A value that is None was not stated, by the case or by the server; an empty one was stated to be empty. `explicit`
-gives the options that a client sends, so that no server's own default decides."""
+None means that the case or the server did not set a value; an empty value was set to be empty. `explicit` gives the
+options that a client sends, so that no server default applies."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -17,7 +17,7 @@ class Method(StrEnum):
 
 
 class Mode(StrEnum):
-    """How it is asked. Several inputs in a unary request are one batch."""
+    """How a request is made. Several inputs in a unary request are one batch."""
 
     UNARY = "unary"
     STREAM = "stream"
@@ -33,11 +33,11 @@ class StopReason(StrEnum):
     STOP_SEQUENCE = "stop_sequence"
     TOKEN_LIMIT = "token_limit"
     ERROR = "error"
-    STOP = "stop"  # the end token or a stop sequence: OpenAI's protocol does not say which
+    STOP = "stop"  # end token or stop sequence; OpenAI's protocol does not distinguish them
 
 
 class Guide(StrEnum):
-    """What guided decoding keeps the text to."""
+    """Constraint of guided decoding."""
 
     TEXT = "text"
     JSON = "json"
@@ -64,19 +64,19 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def explicit(self) -> "Sampling":
-        """With the value that switches an option off in place of one that is not stated; the seed stays as it is."""
+        """Unset options get the value that turns them off; the seed is unchanged."""
         stated = {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
         return msgspec.structs.replace(_SAMPLING_OFF, **stated)
 
 
 _SAMPLING_OFF = Sampling(1.0, top_k=0, top_p=1.0, typical_p=1.0, min_p=0.0, presence_penalty=0.0, frequency_penalty=0.0)
-DEFAULT_MAX_NEW_TOKENS = 20  # what TGIS takes 0 for
+DEFAULT_MAX_NEW_TOKENS = 20  # TGIS's meaning of 0
 
 
 class Stopping(msgspec.Struct, frozen=True, omit_defaults=True):
     max_new_tokens: int | None = None
     min_new_tokens: int | None = None
-    time_limit_ms: int | None = None  # the server's own: it stops then, and answers what it has
+    time_limit_ms: int | None = None  # enforced by the server, which then returns what it has
     stop_sequences: tuple[str, ...] = ()
     include_stop_sequence: bool | None = None
 
@@ -110,7 +110,7 @@ class Decoding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the answer is to contain beside the text."""
+    """What the answer must contain in addition to the text."""
 
     input_text: bool = False
     generated_tokens: bool = False
@@ -118,7 +118,7 @@ class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
     token_logprobs: bool = False
     token_ranks: bool = False
     top_n_tokens: int = 0
-    offsets: bool = False  # of tokens in the input, when it is tokenized
+    offsets: bool = False  # of tokens in the input, for tokenize requests
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -136,7 +136,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str = ""
     prefix_id: str | None = None
     adapter_id: str | None = None
-    limit_s: float | None = None  # the client's own: it gives up then
+    limit_s: float | None = None  # enforced by the client
 
 
 class TopToken(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -147,12 +147,12 @@ class TopToken(msgspec.Struct, frozen=True, omit_defaults=True):
 class Token(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str
     logprob: float | None = None
-    rank: int | None = None  # 1 is the likeliest
+    rank: int | None = None  # 1 is the most likely
     top: tuple[TopToken, ...] = ()
 
 
 class Generation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer to one input; or one message of a stream, which has only what is new in it."""
+    """The answer to one input, or one message of a stream with only its new content."""
 
     text: str | None = None
     input_count: int | None = None
@@ -165,7 +165,7 @@ class Generation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Tokenization(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer to one input that was to be tokenized."""
+    """The answer to one input of a tokenize request."""
 
     count: int | None = None
     tokens: tuple[str, ...] | None = None
@@ -178,17 +178,17 @@ class Trouble(StrEnum):
     ANSWERED = "answered"  # the server answered with an error
     UNREACHABLE = "unreachable"  # refused, no such host, a certificate that does not match
     BROKEN = "broken"  # the connection ended before the answer did
-    LATE = "late"  # the limit was reached
-    GARBAGE = "garbage"  # it is not what the protocol says
-    NOT_ASKED = "not_asked"  # there was no server any more, or no time
+    LATE = "late"  # timed out
+    GARBAGE = "garbage"  # the response violates the protocol
+    NOT_ASKED = "not_asked"  # not sent: the protocol cannot express the request
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    code: str  # of gRPC (INVALID_ARGUMENT), or of HTTP (429); "" where there is none
+    code: str  # gRPC (INVALID_ARGUMENT) or HTTP (429) code; "" if there is none
     message: str
     trouble: Trouble = Trouble.ANSWERED
     retry_after_s: float | None = None
-    matches: bool | None = None  # the pattern that is expected of the message; None: there is none, or it does not end
+    matches: bool | None = None  # whether the message matches the expected pattern; None: no pattern, or timed out
 
     @property
     def text(self) -> str:
@@ -196,17 +196,17 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Times(msgspec.Struct, frozen=True, omit_defaults=True):
-    """By the client's one monotonic clock."""
+    """Times by the client's monotonic clock."""
 
     sent_s: float | None = None
     first_byte_s: float | None = None
     ended_s: float | None = None
-    messages_s: tuple[float, ...] = ()  # when each message of a stream had come
+    messages_s: tuple[float, ...] = ()  # when each message of a stream arrived
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """All that came back of one request. A stream keeps its messages as they came, those before a failure too;
-    `generations` then has the one that they come to."""
+    """The response to one request. A stream keeps its messages, including those before a failure; `generations` then
+    has the merged one."""
 
     generations: tuple[Generation, ...] = ()
     tokenizations: tuple[Tokenization, ...] = ()
@@ -230,16 +230,16 @@ class ExpectedError(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Case(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A request and what is expected of it: an answer or an error. With neither, it is there to be recorded."""
+    """A request and its expected answer or error. A case with neither is still to be recorded."""
 
     name: str
     request: Request
     answer: Answer | None = None
     error: ExpectedError | None = None
-    skip_check: bool = False  # of the content: counts, stop reason and stream = unary are checked all the same
+    skip_check: bool = False  # skips only the content: counts, stop reason and stream = unary are still checked
     single_shard_only: bool = False
     tags: tuple[str, ...] = ()
-    at: str = ""  # file:line of where it is written
+    at: str = ""  # file:line
 
 
 def stream_answer(messages: Sequence[Generation], failure: Failure | None, times: Times) -> Answer:
@@ -248,8 +248,7 @@ def stream_answer(messages: Sequence[Generation], failure: Failure | None, times
 
 
 def merge_messages(messages: Sequence[Generation]) -> Generation:
-    """The one answer that the messages of a stream come to: texts and tokens one after the other, and the last word on
-    everything else."""
+    """Merges the messages of a stream: texts and tokens are joined, other fields take their last value."""
     merged: dict[str, Any] = {}
     for name in Generation.__struct_fields__:
         values = [value for message in messages if (value := getattr(message, name)) is not None]

@@ -1,4 +1,4 @@
-"""The kind `serving`: its parts, and what was seen of them."""
+"""The kind `serving`: the parts of an attempt, and how they are judged."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -35,7 +35,7 @@ class ServingKind:
         return parts_of(cell)
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
-        """Every case has its findings, whatever became of server and driver."""
+        """Every case has findings, whatever happened to the server and the client."""
         server, driver = observed.get(SERVER), observed[DRIVER]
         step = next(iter(driver.steps), ObservedStep(DRIVER, "drive"))
         records = ended.driver_records(step)
@@ -47,7 +47,7 @@ class ServingKind:
         findings += _check_cases(cell, work, records, cause, server)
         metrics: dict[str, Any] = {}
         if records.ready is not None:
-            source = "the driver's clock, from its first try"
+            source = "the client's clock, from the first try"
             metrics["first_answer"] = metric_data(records.ready.seconds, "s", "lower", source)
         if work.load is not None:
             found, measured = check_load(work.load, records, cause)
@@ -62,14 +62,14 @@ _NOT_ASKED, _ANSWERED = {"agreement": "not_asked"}, {"agreement": "answered"}
 def _check_cases(
     cell: Cell, work: ServingWork, records: ended.DriverRecords, cause: ended.EndCause, server: Observation | None
 ) -> Iterator[Finding]:
-    """What has an answer is compared; of the rest is said why it has none, and by whose fault."""
+    """Compares the answers; other cases get a finding with the reason for the missing answer."""
     model: ServingTrial = cell.spec
     cases = cell.gathered.asked
     answered: list[Answered] = []
     for ask in asks_of(work):
         case = cases[ask.case]
         answer = records.answers.get(ask.thing)
-        # An error that the server answered with is what was expected, or what is to be expected from now on.
+        # An error from the server may be the expected answer, or the one to record.
         error_counts = case.error is not None or model.purpose == "record"
         if answer is None:
             how, data = ("not answered", {}) if ask.thing in records.begun else ("not asked", _NOT_ASKED)

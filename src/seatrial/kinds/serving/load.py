@@ -1,4 +1,4 @@
-"""What a load came to: its bounds, whether the driver itself was late, and metrics for the history."""
+"""Checks the bounds of a load and whether the client was late, and returns metrics for the history."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,9 +15,9 @@ _UNITS = {"rate": "/s", "tokens_per_s": "tokens/s"}
 
 
 def check_load(load: LoadWork, records: DriverRecords, cause: EndCause) -> tuple[list[Finding], dict[str, Any]]:
-    """Findings, and metrics unless the driver was late: such metrics are its own, not the server's."""
+    """Findings, and metrics unless the client was late: they would measure the client, not the server."""
     if records.load_problem:
-        why = f"its record cannot be read: {records.load_problem}"
+        why = f"cannot read the load record: {records.load_problem}"
         return [Finding(LOAD, "measured", Verdict.INFRA, "lost", why)], {}
     if records.load is None:
         return [Finding(LOAD, "measured", cause.verdict, cause.class_, f"not measured: {cause.text}")], {}
@@ -30,7 +30,7 @@ def check_load(load: LoadWork, records: DriverRecords, cause: EndCause) -> tuple
     late = findings[-1].verdict is Verdict.INVALID
     if records.route:
         median, p99 = value_text(records.overhead_s, "s"), value_text(records.overhead_p99_s, "s")
-        text = f"{records.route}: it adds at least {median} (p50), {p99} (p99), and more under load"
+        text = f"{records.route}: adds at least {median} (p50), {p99} (p99), and more under load"
         data = {"adds_s": records.overhead_s, "adds_p99_s": records.overhead_p99_s}
         findings.append(Finding(LOAD, "way to the server", Verdict.PASSED, message=text, data=data))
     findings += [_too_near(bound, records) or _bound(bound, summary, late) for bound in load.bounds]
@@ -39,10 +39,10 @@ def check_load(load: LoadWork, records: DriverRecords, cause: EndCause) -> tuple
 
 def _measured(summary: LoadSummary) -> Finding:
     if summary.errors == summary.requests:
-        text = f"every one of {summary.requests} failed: {summary.errors_text}"
+        text = f"all {summary.requests} requests failed: {summary.errors_text}"
         return Finding(LOAD, "measured", Verdict.FAILED, "error", text)
-    warm = f", the first {summary.warmup} left out as warm-up" if summary.warmup else ""
-    again = "; measured anew, for the driver was killed in the middle" if summary.again else ""
+    warm = f", the first {summary.warmup} excluded as warm-up" if summary.warmup else ""
+    again = "; measured again because the client was killed" if summary.again else ""
     text = (
         f"{summary.requests} requests, {value_text(summary.offered_rate)}/s offered, {value_text(summary.rate)}/s "
         f"answered, {value_text(summary.tokens_per_s)} tokens/s{warm}{again}"
@@ -51,33 +51,33 @@ def _measured(summary: LoadSummary) -> Finding:
 
 
 def _generator(load: LoadWork, summary: LoadSummary) -> Finding:
-    lag = f"requests began {value_text(summary.lag_s, 's')} late (p99)"
+    found, limit = value_text(summary.lag_s, "s"), value_text(load.lag_s, "s")
+    lag = f"the client started requests {found} late (p99, limit {limit})"
     if summary.lag_s <= load.lag_s:
         return Finding(LOAD, "driver in time", Verdict.PASSED, message=lag)
-    text = f"{lag}, more than {value_text(load.lag_s, 's')}: this measures the driver, not the server"
-    advice = f"{text}; offer less, or give the driver's machine fewer other things to do"
-    return Finding(LOAD, "driver in time", Verdict.INVALID, "late", advice)
+    text = f"{lag}, so this measures the client, not the server; lower the rate or free up the client's machine"
+    return Finding(LOAD, "driver in time", Verdict.INVALID, "late", text)
 
 
 def _too_near(bound: LoadBound, records: DriverRecords) -> Finding | None:
-    """The finding of a bound that the way alone breaks, whatever the server does."""
+    """Finding for a bound that the route alone exceeds, whatever the server does."""
     if bound.metric not in ("ttft", "first_byte", "e2e") or bound.operator not in ("<=", "<"):
         return None
     of_few = bound.part == "max" or (bound.part.startswith("p") and float(bound.part[1:]) >= 99)
     overhead_s, part = (records.overhead_p99_s, "p99") if of_few else (records.overhead_s, "p50")
     if bound.value >= overhead_s:
         return None
-    text = f"{records.route} alone adds {value_text(overhead_s, 's')} ({part}), more than the bound of {bound.text}"
-    return Finding(LOAD, f"bound {bound.name}", Verdict.INVALID, "way", f"{text}: it says nothing of the server")
+    text = f"{records.route} alone adds {value_text(overhead_s, 's')} ({part}), more than the bound {bound.text}"
+    return Finding(LOAD, f"bound {bound.name}", Verdict.INVALID, "way", f"{text}, so the bound cannot be checked")
 
 
 def _bound(bound: LoadBound, summary: LoadSummary, late: bool) -> Finding:
     check = f"bound {bound.name}"
     if late:
-        return Finding(LOAD, check, Verdict.SKIPPED, message="not judged: the driver was late")
+        return Finding(LOAD, check, Verdict.SKIPPED, message="not checked: the client was late")
     value = bound.measured(summary)
     if value is None:
-        text = f"{bound.name} was not measured; its bound is {bound.text}"
+        text = f"{bound.name} not measured (bound {bound.text})"
         return Finding(LOAD, check, Verdict.FAILED, "absent", text)
     if bound.metric in ("goodput", "error_share"):
         shown = f"{value:.1%}"
@@ -86,8 +86,8 @@ def _bound(bound: LoadBound, summary: LoadSummary, late: bool) -> Finding:
     because = f" ({summary.errors_text})" if bound.metric in ("errors", "error_share") and summary.error_kinds else ""
     data = {"value": value, "bound": bound.value}
     if bound.met_by(value):
-        return Finding(LOAD, check, Verdict.PASSED, message=f"{shown}{because}, bound {bound.text}", data=data)
-    text = f"{bound.name} is {shown}{because}; its bound is {bound.text}"
+        return Finding(LOAD, check, Verdict.PASSED, message=f"{shown}{because} (bound {bound.text})", data=data)
+    text = f"{bound.name} is {shown}{because} (bound {bound.text})"
     return Finding(LOAD, check, Verdict.FAILED, "bounds", text, data=data)
 
 
@@ -95,12 +95,12 @@ def _metrics(summary: LoadSummary) -> Iterator[tuple[str, Any]]:
     for name in LATENCIES:
         found = summary.latencies.get(name, {})
         better: Better | None = None if name == "lag" else "lower"
-        source = f"the driver's clock, {int(found.get('count', 0))} values"
+        source = f"the client's clock, {int(found.get('count', 0))} values"
         yield name, {part: metric_data(found[part], "s", better, source) for part in _HISTORY if part in found}
     yield "rate", metric_data(summary.rate, "/s", "higher", "good answers, from the first to the last")
     yield "tokens_per_s", metric_data(summary.tokens_per_s, "tokens/s", "higher", "generated tokens of good answers")
     yield "goodput", metric_data(summary.goodput, "", "higher", "share of requests within the bounds")
-    yield "errors", metric_data(summary.errors, "", "lower", "requests that had no good answer")
+    yield "errors", metric_data(summary.errors, "", "lower", "requests without a good answer")
 
 
 def _peak(note: LoadNote) -> tuple[list[Finding], dict[str, Any]]:

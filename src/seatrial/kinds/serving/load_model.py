@@ -1,4 +1,4 @@
-"""What users write of a load: when requests come, of what, and what is asked of their metrics."""
+"""Fields of a load test: arrivals, requests and bounds."""
 
 import re
 from typing import Annotated, Any, Literal, Self
@@ -20,14 +20,14 @@ _PORT_PATH = re.compile(r"(?::(\d{1,5}))?(/\S*)")
 
 
 def port_and_path(text: str) -> tuple[int | None, str]:
-    """Of `:3000/health`, or of `/health` on the port where requests go."""
+    """Splits `:3000/health`; the port is None for `/health`, which is on the port of the requests."""
     found = _PORT_PATH.fullmatch(text)
     return (int(found[1]) if found[1] else None, found[2]) if found else (None, text)
 
 
 def _check_port_path(text: str) -> str:
     if text and not has_placeholder(text) and not _PORT_PATH.fullmatch(text):
-        raise ValueError(f"{text!r} is no path; write /health, or :3000/health for another port")
+        raise ValueError(f"invalid path {text!r}; use /health, or :3000/health for another port")
     return text
 
 
@@ -43,39 +43,39 @@ Range = Annotated[
 
 
 class LoadLengths(Model):
-    """Made-up prompts in place of the cases."""
+    """Lengths of generated prompts, which are sent instead of the cases."""
 
-    input: Range = Field(description="Words of each prompt, a number or from one to another.")
-    output: Range = Field(description="Tokens of each answer.")
+    input: Range = Field(description="Words per prompt: a number, or a range [MIN, MAX].")
+    output: Range = Field(description="Tokens per answer: a number, or a range [MIN, MAX].")
 
 
 def parse_load_bound(name: str, value: Any) -> LoadBound:
-    """Of `ttft.p99: 500ms`, `errors: 0`, `goodput: ">=95%"`."""
+    """Parses `ttft.p99: 500ms`, `errors: 0` or `goodput: ">=95%"`."""
     return LoadBound(*msgspec.structs.astuple(bounds.parse_bound(name, value, _METRICS)))
 
 
 class Load(Model):
-    """Requests that begin when they are to begin, whatever became of those before them."""
+    """Requests that start on schedule, whether or not earlier ones have finished."""
 
-    arrivals: ArrivalsModel = Field(description="When requests begin.")
-    requests: _Count | None = Field(None, le=5_000_000, description="How many.")
-    seconds: Duration | None = Field(None, alias="for", description="For how long requests begin.")
-    lengths: LoadLengths | None = Field(None, description="Made-up prompts; default: the cases, in turn.")
-    stream: bool = Field(True, description="Answers come as streams; without, there are no times of tokens.")
+    arrivals: ArrivalsModel = Field(description="When requests start.")
+    requests: _Count | None = Field(None, le=5_000_000, description="Number of requests.")
+    seconds: Duration | None = Field(None, alias="for", description="How long to start requests.")
+    lengths: LoadLengths | None = Field(None, description="Send generated prompts; default: the cases.")
+    stream: bool = Field(True, description="Stream the answers; needed for the times of tokens.")
     request_s: Duration = Field(60.0, alias="request", description="Limit for each request.")
     lag_s: Duration = Field(
-        0.01, alias="lag", description="How late the driver itself may be (p99); a load in which it was is invalid."
+        0.01, alias="lag", description="How late the client may start requests (p99); a load above this is invalid."
     )
     bounds: dict[Text, Any] = Field(
-        {"errors": 0}, description="What metrics must be.", examples=[{"ttft.p99": "500ms", "errors": 0}]
+        {"errors": 0}, description="Bounds of metrics.", examples=[{"ttft.p99": "500ms", "errors": 0}]
     )
     metrics: PortPath = Field(
         "/metrics",
-        description="Path of the server's own metrics, sampled each second into a file; on another port: "
-        "`:3000/metrics`; empty: not.",
+        description="Path of the server's own metrics, sampled every second into a file; on another port: "
+        "`:3000/metrics`; empty: off.",
     )
     find: Literal["peak"] | None = Field(
-        None, description="peak: search the highest rate that keeps the bounds, from that of `arrivals`."
+        None, description="peak: search for the highest rate that keeps the bounds, starting at that of `arrivals`."
     )
 
     @field_validator("bounds")
@@ -89,14 +89,14 @@ class Load(Model):
     def _together(self) -> Self:
         arrivals = self.arrivals
         if self.requests is None and self.seconds is None and arrivals.trace is None:
-            raise ValueError("a load ends: say `requests: 200`, or `for: 60s`")
+            raise ValueError("`load` has no end; set `requests: 200` or `for: 60s`")
         if self.requests is None and arrivals.burst is not None and arrivals.every_s is None:
-            raise ValueError("a burst at one time is so many `requests`")
+            raise ValueError("a single `burst` needs `requests`")
         if self.find and arrivals.rate is None and arrivals.poisson is None:
-            raise ValueError("a search for the peak changes a `rate` or a `poisson` rate")
+            raise ValueError("`find: peak` needs `rate` or `poisson` arrivals")
         streamed = [name for name in self.bounds if name.partition(".")[0] in ("ttft", "itl", "tpot")]
         if streamed and not self.stream:
-            raise ValueError(f"{streamed[0]!r} is of tokens, which come one by one only with `stream: true`")
+            raise ValueError(f"bound {streamed[0]!r} needs `stream: true`")
         return self
 
     def work(self, seed: int, times: tuple[float, ...], metrics: str, metrics_port: str) -> LoadWork:

@@ -1,4 +1,4 @@
-"""What users write of a serving trial: a server, the cases that it is asked, and how its answers are compared."""
+"""Fields of a serving trial: the server, its cases, and how answers are compared."""
 
 import re
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -32,138 +32,138 @@ CaseFiles = Annotated[tuple[Text, ...], Field(min_length=1)]
 
 
 class ServerReady(Model):
-    """When the server can be asked. Beyond this it must answer one real generation before any case is asked."""
+    """When the server counts as ready. Before any case is sent, it must also answer one real generation."""
 
     http: PortPath | None = Field(
-        None, description="Path that answers a GET; on another port: `:3000/health`.", examples=["/health"]
+        None, description="Health path, polled with GET; on another port: `:3000/health`.", examples=["/health"]
     )
     within_s: Duration = Field(
-        600.0, alias="within", description="From its start until the port answers, and again until a first generation."
+        600.0, alias="within", description="Limit until the port answers, and again until the first generation."
     )
 
 
 class ServerTls(Model):
-    """The server speaks TLS. Files are PEM, relative to the suite."""
+    """TLS settings. Files are in PEM format, relative to the suite."""
 
-    ca: Text | None = Field(None, description="Whom to trust; default: whom this machine trusts.")
-    cert: Text | None = Field(None, description="Certificate of the client, for mutual TLS.")
-    key: Text | None = Field(None, description="Its private key, where that is not in `cert`.")
-    name: Text | None = Field(None, description="Name that the server's certificate is for; default: its address.")
-    verify: bool = Field(True, description="false: any certificate will do.")
+    ca: Text | None = Field(None, description="CA certificates to trust; default: those of the client's system.")
+    cert: Text | None = Field(None, description="Client certificate, for mutual TLS.")
+    key: Text | None = Field(None, description="Private key of `cert`, if it is in another file.")
+    name: Text | None = Field(None, description="Host name in the server's certificate; default: that of its address.")
+    verify: bool = Field(True, description="false: accept any certificate.")
 
     @model_validator(mode="after")
     def _pair(self) -> Self:
         if self.key is not None and self.cert is None:
-            raise ValueError("a `key` is that of a certificate: give its `cert`, too")
+            raise ValueError("`key` needs `cert`")
         return self
 
 
 class Server(Model):
-    """A server to start (`command`), or one that is there already (`url`)."""
+    """A server to start (`command`), or a running one (`url`)."""
 
     command: Text | None = Field(
-        None, min_length=1, description="Command line, for /bin/sh; it listens on $SEATRIAL_PORT."
+        None, min_length=1, description="Command for /bin/sh that starts the server; it must listen on $SEATRIAL_PORT."
     )
-    url: Text | None = Field(None, min_length=1, description="Address of a server that is there already.")
-    protocol: Literal["openai", "tgis"] = Field("openai", description="What it speaks.")
-    port: int = Field(8000, strict=True, ge=1, le=65535, description="Port where jobs have a network of their own.")
-    ready: ServerReady = Field(ServerReady.model_construct(), description="When it can be asked, and how soon.")
-    token: SecretRef | None = Field(None, description="Secret that is sent as the bearer token.")
-    tls: ServerTls | None = Field(None, description="How TLS is spoken with it; {} for the defaults.")
-    headers: dict[Text, Text] = Field({}, description="Further headers (HTTP) or metadata (gRPC) of each request.")
+    url: Text | None = Field(None, min_length=1, description="Address of a running server.")
+    protocol: Literal["openai", "tgis"] = Field("openai", description="Protocol of the server.")
+    port: int = Field(8000, strict=True, ge=1, le=65535, description="Port if each job has its own network.")
+    ready: ServerReady = Field(ServerReady.model_construct(), description="When the server counts as ready.")
+    token: SecretRef | None = Field(None, description="Secret to send as the bearer token.")
+    tls: ServerTls | None = Field(None, description="TLS settings; {} for the defaults.")
+    headers: dict[Text, Text] = Field({}, description="Extra headers (HTTP) or metadata (gRPC) for each request.")
     extra: Annotated[dict[Text, Any], Fill.TYPED] = Field(
-        {}, description="Further fields of each OpenAI request; null takes one away.", examples=[{"top_k": None}]
+        {}, description="Extra fields for each OpenAI request; null removes a field.", examples=[{"top_k": None}]
     )
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         if (self.command is None) == (self.url is None):
-            raise ValueError("a server is exactly one of `command`, to start it, and `url`, of one that is there")
+            raise ValueError("`server` needs exactly one of `command` (start it) and `url` (use a running one)")
         if self.url is not None and not has_placeholder(self.url):
             parts = urlsplit(self.url)
             if parts.scheme not in ("http", "https", "grpc", "grpcs") or not parts.hostname:
-                raise ValueError(f"{self.url!r} is no address of a server; write for example https://llm.example:8000")
+                raise ValueError(f"invalid server address {self.url!r}; use for example https://llm.example:8000")
             if parts.username or parts.password:
-                raise ValueError("a password in an address would be shown; give a `token` from a secret")
+                raise ValueError("`url` must not contain a user or password; use `token: {secret: NAME}`")
         secure_health = self.tls is not None and self.ready.http is not None and self.ready.http.startswith("/")
         if secure_health and self.url is None:
             raise ValueError(
-                "readiness is asked over plain HTTP, and this server speaks TLS; leave `ready.http` out, or give the "
-                "port of its health: `:3000/health`"
+                "`ready.http` uses plain HTTP, but this server uses TLS; remove it, or use the port of a plain HTTP "
+                "health endpoint: `:3000/health`"
             )
         return self
 
 
 class EmbeddingsModel(Model):
-    """Where embeddings of texts are had: anything that answers `/v1/embeddings` as OpenAI does, or a model that the
-    driver runs itself."""
+    """Source of text embeddings: an endpoint that answers `/v1/embeddings` as OpenAI does, or a model that the client
+    runs itself."""
 
     url: Text | None = Field(
-        None, min_length=1, description="Address of an endpoint, without `/v1`.", examples=["http://127.0.0.1:8090"]
+        None, min_length=1, description="Address of the endpoint, without `/v1`.", examples=["http://127.0.0.1:8090"]
     )
-    model: Text = Field("", description="Name of the model there.")
-    token: SecretRef | None = Field(None, description="Secret that is sent as the bearer token.")
+    model: Text = Field("", description="Model name at the endpoint.")
+    token: SecretRef | None = Field(None, description="Secret to send as the bearer token.")
     local: Text | None = Field(
         None,
         min_length=1,
-        description="Instead of `url`: a model of sentence-transformers, by name or by folder relative to the suite.",
+        description="Instead of `url`: a sentence-transformers model, by name or by folder relative to the suite.",
         examples=["sentence-transformers/all-MiniLM-L6-v2"],
     )
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         if (self.url is None) == (self.local is None):
-            raise ValueError("`embeddings` are exactly one of `url`, of an endpoint, and `local`, a model to run here")
+            raise ValueError("`embeddings` needs exactly one of `url` (an endpoint) and `local` (a model to run)")
         if self.local is not None and (self.model or self.token):
-            raise ValueError("`model` and `token` are of an endpoint; `local` names its model itself")
+            raise ValueError("`model` and `token` apply only to `url`; remove them")
         return self
 
 
 class Compare(Model):
-    """How answers are compared with what is expected."""
+    """How answers are compared with the expected ones."""
 
-    rule: AnswerRule = Field(AnswerRule.NEAR_TIE, description="When two answers are the same.")
+    rule: AnswerRule = Field(AnswerRule.NEAR_TIE, description="Rule by which two answers match.")
     precision: Text = Field(
         "f32",
         description="Precision of the server's computations; sets the tolerance for log-probabilities.",
         examples=["bf16"],
     )
     tolerances: Text | None = Field(
-        None, description="File of tolerances that `seatrial calibrate` wrote, relative to the suite."
+        None, description="File of tolerances written by `seatrial calibrate`, relative to the suite."
     )
 
     similarity: float = Field(
-        LEAST_SIMILARITY, ge=-1, le=1, description="Least cosine of two embeddings, for the rule `embedding`."
+        LEAST_SIMILARITY, ge=-1, le=1, description="Minimum cosine of two embeddings, for the rule `embedding`."
     )
-    embeddings: EmbeddingsModel | None = Field(None, description="What embeds texts, for the rule `embedding`.")
+    embeddings: EmbeddingsModel | None = Field(None, description="Source of embeddings, for the rule `embedding`.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.rule.similarity and self.embeddings is None:
             raise ValueError(
-                f"the rule {self.rule.value} needs `embeddings`: {{url: …, model: …}}, an endpoint that answers "
-                "`/v1/embeddings` as OpenAI does, or {{local: NAME}}, a model of sentence-transformers"
+                f"rule {self.rule.value} needs `embeddings`: {{url: URL, model: NAME}} (an endpoint that answers "
+                "`/v1/embeddings` as OpenAI does) or {local: NAME} (a sentence-transformers model)"
             )
         if self.embeddings is not None and not self.rule.similarity:
-            raise ValueError(f"`embeddings` is for the rule `embedding`; the rule is {self.rule.value}")
+            raise ValueError(f"`embeddings` applies only to the rule `embedding`; the rule is {self.rule.value}")
         if self.tolerances is None and not has_placeholder(self.precision):
             try:
                 tolerance_for(self.precision)
             except KeyError:
                 raise ValueError(
-                    f"{self.precision!r} is no precision with known tolerances; use {', '.join(TOLERANCES)}, or name "
-                    "the file of `tolerances` that `seatrial calibrate` writes"
+                    f"no known tolerance for precision {self.precision!r}; use {', '.join(TOLERANCES)}, or set "
+                    "`tolerances` to a file written by `seatrial calibrate`"
                 ) from None
         return self
 
 
 class SkippedCase(Model):
-    """Cases that are not asked, and why: those that fit all that is said of them."""
+    """Cases to skip: those that match every given field."""
 
     case: Text | None = Field(None, description="Name or glob.")
-    tag: Text | None = Field(None, description="One of its tags.")
-    has: Literal["prefix", "adapter"] | None = Field(None, description="What its request names.")
-    why: Reason = Field(description="The reason, for everybody who reads the plan or the report.")
+    tag: Text | None = Field(None, description="One of the case's tags.")
+    has: Literal["prefix", "adapter"] | None = Field(None, description="Field that the request sets.")
+    why: Reason = Field(description="Reason, shown in the plan and report.")
 
     def fits(self, case: Case) -> bool:
         named = {"prefix": case.request.prefix_id, "adapter": case.request.adapter_id}
@@ -176,44 +176,44 @@ class SkippedCase(Model):
 
 class PlannedCase(msgspec.Struct, frozen=True, omit_defaults=True):
     case: Case
-    skipped: str = ""  # why it is not asked in this cell
+    skipped: str = ""  # reason to skip it in this cell; empty: it is asked
 
 
 class ServingGathered(Gathered, frozen=True, omit_defaults=True):
     cases: tuple[PlannedCase, ...] = ()
     embedding_model: str = ""
     tolerance: Tolerance | None = None
-    trace: tuple[float, ...] = ()  # when requests of the load begin
+    trace: tuple[float, ...] = ()  # start times of the load's requests
 
     @property
     def asked(self) -> list[Case]:
-        """Those that the driver asks, in order: their numbers are those of its questions."""
+        """Cases that the client asks, in the order of its questions."""
         return [planned.case for planned in self.cases if not planned.skipped]
 
 
 class ServingTrial(TrialModel):
     GATHERED = ServingGathered
     kind: Literal["serving"] = "serving"
-    model: Text = Field("", description="Name of the model, as the server knows it.")
-    server: Server = Field(description="What answers.")
-    cases: CaseFiles = Field(description="Files of cases, relative to the suite.")
+    model: Text = Field("", description="Name of the model at the server.")
+    server: Server = Field(description="The model server.")
+    cases: CaseFiles = Field(description="Case files, relative to the suite.")
     answers: Text | None = Field(
         None,
-        description="File of what is expected, by the names of the cases: so models share files of cases.",
+        description="File of expected answers by case name, so that several models can share case files.",
         examples=["answers/${model}.yaml"],
     )
-    skip: tuple[SkippedCase, ...] = Field((), description="Cases that are not asked, each with `why`.")
+    skip: tuple[SkippedCase, ...] = Field((), description="Cases to skip, each with `why`.")
     shards: Annotated[int | Text, Fill.TYPED] = Field(
-        1, description="Parts that the server splits the model into; cases for one shard are not asked of more."
+        1, description="Shards of the model; cases with `single_shard_only` are skipped if there are several."
     )
     compare: Compare = Field(Compare.model_construct(), description="How answers are compared.")
     purpose: Literal["compare", "record", "calibrate"] = Field(
-        "compare", description="What answers are for; `seatrial record` and `seatrial calibrate` set it."
+        "compare", description="What the answers are used for; set by `seatrial record` and `seatrial calibrate`."
     )
-    stream: bool = Field(False, description="Every single case is also asked as a stream.")
-    batching: bool = Field(False, description="Every case is asked alone, and again in a crowd.")
-    concurrency: int = Field(8, strict=True, ge=1, le=10_000, description="Cases that are asked at a time.")
-    seed: int = Field(0, strict=True, ge=0, description="Of the order in which cases are asked.")
+    stream: bool = Field(False, description="Also ask every case with one input as a stream.")
+    batching: bool = Field(False, description="Ask every case alone, and again concurrently with others.")
+    concurrency: int = Field(8, strict=True, ge=1, le=10_000, description="Cases asked at a time.")
+    seed: int = Field(0, strict=True, ge=0, description="Seed for the order of the cases.")
     request_s: Duration = Field(60.0, alias="request", description="Limit for each request.")
     client: DriverPlace | None = Field(
         None,
@@ -221,9 +221,9 @@ class ServingTrial(TrialModel):
         serialization_alias=_FORMER_CLIENT,  # hashes of cells and conditions of metrics keep the former name
         description="Run the client as a job next to the server, for a load without detours; default: on this machine.",
     )
-    load: Load | None = Field(None, description="A load after the cases, and what is asked of its metrics.")
+    load: Load | None = Field(None, description="Load test after the cases, with bounds for its metrics.")
     workspace: Workspace | None = Field(
-        None, description="Files that the server finds in its work folder; default: those of the runtime."
+        None, description="Files for the server's work folder; default: those of the runtime."
     )
 
     JUDGING: ClassVar[frozenset[str]] = frozenset({"compare"})
@@ -231,7 +231,7 @@ class ServingTrial(TrialModel):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.batching and self.concurrency < 2:
-            raise ValueError("`batching` compares cases alone and in a crowd: `concurrency` must be 2 or more")
+            raise ValueError("`batching` needs `concurrency` of at least 2")
         if self.client is None:
             return self
         if self.server.url is not None:
@@ -250,9 +250,9 @@ class ServingTrial(TrialModel):
     def _counted(cls, value: int | str) -> int | str:
         value = int(value) if isinstance(value, str) and value.isdecimal() else value
         if isinstance(value, bool) or (isinstance(value, int) and value < 1):
-            raise ValueError(f"{value!r} is no number of shards")
+            raise ValueError(f"invalid number of shards {value!r}; use 1 or more")
         if isinstance(value, str) and not has_placeholder(value):
-            raise ValueError(f"{value!r} is no number of shards; write a number, or ${{axis}}")
+            raise ValueError(f"invalid number of shards {value!r}; use a number or ${{axis}}")
         return value
 
     def workspace_of(self, runtime: Runtime | None) -> Workspace | None:
@@ -271,6 +271,6 @@ class ServingTrial(TrialModel):
     def step_names(self, runtime: Runtime | None) -> tuple[str, ...]:
         workspace = self.workspace_of(runtime)
         cloned = ["workspace"] if workspace and workspace.git else []
-        # Cases are named by their files, which are read when the run begins.
+        # Case names are unknown here: case files are read when the run starts.
         names = ("server", "ready", "driver", "case ${case}", "answers")
         return (*cloned, *names, *([LOAD, "figures"] if self.load else []))

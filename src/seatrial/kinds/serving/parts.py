@@ -1,4 +1,4 @@
-"""The parts of an attempt at a serving cell: the server, where it is to be started, and the driver that asks it."""
+"""Parts of an attempt at a serving cell: the server, if the trial starts it, and the client."""
 
 import msgspec
 
@@ -13,11 +13,11 @@ from seatrial.suite import HERE, Cell
 
 SERVER = "server"
 HEALTH_PORT, METRICS_PORT = "health", "metrics"
-CA = "ca.pem"  # in the work folder of the driver
+CA = "ca.pem"  # in the client's work folder
 
 
 def parts_of(cell: Cell) -> tuple[PartSpec, ...]:
-    """A server that is there already is no part: then the driver is all there is."""
+    """Server and client; only the client if the server is already running."""
     model: ServingTrial = cell.spec
     job = make_job(cell, (), workspace_inputs(cell, model.workspace_of(cell.runtime)))
     driver = PartSpec(DRIVER, _driver(cell, job), cell.target if model.client else HERE)
@@ -36,8 +36,8 @@ def _server(cell: Cell, job: JobSpec) -> JobSpec:
         path = port_and_path(server.ready.http)[1]
         probe = Ready(HEALTH_PORT if HEALTH_PORT in ports else SERVER_PORT, path, ready_s)
     steps = [planned.step for planned in plan_workspace(cell, model.workspace_of(cell.runtime))]
-    # It is up before its driver begins and must outlive it: its own limit is only for when nobody ends it. It may say
-    # nothing for as long as nobody asks.
+    # The server starts before the client and must outlive it; its own limit only matters if it is never stopped. It
+    # may be silent while it has no requests, so it has no stall limit.
     limits = job.limits
     run_s = None if limits.run_s is None else limits.run_s + 2 * ready_s + limits.grace_s
     return msgspec.structs.replace(
@@ -51,7 +51,7 @@ def _server(cell: Cell, job: JobSpec) -> JobSpec:
 
 
 def _ports(model: ServingTrial) -> dict[str, int]:
-    """By name: where requests go, and where readiness and the server's own metrics are, if that is elsewhere."""
+    """Ports by name: for requests, and for readiness and the server's metrics if those differ."""
     ports = {SERVER_PORT: model.server.port}
     paths = {HEALTH_PORT: model.server.ready.http or "", METRICS_PORT: model.load.metrics if model.load else ""}
     for name, path in paths.items():
@@ -62,7 +62,7 @@ def _ports(model: ServingTrial) -> dict[str, int]:
 
 
 def _load(cell: Cell) -> LoadWork | None:
-    """A server of TGIS has its metrics where its health is, for its own port speaks gRPC alone."""
+    """A TGIS server has its metrics on the health port, because its own port only speaks gRPC."""
     model: ServingTrial = cell.spec
     if model.load is None or model.purpose != "compare":
         return None
@@ -78,7 +78,7 @@ def _load(cell: Cell) -> LoadWork | None:
 
 
 def _driver(cell: Cell, job: JobSpec) -> JobSpec:
-    """Without the server's variables: it needs none of them."""
+    """The client's job, without the server's environment variables."""
     model: ServingTrial = cell.spec
     embeddings = model.compare.embeddings
     tls = model.server.tls
@@ -93,7 +93,7 @@ def _driver(cell: Cell, job: JobSpec) -> JobSpec:
 
 
 def work_of(cell: Cell) -> ServingWork:
-    """What the driver of this cell is given to do."""
+    """What the client of this cell has to do."""
     model: ServingTrial = cell.spec
     server, tls = model.server, model.server.tls
     embeddings, place = model.compare.embeddings if model.purpose == "compare" else None, None

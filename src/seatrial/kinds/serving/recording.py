@@ -1,4 +1,6 @@
-"""What `seatrial record` and `seatrial calibrate` ask of a trusted server, and make of what it answered. Pure."""
+"""Turns a trusted server's answers into expected answers (`seatrial record`) and tolerances (`seatrial calibrate`).
+
+Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -26,19 +28,19 @@ from seatrial.suite import Cell, Suite, from_data
 from seatrial.suite.yaml.document import CannotEdit
 from seatrial.suite.yaml.source import Source, read_source
 
-NEW_ANSWERS = "# What `seatrial record` was answered, by the names of the cases.\n"
+NEW_ANSWERS = "# Answers recorded by `seatrial record`, by case name.\n"
 _OF_THE_SERVER = ("429", "500", "502", "503", "504", "UNAVAILABLE", "RESOURCE_EXHAUSTED", "INTERNAL", "UNKNOWN")
 
 
 class CaseAnswers(msgspec.Struct, frozen=True):
-    """A case, and what came back in each way in which it was asked."""
+    """A case and the answer to each way of asking it."""
 
     case: Case
     answers: tuple[tuple[Ask, Answer], ...]
 
 
 def answers_in(cell: Cell, observed: Mapping[str, Observation]) -> list[CaseAnswers]:
-    """Of all cases that were asked; of those that have no answer, none."""
+    """Answers of all cases that were asked; empty for a case without one."""
     step = next(iter(observed[DRIVER].steps), ObservedStep(DRIVER, "drive"))
     found = driver_records(step).answers
     by_case: dict[int, list[tuple[Ask, Answer]]] = {}
@@ -49,31 +51,30 @@ def answers_in(cell: Cell, observed: Mapping[str, Observation]) -> list[CaseAnsw
 
 
 class TrustedCell(NamedTuple):
-    """A cell of a trusted server, and what it answered."""
+    """A cell of a trusted server and its answers."""
 
     cell: Cell
     answers: list[CaseAnswers]
 
 
 def suite_for(purpose: str, suite: Suite, models: tuple[Mapping[str, Any], Mapping[str, Any]]) -> Suite:
-    """The serving trials of a suite, with cases asked to `record` or `calibrate`. Raises SuiteError, and SeatrialError
-    when there are none."""
+    """A suite with only its serving trials, for the purpose `record` or `calibrate`. Raises SuiteError, and
+    SeatrialError if it has none."""
     names = [name for name, trial in suite.trials.items() if isinstance(trial, ServingTrial)]
     trials = {name: {**suite.data["trials"][name], "purpose": purpose} for name in names}
     if not trials:
-        raise SeatrialError(f"{suite.path} has no trial of kind serving")
+        raise SeatrialError(f"no serving trial in {suite.path}")
     return from_data({**suite.data, "trials": trials}, suite.directory, *models, path=suite.path)
 
 
 def written_files(cell: Cell) -> list[Path]:
-    """Where what is expected of a cell is written: its file of answers, or its files of cases."""
+    """Files that hold the expected answers of a cell: its answers file, or its case files."""
     paths = [cell.spec.answers] if cell.spec.answers is not None else cell.spec.cases
     return [cell.directory / path for path in paths]
 
 
 def check_one_each(cells: Iterable[Cell]) -> None:
-    """Of cells that would write the same file, one is the reference, and only a person can say which. Raises
-    SeatrialError."""
+    """Raises SeatrialError if several cells would write the same file: the user must choose the reference."""
     by_file: dict[Path, list[str]] = {}
     for cell in cells:
         for path in written_files(cell):
@@ -81,7 +82,7 @@ def check_one_each(cells: Iterable[Cell]) -> None:
     for path, ids in by_file.items():
         if len(ids) > 1:
             names = "\n".join(f"  --select '{name}'" for name in ids[:20])
-            raise SeatrialError(f"{len(ids)} cells would write {path}; say which one is trusted:\n{names}")
+            raise SeatrialError(f"{len(ids)} cells would write {path}; choose the trusted one with --select:\n{names}")
 
 
 class RecordingState(StrEnum):
@@ -92,7 +93,7 @@ class RecordingState(StrEnum):
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """What is to be written of a case; `lines` shows what changes, token by token, or why nothing is written."""
+    """The recording of a case; `lines` is the token diff, or the reason why nothing is written."""
 
     case: Case
     state: RecordingState
@@ -101,15 +102,14 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 def record_cell(trusted: TrustedCell) -> list[Recorded]:
-    """What is to be written of each case of a cell."""
-    # How a server is compared with itself, whatever the rule for others; a precision that is unknown is the finest.
+    """The recording of each case of a cell."""
+    # A server is compared with itself by `near-tie`; an unknown precision counts as the finest.
     tolerance = tolerance_for(trusted.cell.spec.compare.precision, unknown="f32")
     return [_to_record(one, Comparing(AnswerRule.NEAR_TIE, tolerance)) for one in trusted.answers]
 
 
 def _to_record(one: CaseAnswers, comparing: Comparing) -> Recorded:
-    """What is written of a case, if anything. What moved within the tolerance of the whole stays as it is written, so
-    that a file changes only where the server did."""
+    """Changes within the tolerance are not written, so that a file changes only where the server did."""
     case = one.case
     if refused := _refusal(one, comparing):
         return Recorded(case, RecordingState.REFUSED, lines=(refused,))
@@ -119,31 +119,31 @@ def _to_record(one: CaseAnswers, comparing: Comparing) -> Recorded:
     if case.answer is None and case.error is None:
         return Recorded(case, RecordingState.NEW, answer, lines)
     if case.skip_check and not is_determined(case.request):
-        return Recorded(case, RecordingState.SAME)  # chance gives another text each time, and nobody compares it
+        return Recorded(case, RecordingState.SAME)  # the text is random and never compared
     return Recorded(case, RecordingState.CHANGED if lines else RecordingState.SAME, answer, lines)
 
 
 def _refusal(one: CaseAnswers, comparing: Comparing) -> str:
-    """Why what came back is nothing to expect of others."""
+    """Reason not to record the answers; empty if there is none."""
     if not one.answers:
-        return "it has no answer"
+        return "no answer"
     first = one.answers[0][1]
     if first.failure is not None and first.failure.trouble is not Trouble.ANSWERED:
-        return f"it has no answer: {first.failure.message}"
+        return f"no answer: {first.failure.message}"
     if first.failure is not None and one.case.error is None and first.failure.code in _OF_THE_SERVER:
-        return f"the server failed, which says nothing of the case: {first.failure.text}"
+        return f"server error: {first.failure.text}"
     if not is_determined(one.case.request) and not one.case.skip_check and first.failure is None:
-        return "its answer is left to chance: give it a `seed`, or say `skip_check: true`"
+        return "the answer is random; set a `seed` or `skip_check: true`"
     for ask, other in one.answers[1:]:
         compared = compare_ways(one.case, first, other, comparing)
         if not compared.passes:
-            return f"the server does not agree with itself, {ask.way}: {compared.message}"
+            return f"the server's answers differ ({ask.way}): {compared.message}"
     return ""
 
 
 def new_texts(cell: Cell, recorded: Sequence[Recorded]) -> dict[Path, str]:
-    """The texts of the files with what is recorded in them: the file of answers of a trial that has one, else its case
-    files. Raises SuiteError and CannotEdit."""
+    """New contents of the answers file, or of the case files if the trial has none. Raises SuiteError and
+    CannotEdit."""
     by_name = {one.case.name: one.answer for one in recorded if one.answer is not None}
     model: ServingTrial = cell.spec
     paths = written_files(cell)
@@ -160,7 +160,7 @@ def new_texts(cell: Cell, recorded: Sequence[Recorded]) -> dict[Path, str]:
         file = cases_of(source, unanswered=True)
         cases = [next(names, None) for _ in file.cases]
         if [case and case.request for case in cases] != [case.request for case in file.cases]:
-            raise CannotEdit(str(path), "it was changed while its cases were asked; record it again")
+            raise CannotEdit(str(path), "changed while its cases were asked; run `seatrial record` again")
         wanted = {index: by_name[case.name] for index, case in enumerate(cases) if case and case.name in by_name}
         if wanted:
             texts[path] = recorded_cases(source, file, wanted)
@@ -168,7 +168,7 @@ def new_texts(cell: Cell, recorded: Sequence[Recorded]) -> dict[Path, str]:
 
 
 class CalibratedSeries(NamedTuple):
-    """What was seen of cells that differ by chance alone, and the file of tolerances that their trial names."""
+    """Calibration of repeated cells, and the tolerance file of their trial."""
 
     name: str
     seen: Calibrated
@@ -187,7 +187,7 @@ def calibrate_cells(cells: Iterable[TrustedCell]) -> Iterator[CalibratedSeries]:
 
 
 def _to_calibrate(runs: Sequence[Sequence[CaseAnswers]]) -> Iterator[tuple[Generation, Generation]]:
-    """Each answer with what is expected; where nothing is, with the first that came back."""
+    """Pairs each answer with the expected one, or with the first answer if none is expected."""
     reference: dict[str, Answer] = {}
     for cases in runs:
         for one in cases:

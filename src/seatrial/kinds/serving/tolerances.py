@@ -1,4 +1,4 @@
-"""The file of tolerances that `seatrial calibrate` writes: an entry for each cell, with where it comes from."""
+"""The tolerance file that `seatrial calibrate` writes: one entry per cell, with its source."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,30 +13,30 @@ from seatrial.suite.yaml.document import Document, check_data
 from seatrial.suite.yaml.problem import dotted, explain
 from seatrial.suite.yaml.source import Source, read_source
 
-_NEW = "# Written by `seatrial calibrate`. What is written by hand here is kept.\nversion: 1\ntolerances:\n"
+_NEW = "# Written by `seatrial calibrate`. Everything else in this file is kept.\nversion: 1\ntolerances:\n"
 Nats = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class ToleranceEntry(Model):
-    precision: Text = Field(description="What the server computed in.")
-    drift: Nats = Field(description="Most that one log-probability may have moved.")
-    rms: Nats = Field(description="The same of all, as their root mean square.")
-    near_tie: Nats = Field(description="Most between the two likeliest tokens where a text goes the other way.")
-    near_ties: Annotated[float, Field(ge=0, le=1)] | None = Field(None, description="Share of answers that did.")
-    source: Text = Field("", description="Where it comes from.")
+    precision: Text = Field(description="Precision of the server's computations.")
+    drift: Nats = Field(description="Maximum change of one log-probability.")
+    rms: Nats = Field(description="Maximum root mean square of all changes.")
+    near_tie: Nats = Field(description="Maximum gap between the two most likely tokens where texts diverge.")
+    near_ties: Annotated[float, Field(ge=0, le=1)] | None = Field(None, description="Share of such answers.")
+    source: Text = Field("", description="How it was measured.")
 
 
 class ToleranceFile(Model):
     version: int = Field(1, ge=1, le=1)
-    tolerances: dict[Text, ToleranceEntry] = Field({}, description="By the name of a cell's series.")
+    tolerances: dict[Text, ToleranceEntry] = Field({}, description="Tolerances by cell, without `repeat`.")
 
 
 def read_tolerance(path: Path, cell: str) -> Tolerance:
-    """Of one cell. Raises SuiteError."""
+    """Reads the tolerance of one cell. Raises SuiteError."""
     source = read_source(path)
     entries = _entries(source)
     if cell not in entries:
-        why = f"it has no tolerance for {cell}; `seatrial calibrate` measures it with a server that is trusted"
+        why = f"no tolerance for {cell}; run `seatrial calibrate` with a trusted server to measure it"
         raise SuiteError([Problem(why, source.mark(1, 1))])
     return Tolerance(**entries[cell].model_dump())
 
@@ -57,7 +57,7 @@ def _entries(source: Source) -> Mapping[str, ToleranceEntry]:
 
 
 def with_tolerances(text: str, file: str, tolerances: Mapping[str, Tolerance]) -> str:
-    """The text of the file with these entries; an empty one is a new file. Raises SuiteError and CannotEdit."""
+    """The file's text with these entries; an empty `text` is a new file. Raises SuiteError and CannotEdit."""
     before = text or _NEW
     source = Source(file, before)
     _entries(source)

@@ -1,7 +1,7 @@
-"""What the driver of a model server is given to do, and the names of what it does. Data only.
+"""The client's work and its notes. Data only.
 
-Each case is asked in one or more ways: whole or as a stream, alone or in a crowd. Each way of asking a case is a thing
-of the driver, with a record before and one after it that has the answer."""
+Each case is asked in one or more ways: whole or as a stream, alone or in a crowd. The client writes a note before and
+after each of them; the second one has the answer."""
 
 import random
 from enum import StrEnum
@@ -13,41 +13,39 @@ from seatrial.job.metric import FixedBound
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.serving.generation import Answer, Mode, Request
 
-# A load for a model server: when requests come, what is measured of them, and what bounds that has. Data only.
+# Times of a load's request, by one monotonic clock: `intended`, its scheduled start; `begun`, its actual start; `sent`,
+# when its bytes were written to an open connection; `first_byte` of the answer; `tokens`, when each message with text
+# arrived; `end`. Metrics:
 #
-# Times of a request, by one monotonic clock: `intended`, when it was to begin; `begun`, when the driver took it up;
-# `sent`, when its bytes were handed to an open connection; `first_byte` of the answer; `tokens`, when each message with
-# text came; `end`. The metrics of them:
-#
-#     lag         begun - intended: how late the driver itself was. A load in which it was late measures the driver
-#     ttft        first message with text - begun: time to first token, a new connection included
+#     lag         begun - intended: how late the client was; a late client measures itself
+#     ttft        first message with text - begun: time to first token, including a new connection
 #     first_byte  first byte - begun
-#     itl         inter-token latency: from some tokens to the next, shared by those that came together
-#                 (a message is not a token, and several may come at once); all of all requests together
-#     tpot        time per output token: (last token - first token) / (tokens - 1), one of each request
+#     itl         inter-token latency; tokens that arrive together share the time since the previous ones
+#                 (one message may have several tokens); over all tokens of all requests
+#     tpot        time per output token: (last token - first token) / (tokens - 1), one value per request
 #     e2e         end - begun
 #
-# `goodput` is the share of requests that had an answer and are themselves within every bound of ttft, tpot and e2e.
+# `goodput` is the share of requests that were answered and meet every bound of ttft, tpot and e2e.
 
 
 LATENCIES = ("lag", "ttft", "first_byte", "itl", "tpot", "e2e")
 QUANTILES = (50.0, 90.0, 95.0, 99.0)
 COUNTS = {"errors": "<=", "error_share": "<=", "goodput": ">=", "rate": ">=", "tokens_per_s": ">="}
-LOAD = "load"  # the note of a load, or of a stage of a search, and the name of the thing
+LOAD = "load"  # name of the load among the client's things
 
 
 class Lengths(msgspec.Struct, frozen=True):
-    """Words of made-up prompts and tokens of their answers, each between two numbers."""
+    """Ranges for generated prompts: words of a prompt, tokens of an answer."""
 
     input: tuple[int, int]
     output: tuple[int, int]
 
 
 class LoadBound(FixedBound, frozen=True):
-    """Of a metric that is one of LATENCIES or COUNTS; `part` is p99, mean or max."""
+    """A bound of one of LATENCIES or COUNTS; `part` is p99, mean or max."""
 
     def measured(self, summary: "LoadSummary") -> float | None:
-        """What it is about; None: there was nothing to measure."""
+        """The bounded value; None if it was not measured."""
         if self.metric in COUNTS:
             return float(getattr(summary, self.metric))
         return summary.latencies.get(self.metric, {}).get(self.part)
@@ -61,14 +59,14 @@ class LoadWork(msgspec.Struct, frozen=True, omit_defaults=True):
     seed: int = 0
     lengths: Lengths | None = None  # None: the cases
     request_s: float = 60.0
-    lag_s: float = 0.01  # p99 of the driver's own
+    lag_s: float = 0.01  # limit of the client's lag, p99
     bounds: tuple[LoadBound, ...] = ()
-    metrics: str = "/metrics"  # of the server, sampled each second; empty: not
-    metrics_port: str = ""  # name of a port of the part `server`, number of one of a server that is there; empty: same
-    peak: bool = False  # search the highest rate that keeps the bounds
+    metrics: str = "/metrics"  # path of the server's metrics, sampled every second; empty: off
+    metrics_port: str = ""  # port name of the part `server`, or number for `url`; empty: same port
+    peak: bool = False  # search for the highest rate that keeps the bounds
 
     def broken_bounds(self, summary: "LoadSummary") -> list[str]:
-        """Those that do not hold, each with what was measured."""
+        """The broken bounds, each with the measured value."""
         found = []
         for bound in self.bounds:
             value = bound.measured(summary)
@@ -78,24 +76,24 @@ class LoadWork(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LoadSummary(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a load came to. Latencies in seconds, by metric and then p50, p99, mean, max and count."""
+    """Result of a load. Latencies are in seconds, by metric and then p50, p99, mean, max and count."""
 
     requests: int
-    warmup: int = 0  # first requests that are in no latency
+    warmup: int = 0  # first requests, excluded from latencies
     errors: int = 0
     error_kinds: dict[str, int] = {}
-    seconds: float = 0.0  # from the first intended to the last end
+    seconds: float = 0.0  # from the first scheduled start to the last end
     offered_rate: float = 0.0
-    rate: float = 0.0  # of good answers a second
+    rate: float = 0.0  # good answers per second
     tokens: int = 0
     tokens_per_s: float = 0.0
     goodput: float = 0.0
     latencies: dict[str, dict[str, float]] = {}
-    series: list[dict[str, float]] = []  # by second
-    cpu_s: float = 0.0  # of the driver
+    series: list[dict[str, float]] = []  # one row per second
+    cpu_s: float = 0.0  # CPU time of the client
     most_in_flight: int = 0
-    cut: bool = False  # the driver was told to end before it was over
-    again: bool = False  # an earlier life of the driver had begun it: it was measured anew
+    cut: bool = False  # the client was stopped before the load ended
+    again: bool = False  # measured again after the client was killed and restarted
 
     @property
     def error_share(self) -> float:
@@ -111,7 +109,7 @@ class LoadSummary(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LoadStage(msgspec.Struct, frozen=True):
-    """One rate of a search."""
+    """One rate that a search tried."""
 
     rate: float
     broken: list[str]
@@ -120,7 +118,7 @@ class LoadStage(msgspec.Struct, frozen=True):
 
 
 class LoadNote(msgspec.Struct, frozen=True):
-    """What the driver records of a load. Of a search, `summary` is that of the highest rate that kept the bounds."""
+    """The client's note of a load. For a search, `summary` is that of the highest rate that kept the bounds."""
 
     summary: LoadSummary | None = None
     stages: list[LoadStage] = []
@@ -129,29 +127,29 @@ class LoadNote(msgspec.Struct, frozen=True):
     doubt: str = ""
 
 
-SERVER_PORT = "serve"  # the name of the port of the part `server`
+SERVER_PORT = "serve"  # port name of the part `server`
 
 
 class Variable(StrEnum):
-    """Of the environment of the driver: what it shows the server, certificate and key as PEM."""
+    """Environment variables with the client's credentials; certificate and key are PEM."""
 
     TOKEN = "SEATRIAL_SERVER_TOKEN"
     CLIENT_CERT = "SEATRIAL_CLIENT_CERT"
     CLIENT_KEY = "SEATRIAL_CLIENT_KEY"
-    EMBEDDINGS_TOKEN = "SEATRIAL_EMBEDDINGS_TOKEN"  # for what embeds texts
+    EMBEDDINGS_TOKEN = "SEATRIAL_EMBEDDINGS_TOKEN"  # for the embeddings endpoint
 
 
 class Note(StrEnum):
-    """Of the driver. The first three are those of every driver."""
+    """Kinds of the client's notes. The first three are common to all kinds of trial."""
 
     BEGUN = "begun"
     FINISHED = "finished"
-    ENDPOINT = "endpoint"  # it opened the route to its server
-    READY = "ready"  # one real generation was answered: the name of the thing
-    UNREADY = "unready"  # none was, in time
-    ORDER = "order"  # in which order things are asked, and how many at a time
-    PIECE = "piece"  # of an answer that is too long for one note
-    GONE = "gone"  # nothing was asked any more from here on, and why
+    ENDPOINT = "endpoint"  # the route to the server is open
+    READY = "ready"  # one real generation was answered; also the name of this thing
+    UNREADY = "unready"  # none was answered in time
+    ORDER = "order"  # order of the things, and the concurrency
+    PIECE = "piece"  # part of an answer that is too long for one note
+    GONE = "gone"  # the client stopped asking, with the reason
 
 
 class ReadyNote(msgspec.Struct, frozen=True):
@@ -168,50 +166,50 @@ class UnreadyNote(msgspec.Struct, frozen=True):
 
 
 class AnswerNote(msgspec.Struct, frozen=True):
-    """One of `answer` and `pieces`, the number of notes before it that have the answer."""
+    """Has either `answer`, or `pieces`: the number of preceding notes that hold it."""
 
     answer: Answer | None = None
     pieces: int | None = None
-    similarities: list[float] = []  # to what is expected, where that was asked for
+    similarities: list[float] = []  # to the expected texts, for rule `embedding`
 
 
 class Tls(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the client shows is secret: it comes to the driver as variables, and is in no work."""
+    """`cert` and `key` are secret: the client gets them as environment variables, never in its work."""
 
-    ca: str = ""  # path of a PEM file; empty: what the machine of the driver trusts
-    cert: str = ""  # of the client, as PEM
+    ca: str = ""  # path of a PEM file; empty: the CA certificates of the client's system
+    cert: str = ""  # client certificate, PEM
     key: str = ""
-    name: str = ""  # that the certificate must be for; empty: that of the address
+    name: str = ""  # expected host name; empty: that of the address
     verify: bool = True
 
 
 class Question(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A case without what is expected of it, which the driver need not know."""
+    """A case without its expected answer, which the client does not need."""
 
     name: str
     request: Request
-    error: bool = False  # an error is expected: whatever comes is the answer
-    texts: tuple[str, ...] = ()  # that are expected, where answers are compared by their embeddings
-    error_pattern: str = ""  # that the message of the error must match
+    error: bool = False  # an error is expected, so requests are not retried
+    texts: tuple[str, ...] = ()  # expected texts, for rule `embedding`
+    error_pattern: str = ""  # for the message of the expected error
 
 
 class Embeddings(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One of `url` and `local`."""
+    """Exactly one of `url` and `local` is set."""
 
-    url: str = ""  # of an endpoint with `/v1/embeddings`
+    url: str = ""  # endpoint that has `/v1/embeddings`
     model: str = ""
-    local: str = ""  # a model of sentence-transformers, by name or folder, that the driver itself runs
+    local: str = ""  # sentence-transformers model, by name or folder, that the client runs
 
 
 class ServingWork(msgspec.Struct, frozen=True, omit_defaults=True):
-    version: str = ""  # of Seatrial that the driver must be; empty: it is the one that made this
+    version: str = ""  # Seatrial version that the client's image must have; empty: not checked
     questions: tuple[Question, ...] = ()
     protocol: str = "openai"
-    url: str = ""  # of a server that is there already; empty: the part `server` of the same attempt
+    url: str = ""  # of a running server; empty: the part `server` of this attempt
     model: str = ""
     tls: Tls | None = None
     headers: dict[str, str] = {}
-    extra: dict[str, Any] = {}  # fields of each request; null takes one away
+    extra: dict[str, Any] = {}  # extra fields of each request; null removes one
     stream: bool = False
     batching: bool = False
     concurrency: int = 8
@@ -225,7 +223,7 @@ class ServingWork(msgspec.Struct, frozen=True, omit_defaults=True):
 class Ask(msgspec.Struct, frozen=True):
     """One way of asking one case."""
 
-    case: int  # its place among the questions
+    case: int  # index of the question
     stream: bool
     crowd: bool
 
@@ -239,7 +237,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 def asks_of(work: ServingWork) -> list[Ask]:
-    """In the order of the cases: what is to be asked of each."""
+    """All ways of asking all cases, in the order of the cases."""
     made = []
     for index, question in enumerate(work.questions):
         mode = question.request.mode
@@ -253,8 +251,8 @@ def asks_of(work: ServingWork) -> list[Ask]:
 
 
 def phases_of(work: ServingWork) -> list[tuple[list[Ask], int]]:
-    """What is asked after what, and how many at a time: with `batching` first each alone, then all in a crowd. The
-    order is the seed's."""
+    """Asks in order, each phase with its concurrency: with `batching` first each alone, then all in a crowd. The seed
+    determines the order."""
     asks = asks_of(work)
     random.Random(work.seed).shuffle(asks)
     if not work.batching:

@@ -112,12 +112,12 @@ def test_what_cannot_be_compared_is_not_exact() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"stop_reason": StopReason.EOS_TOKEN}, "stop reason EOS_TOKEN; expected MAX_TOKENS"),
+        ({"stop_reason": StopReason.EOS_TOKEN}, "stop reason EOS_TOKEN (expected MAX_TOKENS)"),
         ({"stop_reason": None}, "stop reason missing"),
-        ({"input_count": 4}, "4 input tokens; expected 3"),
-        ({"generated_count": 2}, "it says 2 generated tokens, and lists 3"),
-        ({"generated_count": 4}, "it says 4 generated tokens, and lists 3"),
-        ({"text": "ace!"}, "another text from character 3 on: '!' instead of ''"),
+        ({"input_count": 4}, "4 input tokens (expected 3)"),
+        ({"generated_count": 2}, "2 generated tokens reported, 3 listed"),
+        ({"generated_count": 4}, "4 generated tokens reported, 3 listed"),
+        ({"text": "ace!"}, "the text differs from character 3 on: '!' instead of ''"),
     ],
 )
 def test_counts_stop_reason_and_text_must_be_right(fields: dict[str, Any], said: str) -> None:
@@ -218,20 +218,20 @@ def test_an_answer_must_be_what_was_asked_for() -> None:
     wanted = Wanted(generated_tokens=True, token_logprobs=True)
     bare = msgspec.structs.replace(EXPECTED, tokens=None)
     asked = msgspec.structs.replace(REQUEST, wanted=wanted)
-    assert "were asked for, and are not there" in compare(bare, answer=Answer((bare,)), request=asked).message
+    assert " are missing" in compare(bare, answer=Answer((bare,)), request=asked).message
     least = Request(("hi",), stopping=Stopping(min_new_tokens=5))
-    assert "at least 5 were asked for" in compare(EXPECTED, request=least).message
+    assert "tokens generated (minimum 5)" in compare(EXPECTED, request=least).message
     fewer = Request(("hi",), stopping=Stopping(max_new_tokens=2))
-    assert "at most 2 were asked for" in compare(EXPECTED, request=fewer).message
+    assert "tokens generated (limit 2)" in compare(EXPECTED, request=fewer).message
     more = Request(("hi",), stopping=Stopping(max_new_tokens=9))
-    assert "it stopped for 9 tokens, and generated 3" in compare(EXPECTED, request=more).message
+    assert "stopped at the limit of 9 tokens after only 3" in compare(EXPECTED, request=more).message
 
 
 def test_skip_check_still_checks_counts_and_the_stop_reason() -> None:
     other = generation(token("x"), token("y"), token("z"))
     assert compare(other, skip_check=True).agreement == "exact"
     assert (
-        "4 input tokens; expected 3" in compare(msgspec.structs.replace(other, input_count=4), skip_check=True).message
+        "4 input tokens (expected 3)" in compare(msgspec.structs.replace(other, input_count=4), skip_check=True).message
     )
     ended = generation(token("x"), token("y"), stop_reason=StopReason.EOS_TOKEN)
     assert compare(ended, skip_check=True).agreement == "structure"
@@ -244,11 +244,11 @@ def test_what_chance_decides_is_not_checked() -> None:
     ended = generation(token("x"), token("y"), stop_reason=StopReason.EOS_TOKEN)
     assert compare(ended, skip_check=True, request=sampled).agreement == "exact"
     wrong = generation(token("x"), token("y"), stop_reason=StopReason.MAX_TOKENS)
-    assert "it stopped for 3 tokens, and generated 2" in compare(wrong, skip_check=True, request=sampled).message
+    assert "stopped at the limit of 3 tokens after only 2" in compare(wrong, skip_check=True, request=sampled).message
 
 
 def test_batches_must_have_as_many_answers() -> None:
-    assert "1 answers; expected 2" in compare(EXPECTED, answer=Answer((EXPECTED, EXPECTED))).message
+    assert "1 answers (expected 2)" in compare(EXPECTED, answer=Answer((EXPECTED, EXPECTED))).message
 
 
 def test_tokens_counts_and_offsets_of_what_is_tokenized() -> None:
@@ -285,10 +285,10 @@ def test_an_expected_error_has_its_code_and_message(expected: ExpectedError, pas
 def test_an_answer_for_an_error_and_an_error_for_an_answer_fail() -> None:
     found = compare(EXPECTED, answer=None, error=ExpectedError("INTERNAL", "no"))
     assert found.agreement == "error"
-    assert "an error is expected (INTERNAL: no), and an answer came: ['ace']" in found.message
+    assert "expected an error (INTERNAL: no), got an answer: ['ace']" in found.message
     found = compare(Answer(failure=Failure("INTERNAL", "no")), skip_check=True)
     assert found.agreement == "error"
-    assert "an error came: INTERNAL: no" in found.message
+    assert "expected an answer, got an error: INTERNAL: no" in found.message
 
 
 # ---- streams
@@ -327,14 +327,14 @@ def _replaced(place: int, **fields: Any) -> tuple[Generation, ...]:
         ("openai", STREAM[:3], "it did not end"),
         ("openai", _replaced(1, stop_reason=END), "both have a stop reason"),
         ("openai", (*STREAM, Generation(text="!")), "message 4 of the stream has text after the stop reason"),
-        ("openai", _replaced(2, generated_count=0), "says 0 tokens after 1"),
-        ("openai", _replaced(1, tokens=(token("a"), token("b"))), "says 1 tokens, and 2 have come"),
-        ("tgis", STREAM[3:], "the stream has 1 message"),
+        ("openai", _replaced(2, generated_count=0), "reports 0 tokens after 1"),
+        ("openai", _replaced(1, tokens=(token("a"), token("b"))), "reports 1 tokens after listing 2"),
+        ("tgis", STREAM[3:], "the stream has only 1 message"),
         ("tgis", _replaced(0, input_count=None), "no count of input tokens"),
         ("tgis", _replaced(0, generated_count=1), "more than the input"),
-        ("tgis", _replaced(0, text="hi"), "the input's text was not asked for"),
+        ("tgis", _replaced(0, text="hi"), "the input text was not requested"),
         ("tgis", _replaced(2, input_count=3), "message 2 counts the input again"),
-        ("tgis", _replaced(1, seed=4), "message 1 has the seed"),
+        ("tgis", _replaced(1, seed=4), "message 1 has a seed"),
         ("tgis", (*STREAM, Generation()), "the last message has no stop reason"),
     ],
 )
@@ -349,7 +349,7 @@ def test_what_was_asked_for_is_in_the_stream() -> None:
     asked = Request(("hi",), wanted=Wanted(input_text=True, input_tokens=True), sampling=Sampling(seed=7))
     found = check_messages(STREAM, asked, "tgis")
     assert found is not None
-    assert "is asked for, and the first message has none" in found.message
+    assert "was requested, but the first message has none" in found.message
     messages = (
         Generation(text="hi\n\n", input_count=3),
         Generation(input_tokens=(token("hi"),)),

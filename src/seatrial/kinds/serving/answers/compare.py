@@ -1,4 +1,4 @@
-"""What comparing one answer comes to: a step of the ladder, with the evidence for it."""
+"""Result of comparing one answer, tolerances, and the token-by-token walk over two answers."""
 
 import math
 import operator
@@ -11,14 +11,14 @@ from seatrial.kinds.serving.generation import Token, TopToken
 
 
 class Agreement(StrEnum):
-    """From the best to the worst. The first two pass."""
+    """How well two answers agree, from best to worst. The first two pass."""
 
     EXACT = "exact"
-    NEAR_TIE = "near_tie"  # it went the other way where both ways were about as likely
-    DRIFT = "drift"  # the same text, with probabilities that moved too far
-    DIVERGED = "diverged"  # another text
-    STRUCTURE = "structure"  # counts, stop reason, tokens or the messages of a stream are not what they should be
-    ERROR = "error"  # an answer was expected and an error came, or the other way round, or another error
+    NEAR_TIE = "near_tie"  # the texts diverge where both tokens are about equally likely
+    DRIFT = "drift"  # same text, but log-probabilities moved too far
+    DIVERGED = "diverged"  # different text
+    STRUCTURE = "structure"  # wrong counts, stop reason, tokens or stream messages
+    ERROR = "error"  # an error instead of an answer, the reverse, or a different error
 
     @property
     def passes(self) -> bool:
@@ -29,8 +29,8 @@ _WORST_FIRST = tuple(reversed(Agreement))
 
 
 class Comparison(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`size` is the gap of a near tie or of what diverged, or how far a probability moved; `position` counts tokens
-    from 0. The tokens are those at that position, with their likeliest alternatives."""
+    """`size` is the gap of a near tie or divergence, or how far a log-probability moved; `position` counts tokens from
+    0. The tokens are those at that position, with their most likely alternatives."""
 
     agreement: Agreement
     message: str = ""
@@ -49,7 +49,7 @@ EXACT = Comparison(Agreement.EXACT)
 
 
 def worst_of(comparisons: list[Comparison]) -> Comparison:
-    """The first of the worst; exact for none."""
+    """The first of the worst comparisons; EXACT if there are none."""
     return min(comparisons, key=lambda one: _WORST_FIRST.index(one.agreement), default=EXACT)
 
 
@@ -57,25 +57,22 @@ def structure(message: str, position: int | None = None) -> Comparison:
     return Comparison(Agreement.STRUCTURE, message, position)
 
 
-# How far answers may be apart, by the precision that the server computes in: data, and what calibration measured.
-
-
 class Tolerance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """In nats, natural logarithms of probabilities."""
+    """How far answers may differ, by the precision of the server. In nats (natural logarithms of probabilities)."""
 
     precision: str
-    drift: float  # of one log-probability
-    rms: float  # of all of a trial: the root of their mean square
-    near_tie: float  # between the two likeliest tokens, for a text that went the other way
-    near_ties: float | None = None  # share of cases that went the other way, as calibration saw it
-    source: str = ""  # where it comes from
+    drift: float  # limit for one log-probability
+    rms: float  # limit for the root mean square of a trial
+    near_tie: float  # largest gap between the two most likely tokens where texts diverge
+    near_ties: float | None = None  # share of cases that diverged during calibration
+    source: str = ""  # how it was measured
 
 
 _MEASURED = (
-    "a Llama of 156 K parameters through transformers, llama.cpp and NumPy against transformers in float32: "
-    "about twice the largest difference that was only rounding"
+    "a Llama of 156 K parameters in transformers, llama.cpp and NumPy against transformers in float32: about twice the "
+    "largest rounding difference"
 )
-# Of larger models both rounding and faults are larger: `seatrial calibrate` measures the one that is served.
+# Larger models have larger rounding differences and faults; `seatrial calibrate` measures the served model.
 TOLERANCES = {
     "f32": Tolerance("f32", drift=8e-3, rms=1e-3, near_tie=8e-3, source=_MEASURED),
     "f16": Tolerance("f16", drift=2e-2, rms=3.5e-3, near_tie=2e-2, source=_MEASURED),
@@ -89,42 +86,41 @@ PRECISIONS = {
 
 
 def tolerance_for(precision: str, unknown: str | None = None) -> Tolerance:
-    """By its name, or one of its other names. For what nobody has measured it is that of `unknown`, or KeyError."""
+    """Tolerance by the name or alias of a precision. Otherwise that of `unknown`; raises KeyError without one."""
     name = PRECISIONS.get(precision.lower(), precision.lower())
     return TOLERANCES[name if unknown is None or name in TOLERANCES else unknown]
 
 
-# Two answers side by side, token by token, as far as they go the same way.
-#
-# This is where the time goes: ten thousand answers are compared in a second or two. So the pairs of log-probabilities
-# are kept in flat lists, and the common case, both sides with the same tokens in the same order, is first.
+# Ten thousand answers must be compared in a second or two: pairs of log-probabilities are kept in flat lists, and the
+# common case, the same tokens in the same order on both sides, comes first.
 
 
-ROUNDED = 1e-6  # how a log-probability is written twice in one answer
-UNREADABLE = "\ufffd"  # in place of a part of a character
+ROUNDED = 1e-6  # rounding between two copies of a log-probability in one answer
+UNREADABLE = "\ufffd"  # replaces a partial character
 
 _NEVER = -math.inf
 
 
 class Walk(msgspec.Struct):
-    """`split` is the first position where the texts of the tokens differ, or one side has ended; None: nowhere."""
+    """Two answers token by token, until they diverge. `split` is the first position where the token texts differ or one
+    side has ended; None if they never do."""
 
-    length: int  # positions that were compared
+    length: int  # compared positions
     split: int | None = None
     expected: list[float] = []  # log-probabilities of the same token at the same position, pair by pair
     got: list[float] = []
-    starts: list[int] = []  # the first pair of each position that has one
-    places: list[int] = []  # the position of each of those
-    gaps: list[float] = []  # between the two likeliest of what is expected, at each position
-    greedy: bool = True  # each token that is expected is known to be the likeliest of its position
-    missing: int | None = None  # the first position where log-probabilities are expected and not there
+    starts: list[int] = []  # index of the first pair of each position that has pairs
+    places: list[int] = []  # position of each of `starts`
+    gaps: list[float] = []  # between the two most likely expected tokens, at each position
+    greedy: bool = True  # every expected token is the most likely one at its position
+    missing: int | None = None  # first position that lacks expected log-probabilities
 
     @property
     def moved(self) -> list[float]:
         return list(map(operator.sub, self.got, self.expected))
 
     def position_of(self, pair: int) -> int:
-        """The position that a pair belongs to."""
+        """The token position of a pair."""
         index = next((index for index, start in enumerate(self.starts) if start > pair), len(self.starts))
         return self.places[index - 1]
 
@@ -161,7 +157,7 @@ def walk(expected: Sequence[Token], got: Sequence[Token]) -> Walk:
 
 
 def joined(walks: Iterable[Walk]) -> Walk:
-    """What was paired in all of them, one after the other."""
+    """The pairs of all walks, concatenated."""
     found = Walk(0)
     for one in walks:
         found.starts += [start + len(found.expected) for start in one.starts]
@@ -172,8 +168,8 @@ def joined(walks: Iterable[Walk]) -> Walk:
 
 
 def same_token(one: str, other: str) -> bool:
-    """Parts of characters, which every engine writes in its own way, cannot be told apart by their text; their
-    log-probabilities are compared all the same."""
+    """Partial characters always count as equal, because engines write them differently; their log-probabilities are
+    still compared."""
     return one == other or not (_readable(one) or _readable(other))
 
 
@@ -188,7 +184,7 @@ def _pair(one: float | None, other: float | None, xs: list[float], ys: list[floa
 
 
 def _pair_in_order(ones: Sequence[TopToken], others: Sequence[TopToken], xs: list[float], ys: list[float]) -> bool:
-    """False when the same tokens are not in the same order."""
+    """Returns False if the tokens or their order differ."""
     if len(ones) != len(others):
         return False
     for one, other in zip(ones, others, strict=True):
@@ -200,7 +196,7 @@ def _pair_in_order(ones: Sequence[TopToken], others: Sequence[TopToken], xs: lis
 
 
 def _pair_by_text(one: Token, other: Token, xs: list[float], ys: list[float]) -> None:
-    """Tokens that both sides name. A text that one side has twice, or that cannot be read, is left out."""
+    """Pairs tokens that both sides list, without duplicate or unreadable texts."""
     theirs: dict[str, float | None] = {}
     for top in other.top:
         theirs[top.text] = None if top.text in theirs or not _readable(top.text) else top.logprob
@@ -214,13 +210,13 @@ def _pair_by_text(one: Token, other: Token, xs: list[float], ys: list[float]) ->
 
 
 def gap_of(top: Sequence[TopToken]) -> float:
-    """Between the two likeliest; infinite where there are no two."""
+    """Gap between the two most likely tokens; infinite if there are fewer than two."""
     first, second = _two_likeliest(top)
     return first - second if second > _NEVER else math.inf
 
 
 def behind(token: Token) -> float:
-    """How far a token is behind the likeliest of its position, as far as that is known."""
+    """How far a token is behind the most likely one at its position; 0 if unknown."""
     if token.logprob is None or not token.top:
         return 0.0
     return _two_likeliest(token.top)[0] - token.logprob

@@ -1,4 +1,4 @@
-"""What the answers of a trial come to together: a fault too small for one answer shows in all of them."""
+"""Checks over all answers of a trial: finds faults too small to show in one answer."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -11,16 +11,16 @@ from seatrial.kinds.serving.generation import Generation
 if TYPE_CHECKING:
     from seatrial.stats.drift import Drift
 
-_UNLIKELY = 1e-4  # of so many near ties by chance
-_SLACK = 0.5  # near ties that are always granted: noise has longer tails than a normal distribution
+_UNLIKELY = 1e-4  # probability of that many near ties by chance
+_SLACK = 0.5  # near ties always allowed, because noise has longer tails than a normal distribution
 _STANDARD_ERRORS = 6.0
-_MOST_ONE_SIDED = 0.3  # of the root mean square; rounding was at 0.08
-_MOST_SLOPE = 0.15  # share of what moved; rounding was at 0.02
-_LEAST = 0.1  # of the tolerance: what is smaller does no harm, whatever its shape
+_MOST_ONE_SIDED = 0.3  # share of the root mean square; rounding had 0.08
+_MOST_SLOPE = 0.15  # share of the movement; rounding had 0.02
+_LEAST = 0.1  # share of the tolerance; smaller drift is harmless
 
 
 class WholeJudgement(msgspec.Struct, frozen=True):
-    """`problems` is empty when the trial passes this rule."""
+    """`problems` is empty if the trial passes."""
 
     problems: tuple[str, ...] = ()
     cases: int = 0
@@ -38,7 +38,7 @@ class WholeJudgement(msgspec.Struct, frozen=True):
 
 
 def judge_whole(comparisons: Sequence[Comparison], walks: Iterable[Walk], tolerance: Tolerance) -> WholeJudgement:
-    from seatrial.stats import drift  # NumPy: not before it is needed
+    from seatrial.stats import drift  # imports NumPy, so only when needed
 
     every = joined(walks)
     seen = drift.drift_of(every.expected, every.got, every.starts)
@@ -49,15 +49,15 @@ def judge_whole(comparisons: Sequence[Comparison], walks: Iterable[Walk], tolera
     problems = list(_moved(seen, tolerance))
     if drift.poisson_tail(ties, likely + _SLACK) < _UNLIKELY:
         problems.append(
-            f"{ties} of {len(comparisons)} answers went the other way at a near tie; by how far the log-probabilities "
-            f"moved, {likely:.1f} would"
+            f"{ties} of {len(comparisons)} answers differ at a near tie (about {likely:.1f} expected from how far the "
+            "log-probabilities moved)"
         )
     moved = seen.positions, seen.rms, seen.mean, seen.slope, seen.largest
     return WholeJudgement(tuple(problems), len(comparisons), ties, likely, *moved)
 
 
 def _moved(seen: "Drift", tolerance: Tolerance) -> Iterable[str]:
-    """By size and by shape: rounding has no direction."""
+    """Problems with the size or direction of the drift; rounding has no direction."""
     most = tolerance.rms * (1 + seen.positions**-0.5) if seen.positions else 0.0
     if seen.rms > most:
         yield (
@@ -79,16 +79,16 @@ def _moved(seen: "Drift", tolerance: Tolerance) -> Iterable[str]:
         )
 
 
-# Tolerances from what a trusted server does when it is asked again: alone, in a crowd, after it was started anew.
+# Calibration: tolerances from the answers of a trusted server that is asked repeatedly, alone, in a crowd, restarted.
 
 
-_MARGIN = 2.0  # over the largest that was seen
-RMS_MARGIN = 1.8  # over the root mean square, which a few hundred tokens tell well
-_FLOOR = 0.1  # of the tolerance that the precision has without calibration: what is smaller is nobody's fault
+_MARGIN = 2.0  # over the largest difference seen
+RMS_MARGIN = 1.8  # over the root mean square, which a few hundred tokens determine well
+_FLOOR = 0.1  # share of the precision's default tolerance; smaller differences are harmless
 
 
 class Calibrated(msgspec.Struct, frozen=True):
-    """What was seen, and the tolerance that it gives; None when there was nothing to see."""
+    """Differences seen, and the resulting tolerance; None if nothing could be compared."""
 
     answers: int
     positions: int
@@ -97,18 +97,17 @@ class Calibrated(msgspec.Struct, frozen=True):
     near_ties: int
     largest_gap: float
     tolerance: Tolerance | None = None
-    floored: bool = False  # next to nothing moved: the tolerance is the least that the precision has
+    floored: bool = False  # almost nothing moved, so the tolerance is the minimum for the precision
 
 
 def calibrate(pairs: Iterable[tuple[Generation, Generation]], precision: str) -> Calibrated:
-    """Of answers that are right, each with what it is compared with. Answers without tokens tell nothing, and are not
-    counted."""
-    from seatrial.stats.drift import drift_of  # NumPy: not before it is needed
+    """Calibrates from pairs of correct answers. Answers without tokens are ignored."""
+    from seatrial.stats.drift import drift_of  # imports NumPy, so only when needed
 
     walks = [walk(one.tokens, other.tokens) for one, other in pairs if one.tokens and other.tokens]
     every = joined(walks)
     seen = drift_of(every.expected, every.got, every.starts)
-    # Between the two likeliest where the texts part, as far as that is known.
+    # gap between the two most likely tokens where the texts diverge; 0 if unknown
     gaps = [one.gaps[-1] if one.gaps else 0.0 for one in walks if one.split is not None]
     largest_gap = max(gaps, default=0.0)
     result = Calibrated(len(walks), seen.positions, seen.largest, seen.rms, len(gaps), largest_gap)

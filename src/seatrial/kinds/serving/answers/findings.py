@@ -1,4 +1,4 @@
-"""Findings of all answers of a cell: each way of asking each case, the ways among each other, and the whole."""
+"""Findings on the answers of a cell: each way of asking each case, the ways compared, and all together."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
@@ -17,23 +17,23 @@ ANSWERS = "answers"
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """One way in which a case was asked, and what came back."""
+    """One way of asking a case, and its answer."""
 
     case: Case
     way: str
     answer: Answer
-    thing: str = ""  # what the driver calls it
+    thing: str = ""  # its name in the client's notes
 
 
 def check_answers(answered: Sequence[Answered], comparing: Comparing, protocol: str) -> Iterator[Finding]:
-    """What has no answer is not among them, and is the caller's to report."""
+    """Findings for cases with an answer; the caller reports the others."""
     first: dict[str, Answered] = {}
     by_way: dict[str, tuple[list[Comparison], list[Walk]]] = {}
     for one in answered:
         comparison, walks = compare_answer(one.case, one.answer, comparing, protocol)
         found = _finding(one.case, one.way, comparison)
         if comparison == EXACT and one.case.skip_check and one.case.request.mode is not Mode.TOKENIZE:
-            # Its text was compared with nothing.
+            # The text was not compared.
             found = msgspec.structs.replace(found, data={"agreement": "counts_only"})
         yield found
         of_way = by_way.setdefault(one.way, ([], []))
@@ -64,7 +64,7 @@ def _finding(case: Case, check: str, comparison: Comparison) -> Finding:
 
 
 def evidence_of(comparison: Comparison) -> str:
-    """Both sides at the place that decided, with their likeliest tokens."""
+    """Both sides at the deciding position, with their most likely tokens."""
     lines = [comparison.message]
     for side, token in (("expected", comparison.expected), ("got", comparison.got)):
         if token is not None:
@@ -80,9 +80,9 @@ def _metric(logprob: float | None) -> str:
 def _whole(check: str, whole: WholeJudgement, comparing: Comparing) -> Finding:
     tolerance = comparing.tolerance
     seen = (
-        f"over {whole.positions} tokens the log-probabilities moved by {whole.rms:.2g} (root mean square; the "
-        f"tolerance of {tolerance.precision} is {tolerance.rms:g}); {whole.near_ties} near ties in {whole.cases} "
-        f"answers, where about {whole.near_ties_expected:.1f} are likely"
+        f"over {whole.positions} tokens the log-probabilities moved by {whole.rms:.2g} (root mean square; "
+        f"{tolerance.precision} tolerance {tolerance.rms:g}); {whole.near_ties} near ties in {whole.cases} answers "
+        f"(about {whole.near_ties_expected:.1f} expected)"
     )
     data = msgspec.to_builtins(whole) | {"precision": tolerance.precision, "source": tolerance.source}
     if whole.passes:
@@ -90,7 +90,7 @@ def _whole(check: str, whole: WholeJudgement, comparing: Comparing) -> Finding:
     return Finding(ANSWERS, check, Verdict.FAILED, Agreement.DRIFT.value, "; ".join(whole.problems), seen, data)
 
 
-# Answers of a server against those of a reference, as plain lists: the comparison without a trial around it.
+# Compares plain lists of answers, without a trial.
 
 
 _FINISHES = {"length": StopReason.MAX_TOKENS, "stop": StopReason.STOP}
@@ -104,16 +104,16 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 def judge_answers(expected: Sequence[Mapping[str, Any]], got: Sequence[Mapping[str, Any]], precision: str) -> Judged:
-    """By the rule `near-tie` and the rule for the whole. Each answer is `{prompt, text, finish, lp: {tokens,
-    token_logprobs, top_logprobs}}`, as OpenAI's completions have it."""
+    """Compares by the rule `near-tie`, each answer and all together. An answer is `{prompt, text, finish, lp: {tokens,
+    token_logprobs, top_logprobs}}`, as in OpenAI's completions."""
     tolerance = tolerance_for(precision)
     comparisons: list[Comparison] = []
     walks: list[Walk] = []
     for one, other in zip_longest(expected, got):
         if one is None or other is None:
-            comparisons.append(structure("there is no answer" if other is None else "nothing like it is expected"))
+            comparisons.append(structure("no answer" if other is None else "unexpected answer"))
         elif one.get("prompt") != other.get("prompt"):
-            comparisons.append(structure("it answers another prompt"))
+            comparisons.append(structure("the prompts differ"))
         else:
             comparison, walk = compare_generation(read_completion(one), read_completion(other), tolerance)
             comparisons.append(comparison)
@@ -124,7 +124,7 @@ def judge_answers(expected: Sequence[Mapping[str, Any]], got: Sequence[Mapping[s
 
 
 def read_completion(answer: Mapping[str, Any]) -> Generation:
-    """One choice of OpenAI's completions, with `finish` and `lp` for its finish reason and its logprobs."""
+    """Reads one choice of OpenAI's completions, with `finish` and `lp` for its finish reason and logprobs."""
     logprobs = answer.get("lp") or {}
     texts = logprobs.get("tokens") or ()
     chosen = logprobs.get("token_logprobs") or ()
@@ -136,7 +136,7 @@ def read_completion(answer: Mapping[str, Any]) -> Generation:
     finish = answer.get("finish")
     return Generation(
         text=answer.get("text"),
-        # Of a text that ended by itself some servers list the token that ends it, and some do not.
+        # Only some servers list the end token of a text that ended on its own.
         generated_count=len(tokens) if logprobs and finish == "length" else None,
         stop_reason=_FINISHES.get(str(finish), StopReason.ERROR) if finish is not None else None,
         tokens=tokens if logprobs else None,

@@ -29,15 +29,15 @@ from seatrial.kinds.serving.generation import Generation, StopReason, Token
 
 _Near = Callable[[float | None, float | None], bool]
 _STOPPED = {StopReason.STOP, StopReason.EOS_TOKEN, StopReason.STOP_SEQUENCE}
-_PROBABILITY_SLACK = 1e-3  # of the sum of the likeliest: servers round
+_PROBABILITY_SLACK = 1e-3  # servers round log-probabilities
 
 
 def compare_generation(expected: Generation, got: Generation, tolerance: Tolerance) -> tuple[Comparison, Walk | None]:
-    """And the walk, whose log-probabilities count for the trial as a whole; None where there was none."""
+    """Returns also the walk, which counts for the trial as a whole; None if no tokens were compared."""
     if (problem := unsound(got)) is not None:
         return problem, None
     if expected.tokens and not got.tokens:
-        return structure("tokens are expected, and there are none"), None
+        return structure("expected tokens, got none"), None
     inputs = _input(expected, got, tolerance)
     if not inputs.passes:
         return inputs, None
@@ -49,56 +49,56 @@ def compare_generation(expected: Generation, got: Generation, tolerance: Toleran
 
 
 def unsound(got: Generation) -> Comparison | None:
-    """What is wrong with an answer whatever was expected."""
+    """A problem with an answer, whatever was expected."""
     tokens = got.tokens or ()
     if got.generated_count is not None and tokens:
-        # What ended the text, the end token or a stop sequence, is counted by all servers and listed by few.
+        # All servers count the end token or stop sequence, few list it.
         ended = got.stop_reason in _STOPPED
         if len(tokens) > got.generated_count or (len(tokens) < got.generated_count and not ended):
-            return structure(f"it says {got.generated_count} generated tokens, and lists {len(tokens)}")
+            return structure(f"{got.generated_count} generated tokens reported, {len(tokens)} listed")
     if got.input_tokens and got.input_count is not None and got.input_count != len(got.input_tokens):
-        return structure(f"it says {got.input_count} input tokens, and lists {len(got.input_tokens)}")
+        return structure(f"{got.input_count} input tokens reported, {len(got.input_tokens)} listed")
     for place, token in enumerate(tokens):
         logprob = token.logprob
         if logprob is not None and (logprob > _PROBABILITY_SLACK or logprob != logprob):
-            return structure(f"the log-probability of token {place} is {logprob}, of which there is none", place)
+            return structure(f"invalid log-probability of token {place}: {logprob}", place)
     return None
 
 
 def _input(expected: Generation, got: Generation, tolerance: Tolerance) -> Comparison:
     if expected.input_count and got.input_count is not None and expected.input_count != got.input_count:
-        return structure(f"{got.input_count} input tokens; expected {expected.input_count}")
+        return structure(f"{got.input_count} input tokens (expected {expected.input_count})")
     if not expected.input_tokens:
         return EXACT
     if not got.input_tokens:
-        return structure("input tokens are expected, and there are none")
+        return structure("expected input tokens, got none")
     steps = walk(expected.input_tokens, got.input_tokens)
     if steps.split is not None:
-        return structure(f"the input is another from token {steps.split} on", steps.split)
+        return structure(f"the input differs from token {steps.split} on", steps.split)
     return _drift(steps, expected.input_tokens, got.input_tokens, tolerance, "input token") or EXACT
 
 
 def compare_text(expected: Generation, got: Generation) -> Comparison:
-    """Without tokens there is no near tie: the text is the same, or it is not."""
+    """Compares texts only: without tokens there are no near ties."""
     one, other = expected.text or "", got.text or ""
     if one != other:
         place = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
         shown = f"{other[place : place + 40]!r} instead of {one[place : place + 40]!r}"
-        return Comparison(Agreement.DIVERGED, f"another text from character {place} on: {shown}")
+        return Comparison(Agreement.DIVERGED, f"the text differs from character {place} on: {shown}")
     return EXACT
 
 
 def _tokens(expected: Generation, got: Generation, steps: Walk, tolerance: Tolerance) -> Comparison:
     ones, others = expected.tokens or (), got.tokens or ()
     if steps.missing is not None:
-        return structure(f"token {steps.missing} has not the log-probabilities that are expected", steps.missing)
+        return structure(f"token {steps.missing} lacks the expected log-probabilities", steps.missing)
     moved = _drift(steps, ones, others, tolerance, "token")
     if moved is not None:
         return moved
     if steps.greedy and (other_way := _not_likeliest(others, tolerance)) is not None:
         return other_way
     if (place := steps.split) is not None:
-        # Both may have ended by themselves after the same text, and one lists the token that ends it.
+        # Both may have ended after the same text, but only one lists the end token.
         both_ended = expected.stop_reason in _STOPPED and got.stop_reason in _STOPPED
         if not both_ended or expected.text != got.text or sorted((len(ones), len(others))) != [place, place + 1]:
             return _split(expected, got, place, tolerance)
@@ -108,25 +108,25 @@ def _tokens(expected: Generation, got: Generation, steps: Walk, tolerance: Toler
 
 
 def _readable(text: str) -> str:
-    """Without what stands for a part of a character: where tokens are the same, it is the engines' way of writing."""
+    """Removes marks of partial characters, which engines write differently for the same tokens."""
     return text.replace(UNREADABLE, "")
 
 
 def _ending(expected: Generation, got: Generation) -> Comparison:
-    """What must be equal when the texts are."""
+    """Compares what must be equal if the texts are."""
     if expected.generated_count and got.generated_count is not None and expected.generated_count != got.generated_count:
-        return structure(f"{got.generated_count} generated tokens; expected {expected.generated_count}")
+        return structure(f"{got.generated_count} generated tokens (expected {expected.generated_count})")
     if expected.stop_reason is not None and not same_stop(expected.stop_reason, got.stop_reason):
-        return structure(f"stop reason {_word(got.stop_reason)}; expected {_word(expected.stop_reason)}")
+        return structure(f"stop reason {_word(got.stop_reason)} (expected {_word(expected.stop_reason)})")
     if expected.stop_sequence and got.stop_sequence is not None and got.stop_sequence != expected.stop_sequence:
-        return structure(f"stop sequence {got.stop_sequence!r}; expected {expected.stop_sequence!r}")
+        return structure(f"stop sequence {got.stop_sequence!r} (expected {expected.stop_sequence!r})")
     if expected.seed is not None and got.seed is not None and expected.seed != got.seed:
-        return structure(f"seed {got.seed}; expected {expected.seed}")
+        return structure(f"seed {got.seed} (expected {expected.seed})")
     return EXACT
 
 
 def same_stop(expected: StopReason, got: StopReason | None) -> bool:
-    """OpenAI's protocol has one word for the end token and a stop sequence."""
+    """OpenAI's protocol uses one stop reason for the end token and stop sequences."""
     return expected is got or (StopReason.STOP in (expected, got) and {expected, got} <= _STOPPED)
 
 
@@ -137,20 +137,20 @@ def _word(reason: StopReason | None) -> str:
 def _drift(
     steps: Walk, ones: Sequence[Token], others: Sequence[Token], tolerance: Tolerance, what: str
 ) -> Comparison | None:
-    """One log-probability that moved too far, or all of them together."""
+    """Drift if one log-probability moved too far, or all of them on average."""
     if not steps.starts:
         return None
     sizes = list(map(abs, steps.moved))
     largest = max(sizes)
     rms = math.sqrt(sum(size * size for size in sizes) / len(sizes))
-    most = tolerance.rms * (1 + 3 / math.sqrt(len(steps.starts)))  # few positions say little of their mean
+    most = tolerance.rms * (1 + 3 / math.sqrt(len(steps.starts)))  # the mean of few positions is uncertain
     if largest > tolerance.drift:
         pair = next(index for index, size in enumerate(sizes) if size > tolerance.drift)
         place, size, limit = steps.position_of(pair), sizes[pair], tolerance.drift
-        message = f"a log-probability of {what} {place} moved by {size:.3g}; the tolerance is {limit:g}"
+        message = f"a log-probability of {what} {place} moved by {size:.3g} (tolerance {limit:g})"
     elif rms > most:
         place, size, limit = steps.position_of(sizes.index(largest)), rms, most
-        message = f"the log-probabilities moved by {rms:.3g} on average; the tolerance is {most:.3g}"
+        message = f"the log-probabilities moved by {rms:.3g} on average (tolerance {most:.3g})"
     else:
         return None
     return Comparison(Agreement.DRIFT, message, place, size, limit, _at(ones, place), _at(others, place))
@@ -177,7 +177,7 @@ def _split(expected: Generation, got: Generation, place: int, tolerance: Toleran
         message = f"near tie at token {place}: {ways}, {gap:.3g} apart"
         return Comparison(Agreement.NEAR_TIE, message, place, gap, tolerance.near_tie, one, other)
     distance = f"{gap:.3g} apart" if known else f"at least {gap:.3g} apart"
-    message = f"another text from token {place} on: {ways}, {distance}; the tolerance is {tolerance.near_tie:g}"
+    message = f"the text differs from token {place} on: {ways}, {distance} (tolerance {tolerance.near_tie:g})"
     return Comparison(Agreement.DIVERGED, message, place, gap, tolerance.near_tie, one, other)
 
 
@@ -202,7 +202,7 @@ def _ended_first(expected: Generation, got: Generation, place: int, tolerance: T
     token = (longer.tokens or ())[place]
     gap = gap_of(token.top) if len(token.top) > 1 else math.inf
     one, other = (token, None) if longer is expected else (None, token)
-    ends = f"it {'ends' if shorter is got else 'goes on'} at token {place}, where what is expected does not"
+    ends = f"the text {'ends' if shorter is got else 'continues'} at token {place}, unlike the expected text"
     if shorter.stop_reason in _STOPPED and gap <= tolerance.near_tie:
         return Comparison(Agreement.NEAR_TIE, f"near tie: {ends}", place, gap, tolerance.near_tie, one, other)
     reason = f" (stop reason {_word(got.stop_reason)})"
@@ -213,15 +213,15 @@ def _at(tokens: Sequence[Token], place: int) -> Token | None:
     return tokens[place] if place < len(tokens) else None
 
 
-# The rules by which an answer is compared, and tgis-tester's three strategies under their names.
+# All rules, including tgis-tester's three strategies under their names.
 
 
 class AnswerRule(StrEnum):
-    EXACT = "exact"  # every metric, to what is written of it
+    EXACT = "exact"  # every value, to its recorded digits
     NEAR_TIE = "near-tie"
-    APPROX = "approx"  # as TGIS's tests: every metric to 5 in 10,000, and nothing more or less than is expected
+    APPROX = "approx"  # as TGIS's tests: every value to 5 in 10,000, with exactly the expected fields
     TEXT = "text"  # the text alone
-    EMBEDDING = "embedding"  # what the text means
+    EMBEDDING = "embedding"  # the meaning of the text
     APPROX_EQUALITY = "approx_equality"
     EXACT_TEXT_MATCH = "exact_text_match"
     EMBEDDINGS_SIMILARITY = "embeddings_similarity"
@@ -237,14 +237,14 @@ WARNINGS = {
         "compares texts, counts and which log-probabilities are present; use `near-tie` to compare their values"
     )
 }
-_WRITTEN = Tolerance("exact", drift=2e-6, rms=2e-6, near_tie=-1.0)  # as far as a recorded metric is rounded
+_WRITTEN = Tolerance("exact", drift=2e-6, rms=2e-6, near_tie=-1.0)  # rounding of recorded values
 _SAME_TEXT = Tolerance("exact", drift=math.inf, rms=math.inf, near_tie=-1.0)
 _ABSENT: tuple[object, ...] = (None, 0, "", (), StopReason.NOT_FINISHED)  # protobuf does not send these
 LEAST_SIMILARITY = 0.9
 
 
 class Comparing(msgspec.Struct, frozen=True):
-    """How answers are compared. `similarities` has what an embedding gave for each pair of texts that is compared."""
+    """How answers are compared. `similarities` has the cosine of the embeddings of each pair of texts."""
 
     rule: AnswerRule
     tolerance: Tolerance
@@ -253,7 +253,7 @@ class Comparing(msgspec.Struct, frozen=True):
 
 
 def compare_by_rule(expected: Generation, got: Generation, comparing: Comparing) -> tuple[Comparison, Walk | None]:
-    """One generation by the rule; the walk of `near-tie`, which counts for the trial as a whole."""
+    """Compares by the rule. Returns also the walk of `near-tie`, which counts for the trial as a whole."""
     rule = comparing.rule
     if rule is AnswerRule.NEAR_TIE:
         return compare_generation(expected, got, comparing.tolerance)
@@ -277,23 +277,23 @@ def _similar(expected: Generation, got: Generation, comparing: Comparing) -> Com
         return EXACT
     similarity = comparing.similarities.get((one, other))
     if similarity is None:
-        return Comparison(Agreement.STRUCTURE, "there is no embedding of this text: it could not be compared")
+        return Comparison(Agreement.STRUCTURE, "not compared: no embedding of this text")
     least = comparing.least_similarity
     if similarity >= least:
-        return Comparison(Agreement.NEAR_TIE, f"another text, with a similarity of {similarity:.3f}", None, similarity)
-    message = f"another text, with a similarity of {similarity:.3f}; at least {least:g} is asked for"
+        return Comparison(Agreement.NEAR_TIE, f"different text with similarity {similarity:.3f}", None, similarity)
+    message = f"different text with similarity {similarity:.3f} (minimum {least:g})"
     return Comparison(Agreement.DIVERGED, message, None, similarity, least)
 
 
-# ---- log-probabilities within a tolerance, and nothing more or less than is expected
+# ---- the rules `approx` and `approx_equality`
 
 
 def _differences(expected: Generation, got: Generation, rel: float, least: float, ranks: bool) -> Iterator[Comparison]:
-    """Log-probabilities may be apart by a share of the larger one, or by the least."""
+    """Log-probabilities may differ by the share `rel` of the larger one, or by `least`."""
 
     def near(one: float | None, other: float | None) -> bool:
         if one is None or other is None:
-            return not one and not other  # a zero is not sent, so one that is absent is zero
+            return not one and not other  # protobuf does not send zeros, so absent means zero
         return math.isclose(one, other, rel_tol=rel, abs_tol=least)
 
     if (expected.text or "") != (got.text or ""):
@@ -301,10 +301,10 @@ def _differences(expected: Generation, got: Generation, rel: float, least: float
     for name in ("input_count", "generated_count", "stop_sequence", "seed"):
         one, other = getattr(expected, name), getattr(got, name)
         if one != other and not (one in _ABSENT and other in _ABSENT):
-            yield structure(f"{name} is {other!r}; expected {one!r}")
+            yield structure(f"{name} is {other!r} (expected {one!r})")
     reason = expected.stop_reason or StopReason.NOT_FINISHED
     if not same_stop(reason, got.stop_reason or StopReason.NOT_FINISHED):
-        yield structure(f"stop_reason is {got.stop_reason}; expected {expected.stop_reason}")
+        yield structure(f"stop_reason is {got.stop_reason} (expected {expected.stop_reason})")
     for name in ("tokens", "input_tokens"):
         yield from _token_differences(name, getattr(expected, name) or (), getattr(got, name) or (), near, ranks)
 
@@ -313,16 +313,16 @@ def _token_differences(
     name: str, ones: Sequence[Token], others: Sequence[Token], near: _Near, ranks: bool
 ) -> Iterator[Comparison]:
     if len(ones) != len(others):
-        yield structure(f"{len(others)} {name}; expected {len(ones)}")
+        yield structure(f"{len(others)} {name} (expected {len(ones)})")
     for place, (one, other) in enumerate(zip(ones, others, strict=False)):
         what = f"{name} {place}"
         if one.text != other.text:
-            message = f"{what} is {other.text!r}; expected {one.text!r}"
+            message = f"{what} is {other.text!r} (expected {one.text!r})"
             yield Comparison(Agreement.DIVERGED, message, place, None, None, one, other)
         elif ranks and (one.rank or 0) != (other.rank or 0):
             yield Comparison(Agreement.DRIFT, f"{what} has rank {other.rank}", place, None, None, one, other)
         elif [top.text for top in one.top] != [top.text for top in other.top]:
-            message = f"the likeliest of {what} are others"
+            message = f"the most likely tokens of {what} differ"
             yield Comparison(Agreement.STRUCTURE, message, place, None, None, one, other)
         else:
             pairs = [(one.logprob, other.logprob)]

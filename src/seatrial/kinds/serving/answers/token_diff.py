@@ -1,4 +1,4 @@
-"""What is another between two answers, token by token, as lines that a person reads."""
+"""Token-by-token diff of two answers, as lines for people."""
 
 import difflib
 from collections.abc import Iterator, Sequence
@@ -16,8 +16,8 @@ _FIELDS = (
 
 
 def diff_answers(expected: Answer | None, error: ExpectedError | None, got: Answer, least: float = 0.0) -> list[str]:
-    """Nothing when they are the same. Lines begin with `-`, `+` or a blank, as of any diff. Log-probabilities that
-    moved by no more than `least` are the same."""
+    """Lines that begin with `-`, `+` or a blank; empty if the answers are equal. Log-probabilities that moved by at
+    most `least` count as equal."""
     if error or got.failure or expected is None or expected.tokenizations or got.tokenizations:
         before, after = _lines(expected, error), _lines(got, got.failure)
         return [] if before == after else [f"- {line}" for line in before] + [f"+ {line}" for line in after]
@@ -61,14 +61,14 @@ def _token_lines(title: str, ones: Sequence[Token], others: Sequence[Token], lea
 
 
 def _moved(title: str, ones: Sequence[Token], others: Sequence[Token], first: int, least: float) -> Iterator[str]:
-    """Tokens that are the same, with metrics that are not."""
+    """Equal tokens with different log-probabilities or ranks."""
     for place, (one, other) in enumerate(zip(ones, others, strict=True), first):
         theirs = {top.text: top.logprob for top in other.top}
         metrics = [(one.logprob, other.logprob), *((top.logprob, theirs.get(top.text)) for top in one.top)]
         size = max((abs(a - b) for a, b in metrics if a is not None and b is not None), default=0.0)
         known = all((a is None) == (b is None) for a, b in metrics) and len(one.top) == len(other.top)
         if size > least or not known or (one.rank or 0) != (other.rank or 0):
-            how = f"moved by {size:.3g}" if known else "other alternatives"
+            how = f"moved by {size:.3g}" if known else "different alternatives"
             yield f"  {title} {place} {_shown(one)} -> {_shown(other)}   {how}"
 
 

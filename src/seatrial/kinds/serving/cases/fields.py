@@ -1,4 +1,4 @@
-"""The maps of a case file: every value at its place, names in either spelling, numbers that YAML took for text."""
+"""Reads the maps of a case file: names in either spelling, numbers that YAML reads as text, errors with positions."""
 
 import re
 import sys
@@ -19,7 +19,7 @@ MOST_U64 = (1 << 64) - 1
 
 @lru_cache(maxsize=1000)
 def snake(name: str) -> str:
-    """`maxNewTokens` and `max_new_tokens` are one name."""
+    """Treats `maxNewTokens` and `max_new_tokens` as one name."""
     return _UPPER.sub(r"_\1", name).lower()
 
 
@@ -29,11 +29,10 @@ def camel(name: str) -> str:
 
 
 class Fields:
-    """One map. A value is taken by its name in snake_case; what is wrong with it is reported, and it then counts as
-    not there."""
+    """One map, by names in snake_case. An invalid value is reported and then counts as missing."""
 
     def __init__(self, source: Source, node: Node | None, known: tuple[str, ...], what: str) -> None:
-        """Without a node, or with `null`, it is a map in which nothing is."""
+        """A missing node or `null` is an empty map."""
         self._source, self._node = source, node
         self._written: dict[str, str] = {}  # by the name in snake_case
         self._items: Mapping[str, Node] = {}
@@ -42,24 +41,24 @@ class Fields:
             for key, place in node.keys.items():
                 name = snake(key)
                 if name in self._written:
-                    source.report(f"{key!r} is here twice, also as {self._written[name]!r}", *place)
+                    source.report(f"duplicate field {key!r}; first written as {self._written[name]!r}", *place)
                 elif name in known:
                     self._written[name] = key
                 else:
                     spelled = known if "_" in key or key.islower() else tuple(map(camel, known))
                     source.report(f"unknown field {key!r} of {what}{nearest(key, spelled)}", *place)
         elif node is not None and (node.data is not None or node.items is not None):
-            self.report(f"{what} is a map with {', '.join(known[:8])}; got {_named(node)}")
+            self.report(f"{what} must be a map with {', '.join(known[:8])}; got {_named(node)}")
 
     def __contains__(self, name: str) -> bool:
         return name in self._written
 
     def spelled(self, name: str) -> str | None:
-        """As the file has it."""
+        """The name as spelled in the file."""
         return self._written.get(name)
 
     def get(self, name: str) -> Node | None:
-        """None also for `null`."""
+        """The value; None if it is missing or `null`."""
         node = self._items[self._written[name]] if name in self._written else None
         return None if node is None or (node.items is None and node.data is None) else node
 
@@ -80,19 +79,19 @@ class Fields:
         if isinstance(node.items, list):
             yield from node.items
         else:
-            self.report(f"`{self._written[name]}` is a list; got {_named(node)}", node)
+            self.report(f"`{self._written[name]}` must be a list; got {_named(node)}", node)
 
     def text(self, name: str) -> str | None:
         node = self.get(name)
         return None if node is None else self.text_of(node, self._written[name])
 
     def text_of(self, node: Node, name: str) -> str | None:
-        """`text: 42` and `text: yes` are what stands there."""
+        """The text as written, also for `text: 42` and `text: yes`."""
         if isinstance(node.data, str):
             return node.data
         if node.items is None and node.raw:
             return node.raw
-        self.report(f"`{name}` is text; got {_named(node)}", node)
+        self.report(f"`{name}` must be text; got {_named(node)}", node)
         return None
 
     def texts(self, name: str) -> tuple[str, ...]:
@@ -103,7 +102,7 @@ class Fields:
         return self._scalar(name, lambda value: value if isinstance(value, bool) else None, "true or false")
 
     def whole(self, name: str, most: int = (1 << 32) - 1) -> int | None:
-        """A whole number; '99' too, which is how protobuf writes a large one."""
+        """A whole number, also as text ('99'), which is how protobuf writes large ones."""
 
         def read(value: object) -> int | None:
             digits = isinstance(value, str) and re.fullmatch(r"[0-9]{1,20}", value)
@@ -114,27 +113,27 @@ class Fields:
         return self._scalar(name, read, f"a whole number from 0 to {most}")
 
     def number(self, name: str) -> float | None:
-        """A number; 1e-4 too, which is text to many readers of YAML."""
+        """A number, also 1e-4, which many YAML parsers read as text."""
         return self._scalar(name, _number, "a number")
 
     def logprob(self) -> float | None:
-        """A number, or NaN, which says that there is none."""
+        """A number; None for NaN."""
         node = self.get("logprob")
         if node is not None and isinstance(node.data, str) and node.data.lstrip(".").lower() == "nan":
             return None
         return self._scalar("logprob", _number, "a number or NaN")
 
     def word(self, name: str, words: Iterable[E]) -> E | None:
-        """One of an enum's words; protobuf writes them in upper case."""
+        """A member of an enum, in any case: protobuf uses upper case."""
         by_text = {word.value: word for word in words}
         known = ", ".join(word.upper() for word in by_text)
-        return self._scalar(name, lambda value: by_text.get(str(value).lower()), f"none of {known}")
+        return self._scalar(name, lambda value: by_text.get(str(value).lower()), f"one of {known}")
 
     def _scalar(self, name: str, read: Callable[[object], T | None], what: str) -> T | None:
         node = self.get(name)
         value = None if node is None else read(node.data)
         if node is not None and value is None:
-            self.report(f"`{self._written[name]}` is {what}; got {_named(node)}", node)
+            self.report(f"`{self._written[name]}` must be {what}; got {_named(node)}", node)
         return value
 
 

@@ -1,4 +1,4 @@
-"""The request of a case: proto-JSON of TGIS, in either spelling, and what TGIS has no words for."""
+"""Reads the request and the expected answer of a case: TGIS's proto-JSON in either spelling, with extensions."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -65,7 +65,7 @@ def _generate(fields: Fields) -> Request:
     given = [name for name in _INPUTS if name in fields]
     if len(given) > 1:
         names = " and ".join(f"`{fields.spelled(name)}`" for name in given)
-        fields.report(f"{names} are here; a request has one of them", fields.get(given[1]))
+        fields.report(f"set only one of {names}", fields.get(given[1]))
     params = fields.map("params", _PARAMS)
     sampling = params.map("sampling", Sampling.__struct_fields__)
     stopping = params.map("stopping", _STOPPING)
@@ -110,7 +110,7 @@ def _messages(fields: Fields) -> Iterator[ChatMessage]:
     for message in fields.maps("messages", ("role", "content"), "a message"):
         role, content = message.text("role"), message.text("content")
         if role is None or content is None:
-            message.report("a message has a `role` and a `content`")
+            message.report("a message needs `role` and `content`")
         else:
             yield ChatMessage(role, content)
 
@@ -118,7 +118,7 @@ def _messages(fields: Fields) -> Iterator[ChatMessage]:
 def _decoding(fields: Fields) -> Decoding:
     penalty = fields.map("length_penalty", LengthPenalty.__struct_fields__)
     start, decay = penalty.whole("start_index"), penalty.number("decay_factor")
-    guide = _only(fields, _GUIDES, "decoding is guided by")
+    guide = _only(fields, _GUIDES)
     guided = None
     if guide == "format":
         guided = Guided(fields.word("format", (Guide.TEXT, Guide.JSON)) or Guide.TEXT)
@@ -133,11 +133,11 @@ def _decoding(fields: Fields) -> Decoding:
     )
 
 
-def _only(fields: Fields, names: Iterable[str], has: str) -> str | None:
-    """The one of these that is there."""
+def _only(fields: Fields, names: Iterable[str]) -> str | None:
+    """The one of these that is set; reports if there are several."""
     given = [name for name in names if name in fields]
     if len(given) > 1:
-        fields.report(f"{' and '.join(given)} are here; {has} one of them", fields.get(given[1]))
+        fields.report(f"set only one of {' and '.join(given)}", fields.get(given[1]))
     return given[0] if given else None
 
 
@@ -157,7 +157,7 @@ class WrittenToken(WrittenTopToken, forbid_unknown_fields=True, omit_defaults=Tr
 
 
 class WrittenGeneration(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
-    """An answer as protobuf's JSON has it."""
+    """An answer in protobuf's JSON format."""
 
     input_token_count: _U32 | None = None
     generated_token_count: _U32 | None = None
@@ -180,7 +180,7 @@ _HTTP_CODE = re.compile(r"[1-5][0-9]{2}")
 
 
 def read_answer(fields: Fields, tokenize: bool) -> Answer:
-    """Counts and text that are left out are zero and empty: protobuf writes no zeros."""
+    """Missing counts are zero and missing texts empty: protobuf does not write them."""
     if tokenize:
         found = fields.maps("responses", ("token_count", "tokens", "offsets"), "a response")
         return Answer(tokenizations=tuple(map(_tokenization, found)))
@@ -217,17 +217,17 @@ def _tokenization(fields: Fields) -> Tokenization:
 
 
 def read_error(fields: Fields) -> ExpectedError:
-    given = _only(fields, _MATCHES, "an error has")
+    given = _only(fields, _MATCHES)
     if given is None and "code" not in fields:
-        fields.report("an error has a `code`, a `message`, or both; without either, every error would do")
+        fields.report("`error` needs `code` or `message`; without both, any error would pass")
     message = fields.text(given) if given else None
     match = _MATCHES[given] if given else ErrorMatch.EXACT
     if match is ErrorMatch.PATTERN and message is not None:
         try:
             re.compile(message)
         except re.error as error:
-            fields.report(f"`message_pattern` is no regular expression: {error}", fields.get("message_pattern"))
+            fields.report(f"invalid regular expression in `message_pattern`: {error}", fields.get("message_pattern"))
     code = fields.text("code")
     if code is not None and code not in GRPC_CODES and not _HTTP_CODE.fullmatch(code):
-        fields.report(f"{code!r} is no code of gRPC or HTTP{nearest(code, GRPC_CODES)}", fields.get("code"))
+        fields.report(f"unknown gRPC or HTTP code {code!r}{nearest(code, GRPC_CODES)}", fields.get("code"))
     return ExpectedError(code, message, match)

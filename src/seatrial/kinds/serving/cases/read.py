@@ -1,8 +1,7 @@
-"""Case files: what a server is asked, and what it should answer. Two dialects, both of TGIS, that are read alike.
+"""Reads case files: requests and expected answers, in the dialect of tgis-tester or of TGIS's integration tests.
 
-tgis-tester's own, and that of TGIS's integration tests. They differ in the name of a flag (`single_shard_only`,
-`singleShardOnly`), in what `skip_check` means (true, or being there at all), and in that only the second has cases
-which tokenize. Either spelling of a name is taken in both."""
+The dialects differ in the name of a flag (`single_shard_only`, `singleShardOnly`) and in `skip_check`, which in TGIS's
+applies whenever it is present. Only TGIS's has tokenize cases. Both accept either spelling of a name."""
 
 import gc
 import math
@@ -48,10 +47,10 @@ class CaseFile(msgspec.Struct, frozen=True):
 
 
 def read_cases(paths: Iterable[Path], answers: Path | None = None, unanswered: bool = False) -> tuple[Case, ...]:
-    """The cases of all files in order, each with a name of its own. Raises SuiteError with every problem of them all.
+    """The cases of all files in order, with unique names. Raises SuiteError with all problems of all files.
 
-    What is expected may be in a file of its own, `answers`, by the names of the cases: so several models share one file
-    of cases. `unanswered` allows cases that have neither a response nor an error, so that they can be recorded."""
+    `answers` is a file of expected answers by case name. `unanswered` allows cases without a response or error, so that
+    they can be recorded."""
     cases: list[Case] = []
     problems: list[Problem] = []
     for path in paths:
@@ -71,7 +70,7 @@ def read_cases(paths: Iterable[Path], answers: Path | None = None, unanswered: b
 
 
 def _named_apart(cases: Iterable[Case]) -> tuple[Case, ...]:
-    """Two cases of one name are told apart by a number."""
+    """Numbers cases that have the same name."""
     used: set[str] = set()
     found = []
     for case in cases:
@@ -84,18 +83,18 @@ def _named_apart(cases: Iterable[Case]) -> tuple[Case, ...]:
 
 
 def _answered(cases: tuple[Case, ...], file: CaseFile, unanswered: bool) -> tuple[Case, ...]:
-    """The cases with what the file expects of them. A case that it does not know is a problem; one that only it knows
-    is not: the files of cases of this trial may be fewer."""
+    """The cases with the expected answers of the file. A case without one is a problem; an answer without a case is
+    not, because a trial may use only some of the case files."""
     expected = {case.name: case for case in _named_apart(file.cases)}
     problems: list[Problem] = []
     found = []
     for case in cases:
         known = expected.get(case.name)
         if known is None and case.answer is None and case.error is None and not unanswered:
-            advice = "`seatrial record` writes what a trusted server answers"
-            problems.append(Problem(f"{file.path}: `{case.name}` ({case.at}) has no answer here; {advice}"))
+            advice = "`seatrial record` fills it in from a trusted server"
+            problems.append(Problem(f"{file.path}: `{case.name}` ({case.at}) has no answer; {advice}"))
         elif known is not None and known.request not in (Request(), case.request):
-            problems.append(Problem(f"{known.at}: `{case.name}` asks something else than {case.at} does"))
+            problems.append(Problem(f"{known.at}: the request of `{case.name}` differs from {case.at}"))
         found.append(msgspec.structs.replace(case, answer=known.answer, error=known.error) if known else case)
     if problems:
         raise SuiteError(problems)
@@ -103,27 +102,26 @@ def _answered(cases: tuple[Case, ...], file: CaseFile, unanswered: bool) -> tupl
 
 
 def read_case_file(path: Path, unanswered: bool = False, answers: bool = False) -> CaseFile:
-    """As `cases_of`. A file in which anything is wrong or unusual is read again, with the place of every value."""
+    """As `cases_of`. A file with errors or unusual syntax is read again, with the position of every value."""
     text = read_text(path, limits=CASE_LIMITS)
-    looked = gc.isenabled()
-    gc.disable()  # nothing here refers to itself; to look for what does, among millions of values, takes as long
+    was_enabled = gc.isenabled()
+    gc.disable()  # a collection over millions of values takes as long as the reading, and finds no cycles
     try:
         return cases_of(_read_quickly(str(path), text), unanswered, answers)
     except (Unreadable, SuiteError):
         return cases_of(Source(str(path), text, limits=CASE_LIMITS), unanswered, answers)
     finally:
-        if looked:
+        if was_enabled:
             gc.enable()
 
 
 def cases_of(source: Source, unanswered: bool = False, answers: bool = False) -> CaseFile:
-    """The cases of a file that was read; with `answers`, of one whose cases need not have a request. Raises
-    SuiteError."""
+    """The cases of a parsed file; with `answers`, cases need no request. Raises SuiteError."""
     root = source.root
     if not source.problems and (root is None or not isinstance(root.items, list) or not root.items):
-        source.report("a case file is a list of cases, each with `name`, `request` and `response` or `error`", 1, 1)
+        source.report("expected a list of cases, each with `name`, `request` and `response` or `error`", 1, 1)
     nodes = root.items if root is not None and isinstance(root.items, list) else []
-    # It is TGIS's own when a case has what only that has.
+    # TGIS's dialect, if any case has one of its own fields
     theirs = {"singleShardOnly", "request_type", "requestType"}
     dialect = Dialect.TGIS if any(theirs & node.keys.keys() for node in nodes) else Dialect.TESTER
     cases = tuple(_case(source, node, dialect, unanswered, answers) for node in nodes)
@@ -135,20 +133,20 @@ def cases_of(source: Source, unanswered: bool = False, answers: bool = False) ->
 def _case(source: Source, node: Node, dialect: Dialect, unanswered: bool, answers: bool) -> Case:
     fields = Fields(source, node, _CASE, "a case")
     if "name" not in fields:
-        fields.report("a case has a `name`")
+        fields.report("case has no `name`")
     if "request" not in fields and not answers:
-        fields.report("a case has a `request`")
+        fields.report("case has no `request`")
     kind = fields.text("request_type")
     if kind not in (None, "generate", "tokenize"):
-        fields.report(f"`request_type` is generate or tokenize; got {kind!r}", fields.get("request_type"))
+        fields.report(f"`request_type` must be generate or tokenize; got {kind!r}", fields.get("request_type"))
     tokenize = kind == "tokenize"
     request = read_request(source, fields.get("request"), tokenize)
     if _RESPONSE in fields and "error" in fields:
-        fields.report("a case has a `response` or an `error`, and this has both")
+        fields.report("case has both `response` and `error`; remove one")
     if _RESPONSE not in fields and "error" not in fields and not unanswered:
         fields.report(
-            "a case has a `response` or an `error`, and this has neither: whatever a server answers would pass; "
-            "`seatrial record` writes what a trusted one answers"
+            "case has no `response` or `error`, so any answer would pass; `seatrial record` fills it in from a trusted "
+            "server"
         )
     answer, response = None, fields.get(_RESPONSE)
     if response is not None and isinstance(response.data, Answer):
@@ -156,7 +154,7 @@ def _case(source: Source, node: Node, dialect: Dialect, unanswered: bool, answer
     elif _RESPONSE in fields:
         answer = read_answer(fields.map(_RESPONSE, ("responses",)), tokenize)
     skips = "skip_check" in fields
-    if skips and dialect is Dialect.TESTER:  # TGIS's tests ask only whether it is there
+    if skips and dialect is Dialect.TESTER:  # in TGIS's dialect its presence is enough
         skips = fields.get("skip_check") is None or bool(fields.flag("skip_check"))
     return Case(
         name=fields.text("name") or "",
@@ -170,9 +168,9 @@ def _case(source: Source, node: Node, dialect: Dialect, unanswered: bool, answer
     )
 
 
-# Quick reading: responses, nearly all of a large file, are read without the place of each value, and it gives up at the
-# first thing that it does not know to be right. For 2,000 cases with tokens this takes 0.5 s of CPU as JSON and 2.1 s
-# as YAML; with places it takes 4 s.
+# Quick reading: responses, which are most of a large file, are read without positions. Any doubt raises Unreadable, and
+# the file is read again with them. 2,000 cases with tokens take 0.5 s of CPU as JSON and 2.1 s as YAML; with positions
+# they take 4 s.
 
 
 _NAN = frozenset(("NaN", "nan", ".nan", ".NaN", ".NAN"))
@@ -221,7 +219,7 @@ def _logprob(value: float | str | None) -> float | None:
 
 
 def _read_quickly(file: str, text: str) -> Source:
-    """With an Answer in place of the data of each `response`. Raises Unreadable."""
+    """Reads a file with an Answer as the data of each `response`. Raises Unreadable."""
     source = Source(file, "", limits=CASE_LIMITS)
     source.text = text
     try:
@@ -233,12 +231,12 @@ def _read_quickly(file: str, text: str) -> Source:
 
 _JSON_START = re.compile(r"[ \t\r\n]*\[[ \t\r\n]*(?=\{)")
 _JSON_NEXT = re.compile(r"[ \t\r\n]*(?:,[ \t\r\n]*(?=\{)|\][ \t\r\n]*\Z)")
-_ODD_LINE_END = re.compile("\r(?!\n)|[\x85\u2028\u2029]")  # which YAML counts as lines, and JSON does not
+_ODD_LINE_END = re.compile("\r(?!\n)|[\x85\u2028\u2029]")  # line ends in YAML, but not in JSON
 
 
 def _json_cases(text: str) -> Node | None:
-    """Of a list of maps in JSON; None of anything else. By the decoder of the standard library, which can be asked for
-    one value after the other."""
+    """Reads a JSON list of maps; None for anything else. Uses the standard library's decoder, which can read one value
+    at a time."""
     found = _JSON_START.match(text)
     if found is None or _ODD_LINE_END.search(text):
         return None
@@ -254,7 +252,7 @@ def _json_cases(text: str) -> Node | None:
         nodes.append(_node(data, line))
         found = _JSON_NEXT.match(text, end)
         if found is None:
-            raise Unreadable("no list of maps")
+            raise Unreadable("not a list of maps")
     root = Node(1, 1)
     root.items = nodes
     return root
@@ -263,7 +261,7 @@ def _json_cases(text: str) -> Node | None:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        raise Unreadable("a key is there twice")
+        raise Unreadable("duplicate key")
     return made
 
 
@@ -285,7 +283,7 @@ def _node(data: Any, line: int, depth: int = 0) -> Node:
 
 
 class _QuickReader(YamlReader):
-    _key: Any = None  # of the value that comes next in the map of a case
+    _key: Any = None  # of the next value in the map of a case
 
     def _node(self, event: Any, events: Iterator[Any], depth: int) -> Node:
         if depth != 2:
@@ -302,7 +300,7 @@ class _QuickReader(YamlReader):
 
 
 def _plain_data(event: Any, events: Iterator[Any], depth: int) -> Any:
-    """What YAML says there, of plain things: no anchors, tags, merges, and no key twice."""
+    """Data of plain YAML. Raises Unreadable for anchors, tags, merges and duplicate keys."""
     kind = event.__class__
     if kind is yaml.AliasEvent or event.anchor or event.tag or depth > MAX_DEPTH:
         raise Unreadable("not plain")

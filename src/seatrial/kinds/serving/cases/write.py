@@ -1,4 +1,4 @@
-"""Answers put into a case file that is there, in the spelling of its dialect."""
+"""Writes answers into an existing case file, in the spelling of its dialect."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,10 +15,10 @@ from seatrial.suite.yaml.source import Source
 
 def _generation(one: Generation, dialect: Dialect) -> Tall:
     stop = one.stop_reason if one.stop_reason is not StopReason.NOT_FINISHED else None
-    # Protobuf writes 64 bits as text; so does everybody who knows what readers of YAML make of 20 digits.
+    # As text, like protobuf: YAML parsers may lose digits of a 64-bit number.
     seed = str(one.seed) if one.seed and (dialect is Dialect.TGIS or one.seed >= 10**18) else one.seed
     written = WrittenGeneration(
-        # One that is known is always there: tgis-tester does not read an answer without it.
+        # written even if 0: tgis-tester requires it
         input_token_count=one.input_count,
         generated_token_count=one.generated_count or None,
         text=one.text or None,
@@ -45,7 +45,7 @@ def _tokens(tokens: Sequence[Token] | None) -> list[WrittenToken]:
 
 
 def _rounded(logprob: float | None) -> float | None:
-    """To what a 32-bit float on the wire means."""
+    """Rounds to the precision of a 32-bit float."""
     return None if logprob is None else float(f"{logprob:.8g}")
 
 
@@ -60,8 +60,7 @@ def _tokenization(one: Tokenization) -> Tall:
 
 
 def recorded(source: Source, file: CaseFile, answers: Mapping[int, Answer]) -> str:
-    """The text of the file with these answers as what is expected, by the number of the case; every other byte stays.
-    Raises CannotEdit."""
+    """The file's text with these expected answers, by case index; every other byte is kept. Raises CannotEdit."""
     document = Document(source.text)
     wanted = list(source.data)
     for index, answer in answers.items():
@@ -74,17 +73,17 @@ def recorded(source: Source, file: CaseFile, answers: Mapping[int, Answer]) -> s
     try:
         cases_of(after, unanswered=True, answers=True)
     except SuiteError as error:
-        raise CannotEdit(source.file, f"it would not be sound afterwards: {error}") from error
+        raise CannotEdit(source.file, f"the edited file would be invalid: {error}") from error
     return after.text
 
 
 def recorded_answers(source: Source, answers: Mapping[str, Answer], dialect: Dialect) -> str:
-    """The text of a file of answers alone, by the names of the cases: those that are there are changed in place, the
-    others come after them. Raises CannotEdit and SuiteError."""
+    """The text of an answers file, by case name: existing entries are changed in place, new ones are appended. Raises
+    CannotEdit and SuiteError."""
     known: dict[str, int] = {}
     wanted: list[Any] = []
     text = source.text
-    if source.root is not None or source.problems:  # there is more in it than comments
+    if source.root is not None or source.problems:  # has more than comments
         file = cases_of(source, unanswered=True, answers=True)
         known = {case.name: index for index, case in enumerate(file.cases)}
         text = recorded(source, file, {known[name]: one for name, one in answers.items() if name in known})
@@ -100,7 +99,7 @@ def recorded_answers(source: Source, answers: Mapping[str, Answer], dialect: Dia
 
 
 def _expected(answer: Answer, dialect: Dialect) -> dict[str, object]:
-    """As protobuf's JSON: no zeros, no empty texts, NaN for a logprob that is missing among others."""
+    """In protobuf's JSON format: no zeros or empty texts, NaN for a missing logprob among others."""
     if answer.failure is not None:
         code = {"code": answer.failure.code} if answer.failure.code else {}
         return {"error": {**code, "message": answer.failure.message}}

@@ -1,4 +1,4 @@
-"""The driver of model servers: it asks cases and offers load, over HTTP or gRPC, and records what comes back."""
+"""The client of a serving trial: asks cases and offers load, over HTTP or gRPC, and records the answers."""
 
 import contextlib
 import os
@@ -18,8 +18,8 @@ GREETING = Request(inputs=("Hello",))
 
 
 async def wait_until_ready(driver: Driver, work: ServingWork, client: Client) -> bool:
-    """Asks for one token until it comes: some servers answer /health and die of the first request. What an earlier life
-    of the driver found is not asked again."""
+    """Asks for one token until it is answered: some servers answer /health and crash on the first request. A restarted
+    client does not ask again."""
     if Note.READY in driver.finished:
         return True
     asked = readiness_request(work.questions)
@@ -39,7 +39,7 @@ async def wait_until_ready(driver: Driver, work: ServingWork, client: Client) ->
         if lasting:
             break
         if tries == 1 or pause_s == LONGEST_PAUSE_S:
-            driver.progress(f"waiting for a first answer: {last}")
+            driver.progress(f"waiting for the first answer: {last}")
         if await wait_for(driver.stopping, min(busy_for_s(failure) or pause_s, max(clock.left_s, 0.0))):
             break
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
@@ -48,7 +48,7 @@ async def wait_until_ready(driver: Driver, work: ServingWork, client: Client) ->
 
 
 def readiness_request(questions: tuple[Question, ...]) -> Request:
-    """One token for the shortest of the cases: of the sort that will be asked, and no more than that."""
+    """Asks for one token with the shortest case, so that the request is like those that follow."""
     good = [one.request for one in questions if not one.error and one.request.mode is not Mode.TOKENIZE]
 
     def length(request: Request) -> int:

@@ -1,7 +1,7 @@
-"""Asks the cases, so many at a time; where batching is tested first each alone, then all in a crowd.
+"""Asks the cases, several at a time; to test batching, first each alone, then all in a crowd.
 
-What an earlier life of the driver had begun and not finished is asked again: nobody has its answer, and a generation
-changes nothing. What has an answer is never asked again."""
+A restarted client asks again what it had begun and not finished, which is safe because a generation has no side
+effects. Whatever has an answer is never asked again."""
 
 import asyncio
 import re
@@ -17,11 +17,11 @@ from seatrial.kinds.serving.driver.embeddings import Embedder
 from seatrial.kinds.serving.generation import Answer, Failure, Trouble, merge_messages
 from seatrial.kinds.serving.work import Ask, Note, ServingWork, phases_of
 
-_PATIENCE_S = 10.0  # with a server that was ready and takes no connection
+_PATIENCE_S = 10.0  # limit for connecting to a server that was ready
 RECONNECT_S = 0.1
-LATE_IN_A_ROW = 3  # beyond what is asked at a time; then nobody is there
-_STOP_S = 2.0  # for what is being answered, when the driver is told to end
-_SEARCH_S = 0.5  # of CPU time, for a pattern on the message of an error
+LATE_IN_A_ROW = 3  # timeouts in a row, beyond `concurrency`, after which the server counts as gone
+_STOP_S = 2.0  # for requests in flight when the client is stopped
+_SEARCH_S = 0.5  # CPU time limit for matching the pattern of an error message
 PIECE_BYTES = NOTE_BYTES // 2
 
 
@@ -43,7 +43,7 @@ class Asking:
             await self._finish(workers)
 
     async def _finish(self, workers: list["asyncio.Task[None]"]) -> None:
-        """Until all are done; or, when the driver is to end, a little longer for what is being answered."""
+        """Waits for all workers; once the client is stopped, only `_STOP_S` for requests in flight."""
         stop = asyncio.create_task(self._driver.stopping.wait())
         pending: set[asyncio.Task[Any]] = set(workers)
         try:
@@ -74,8 +74,8 @@ class Asking:
             self._watch(answer.failure)
 
     async def _ask(self, ask: Ask) -> tuple[Answer, int]:
-        """The answer, and how often the server was too busy before. Only what asks to be asked again is, and what never
-        came to a connection."""
+        """The answer, and how often the server was too busy before. Retries only busy servers that say when, and failed
+        connections."""
         question = self._work.questions[ask.case]
         clock, refused = Clock(question.request.limit_s or self._work.request_s), 0
         while True:
@@ -91,13 +91,13 @@ class Asking:
             refused += failure.trouble is Trouble.ANSWERED
 
     def _is_gone(self, failure: Failure) -> bool:
-        """Whether nobody could connect for so long that nobody will."""
+        """True once connecting has failed for `_PATIENCE_S`."""
         if self._gone:
             return True
         self._unreachable_since = self._unreachable_since or Clock(_PATIENCE_S)
         if self._unreachable_since.left_s > 0:
             return False
-        self._give_up(f"the server took no connection for {_PATIENCE_S:g} s: {failure.message}")
+        self._give_up(f"no connection to the server for {_PATIENCE_S:g} s: {failure.message}")
         return True
 
     def _watch(self, failure: Failure | None) -> None:
@@ -106,7 +106,7 @@ class Asking:
             self._unreachable_since = None
         self._late = self._late + 1 if trouble is Trouble.LATE else 0
         if self._late >= self._work.concurrency + LATE_IN_A_ROW:
-            self._give_up(f"the server stopped answering: {self._late} requests in a row had no answer in time")
+            self._give_up(f"the server stopped answering: {self._late} requests in a row timed out")
 
     def _give_up(self, why: str) -> None:
         if not self._gone:
@@ -114,7 +114,7 @@ class Asking:
             self._driver.note(Note.GONE, why=why)
 
     async def _similarities(self, ask: Ask, answer: Answer) -> list[float]:
-        """To the texts that are expected, where answers are compared so; nothing where that makes no sense."""
+        """Similarities to the expected texts for rule `embedding`; empty if there is nothing to compare."""
         expected = self._work.questions[ask.case].texts
         made = (merge_messages(answer.messages),) if answer.messages else answer.generations
         if self._embedder is None or answer.failure is not None or len(made) != len(expected):
@@ -122,26 +122,26 @@ class Asking:
         return await self._embedder.similarities(expected, [one.text or "" for one in made])
 
     def _record(self, ask: Ask, answer: Answer, beside: int, refused: int, similarities: list[float]) -> None:
-        """The answer as one note, or as pieces where it is too long for that. A stream's messages say it all."""
+        """Writes the answer as one note, or as pieces if it is too long. A stream is recorded by its messages only."""
         if ask.stream and answer.messages:
             answer = msgspec.structs.replace(answer, generations=())
         data = msgspec.json.encode(answer)
         optional = {"refused": refused, "similarities": similarities}
-        said: dict[str, Any] = {"beside": beside, **{name: value for name, value in optional.items() if value}}
+        extra: dict[str, Any] = {"beside": beside, **{name: value for name, value in optional.items() if value}}
         if len(data) <= PIECE_BYTES:
-            self._driver.finish(ask.thing, answer=msgspec.Raw(data), **said)
+            self._driver.finish(ask.thing, answer=msgspec.Raw(data), **extra)
             return
         text = data.decode()
-        step = PIECE_BYTES // 8  # a character may be six bytes, and more as JSON inside of JSON
+        step = PIECE_BYTES // 8  # a character may take six bytes, and more as JSON inside JSON
         pieces = [text[at : at + step] for at in range(0, len(text), step)]
         for piece in pieces:
             self._driver.note(Note.PIECE, thing=ask.thing, text=piece)
-        self._driver.finish(ask.thing, pieces=len(pieces), **said)
+        self._driver.finish(ask.thing, pieces=len(pieces), **extra)
 
 
 def with_match(answer: Answer, pattern: str) -> Answer:
-    """Whether the message of an error matches the pattern that is expected is found here, where a search that does not
-    end costs this case alone."""
+    """Adds whether the error message matches the expected pattern. Done here, where an endless search costs only this
+    case."""
     failure = answer.failure
     if failure is None or not pattern:
         return answer

@@ -1,4 +1,4 @@
-"""What the client of each protocol is: one way to ask, and answers in neutral words."""
+"""Interface of the protocol clients: neutral requests in, neutral answers out."""
 
 import time
 from typing import Protocol
@@ -8,9 +8,9 @@ import msgspec
 from seatrial.kinds.serving.generation import Answer, Failure, Request, Trouble
 from seatrial.kinds.serving.work import ServingWork
 
-CERTIFICATE = "certificate"  # code of a failure: the server's is refused
+CERTIFICATE = "certificate"  # failure code: the server's certificate was rejected
 BUSY = {"429", "503", "RESOURCE_EXHAUSTED", "UNAVAILABLE"}
-# What asking again will not change: who we are, or what is asked.
+# Errors that a retry cannot fix: credentials or an invalid request.
 LASTING = {CERTIFICATE, "400", "401", "403", "422", "INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED"}
 
 
@@ -22,19 +22,19 @@ class ModelInfo(msgspec.Struct, frozen=True):
 
 class Client(Protocol):
     async def ask(self, asked: Request, stream: bool, limit_s: float) -> Answer:
-        """All that comes back of one request, a failure of any sort included. Raises nothing for it."""
+        """The answer to one request. Any failure is part of the answer; none is raised."""
 
     async def health(self, limit_s: float) -> Failure | None:
-        """Why the server says that it cannot be asked, where its protocol has a word for that."""
+        """Why the server reports that it is not ready, if its protocol has health checks."""
 
     async def describe(self, limit_s: float) -> ModelInfo | None:
-        """What the server says of its model; nothing where it does not."""
+        """Information on the model; None if the server has none."""
 
     async def close(self) -> None: ...
 
 
 def make_client(work: ServingWork, url: str, token: str) -> Client:
-    """Of the protocol that the work names."""
+    """The client for the protocol of the work."""
     if work.protocol == "tgis":
         from seatrial.kinds.serving.driver.tgis import TgisClient
 
@@ -45,14 +45,14 @@ def make_client(work: ServingWork, url: str, token: str) -> Client:
 
 
 def busy_for_s(failure: Failure) -> float | None:
-    """After how long the server wants to be asked again, if it says so."""
+    """Retry delay that a busy server asks for, if it gives one."""
     if failure.trouble is Trouble.ANSWERED and failure.code in BUSY:
         return failure.retry_after_s
     return None
 
 
 class Clock:
-    """What is left of a limit."""
+    """Measures the time left of a limit."""
 
     def __init__(self, limit_s: float) -> None:
         self.begun_s = time.monotonic()

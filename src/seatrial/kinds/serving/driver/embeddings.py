@@ -1,4 +1,4 @@
-"""How similar two texts are: by the embeddings of any endpoint that speaks OpenAI's protocol, or of a local model."""
+"""Similarity of texts, by embeddings from an OpenAI-compatible endpoint or a local model."""
 
 import asyncio
 import math
@@ -27,14 +27,14 @@ class _Vectors(msgspec.Struct):
 
 
 class Embedder:
-    """Each text is asked for once."""
+    """Embeds each text only once."""
 
     def __init__(self, place: Embeddings, token: str) -> None:
         self._source = LocalModel(place.local) if place.local else EmbeddingEndpoint(place, token)
         self._known: dict[str, asyncio.Task[Sequence[float]]] = {}
 
     async def similarities(self, ones: Sequence[str], others: Sequence[str]) -> list[float]:
-        """Of each pair. Raises DriverError."""
+        """The similarity of each pair. Raises DriverError."""
         for text in (*ones, *others):
             if text not in self._known:
                 self._known[text] = asyncio.ensure_future(self._source.vector(text))
@@ -58,7 +58,7 @@ class EmbeddingEndpoint:
         await self._session.close()
 
     async def vector(self, text: str) -> Sequence[float]:
-        """Raises DriverError: without it nothing can be said of the answers."""
+        """Raises DriverError, because answers cannot be compared without it."""
         body = {"input": [text], "encoding_format": "float", **({"model": self._model} if self._model else {})}
         why = ""
         for attempt in range(_TRIES):
@@ -71,11 +71,11 @@ class EmbeddingEndpoint:
                     why = f"{answer.status}: {data[:200].decode(errors='replace')}"
             except (aiohttp.ClientError, TimeoutError, Unreadable, IndexError) as error:
                 why = str(error) or type(error).__name__
-        raise DriverError(f"{self._url} gives no embedding of a text: {why}")
+        raise DriverError(f"cannot get an embedding from {self._url}: {why}")
 
 
 class LocalModel:
-    """A model of sentence-transformers in this process: one thread, for it is no faster with more at a time."""
+    """A sentence-transformers model in this process, in one thread because more are no faster."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -96,15 +96,14 @@ class LocalModel:
                 self._model = SentenceTransformer(self._name)
             except ImportError as error:
                 raise DriverError(f"{self._name} needs `pip install 'seatrial[embedding]'`: {error}") from error
-            except (OSError, ValueError) as error:  # not there, no way to fetch it, or no model
-                why = f"cannot be loaded as a model of sentence-transformers: {error}"
-                raise DriverError(f"{self._name} {why}") from error
+            except (OSError, ValueError) as error:  # not found, cannot be downloaded, or not a model
+                raise DriverError(f"cannot load sentence-transformers model {self._name}: {error}") from error
         return [float(value) for value in self._model.encode(text)]
 
 
 def cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    """Of the angle between two; 0 for one that is nothing."""
+    """Cosine of the angle between two vectors; 0 for a zero vector."""
     if len(one) != len(other):
-        raise DriverError(f"embeddings of {len(one)} and {len(other)} numbers are not of one model")
+        raise DriverError(f"embeddings have different lengths: {len(one)} and {len(other)}")
     size = math.sqrt(math.fsum(a * a for a in one)) * math.sqrt(math.fsum(b * b for b in other))
     return math.fsum(a * b for a, b in zip(one, other, strict=True)) / size if size else 0.0

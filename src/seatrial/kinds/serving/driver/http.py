@@ -1,7 +1,7 @@
-"""Requests to a model server over kept HTTP/1.1 connections, with the time at which each part of an answer came.
+"""HTTP/1.1 requests to a model server over reused connections, with the arrival time of each part of an answer.
 
-Times are taken where the bytes arrive, not where a task that waits for them is woken: what the loop is busy with is
-then not counted as the server's."""
+Times are taken where the bytes arrive, not where the waiting task wakes up, so that delays of the event loop do not
+count for the server."""
 
 import asyncio
 import ssl
@@ -15,11 +15,11 @@ from seatrial.kinds.driver import DriverError
 from seatrial.kinds.serving.work import Tls
 
 _CONNECT_S = 10.0
-_IDLE_S = 4.0  # less than the 5 s after which common servers close
+_IDLE_S = 4.0  # common servers close after 5 s
 
 
 class StampedWire(Wire):
-    """One connection, one request at a time; `parts` of the answer came at `stamps`."""
+    """One connection, one request at a time; `stamps` are the arrival times of `parts`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,16 +61,16 @@ class StampedWire(Wire):
 def _tls_context(tls: Tls) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=tls.ca or None)
-        # Since Python 3.13 that refuses an authority without key usage, as `openssl req -x509` makes it and as curl and
-        # the Kubernetes client take it: whether a server is trusted must not depend on the Python that asks.
+        # Since Python 3.13 the default rejects CAs without key usage, which `openssl req -x509` makes and curl accepts.
+        # Whether a server is trusted must not depend on the Python version.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if tls.cert:
-            with tempfile.NamedTemporaryFile() as file:  # for its owner alone, and only until it is read
+            with tempfile.NamedTemporaryFile() as file:  # readable only by its owner, deleted once it is read
                 file.write(f"{tls.cert}\n{tls.key}\n".encode())
                 file.flush()
                 context.load_cert_chain(file.name)
     except (OSError, ssl.SSLError) as error:
-        raise DriverError(f"the TLS files cannot be used: {error}") from error
+        raise DriverError(f"cannot use the TLS files: {error}") from error
     if not tls.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -78,12 +78,12 @@ def _tls_context(tls: Tls) -> ssl.SSLContext:
 
 
 class Connections:
-    """Connections to one server, as many as there are requests at a time."""
+    """Connections to one server, one for each concurrent request."""
 
     def __init__(self, url: str, tls: Tls | None, headers: Mapping[str, str]) -> None:
         parts = urlsplit(url if "//" in url else f"//{url}")
         if not parts.hostname:
-            raise DriverError(f"{url!r} is not an address of a server: write for example http://127.0.0.1:8000")
+            raise DriverError(f"invalid server address {url!r}; use for example http://127.0.0.1:8000")
         secure = tls is not None or parts.scheme == "https"
         self._host, self._port = parts.hostname, parts.port or (443 if secure else 80)
         self._tls = _tls_context(tls or Tls()) if secure else None
@@ -100,7 +100,7 @@ class Connections:
         return head.encode() + body
 
     def idle(self) -> StampedWire | None:
-        """The connection that was used last, if one is free."""
+        """The most recently used free connection, if any."""
         oldest = time.monotonic() - _IDLE_S
         while self._free:
             wire = self._free.pop()
@@ -110,11 +110,11 @@ class Connections:
         return None
 
     async def open(self) -> StampedWire:
-        """A new one. BrokenConnection says why there is none."""
+        """Opens a new connection. Raises BrokenConnection."""
         return await self._openings.open(self._connect(), Wire.close)
 
     async def get(self, path: str, limit_s: float) -> tuple[int, bytes]:
-        """Status and body of what the server has there, on a connection of its own; 0 for no answer."""
+        """Status and body of a GET on a new connection; status 0 if there is no answer."""
         try:
             wire = await self.open()
             try:

@@ -1,5 +1,5 @@
-"""Offers a load to a server: requests begin when they are to begin, whatever became of those before them. The server's
-own metrics are sampled meanwhile."""
+"""Offers a load to a server: requests start on schedule, whether or not earlier ones have finished. Meanwhile the
+server's own metrics are sampled."""
 
 import asyncio
 import contextlib
@@ -22,10 +22,10 @@ from seatrial.kinds.serving.driver.load_requests import AskSender, HttpSender, T
 from seatrial.kinds.serving.driver.openai import OpenAiClient
 from seatrial.kinds.serving.work import LOAD, LoadNote, LoadStage, LoadSummary, LoadWork, ServingWork
 
-_LEAD_S = 0.05  # before the first one begins
+_LEAD_S = 0.05  # before the first request
 _STOP_S = 2.0
-_MOST_RATE = 100_000.0  # that a search tries
-CUT = "cut"  # the error of a request that was not waited for
+_MOST_RATE = 100_000.0  # highest rate of a search
+CUT = "cut"  # error of a request that was in flight when the client stopped
 
 
 async def run_load(
@@ -43,7 +43,7 @@ async def run_load(
     offering = Offering(driver, times, lambda number, timed, done: sender.send(prepared[number], timed, done))
     cpu_s = time.process_time()
     gc.collect()
-    gc.freeze()  # a collection of all that was prepared would be a pause in the middle
+    gc.freeze()  # collecting the prepared requests would pause the load
     try:
         cut = await offering.run()
     finally:
@@ -51,13 +51,13 @@ async def run_load(
     cpu_s = time.process_time() - cpu_s
     timed = [one for one in offering.timed if one.begun_s]
     for one in timed:
-        if not one.end_s:  # the driver was told to end before its answer had come
+        if not one.end_s:  # the client was stopped before the answer arrived
             one.end_s, one.error = time.monotonic(), CUT
     return summarize_load(load, timed, cpu_s, offering.most_in_flight, cut, again), timed
 
 
 class Offering:
-    """Begins each request at its time. One timer is set at a time, for whatever comes next."""
+    """Starts each request at its scheduled time, with a single timer for the next one."""
 
     def __init__(
         self, driver: Driver, times: Sequence[float], send: Callable[[int, Timed, Callable[[Timed], None]], None]
@@ -72,7 +72,7 @@ class Offering:
         self._stopped = False
 
     async def run(self) -> bool:
-        """Until the last has ended; whether the driver was told to end before."""
+        """Runs until the last request has ended. Returns whether the client was stopped before."""
         self._begin_due()
         stop = asyncio.create_task(self._driver.stopping.wait())
         over = asyncio.create_task(self._over.wait())
@@ -110,15 +110,15 @@ class Offering:
     async def _report(self) -> None:
         while True:
             await asyncio.sleep(5.0)
-            self._driver.progress(f"load: {self._next} of {len(self.timed)} begun, {self._in_flight} in flight")
+            self._driver.progress(f"load: {self._next} of {len(self.timed)} started, {self._in_flight} in flight")
 
 
 REQUESTS = "load-requests.jsonl"
 
 
 async def offer_load(driver: Driver, work: ServingWork, load: LoadWork, client: Client) -> None:
-    """One load, or a search for the highest rate that keeps the bounds. What is measured as a whole begins anew in a
-    driver that was killed, and says so."""
+    """Runs one load, or a search for the highest rate that keeps the bounds. A restarted client starts over, and the
+    summary has `again` set."""
     if LOAD in driver.finished:
         return
     again = LOAD in driver.unknown
@@ -134,7 +134,7 @@ async def offer_load(driver: Driver, work: ServingWork, load: LoadWork, client: 
 
 
 async def _search(driver: Driver, work: ServingWork, load: LoadWork, client: Client, again: bool) -> LoadNote:
-    """The highest rate that keeps the bounds, and what was measured at each that was tried."""
+    """Finds the highest rate that keeps the bounds, with the measurements at each tried rate."""
     stages: list[LoadStage] = []
 
     async def attempt(rate: float) -> Try[LoadSummary]:
@@ -142,7 +142,7 @@ async def _search(driver: Driver, work: ServingWork, load: LoadWork, client: Cli
         driver.progress(f"load: {rate:.4g}/s")
         summary, timed = await run_load(driver, work, msgspec.structs.replace(load, arrivals=arrivals), client, again)
         write_requests(driver.files / REQUESTS, timed, "ab" if stages else "wb", rate)
-        doubt = "the driver was late" if summary.lag_s > load.lag_s else ""
+        doubt = "the client was late" if summary.lag_s > load.lag_s else ""
         tried = Try(rate, load.broken_bounds(summary), doubt, summary)
         stages.append(LoadStage(rate, tried.broken, doubt, msgspec.structs.replace(summary, series=[])))
         return tried
@@ -152,7 +152,7 @@ async def _search(driver: Driver, work: ServingWork, load: LoadWork, client: Cli
 
 
 def write_requests(path: Path, timed: Iterable[Timed], mode: str, rate: float | None = None) -> None:
-    """Every request with every stamp, one a line; seconds from the first intended one."""
+    """Writes every request with all its times, one per line; seconds from the first scheduled start."""
     with path.open(mode) as file:
         begin_s = None
         for number, one in enumerate(timed):
@@ -166,9 +166,6 @@ def write_requests(path: Path, timed: Iterable[Timed], mode: str, rate: float | 
             file.write(msgspec.json.encode(row) + b"\n")
 
 
-# The server's own metrics while it is under load, once a second, into a file of the attempt.
-
-
 METRICS = "load-metrics.jsonl"
 _EVERY_S = 1.0
 _LIMIT_S = 5.0
@@ -176,13 +173,13 @@ _LIMIT_S = 5.0
 
 class Scraped(msgspec.Struct):
     samples: int = 0
-    why: str = ""  # there are none, or no more
+    why: str = ""  # why there are no samples, or no more
 
 
 @contextlib.asynccontextmanager
 async def scraping(driver: Driver, work: ServingWork, load: LoadWork, client: Client) -> AsyncIterator[Scraped]:
-    """Samples while the block lasts, the first before it begins and the last after it. A server that has none is asked
-    once."""
+    """Samples the server's metrics every second during the block, once before and once after it. Stops at the first
+    failure."""
     found = Scraped()
     async with contextlib.AsyncExitStack() as stack:
         try:
@@ -200,7 +197,7 @@ async def scraping(driver: Driver, work: ServingWork, load: LoadWork, client: Cl
             at_s = time.monotonic() - begin_s
             status, data = await connections.get(load.metrics, _LIMIT_S)
             if status != 200:
-                found.why = f"GET {load.metrics} answered {status or 'nothing'}"
+                found.why = f"GET {load.metrics} returned {status or 'no response'}"
                 return
             found.samples += 1
             file.write(msgspec.json.encode({"at_s": round(at_s, 3), "values": parse_metrics(data)}) + b"\n")
@@ -223,14 +220,14 @@ async def scraping(driver: Driver, work: ServingWork, load: LoadWork, client: Cl
 async def _connections(
     stack: contextlib.AsyncExitStack, driver: Driver, work: ServingWork, load: LoadWork, client: Client
 ) -> Connections:
-    """How the server is asked for its own metrics. On a port of their own over plain HTTP, as readiness is asked: the
-    token is for the port where requests go. Raises DriverError, with why it is not asked."""
+    """Connections for the server's metrics. A separate port is asked over plain HTTP and without the token, like the
+    health port. Raises DriverError with the reason if they are not sampled."""
     if not load.metrics:
-        raise DriverError("not asked for")
+        raise DriverError("not requested")
     if not load.metrics_port:
         if isinstance(client, OpenAiClient):
             return client.connections
-        raise DriverError(f"its port speaks gRPC; write `metrics: :3000{load.metrics}` for another one")
+        raise DriverError(f"the server's port speaks gRPC; use `metrics: :3000{load.metrics}` for another port")
     if work.url:
         url = f"http://{urlsplit(work.url).hostname}:{load.metrics_port}"
     else:
@@ -242,7 +239,7 @@ async def _connections(
 
 
 def parse_metrics(data: bytes) -> dict[str, float]:
-    """Prometheus' text form: a value by name and labels. Buckets of histograms are left out."""
+    """Parses Prometheus' text format: values by name and labels, without histogram buckets."""
     found = {}
     for line in data.decode("utf-8", "replace").splitlines():
         name, _, value = line.rpartition(" ")

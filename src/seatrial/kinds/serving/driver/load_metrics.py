@@ -1,4 +1,4 @@
-"""What the requests of a load come to: quantiles, rates, errors by kind, and a series by second. Pure."""
+"""Summarizes the requests of a load: quantiles, rates, errors by kind, and a series by second. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from seatrial.kinds.serving.driver.load_requests import Timed
 from seatrial.kinds.serving.work import LATENCIES, QUANTILES, LoadBound, LoadSummary, LoadWork
 
-WARMUP_SHARE = 4  # at most one in so many of the requests
+WARMUP_SHARE = 4  # warm-up is at most one in this many requests
 
 
 def summarize_load(
     load: LoadWork, timed: Sequence[Timed], cpu_s: float, most_in_flight: int, cut: bool, again: bool
 ) -> LoadSummary:
-    """In the order in which they were to begin."""
+    """`timed` is in the order of scheduled starts."""
     import numpy as np
 
     good = [one for one in timed if not one.error]
@@ -31,7 +31,7 @@ def summarize_load(
     latencies = {}
     for name in LATENCIES:
         if values[name]:
-            # The smallest value that so many are not above: a metric that was really measured.
+            # inverted_cdf: a value that was actually measured, not an interpolation
             found = np.quantile(np.asarray(values[name]), [one / 100 for one in percents], method="inverted_cdf")
             latencies[name] = {f"p{one:g}": float(value) for one, value in zip(percents, found, strict=True)}
             mean, most = sum(values[name]) / len(values[name]), max(values[name])
@@ -66,16 +66,16 @@ def own_latency(one: Timed) -> float:
 
 
 def warmup_requests(values: Sequence[float]) -> int:
-    """How many of the first took longer than every one of the second half: what compiles or fills caches at first. Of a
-    load that gets slower there are none."""
+    """How many of the first requests took longer than all of the second half, because the server compiles or fills
+    caches. 0 for a load that gets slower."""
     later = max(values[len(values) // 2 :], default=0.0)
     most = len(values) // WARMUP_SHARE
     return next((place for place in range(most) if values[place] <= later), most)
 
 
 def token_gaps(one: Timed) -> list[float]:
-    """Between tokens. Those that came together share the time since the ones before; how far the first ones that came
-    together were apart cannot be told."""
+    """Gaps between tokens. Tokens that arrive together share the time since the previous ones; gaps within the first
+    group are unknown."""
     found: list[float] = []
     before_s, together = one.stamps[0] if one.stamps else 0.0, 0
     for place, at_s in enumerate(one.stamps):
@@ -89,12 +89,12 @@ def token_gaps(one: Timed) -> list[float]:
 
 
 def tpot(one: Timed) -> float | None:
-    """None of fewer than two tokens."""
+    """Time per output token; None for fewer than two tokens."""
     return (one.stamps[-1] - one.stamps[0]) / (one.tokens - 1) if len(one.stamps) > 1 and one.tokens > 1 else None
 
 
 def is_good(one: Timed, bounds: Sequence[LoadBound]) -> bool:
-    """Answered, and within every bound that one request can be held to."""
+    """True if answered within every bound that applies to a single request."""
     if one.error:
         return False
     ttft = one.stamps[0] - one.begun_s if one.stamps else None
@@ -103,7 +103,7 @@ def is_good(one: Timed, bounds: Sequence[LoadBound]) -> bool:
 
 
 def _series(timed: Sequence[Timed], begin_s: float) -> list[dict[str, float]]:
-    """By the second in which requests were to begin; at most 600 of them, so that longer loads have longer ones."""
+    """Rows by second of the scheduled start; at most 600, so long loads have wider rows."""
     if not timed:
         return []
     step = max(1.0, (timed[-1].intended_s - begin_s) / 600)

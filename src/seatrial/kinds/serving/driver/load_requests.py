@@ -1,4 +1,4 @@
-"""One request of a load: when it was to begin, what became of it, and when each part of its answer came."""
+"""Requests of a load: sends them, and records their times and errors."""
 
 import asyncio
 import random
@@ -20,24 +20,24 @@ from seatrial.kinds.serving.work import Lengths, LoadWork, Question
 
 
 class Timed(msgspec.Struct):
-    """Stamps are of one monotonic clock."""
+    """Times and result of one request, by one monotonic clock."""
 
     intended_s: float
     begun_s: float = 0.0
     sent_s: float = 0.0
     first_byte_s: float | None = None
     end_s: float = 0.0
-    stamps: list[float] = []  # when each message with text came
-    counts: list[int] = []  # how many tokens were in it
-    tokens: int = 0  # what the server says it generated, else what was counted
-    error: str = ""  # its kind; empty: it was answered
+    stamps: list[float] = []  # arrival of each message with text
+    counts: list[int] = []  # tokens in each of these messages
+    tokens: int = 0  # reported by the server, else counted
+    error: str = ""  # kind of error; empty: answered
 
 
 Finished = Callable[[Timed], None]
 
 
 class AskSender:
-    """Begins requests of a load over any client, with a task for each."""
+    """Sends requests of a load through any client, one task per request."""
 
     def __init__(self, client: Client, load: LoadWork) -> None:
         self._client, self._load = client, load
@@ -60,14 +60,14 @@ class AskSender:
             if message.text or message.tokens:
                 timed.stamps.append(at_s)
                 timed.counts.append(len(message.tokens or ()) or 1)
-        said = answer.generations[0].generated_count if answer.generations else None
-        timed.tokens = sum(timed.counts) if said is None else said
+        reported = answer.generations[0].generated_count if answer.generations else None
+        timed.tokens = sum(timed.counts) if reported is None else reported
         timed.error = kind_of(answer.failure) if answer.failure else ""
         finished(timed)
 
 
 def kind_of(failure: Failure) -> str:
-    """Under which errors are counted: the server's code, or in which way there was no answer."""
+    """Key for counting errors: the server's code, or the kind of failure."""
     answered = failure.trouble is Trouble.ANSWERED
     return (failure.code or "error") if answered else failure.trouble.value
 
@@ -92,7 +92,7 @@ class _Usage(msgspec.Struct):
 
 
 class _Message(msgspec.Struct):
-    """As little of a message as a load needs: 20,000 of them a second are read."""
+    """Only the fields that a load needs: it reads up to 20,000 messages a second."""
 
     choices: list[_Choice] = []
     usage: _Usage | None = None
@@ -100,7 +100,7 @@ class _Message(msgspec.Struct):
 
 
 class HttpSender:
-    """The same over OpenAI's protocol without tasks: what happens to a request is called back."""
+    """Sends requests of a load over OpenAI's protocol, with callbacks instead of tasks."""
 
     def __init__(self, client: OpenAiClient, load: LoadWork) -> None:
         self._client, self._load = client, load
@@ -109,7 +109,7 @@ class HttpSender:
         self._loop = asyncio.get_running_loop()
 
     def prepare(self, request: Request) -> bytes:
-        """Everything that is not to cost time when the request begins."""
+        """Encodes the request in advance, so that this costs no time when it starts."""
         return self._client.encode(request, self._load.stream)
 
     def send(self, prepared: bytes, timed: Timed, finished: Finished) -> None:
@@ -143,7 +143,7 @@ class HttpSender:
             alarm.cancel()
             error = None if ended.cancelled() else ended.exception()
             if reused and isinstance(error, BrokenConnection) and wire.first_byte_s is None:
-                self._start(prepared, timed, finished)  # the server closed it just then
+                self._start(prepared, timed, finished)  # the server had just closed the idle connection
                 return
             if error is None:
                 timed.end_s = wire.now_s
@@ -208,15 +208,15 @@ _WORDS = ("time", "year", "people", "way", "day", "thing", "life", "world", "sch
 
 
 def requests_of(load: LoadWork, questions: Sequence[Question], number: int) -> list[Request]:
-    """What each of so many asks, by a seed: cases that expect an answer, shuffled anew each time round; or made-up
-    prompts."""
+    """The given number of requests, determined by the seed: cases that expect an answer, reshuffled each round, or
+    generated prompts."""
     chance = random.Random(f"{load.seed} requests")
     if load.lengths is not None:
         return [_made_up(load.lengths, chance) for _ in range(number)]
     asked = [one.request for one in questions if not one.error and one.request.mode is not Mode.TOKENIZE]
     good = [request for request in asked if len(request.inputs) == 1 or request.messages]
     if not good:
-        raise DriverError("no case can be a load: one is needed that has one input and expects an answer")
+        raise DriverError("no case is usable as a load; add one with a single input and an expected answer")
     found: list[Request] = []
     while len(found) < number:
         found += chance.sample(good, len(good))

@@ -1,4 +1,4 @@
-"""Asks a server over OpenAI's HTTP protocol. Whatever goes wrong is part of the answer; nothing is raised for it."""
+"""Client for OpenAI's HTTP protocol. Failures are part of the answer, not raised."""
 
 import asyncio
 import contextlib
@@ -32,13 +32,13 @@ class OpenAiClient:
         self._model, self._extra = work.model, work.extra
 
     def encode(self, asked: Request, stream: bool) -> bytes:
-        """The bytes of a request. Raises ProtocolError."""
+        """The request as bytes. Raises ProtocolError."""
         body = msgspec.json.encode(body_of(asked, self._model, stream, self._extra))
         return self.connections.request("POST", path_of(asked), body)
 
     async def ask(self, asked: Request, stream: bool, limit_s: float) -> Answer:
-        """The whole answer. One that broke before a byte of it came, on a connection that was used before, is asked
-        once more: servers close connections that idle just when they are used again."""
+        """The complete answer. Retries once if a reused connection breaks before the first byte: servers may close an
+        idle connection just when it is used again."""
         try:
             data = self.encode(asked, stream)
         except ProtocolError as error:
@@ -60,7 +60,7 @@ class OpenAiClient:
         return await self._exchange(wire, data, asked, stream, until_s)
 
     async def health(self, limit_s: float) -> Failure | None:
-        return None  # how that is asked differs; a generation that is answered tells more
+        return None  # servers differ in this; the first generation checks more
 
     async def describe(self, limit_s: float) -> ModelInfo | None:
         return None
@@ -85,7 +85,7 @@ class OpenAiClient:
 
 
 def _read_answer(wire: StampedWire, asked: Request, stream: bool, error: Exception | None) -> Answer:
-    """From what a connection has of it, all or as far as it came."""
+    """Reads the answer from a connection, complete or not."""
     times = Times(wire.sent_s, wire.first_byte_s, wire.now_s if error is None else time.monotonic())
     broken = _broken(wire, error) if error is not None else None
     if broken is None and wire.status != 200:
@@ -95,7 +95,7 @@ def _read_answer(wire: StampedWire, asked: Request, stream: bool, error: Excepti
     wanted = "text/event-stream" if stream else "application/json"
     if broken is None and kind != wanted:
         begin = b"".join(wire.parts)[:120].decode("utf-8", "replace")
-        text = f"its content type is {kind or 'not stated'}, and {wanted} was asked for: it begins with {begin!r}"
+        text = f"content type {kind or 'not stated'} (expected {wanted}); the body begins with {begin!r}"
         return Answer(failure=Failure("200", text, Trouble.GARBAGE), times=times)
     if stream and wire.status == 200 and wire.first_byte_s is not None:
         return _read_stream(wire, times, broken)
@@ -108,7 +108,7 @@ def _read_answer(wire: StampedWire, asked: Request, stream: bool, error: Excepti
 
 
 def _read_stream(wire: StampedWire, times: Times, broken: Failure | None) -> Answer:
-    """Message by message, each with the time at which it was whole; those before a failure too."""
+    """Reads a stream message by message, with the time of each, including those before a failure."""
     events, messages, stamps = Events(), list[Generation](), list[float]()
     failure, done = broken, False
     try:
@@ -134,29 +134,29 @@ def _read_stream(wire: StampedWire, times: Times, broken: Failure | None) -> Ans
 def _broken(wire: StampedWire, error: Exception) -> Failure:
     got = sum(map(len, wire.parts))
     if isinstance(error, TimeoutError):
-        so_far = f"; {got} bytes had come" if wire.first_byte_s is not None else "; nothing had come"
-        return Failure("", f"no whole answer within its limit{so_far}", Trouble.LATE)
+        so_far = f"{got} bytes" if wire.first_byte_s is not None else "nothing"
+        return Failure("", f"timed out before the answer was complete ({so_far} received)", Trouble.LATE)
     if isinstance(error, NotHttp):
-        return Failure("", f"what came is not HTTP: {error}", Trouble.GARBAGE)
+        return Failure("", f"invalid HTTP response: {error}", Trouble.GARBAGE)
     cause = error.cause if isinstance(error, BrokenConnection) else None
     how = f"the connection broke ({cause})" if cause else "the server closed the connection"
-    where = f"after {got} bytes of the answer" if wire.first_byte_s is not None else "before anything came"
+    where = f"after {got} bytes of the answer" if wire.first_byte_s is not None else "before any response"
     return Failure("", f"{how} {where}", Trouble.BROKEN)
 
 
 def unreachable(error: BrokenConnection) -> Failure:
-    """In which way there was no connection."""
+    """The failure for a connection that could not be opened."""
     cause = error.cause
     if isinstance(cause, ssl.SSLCertVerificationError):
-        text = f"its certificate is refused: {cause.verify_message or cause}"
+        text = f"server certificate rejected: {cause.verify_message or cause}"
         return Failure(CERTIFICATE, text, Trouble.UNREACHABLE)
     if isinstance(cause, ssl.SSLError):
-        return Failure("", f"TLS cannot be spoken with it: {cause.reason or cause}", Trouble.UNREACHABLE)
+        return Failure("", f"TLS handshake failed: {cause.reason or cause}", Trouble.UNREACHABLE)
     return Failure("", f"no connection: {cause}", Trouble.UNREACHABLE)
 
 
 def _retry_after_s(text: str) -> float | None:
-    """Seconds, or a date."""
+    """Parses `Retry-After`: seconds or a date."""
     if text.strip().isdigit():
         return float(text)
     with contextlib.suppress(ValueError, TypeError):

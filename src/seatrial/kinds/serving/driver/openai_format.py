@@ -1,8 +1,7 @@
-"""OpenAI's HTTP protocol: a neutral request as the body of one, and bodies and stream events as neutral answers. Pure.
+"""OpenAI's HTTP protocol: encodes neutral requests, and decodes bodies and stream events into neutral answers. Pure.
 
-Every option that changes what is generated is sent, also where it is switched off: servers differ in their defaults.
-Beside OpenAI's own fields these are the ones that vLLM and llama.cpp have; `extra` of the server takes a field away,
-with null, where fields that it does not know are refused."""
+Every option that changes the generation is sent, also if it is off, because servers have different defaults. This
+includes fields of vLLM and llama.cpp; for servers that reject unknown fields, `server.extra` removes them with null."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,16 +28,15 @@ from seatrial.kinds.serving.generation import (
 
 _T = TypeVar("_T")
 COMPLETIONS, CHAT, TOKENIZE = "/v1/completions", "/v1/chat/completions", "/tokenize"
-_SHOWN = 120  # characters of what is not understood
+_SHOWN = 120  # characters shown of an invalid response
 _STOPS = {"length": StopReason.MAX_TOKENS, "stop": StopReason.STOP, "tool_calls": StopReason.STOP}
 
 
 class ProtocolError(Exception):
-    """The protocol has no word for something that the request asks for, or what came is not what it says; the text
-    names it."""
+    """The protocol cannot express the request, or the response violates it; the message says how."""
 
 
-# ---- what is asked
+# ---- requests
 
 
 def path_of(request: Request) -> str:
@@ -52,7 +50,7 @@ def body_of(request: Request, model: str, stream: bool, extra: Mapping[str, obje
     if request.mode is Mode.TOKENIZE:
         if len(request.inputs) != 1:
             raise ProtocolError("one input at a time can be tokenized over HTTP")
-        # As vLLM reads it and as llama.cpp does.
+        # fields of vLLM and of llama.cpp
         body |= {"prompt": request.inputs[0], "content": request.inputs[0], "with_pieces": True}
         body |= {"add_special_tokens": True, "add_special": True, "return_token_strs": True}
     else:
@@ -78,8 +76,8 @@ def _options(request: Request) -> dict[str, object]:
         "typical_p": sampling.typical_p,
         "presence_penalty": sampling.presence_penalty,
         "frequency_penalty": sampling.frequency_penalty,
-        "repetition_penalty": decoding.repetition_penalty,  # vLLM's name of it
-        "repeat_penalty": decoding.repetition_penalty,  # llama.cpp's
+        "repetition_penalty": decoding.repetition_penalty,  # vLLM
+        "repeat_penalty": decoding.repetition_penalty,  # llama.cpp
         "n": 1,
         "stop": list(stopping.stop_sequences),
         "min_tokens": stopping.min_new_tokens or 0,
@@ -94,7 +92,7 @@ def _options(request: Request) -> dict[str, object]:
         options |= _guided(decoding.guided)
     wanted = request.wanted
     if wanted.token_logprobs or wanted.top_n_tokens or wanted.generated_tokens:
-        # llama.cpp takes 0 for none.
+        # llama.cpp returns none for 0
         chat = {"logprobs": True, "top_logprobs": wanted.top_n_tokens}
         options |= chat if request.messages else {"logprobs": max(wanted.top_n_tokens, 1)}
     return options
@@ -109,7 +107,7 @@ def _guided(guided: Guided) -> dict[str, object]:
         try:
             schema = decode(guided.value, object)
         except Unreadable as error:
-            raise ProtocolError(f"its JSON schema is not JSON: {error}") from error
+            raise ProtocolError(f"the JSON schema is not valid JSON: {error}") from error
         return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}}
     if guided.guide is Guide.GRAMMAR:
         return {"grammar": guided.value, "structured_outputs": {"grammar": guided.value}}
@@ -132,7 +130,7 @@ def _check_supported(request: Request) -> None:
         raise ProtocolError(f"OpenAI's protocol cannot ask for {', '.join(missing)}")
 
 
-# ---- what comes back
+# ---- answers
 
 
 class _Top(msgspec.Struct):
@@ -146,12 +144,12 @@ class _Content(_Top):
 
     @property
     def cut(self) -> bool:
-        """Of a stop sequence, which is not part of the text: llama.cpp lists it in streams alone."""
+        """True for a stop sequence, which is not part of the text; llama.cpp lists it only in streams."""
         return not self.token and self.bytes == []
 
 
 class _Logprobs(msgspec.Struct):
-    """Of a chat, `content`; of a completion `tokens` and the two others, or `content` too (llama.cpp)."""
+    """Chats have `content`; completions the other three, or also `content` (llama.cpp)."""
 
     content: list[_Content] | None = None
     tokens: list[str] | None = None
@@ -190,7 +188,7 @@ class _Tokenized(msgspec.Struct):
 
 
 def answer_of(data: bytes, request: Request) -> Answer:
-    """Of the whole body of a good answer. Raises ProtocolError."""
+    """Decodes the body of a successful response. Raises ProtocolError."""
     if request.mode is Mode.TOKENIZE:
         found = _read(data, _Tokenized)
         pieces = [str(one["piece"]) for one in found.tokens if isinstance(one, dict) and "piece" in one]
@@ -203,22 +201,22 @@ def answer_of(data: bytes, request: Request) -> Answer:
     choices = sorted(body.choices or [], key=lambda one: one.index)
     wanted = len(request.inputs) or 1
     if len(choices) != wanted:
-        came = f"{len(choices)} choices came for {wanted} input{'s' if wanted > 1 else ''}"
+        came = f"got {len(choices)} choices for {wanted} input{'s' if wanted > 1 else ''}"
         raise ProtocolError(f"{came}: {_shown(data)}")
-    # Of several inputs the server says only how many tokens all of them had.
+    # For several inputs, usage is only the total.
     usage = body.usage if wanted == 1 else None
     return Answer(generations=tuple(_generation(choice, usage) for choice in choices))
 
 
 def message_of(data: bytes) -> Generation | Failure:
-    """Of one event of a stream. Raises ProtocolError."""
+    """Decodes one event of a stream. Raises ProtocolError."""
     body = _read(data, _Body)
     if body.error is not None:
         return failure_of("", body.error)
     if body.choices is None:
         raise ProtocolError(f"an event has no choices: {_shown(data)}")
     if len(body.choices) > 1:
-        raise ProtocolError(f"an event has {len(body.choices)} choices, and one was asked for: {_shown(data)}")
+        raise ProtocolError(f"an event has {len(body.choices)} choices (expected 1): {_shown(data)}")
     return _generation(body.choices[0] if body.choices else _Choice(), body.usage)
 
 
@@ -230,14 +228,14 @@ def _read(data: bytes, form: type[_T]) -> _T:
 
 
 def _generation(choice: _Choice, usage: _Usage | None) -> Generation:
-    said = choice.delta or choice.message
+    message = choice.delta or choice.message
     stop = None
     if choice.finish_reason is not None:
         stop = _STOPS.get(choice.finish_reason)
         if stop is None:
-            raise ProtocolError(f"finish_reason {choice.finish_reason!r} is none of {', '.join(_STOPS)}")
+            raise ProtocolError(f"unknown finish_reason {choice.finish_reason!r}; known: {', '.join(_STOPS)}")
     return Generation(
-        text=said.content if said else choice.text,
+        text=message.content if message else choice.text,
         input_count=usage.prompt_tokens if usage else None,
         generated_count=usage.completion_tokens if usage else None,
         stop_reason=stop,
@@ -267,8 +265,8 @@ def _tokens(found: _Logprobs) -> tuple[Token, ...] | None:
 
 
 def failure_of(code: str, error: Any, retry_after_s: float | None = None) -> Failure:
-    """Of what a server says is wrong: OpenAI's shape, and those that others have. Its own code counts where HTTP's says
-    nothing, in the middle of a stream."""
+    """The failure for a server's error, in OpenAI's format or similar ones. Its own code is used if there is no HTTP
+    status, as in the middle of a stream."""
     inner = error.get("error", error) if isinstance(error, dict) else error
     message = inner
     if isinstance(inner, dict):
@@ -279,7 +277,7 @@ def failure_of(code: str, error: Any, retry_after_s: float | None = None) -> Fai
 
 
 def refusal_of(status: int, data: bytes, retry_after_s: float | None) -> Failure:
-    """Of an answer with another status than 200."""
+    """The failure for a response with a status other than 200."""
     try:
         found: Any = decode(data, object)
     except Unreadable:
@@ -295,8 +293,7 @@ DONE = b"[DONE]"
 
 
 class Events:
-    """The data of each server-sent event of a stream, from parts that may end anywhere, in the middle of a character
-    too."""
+    """Parses server-sent events from parts that may end anywhere, even inside a character."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -315,7 +312,7 @@ class Events:
 
     @property
     def rest(self) -> bytes:
-        """What came after the last whole event."""
+        """Bytes after the last complete event."""
         return self._rest.strip()
 
 
@@ -325,6 +322,6 @@ def _event_data(lines: Iterable[bytes]) -> bytes:
         name, _, value = line.partition(b":")
         if name == b"data":
             found.append(value.removeprefix(b" "))
-        elif name == b"error":  # llama.cpp's way of an error in the middle
+        elif name == b"error":  # llama.cpp's format for an error inside a stream
             found.append(b'{"error": %s}' % value.strip())
     return b"\n".join(found)

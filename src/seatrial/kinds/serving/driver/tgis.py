@@ -1,4 +1,4 @@
-"""Asks a server over TGIS's gRPC protocol. Whatever goes wrong is part of the answer; nothing is raised for it."""
+"""Client for TGIS's gRPC protocol. Failures are part of the answer, not raised."""
 
 import asyncio
 import time
@@ -30,6 +30,7 @@ except ModuleNotFoundError as error:
 
 _SERVICE = f"/{GENERATION}.GenerationService"
 _CERTIFICATE_SIGNS = ("certificate", "ssl_error_ssl", "handshake failed", "peer name")
+_CONNECT_SIGNS = ("failed to connect", "connections to all backends failing", "dns")
 _BROKEN_SIGNS = ("socket closed", "connection reset", "stream removed", "goaway", "broken pipe", "rst_stream")
 
 
@@ -41,7 +42,7 @@ class TgisClient:
         options: list[tuple[str, Any]] = [
             ("grpc.max_receive_message_length", -1),
             ("grpc.max_send_message_length", -1),
-            ("grpc.enable_retries", 0),  # whether anything is asked again is for us to say
+            ("grpc.enable_retries", 0),  # the caller decides on retries
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 1000),
         ]
@@ -63,7 +64,7 @@ class TgisClient:
 
     async def ask(self, asked: Request, stream: bool, limit_s: float) -> Answer:
         if asked.messages:
-            text = "TGIS's protocol has no chats: write the prompt as the model wants it"
+            text = "protocol `tgis` has no chat messages; use a `prompt` in the format of the model"
             return Answer(failure=Failure("", text, Trouble.NOT_ASKED))
         if stream:
             return await self._ask_stream(asked, limit_s)
@@ -103,7 +104,7 @@ class TgisClient:
         return stream_answer(messages, failure, times)
 
     async def health(self, limit_s: float) -> Failure | None:
-        """What gRPC's own health service says; a server need not have it."""
+        """Asks gRPC's health service, which is optional."""
         sent_s = time.monotonic()
         asked = Health["HealthCheckRequest"](service="")
         try:
@@ -111,7 +112,7 @@ class TgisClient:
         except grpc.aio.AioRpcError as error:
             return None if error.code() is grpc.StatusCode.UNIMPLEMENTED else _failure(error, sent_s, limit_s)
         status = Health["HealthCheckResponse"].DESCRIPTOR.fields_by_name["status"].enum_type.values[reply.status].name
-        return None if status == "SERVING" else Failure("UNAVAILABLE", f"its health is {status}")
+        return None if status == "SERVING" else Failure("UNAVAILABLE", f"health status {status}")
 
     async def describe(self, limit_s: float) -> ModelInfo | None:
         asked = Messages["ModelInfoRequest"](model_id=self._model)
@@ -133,31 +134,31 @@ def _method(make: Any, path: str, answer: Any) -> Any:
 
 def _credentials(tls: Tls) -> Any:
     if not tls.verify:
-        advice = "give `tls.ca`, and `tls.name` for another name"
-        raise DriverError(f"gRPC always verifies the server's certificate: {advice}")
+        advice = "set `tls.ca`, and `tls.name` if the name differs"
+        raise DriverError(f"gRPC always verifies the server's certificate; {advice}")
     try:
         ca = Path(tls.ca).read_bytes() if tls.ca else None
     except OSError as error:
-        raise DriverError(f"the TLS files cannot be used: {error}") from error
+        raise DriverError(f"cannot use the TLS files: {error}") from error
     shown = ((tls.key or tls.cert).encode(), tls.cert.encode()) if tls.cert else (None, None)
     return grpc.ssl_channel_credentials(ca, *shown)
 
 
 def _failure(error: Any, sent_s: float, limit_s: float) -> Failure:
-    """Whose it is: the server's own word, or that there was no word from it."""
+    """Tells an error that the server returned from a broken connection."""
     code, text = error.code(), error.details() or ""
-    said = f"{text} {error.debug_error_string() or ''}".lower()
+    details = f"{text} {error.debug_error_string() or ''}".lower()
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and time.monotonic() - sent_s >= limit_s - 0.05:
-        return Failure(code.name, "no whole answer within its limit", Trouble.LATE)
+        return Failure(code.name, "timed out before the answer was complete", Trouble.LATE)
     if code.name in ("UNAVAILABLE", "UNKNOWN", "INTERNAL", "CANCELLED"):
-        if any(sign in said for sign in _BROKEN_SIGNS):
+        if any(sign in details for sign in _BROKEN_SIGNS):
             return Failure(code.name, f"the connection broke: {text}", Trouble.BROKEN)
-        if "failed to connect" in said or "connections to all backends failing" in said or "dns" in said:
-            certificate = any(sign in said for sign in _CERTIFICATE_SIGNS)
-            what = "its certificate is refused" if certificate else "no connection"
+        if any(sign in details for sign in _CONNECT_SIGNS):
+            certificate = any(sign in details for sign in _CERTIFICATE_SIGNS)
+            what = "server certificate rejected" if certificate else "no connection"
             return Failure(CERTIFICATE if certificate else "", f"{what}: {text}", Trouble.UNREACHABLE)
-    if code is grpc.StatusCode.INTERNAL and "deserializ" in said:
-        return Failure(code.name, f"what came is not the protocol: {text}", Trouble.GARBAGE)
+    if code is grpc.StatusCode.INTERNAL and "deserializ" in details:
+        return Failure(code.name, f"invalid gRPC message: {text}", Trouble.GARBAGE)
     return Failure(code.name, text, Trouble.ANSWERED, _retry_after_s(error))
 
 

@@ -1,7 +1,7 @@
-"""TGIS's gRPC protocol: a neutral request as its message, and its messages as neutral answers. Pure.
+"""TGIS's gRPC protocol: encodes neutral requests, and decodes its messages into neutral answers. Pure.
 
-In proto3 a field that was not sent is zero. So zero is nothing where a server says nothing (a rank, a seed, a count in
-the middle of a stream), and a log-probability is read where it was asked for; NaN is none."""
+In proto3 a field that was not sent is zero. So zero is None for a rank, a seed or a count inside a stream, and
+log-probabilities are only read if they were requested; NaN is None."""
 
 import math
 from collections.abc import Iterable
@@ -22,10 +22,9 @@ from seatrial.kinds.serving.generation import (
     TopToken,
 )
 
-# The messages of TGIS's gRPC protocol (`fmaas.GenerationService`) and of gRPC's own health service, as classes.
-#
-# They are made from the tables below, which have each field with its number: no generated code ties Seatrial to a
-# version of protobuf. `*` is a repeated field, `?` an optional one, `guided|` one of a choice.
+# Message classes of TGIS's gRPC protocol (`fmaas.GenerationService`) and of gRPC's health service. They are made from
+# the tables below, with the number of each field, so that no generated code ties Seatrial to a version of protobuf.
+# `*` is a repeated field, `?` an optional one, `guided|` a member of the oneof `guided`.
 
 
 GENERATION, HEALTH = "fmaas", "grpc.health.v1"
@@ -111,7 +110,7 @@ def _messages(package: str, messages: dict[str, str], enums: dict[str, str]) -> 
 def _add_fields(message: descriptor_pb2.DescriptorProto, fields: str, package: str, enums: dict[str, str]) -> None:
     parsed = [(field.split(":")[0], *field.split(":")[1].split(" ")) for field in fields.split("; ")]
     if any("|" in kind for _, _, kind in parsed):
-        message.oneof_decl.add(name="guided")  # those of optional fields come after it
+        message.oneof_decl.add(name="guided")  # before those of optional fields
     for name, number, kind in parsed:
         field = message.field.add(name=name, number=int(number), label=_Field.LABEL_OPTIONAL)
         if kind.startswith("*"):
@@ -155,7 +154,7 @@ def tokenize_request(asked: Request, model: str) -> Any:
 
 
 def _parameters(asked: Request) -> dict[str, object]:
-    """A field that is None is not sent."""
+    """Fields that are None are not sent."""
     sampled = asked.method is Method.SAMPLE
     sampling = asked.sampling.explicit if sampled else asked.sampling
     stopping, decoding = asked.stopping.explicit, asked.decoding.explicit
@@ -189,7 +188,7 @@ def _guided(guided: Guided) -> dict[str, object]:
 
 
 def generation_of(response: Any, asked: Request, message: bool) -> Generation:
-    """Of a whole answer, or of one `message` of a stream, in which what is zero was not said."""
+    """Decodes a whole answer, or one `message` of a stream, where zero means not set."""
     wanted = asked.wanted
     stop = _STOPS[response.stop_reason] if response.stop_reason < len(_STOPS) else StopReason.ERROR
     return Generation(
