@@ -186,7 +186,7 @@ def test_every_rule_has_its_text_and_all_are_said_at_once(config: Path) -> None:
         "compiling with PyTorch 2 needs framework hf_transformers, not hf_accelerate",
         "gptq needs framework tgis_native, not hf_accelerate",
         "without a GPU `dtype_str` must be float32, not float16",
-        "4 shards need as many GPUs, not 2 (`resources.gpu`)",
+        "4 shards need as many GPUs; `resources.gpu` is 2",
         "2 shards need whole GPUs, not MIG slices",
         "`port` and `grpc_port` must differ; both are 8001",
         "`port` and `master_port` must differ",

@@ -151,7 +151,7 @@ def test_all_that_is_wrong_is_said_at_once_each_at_its_place() -> None:
         "cases.yaml:9:63: `temperature` must be a number; got 'warm'",
         "cases.yaml:9:81: unknown field 'maxNewToken' of `stopping`; did you mean 'maxNewTokens'?",
         "cases.yaml:11:17: unknown gRPC or HTTP code 'INVALID_ARGUMNT'; did you mean 'INVALID_ARGUMENT'?",
-        "cases.yaml:11:62: set only one of message and message_prefix",
+        "cases.yaml:11:62: set only one of `message` and `message_prefix`",
         "cases.yaml:12:3: case has no `name`",
         "cases.yaml:12:23: `requests` must be a list; got 'hi'",
         "cases.yaml:12:35: set only one of `requests` and `prompt`",

@@ -39,7 +39,7 @@ def test_all_that_makes_no_sense_is_said_at_once(tmp_path: Path) -> None:
     assert "flan[machine=none,config=a]: a: flash attention needs a GPU" in said
     assert "a: flash attention needs float16 or bfloat16; `dtype_str` is float32" in said
     assert "b: without a GPU `dtype_str` must be float32, not float16" in said
-    assert "flan[machine=two,config=b]: b: 4 shards need as many GPUs, not 2 (`resources.gpu`)" in said
+    assert "flan[machine=two,config=b]: b: 4 shards need as many GPUs; `resources.gpu` is 2" in said
     assert not (tmp_path / "runs").exists()
 
 

@@ -108,10 +108,7 @@ def config_problems(config: ServerConfig) -> Iterator[tuple[str, str]]:
         if resources.mig is not None:
             yield "num_shard", f"{config.num_shard} shards need whole GPUs, not MIG slices"
         elif resources.gpus != config.num_shard:
-            yield (
-                "num_shard",
-                f"{config.num_shard} shards need as many GPUs, not {resources.gpus} (`resources.gpu`)",
-            )
+            yield "num_shard", f"{config.num_shard} shards need as many GPUs; `resources.gpu` is {resources.gpus}"
     for one, other in combinations(("port", "grpc_port", "master_port"), 2):
         if getattr(config, one) == getattr(config, other):
             yield other, f"`{one}` and `{other}` must differ; both are {getattr(config, one)}"

@@ -219,7 +219,7 @@ class ServingTrial(TrialModel):
         None,
         validation_alias=AliasChoices("client", _FORMER_CLIENT),
         serialization_alias=_FORMER_CLIENT,  # hashes of cells and conditions of metrics keep the former name
-        description="Run the client as a job next to the server, for a load without detours; default: on this machine.",
+        description="Run the client as a job on the server's target, close to it; default: on this machine.",
     )
     load: Load | None = Field(None, description="Load test after the cases, with bounds for its metrics.")
     workspace: Workspace | None = Field(

@@ -157,8 +157,8 @@ def _drift(
 
 
 def _not_likeliest(tokens: Sequence[Token], tolerance: Tolerance) -> Comparison | None:
-    """The expected answer takes the most likely token everywhere, and this one does not: a penalty, a temperature or a
-    filter that the request does not ask for. Rounding does not do that, so this needs next to no tolerance."""
+    """Finds a penalty, temperature or filter that was not requested: the expected answer takes the most likely token
+    everywhere, this one does not. Rounding cannot cause that, so almost no tolerance is needed."""
     for place, token in enumerate(tokens):
         distance = behind(token)
         if distance > tolerance.rms:

@@ -62,10 +62,7 @@ def read_request(source: Source, node: Node | None, tokenize: bool) -> Request:
 
 
 def _generate(fields: Fields) -> Request:
-    given = [name for name in _INPUTS if name in fields]
-    if len(given) > 1:
-        names = " and ".join(f"`{fields.spelled(name)}`" for name in given)
-        fields.report(f"set only one of {names}", fields.get(given[1]))
+    _only(fields, _INPUTS)
     params = fields.map("params", _PARAMS)
     sampling = params.map("sampling", Sampling.__struct_fields__)
     stopping = params.map("stopping", _STOPPING)
@@ -137,7 +134,8 @@ def _only(fields: Fields, names: Iterable[str]) -> str | None:
     """The one of these that is set; reports if there are several."""
     given = [name for name in names if name in fields]
     if len(given) > 1:
-        fields.report(f"set only one of {' and '.join(given)}", fields.get(given[1]))
+        spelled = " and ".join(f"`{fields.spelled(name)}`" for name in given)
+        fields.report(f"set only one of {spelled}", fields.get(given[1]))
     return given[0] if given else None
 
 

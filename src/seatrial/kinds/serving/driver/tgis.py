@@ -145,7 +145,7 @@ def _credentials(tls: Tls) -> Any:
 
 
 def _failure(error: Any, sent_s: float, limit_s: float) -> Failure:
-    """Tells an error that the server returned from a broken connection."""
+    """Distinguishes errors returned by the server from failed connections and timeouts."""
     code, text = error.code(), error.details() or ""
     details = f"{text} {error.debug_error_string() or ''}".lower()
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and time.monotonic() - sent_s >= limit_s - 0.05:
