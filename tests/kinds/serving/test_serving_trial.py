@@ -177,7 +177,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["SEATRIAL_PORT"])),
     [
         ("command: x, url: http://x", "exactly one of `command` (start it) and `url`"),
         ("url: ftp://x", "invalid server address"),
-        ("url: http://me:pass@x", "give a `token` from a secret"),
+        ("url: http://me:pass@x", "`url` must not contain a user or password"),
         ("command: x, tls: {}", "`ready.http` uses plain HTTP"),
         ("command: x, protocl: openai", "protocol"),
     ],
