@@ -183,7 +183,7 @@ def test_every_error_is_of_one_family_and_says_what_to_do(here: World) -> None:
         seatrial.plan(suite, select=["n=three"])
     priced = seatrial.load(here.suite(f"{SUITE}max_cost: 1\n", "priced.yaml"))
     assert priced.max_cost == 1
-    with pytest.raises(seatrial.UnknownRun, match="no run 'nothing'"):
+    with pytest.raises(seatrial.UnknownRun, match="run not found: 'nothing'"):
         seatrial.read_results("nothing")
     with pytest.raises(seatrial.HistoryError, match="neither a file nor"):
         seatrial.run_blocking(seatrial.plan(suite), history="ftp://somewhere")

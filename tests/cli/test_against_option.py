@@ -50,4 +50,4 @@ def test_a_run_says_what_is_new_since_each_cell_ran_last_and_since_a_run_that_is
         "works[n=two]": "same",
         "CUDA error: out of memory": "new",
     }
-    assert "there is no run 'no-such'" in world.seatrial("run", "suite.yaml", "--against", "no-such", check=2).stderr
+    assert "run not found: 'no-such'" in world.seatrial("run", "suite.yaml", "--against", "no-such", check=2).stderr

@@ -23,10 +23,10 @@ def test_a_run_is_copied_and_read_from_its_address(world: World) -> None:
     assert "✗ failed  nightly" in shown
     log = next(line.split()[-1] for line in shown.splitlines() if line.startswith("  log"))
     assert (world.folder / log).is_file()
-    assert "every verdict is the same" in world.seatrial("compare", address, address, check=0).stdout
+    assert "no verdict changed" in world.seatrial("compare", address, address, check=0).stdout
     assert "\nfine\n" in world.seatrial("logs", address, "ok", check=0).stdout
     assert "is a copy" in world.seatrial("attach", address, check=2).stderr
-    assert "it has the runs " + run in world.seatrial("report", out, check=2).stderr
+    assert "add one of its runs to the URL: " + run in world.seatrial("report", out, check=2).stderr
 
 
 def test_a_copy_that_failed_is_no_success_and_attach_makes_it(world: World) -> None:

@@ -274,7 +274,7 @@ def test_cancel_reaches_a_run_that_was_stopped(world: World) -> None:
     ("args", "words", "code"),
     [
         (["run", "suite.yaml", "--runs", "/dev/null/x"], "/dev/null/x", 3),
-        (["report", "x" * 5000], "there is no run", 2),
+        (["report", "x" * 5000], "run not found", 2),
         (["run", "suite.yaml", "--max-cost", "nan"], "nan", 2),
         (["plan", "a\nb"], "cannot be read", 2),
     ],

@@ -56,7 +56,7 @@ async def test_damage_before_the_last_line_is_an_error_that_names_the_line(tmp_p
     second = data.find(b"\n") + 1
     data[second + 30] ^= 1
     (tmp_path / "j").write_bytes(data)
-    with pytest.raises(RecordError, match=r"j:2: this line is damaged"):
+    with pytest.raises(RecordError, match=r"j:2: damaged line"):
         Journal(tmp_path / "j")
 
 

@@ -78,7 +78,7 @@ def test_a_hash_or_part_that_leads_out_of_the_run_is_refused(name: str, tmp_path
         data = json.loads(msgspec.json.encode(sample.small()))
         spoil(data["cells"][0])
         (tmp_path / "results.json").write_text(json.dumps(data))
-        with pytest.raises(ResultsError, match="is no name of a cell or part"):
+        with pytest.raises(ResultsError, match="invalid cell hash or part name"):
             read_results(tmp_path)
 
 

@@ -319,6 +319,8 @@ FORMER = (
         "token {a} is not the server's own most likely token (behind by {b})",
         "token {a} is not the likeliest by the server's own figures: it is {b} behind",
     ),
+    # record
+    ("unreadable record {a}: {b}", "{a} cannot be read any more: {b}"),
     # kinds
     ("the load is empty: no arrival before its end", "the load is empty: none of its arrivals is before its end"),
     ("unknown arrivals {a}", "this Seatrial has no arrivals {a}"),

@@ -1,4 +1,4 @@
-"""The run folder: where everything of a run is, readable on any machine that it is copied to."""
+"""The run folder: everything about a run, readable on any machine that it is copied to."""
 
 import contextlib
 import difflib
@@ -18,25 +18,25 @@ from seatrial.job import Observation, Part, RunResults, Unreadable, decode, read
 from seatrial.job.plan import PlanFile
 
 _T = TypeVar("_T")
-_BEGUN = ".begun-"  # before the name of a run folder that has no plan yet
+_BEGUN = ".begun-"  # prefix of a run folder that has no plan yet
 ABANDONED_S = 3600.0
-_UNSEALED = re.compile(rb'"seatrial": "0\.1\.')  # plans of that time have no checksum
+_UNSEALED = re.compile(rb'"seatrial": "0\.1\.')  # plans of these versions have no checksum
 
 
 class UnknownRun(SeatrialError):
-    """No run folder goes by that name."""
+    """No run has that name, or several do."""
 
 
 class DamagedRun(SeatrialError):
-    """A file of a run folder without which nothing can be done is not what was written there."""
+    """A required file of a run folder is damaged."""
 
     def __init__(self, path: Path, why: str) -> None:
-        advice = f"`seatrial reap {path.parent.name}` removes what is left of the run"
+        advice = f"run `seatrial reap {path.parent.name}` to delete jobs that the run left behind"
         super().__init__(f"{path} is damaged: {why}; {advice}")
 
 
 class RecordError(SeatrialError):
-    """The journal of a run, or a place at an address, cannot be read or written."""
+    """The journal of a run, or a copy of a run at a URL, cannot be read or written."""
 
 
 class RunFolder:
@@ -46,12 +46,12 @@ class RunFolder:
         self.plan = path / "plan.json"
         self.journal = path / "journal.jsonl"
         self.results = path / "results.json"
-        self.against = path / "against.json"  # the results that news are relative to: the folder of their run may go
+        self.against = path / "against.json"  # the results of `--against`, since that run folder may be deleted
 
     @classmethod
     def create(cls, runs: Path, suite: str) -> "RunFolder":
-        """A new folder whose name tells the suite and the time, and is unique. It is there under that name when its
-        plan is, so that no kill leaves a run that is none."""
+        """A new folder with a unique name made of the suite and the time. It gets that name in `write_plan`, so a kill
+        never leaves a run without a plan."""
         word = "".join(c if c.isalnum() or c in "-_" else "-" for c in suite.lower())[:40].strip("-") or "run"
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         folder = cls(runs / f"{word}-{stamp}-{secrets.token_hex(2)}")
@@ -68,7 +68,7 @@ class RunFolder:
         return self.path.with_name(f"{_BEGUN}{self.path.name}")
 
     def attempt(self, cell: str, attempt: int, part: str = "job") -> Path:
-        """Of an attempt with one part, `job`, everything is in the attempt's own folder; other parts have one each."""
+        """The folder of a part of an attempt. A single part, `job`, uses the folder of the attempt."""
         folder = f"{self.path}/cells/{cell}/{attempt}"
         return Path(folder if part == "job" else f"{folder}/{part}")
 
@@ -82,13 +82,13 @@ class RunFolder:
             data = read_regular(self.plan, follow=True)
             body, mark, crc = data.rpartition(b',\n "crc": "')
             if crc != b'%08x"\n}' % zlib.crc32(body + b"\n}") and (mark or not _UNSEALED.search(data)):
-                raise DamagedRun(self.plan, "its checksum is not that of what it holds")
+                raise DamagedRun(self.plan, "checksum mismatch")
             return decode(data, PlanFile)
         except (OSError, Unreadable) as error:
             raise DamagedRun(self.plan, str(error)) from error
 
     def read_results(self) -> RunResults | None:
-        """None when there are none that can be read: they can be made again from what the attempts left."""
+        """None if they are missing or unreadable; `attach` can write them again."""
         try:
             return read_json(self.results, RunResults)
         except (OSError, Unreadable):
@@ -98,11 +98,11 @@ class RunFolder:
         write_whole(self.results, msgspec.json.format(msgspec.json.encode(results), indent=1))
 
     def read_part(self, cell: str, attempt: int, part: str) -> Part:
-        """What was meant to be submitted. Raises Unreadable."""
+        """The part as it was submitted. Raises Unreadable."""
         return _read(self.attempt(cell, attempt, part) / "job.json", Part)
 
     def write_part(self, cell: str, part: Part) -> Path:
-        """The file; it is on the disk when the journal has synced it."""
+        """Returns the file, which is durable only after the journal has synced it."""
         path = self.attempt(cell, part.job.attempt, part.name) / "job.json"
         write_whole(path, msgspec.json.encode(part), sync=False)
         return path
@@ -112,14 +112,14 @@ class RunFolder:
         return _read(self.attempt(cell, attempt, part) / "observation.json", Observation)
 
     def write_observation(self, cell: str, part: str, observation: Observation) -> Path:
-        """The file; it is on the disk when the journal has synced it."""
+        """Returns the file, which is durable only after the journal has synced it."""
         path = self.attempt(cell, observation.attempt, part) / "observation.json"
         write_whole(path, msgspec.json.encode(observation), sync=False)
         return path
 
 
 def summed_plan(plan: PlanFile | dict[str, Any]) -> bytes:
-    """With a checksum at its end: a plan decides verdicts, and a wrong one must not be taken for it."""
+    """The plan with a checksum at the end, because a damaged plan could change verdicts."""
     body = msgspec.json.format(msgspec.json.encode(plan), indent=1)
     return b'%s,\n "crc": "%08x"\n}' % (body.removesuffix(b"\n}"), zlib.crc32(body))
 
@@ -128,12 +128,12 @@ def _read(path: Path, kind: type[_T]) -> _T:
     try:
         return read_json(path, kind)
     except (OSError, Unreadable) as error:
-        raise Unreadable(f"{path} cannot be read any more: {error}") from error
+        raise Unreadable(f"unreadable record {path}: {error}") from error
 
 
 def write_whole(path: Path, data: bytes, sync: bool = True, mode: int = 0o600) -> None:
-    """Write so that a reader, or a kill at any instant, sees the old file or the new one, never a part. So does a loss
-    of power, with `sync`. The `mode` is that of logs, which most of what is written quotes."""
+    """Writes a file atomically: after a kill, or with `sync` a power loss, it is either the old one or the new one. The
+    default `mode` is that of logs, because most files quote them."""
     part = f"{path}.part"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -158,13 +158,13 @@ def write_whole(path: Path, data: bytes, sync: bool = True, mode: int = 0o600) -
 
 
 def find_run(runs: Path, name: str) -> RunFolder:
-    """The run of that name: an id, a beginning that only one has, a path, or `last`, the one that began last."""
+    """The run with that name: an id, a unique prefix, a path, or `last` for the most recently started run."""
     direct = Path(name)
     try:
         if (direct / "plan.json").is_file():
             return RunFolder(direct.resolve())
-    except (OSError, ValueError):  # too long, or with a NUL: no path
-        raise UnknownRun(f"there is no run {name[:80]!r}") from None
+    except (OSError, ValueError):  # too long, or with a NUL
+        raise UnknownRun(f"run not found: {name[:80]!r}") from None
     known = [plan.parent for plan in sorted(runs.glob("*/plan.json"), key=lambda plan: plan.stat().st_mtime_ns)]
     if name == "last" and known:
         return RunFolder(known[-1].resolve())
@@ -173,7 +173,7 @@ def find_run(runs: Path, name: str) -> RunFolder:
         return RunFolder(matching[0].resolve())
     if matching:
         names = ", ".join(path.name for path in matching[:5])
-        raise UnknownRun(f"{name!r} is the beginning of {len(matching)} runs: {names}")
+        raise UnknownRun(f"ambiguous run {name!r}: matches {len(matching)} runs: {names}")
     near = difflib.get_close_matches(name, [path.name for path in known], n=3, cutoff=0.3)
     hint = f"; did you mean {', '.join(near)}?" if near else ""
-    raise UnknownRun(f"there is no run {name!r} in {runs}{hint}")
+    raise UnknownRun(f"run not found: {name!r} in {runs}{hint}")

@@ -1,7 +1,7 @@
-"""The journal of a run: append-only, one JSON line an event, each with its number and a checksum.
+"""The journal of a run: append-only, one JSON line per event, each with its number and a checksum.
 
-A line is written before and after each side effect. A last line that was torn by a kill or a full disk is dropped
-when the journal is opened again; anything broken before it is an error that names the line.
+A line is written before and after each side effect. An incomplete last line, after a kill or a full disk, is dropped
+when the journal is reopened; any other damaged line is an error.
 """
 
 import os
@@ -19,11 +19,11 @@ from seatrial.record.folder import RecordError
 if TYPE_CHECKING:
     import asyncio
 
-_MOST_BYTES = 1 << 30  # a cell needs some 2,000
+_MOST_BYTES = 1 << 30  # a cell needs about 2,000
 
 
 class Journal:
-    """Writes events. `at` is called with a name before and after every write and sync: the tests kill there."""
+    """Writes events. `at` is called with a name before and after every write and sync; tests kill the process there."""
 
     def __init__(self, path: Path, at: Callable[[str], None] = lambda point: None) -> None:
         self._path = path
@@ -39,8 +39,8 @@ class Journal:
         self._broken: RecordError | None = None
 
     async def write(self, event: str, *, durable: bool = False, files: Sequence[Path] = (), **fields: Any) -> None:
-        """Append one event; with `durable`, return when it, and before it the `files` that it speaks of, are on the
-        disk. Syncs of several writers are one."""
+        """Appends one event. With `durable`, returns once the `files` and then the event are on disk. Concurrent syncs
+        are combined."""
         self.append(event, **fields)
         if durable:
             self._unsynced += files
@@ -48,7 +48,7 @@ class Journal:
             self._at(f"synced {event}")
 
     def append(self, event: str, **fields: Any) -> None:
-        """Before anything else can be written."""
+        """Appends one event without syncing. Atomic for other tasks."""
         if self._broken:
             raise self._broken
         entry = {"n": self._next, "wall_s": time.time(), "at_s": time.monotonic(), "event": event, **fields}
@@ -69,7 +69,7 @@ class Journal:
     async def _sync(self) -> None:
         import asyncio
 
-        # The sync under way may have begun before our line was written; the one after it has not.
+        # The current sync may have started before our line was written, so wait for the next one.
         if self._syncing:
             await asyncio.wait([self._syncing])
         if self._broken:
@@ -80,7 +80,7 @@ class Journal:
         await asyncio.shield(self._syncing)
 
     def _sync_all(self, files: list[Path]) -> None:
-        """In a thread. A failure is noted here: any of the writers that wait may be the first to wake."""
+        """Runs in a thread. Records a failure here, because any of the waiting writers may wake first."""
         try:
             for path in files:
                 file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -101,7 +101,7 @@ _TAIL = len(',"crc":"00000000"}')
 
 
 def _decode(line: bytes, number: int) -> dict[str, Any] | None:
-    """The entry of a whole, undamaged line with this number, else None."""
+    """The entry of a complete, undamaged line with this number, or None."""
     body = line[:-_TAIL] + b"}"
     if line[-_TAIL:] != b',"crc":"%08x"}' % zlib.crc32(body):
         return None
@@ -113,8 +113,8 @@ def _decode(line: bytes, number: int) -> dict[str, Any] | None:
 
 
 def read_journal(path: Path, start_bytes: int = 0, first: int = 0) -> tuple[list[dict[str, Any]], int]:
-    """All entries, and how many bytes of the file they are; with `start_bytes`, those that come after so many bytes,
-    the number of the first of them being `first`. A torn last line is left out."""
+    """All entries, and the offset of their end in the file. With `start_bytes`, reading starts at that offset, where
+    entry `first` is expected. An incomplete last line is left out. Raises RecordError."""
     try:
         data = read_regular(path, _MOST_BYTES, follow=True, start_bytes=start_bytes)
     except Unreadable as error:
@@ -127,7 +127,7 @@ def read_journal(path: Path, start_bytes: int = 0, first: int = 0) -> tuple[list
         entry = _decode(data[position:end], number) if end >= 0 else None
         if entry is None:
             if end >= 0 and data[end + 1 :].strip(b"\0\n"):
-                raise RecordError(f"{path}:{number + 1}: this line is damaged, and others follow it")
+                raise RecordError(f"{path}:{number + 1}: damaged line, with more lines after it")
             break
         entries.append(entry)
         position = end + 1

@@ -1,8 +1,8 @@
-"""The live file of a run: each change of a cell as a line, for any process that wants to watch.
+"""The live file of a run: one line per change of a cell, for other processes that watch. Overviews of runs.
 
-1. It is for people: nothing is taken up from it, and a run goes on when it cannot be written.
-2. It stays small: from time to time it is written anew with what is known of each cell, and a reader begins again.
-3. Reading it twice changes nothing: a change says what a cell is, not what happened to it since.
+1. It is only for display: `attach` does not read it, and the run continues if it cannot be written.
+2. It stays small: it is rewritten from time to time with the state of each cell, and readers start over.
+3. Lines are idempotent: each has the state of a cell, not a difference.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ from seatrial.record.journal import read_journal
 from seatrial.record.owner import Owner, owner_of
 
 LIVE = "live.jsonl"
-_MOST_BYTES = 4 << 20  # between two times that it is written anew
+_MOST_BYTES = 4 << 20  # between rewrites
 
 
 class LiveChange(msgspec.Struct, frozen=True, array_like=True):
-    """`cell` is an id, or empty for what concerns the whole run."""
+    """`cell` is an id, or empty for the whole run."""
 
     at_s: float  # wall time
     cell: str
@@ -32,12 +32,12 @@ class LiveChange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LiveWriter:
-    """Of the process that works on the run. One that takes it up begins anew, with its first change."""
+    """Writes the live file, in the process that owns the run. A process that resumes the run rewrites the file."""
 
     def __init__(self, folder: Path, most_bytes: int = _MOST_BYTES) -> None:
         self._path = folder / LIVE
         self._most = most_bytes
-        # By cell: when it started and began to run, and its last change.
+        # By cell: the changes to `starting` and `running`, and the last one.
         self._known: dict[str, dict[str, LiveChange]] = {}
         self._file: int | None = None
         self._bytes = 0
@@ -50,7 +50,7 @@ class LiveWriter:
         if state in ("starting", "running"):
             known.setdefault(state, change)
         known["last"] = change
-        with contextlib.suppress(OSError):  # a full disk, a folder that is gone
+        with contextlib.suppress(OSError):  # full disk, deleted folder
             if self._file is None or self._bytes > self._most:
                 self._rewrite()
             else:
@@ -74,7 +74,7 @@ def _line(change: LiveChange) -> bytes:
 
 
 class LiveReader:
-    """`changes` gives what is new since the last call; all that is known when the file was written anew."""
+    """`changes` returns the changes since the last call, or all of them if the file was rewritten."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LIVE
@@ -95,18 +95,18 @@ class LiveReader:
         self._offset += len(whole)
         found = []
         for line in whole.splitlines():
-            with contextlib.suppress(Unreadable):  # of a disk that was full
+            with contextlib.suppress(Unreadable):  # cut off by a full disk
                 found.append(decode(line, LiveChange))
         return found
 
 
-# The runs of a folder, each in a few words: what it came to, or how far it is and who works on it.
+# Overviews of runs: result, or progress and owner.
 
 
 class RunState(StrEnum):
     FINISHED = "finished"
-    RUNNING = "running"  # somebody works on it
-    UNFINISHED = "unfinished"  # nobody does: `attach` finishes it
+    RUNNING = "running"  # a process owns it
+    UNFINISHED = "unfinished"  # no owner; `attach` resumes it
     DAMAGED = "damaged"
 
 
@@ -115,16 +115,16 @@ class RunOverview(msgspec.Struct, frozen=True):
     state: RunState
     started_s: float  # wall time
     cells: int
-    done: int  # cells that came to a verdict
-    verdict: str = ""  # of one that is finished
+    done: int  # cells with a verdict
+    verdict: str = ""  # if finished
     seconds: float | None = None
     counts: dict[str, int] = {}
-    owner: Owner | None = None  # who works on it
-    why: str = ""  # of one that is damaged
+    owner: Owner | None = None  # if running
+    why: str = ""  # if damaged
 
 
 class _Results(msgspec.Struct):
-    """What is read of `results.json` here; the rest of it may be large."""
+    """The fields of `results.json` needed here; the rest may be large."""
 
     verdict: str
     cells: list[msgspec.Raw]
@@ -134,7 +134,7 @@ class _Results(msgspec.Struct):
 
 
 def run_overviews(runs: Path, last: int) -> tuple[list[RunOverview], int]:
-    """The newest first, at most `last`; and how many there are in all."""
+    """The newest `last` runs, newest first, and the total number."""
     plans = sorted(runs.glob("*/plan.json"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
     return [run_overview(RunFolder(path.parent)) for path in plans[:last]], len(plans)
 
@@ -156,5 +156,5 @@ def run_overview(folder: RunFolder) -> RunOverview:
         found = read_json(folder.results, _Results)
     except (OSError, Unreadable) as error:
         return RunOverview(folder.run, RunState.DAMAGED, began_s, cells, 0, why=f"results.json: {error}")
-    came_to = len(found.cells), found.verdict, found.seconds, found.counts
-    return RunOverview(folder.run, RunState.FINISHED, found.started_s, cells, *came_to)
+    outcome = len(found.cells), found.verdict, found.seconds, found.counts
+    return RunOverview(folder.run, RunState.FINISHED, found.started_s, cells, *outcome)

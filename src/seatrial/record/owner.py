@@ -1,4 +1,4 @@
-"""Who works on a run: one process at a time, known by host, boot, process and its start."""
+"""The owner of a run: one process at a time, identified by host, boot, pid and start time."""
 
 import fcntl
 import os
@@ -23,12 +23,12 @@ class Owner(msgspec.Struct, frozen=True):
 
     @property
     def here(self) -> bool:
-        """Whether it is, or was, a process of this machine since that was started: only then can it be looked for."""
+        """Whether it is or was a process of this machine since its last boot; only these can be looked up."""
         return self.host == os.uname().nodename and self.boot == boot_id()
 
     def works_on(self, folder: Path) -> bool:
-        """Whether it does now. Of a process of another machine, by the lock, where the folder's file system has one
-        for all machines."""
+        """Whether it owns the run now. Owners on other machines are detected by the lock, if the file system shares
+        locks between machines."""
         if self.here:
             return self.alive()
         try:
@@ -44,12 +44,12 @@ class Owner(msgspec.Struct, frozen=True):
         return False
 
     def alive(self) -> bool:
-        """Whether this very process still runs, as far as can be seen from this host."""
+        """Whether this process is still running; False on any other host."""
         return self.here and process_start(self.pid) == self.start
 
 
 class RunOwned(SeatrialError):
-    """Somebody else has the run."""
+    """Another process owns the run."""
 
     def __init__(self, folder: Path, owner: Owner | None) -> None:
         self.owner = owner
@@ -57,11 +57,11 @@ class RunOwned(SeatrialError):
         if owner:
             since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner.since_s))
             who = f"process {owner.pid} on {owner.host} (since {since})"
-        super().__init__(f"{folder.name} is being run by {who}; `seatrial cancel {folder.name}` stops it")
+        super().__init__(f"{folder.name} is owned by {who}; run `seatrial cancel {folder.name}` to stop it")
 
 
 class Ownership:
-    """Holds the lock of a run folder from `take` to `release`, or to this process's death, however it comes."""
+    """Holds the lock of a run folder from `take` until `release` or the end of this process."""
 
     def __init__(self, file: int) -> None:
         self._file = file
@@ -85,7 +85,7 @@ class Ownership:
 
 
 def owner_of(folder: Path) -> Owner | None:
-    """Who holds, or last held, the run; None when it was let go of in order."""
+    """The current or last owner of the run; None if it was released properly."""
     try:
         return read_json(folder / "lock", Owner)
     except (OSError, Unreadable):

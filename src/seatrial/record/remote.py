@@ -1,9 +1,9 @@
-"""Copies of run folders at an `fsspec` address (`s3://…`, `gs://…`, `file://…`): written when a run is over, read by
-whoever reports on it elsewhere.
+"""Copies of run folders at an `fsspec` URL (`s3://…`, `gs://…`, `file://…`): written when a run is finished, read for
+reports on other machines.
 
-1. A copy is whole when its `results.json` is there: that comes last.
-2. What fails is tried again, file by file; what still fails is named, and a later copy takes only what is not there.
-3. The copy has what the folder has, links that lead inside it as what they lead to. Locks and the live file stay.
+1. A copy is complete if it has `results.json`, which is copied last.
+2. Failed files are retried one by one; an error names the first file that could not be copied.
+3. Links within the folder are copied as files. The lock and the live file are not copied.
 """
 
 import os
@@ -22,11 +22,11 @@ from seatrial.record.live import LIVE
 _T = TypeVar("_T")
 
 _AT_ONCE = 8  # files
-WAITS_S = (1.0, 4.0, 15.0)  # between the tries at one file
-COPIED = "copied.json"  # beside the original: where it was copied to
+WAITS_S = (1.0, 4.0, 15.0)  # between attempts at one file
+COPIED = "copied.json"  # in the original folder: the URL of the copy
 _HERE_ONLY = frozenset({"lock", LIVE, COPIED})
 _LAST = "results.json"
-_FOR_GOOD = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)  # trying again cannot help
+_FOR_GOOD = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)  # not retried
 _PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs", "s3": "s3fs", "az": "adlfs", "abfs": "adlfs", "hdfs": "pyarrow"}
 
 
@@ -40,22 +40,22 @@ def is_address(text: str) -> bool:
 
 
 def file_system(address: str) -> tuple[Any, str]:
-    """What reaches the address, and its path there. Raises RecordError: asking again cannot help."""
+    """The file system and the path at a URL. Raises RecordError, which is permanent."""
     import fsspec
 
     try:
         system, root = fsspec.core.url_to_fs(address)
     except ImportError as error:
         package = _PACKAGES.get(address.partition("://")[0], "")
-        hint = f"; install {package} beside Seatrial to reach it" if package else ""
-        raise RecordError(f"{address} cannot be reached: {error}{hint}") from None
+        hint = f"; run `pip install {package}`" if package else ""
+        raise RecordError(f"cannot access {address}: {error}{hint}") from None
     except Exception as error:
-        raise RecordError(f"{address} cannot be used: {error_text(error)}") from error
+        raise RecordError(f"cannot access {address}: {error_text(error)}") from error
     return system, str(root).rstrip("/")
 
 
 def error_text(error: Exception) -> str:
-    """Each kind of storage raises its own; all mean the same here."""
+    """The text of a storage error; each storage raises its own types."""
     return f"{type(error).__name__}: {str(error)[:500]}"
 
 
@@ -64,15 +64,15 @@ def copy_address(out: str, run: str) -> str:
 
 
 def begin_copy(folder: RunFolder, out: str, sleep: Callable[[float], None] = time.sleep) -> None:
-    """The plan alone, before anything runs: whoever may not write there finds out now. Raises RecordError."""
+    """Copies only the plan before anything runs, so that missing permissions are found early. Raises RecordError."""
     address = copy_address(out, folder.run)
     system, root = file_system(address)
     goal = f"{root}/{folder.plan.name}"
-    _tried(lambda: _put(system, folder.plan, goal), f"nothing can be written to {address}", sleep)
+    _tried(lambda: _put(system, folder.plan, goal), f"cannot write to {address}", sleep)
 
 
 def copy_run(folder: RunFolder, out: str, sleep: Callable[[float], None] = time.sleep) -> str:
-    """Copy the whole folder; the address of the copy. Raises RecordError."""
+    """Copies the whole folder. Returns the URL of the copy. Raises RecordError."""
     address = copy_address(out, folder.run)
     system, root = file_system(address)
     files = dict(_files(folder.path))
@@ -104,26 +104,26 @@ def is_copied(folder: RunFolder, out: str) -> bool:
 
 
 def fetch_run(address: str, cache: Path, sleep: Callable[[float], None] = time.sleep) -> RunFolder:
-    """The run at an address as a folder below `cache`, without the files that its jobs kept. What was fetched before is
-    not fetched again. Raises RecordError, and UnknownRun where there is none, or none that is whole."""
+    """Downloads the run at a URL to a folder below `cache`, without the files that its jobs kept. Files of an earlier
+    download are reused. Raises RecordError, and UnknownRun if there is no run or it is incomplete."""
     import hashlib
 
     system, root = file_system(address)
-    found = _tried(lambda: _listed(system, root), f"{address} cannot be read", sleep)
+    found = _tried(lambda: _listed(system, root), f"cannot read {address}", sleep)
     if "plan.json" not in found:
         plans = [name for name in found if name.count("/") == 1 and name.endswith("/plan.json")]
         runs = sorted(name.partition("/")[0] for name in plans)
-        hint = f"; it has the runs {', '.join(runs[-5:])}: add one of them to the address" if runs else ""
-        raise UnknownRun(f"there is no run at {address}{hint}")
+        hint = f"; add one of its runs to the URL: {', '.join(runs[-5:])}" if runs else ""
+        raise UnknownRun(f"run not found: {address}{hint}")
     if _LAST not in found:
-        raise UnknownRun(f"the copy at {address} has no results: its run goes on, or was not copied to its end")
+        raise UnknownRun(f"the copy at {address} has no results: the run is in progress or the copy is incomplete")
     folder = cache / hashlib.sha256(address.encode()).hexdigest()[:12] / PurePosixPath(root).name
-    # Not what jobs kept: `cells/<hash>/<attempt>/[part/]files/...`
+    # Without files that jobs kept: `cells/<hash>/<attempt>/[part/]files/...`
     names = [name for name in found if "files" not in PurePosixPath(name).parts[3:5]]
     wanted = [name for name in names if not _is_there(folder / name, found[name])]
 
     def fetched(name: str) -> None:
-        _tried(lambda: _get(system, f"{root}/{name}", folder / name), f"{address}/{name} cannot be read", sleep)
+        _tried(lambda: _get(system, f"{root}/{name}", folder / name), f"cannot read {address}/{name}", sleep)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         list(pool.map(fetched, wanted))
@@ -131,7 +131,7 @@ def fetch_run(address: str, cache: Path, sleep: Callable[[float], None] = time.s
 
 
 def _tried(work: Callable[[], _T], doing: str, sleep: Callable[[float], None]) -> _T:
-    """Done, after as many tries as it takes; RecordError when none of them did it."""
+    """Calls `work`, with retries. Raises RecordError if all attempts fail."""
     for wait_s in (*WAITS_S, None):
         try:
             return work()
@@ -143,7 +143,7 @@ def _tried(work: Callable[[], _T], doing: str, sleep: Callable[[float], None]) -
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """By name. A job may have left links: one that leads out of the folder is left out."""
+    """Files by name. Links that lead out of the folder, which jobs may create, are left out."""
     whole = folder.resolve()
     for place, folders, names in os.walk(folder):
         folders.sort()
@@ -170,7 +170,7 @@ def _get(system: Any, source: str, goal: Path) -> None:
 
 
 def _listed(system: Any, root: str) -> dict[str, int]:
-    """The sizes of files by their names below root; names that would lead out of a folder are left out."""
+    """File sizes by name relative to `root`, without names that contain `..`."""
     system.invalidate_cache()
     found = system.find(root, detail=True)
     names = {str(path).removeprefix(root).lstrip("/"): int(info.get("size") or 0) for path, info in found.items()}

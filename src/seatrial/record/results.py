@@ -1,4 +1,4 @@
-"""Reads `results.json`. `results.schema.json` is its JSON Schema, which other programs may hold us to."""
+"""Reads `results.json`. Its JSON Schema, `results.schema.json`, is a public contract."""
 
 from pathlib import Path
 
@@ -17,21 +17,21 @@ class ResultsError(SeatrialError):
 
 
 def read_results(folder: Path) -> RunResults:
-    path, attach = folder / "results.json", f"`seatrial attach {folder.name}` makes it anew from the journal."
+    path, attach = folder / "results.json", f"Run `seatrial attach {folder.name}` to write it again."
     try:
         results = read_json(path, RunResults)
     except FileNotFoundError as error:
-        advice = f"The run has not finished: `seatrial attach {folder.name}` takes it up."
-        raise ResultsError(path, "there are no results yet", advice) from error
+        advice = f"The run is not finished; resume it with `seatrial attach {folder.name}`."
+        raise ResultsError(path, "no results yet", advice) from error
     except OSError as error:
         raise ResultsError(path, error.strerror or str(error), "Check its permissions.") from error
     except Unreadable as error:
-        raise ResultsError(path, f"this is not a results.json: {error}", attach) from error
+        raise ResultsError(path, f"not a results.json: {error}", attach) from error
     if results.version > VERSION:
-        reason = f"it has version {results.version}, this Seatrial knows {VERSION}"
+        reason = f"version {results.version} (this Seatrial reads up to {VERSION})"
         raise ResultsError(path, reason, "Upgrade Seatrial to read it.")
     for cell in results.cells:
         for name in (cell.hash, *(part for attempt in cell.attempts for part in attempt.parts)):
-            if name in ("", ".", "..") or "/" in name or "\0" in name:  # files are read below a folder of that name
-                raise ResultsError(path, f"{name[:80]!r} is no name of a cell or part", attach)
+            if name in ("", ".", "..") or "/" in name or "\0" in name:  # used as folder names
+                raise ResultsError(path, f"invalid cell hash or part name {name[:80]!r}", attach)
     return results

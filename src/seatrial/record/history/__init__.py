@@ -1,13 +1,12 @@
-"""The history: the database of past runs, their attempts and metrics, and what people said of them.
+"""The history: the database of past runs, their attempts and metrics, and the marks that users set.
 
-1. `add` is keyed by the run: adding it again replaces what is known of it, in one transaction. What people said of a
-   run (`mark`) stays.
-2. Several processes may add and read at the same time, on a SQLite file and on a PostgreSQL server; a writer waits its
-   turn, a reader waits for nobody.
-3. A place where there is nothing yet is an empty history. One that cannot be read or written raises HistoryError and
-   nothing else: whoever ends a run can report it and still has `results.json`.
-4. Metrics of two benchmarks, two fingerprints or two units are never in one series.
-5. A password in a PostgreSQL URL is in no error.
+1. `add` is keyed by run: adding a run again replaces it in one transaction. Its marks stay.
+2. Several processes may write and read concurrently, in SQLite and in PostgreSQL. Writers wait for each other; readers
+   do not wait.
+3. A database that does not exist is an empty history. Every other problem raises HistoryError and nothing else; the
+   run still has its `results.json`.
+4. A series has metrics of one benchmark, one fingerprint and one unit.
+5. Error messages never contain the password of a PostgreSQL URL.
 """
 
 from seatrial.record.history.data import (

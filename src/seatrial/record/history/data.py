@@ -1,4 +1,4 @@
-"""What the history answers: series of metrics, runs, alarms, and what people may mark an alarm as."""
+"""Data types of the history: metric series, runs, alerts and marks."""
 
 import hashlib
 from urllib.parse import parse_qsl, urlencode
@@ -9,14 +9,14 @@ from seatrial import SeatrialError
 from seatrial.job import Moment, Settings, Verdict, worst_cell
 
 MARKS = ("false-alarm", "regression", "fixed")
-ACCEPTED = "accepted"  # the mark of a recenter: from this run on there is a new level, and it is in order
+ACCEPTED = "accepted"  # mark of `baseline recenter`: a new level starts at this run and is accepted
 
-# Verdicts that are the same trouble, when one asks since when.
+# Verdicts that count as the same failure in a streak.
 _FAILING = tuple(
     verdict.value for verdict in Verdict if not verdict.good and verdict not in (Verdict.SLOWER, Verdict.FASTER)
 )
 
-IMPORTED = "imported"  # the suite and the target of runs that another tool made
+IMPORTED = "imported"  # suite and target of runs imported from other tools
 
 _GOOD = frozenset({"passed", "xfail", "slower", "faster"})
 _ALARMS = frozenset({"slower", "faster"})
@@ -26,20 +26,20 @@ class Point(msgspec.Struct, frozen=True, gc=False):
     """One metric of one cell of one run."""
 
     run: str
-    at_s: float  # wall time at which the attempt started that the metric is from
+    at_s: float  # wall time of the start of the attempt
     value: float
     verdict: str  # of the cell
-    mark: str = ""  # what a person said of it: one of MARKS; ACCEPTED at the first run of an accepted level
+    mark: str = ""  # one of MARKS, or ACCEPTED at the first run of an accepted level
     mark_reason: str = ""
     commit: str = ""
     host: str = ""
     id: str = ""  # of the cell
-    source: str = ""  # where the metric was read
-    accepted: bool = False  # it is of a level that was accepted after it ran, so its alarm needs no judgement any more
+    source: str = ""  # where the metric was read from
+    accepted: bool = False  # its level was accepted after it ran, so its alert needs no review
 
     @property
     def good(self) -> bool:
-        """The cell came to its end as it should; how fast is another question."""
+        """The cell succeeded, regardless of its speed."""
         return self.verdict in _GOOD
 
     @property
@@ -48,21 +48,21 @@ class Point(msgspec.Struct, frozen=True, gc=False):
 
 
 class Series(msgspec.Struct, frozen=True):
-    """All metrics of one name of one benchmark under the same conditions, oldest first."""
+    """All values of one metric of one benchmark under the same conditions, oldest first."""
 
     benchmark: str
     trial: str
     fingerprint: str
     metric: str
     unit: str
-    better: str  # "lower", "higher", or "" for a metric that is not judged
+    better: str  # "lower", "higher", or "" for a metric that is not checked
     points: list[Point] = []
-    conditions: dict[str, str] = {}  # of its fingerprint; empty where an older Seatrial did not keep them
+    conditions: dict[str, str] = {}  # of its fingerprint; empty if recorded by an older Seatrial
     under_test: dict[str, str] = {}  # in its newest run
 
     @property
     def settings(self) -> Settings:
-        """`former` is its fingerprint, for a series that an older Seatrial began."""
+        """`former` is its fingerprint, for series that an older Seatrial started."""
         return Settings(self.conditions, self.under_test, self.fingerprint)
 
     @property
@@ -71,7 +71,7 @@ class Series(msgspec.Struct, frozen=True):
 
 
 class TimeWindow(msgspec.Struct, frozen=True):
-    """Wall times of what is wanted; None: open."""
+    """A range of wall times; None means open."""
 
     since_s: float | None = None
     until_s: float | None = None
@@ -81,25 +81,25 @@ class TimeWindow(msgspec.Struct, frozen=True):
 
 
 ALWAYS = TimeWindow()
-ENDLESS = 1 << 40  # more rows than there are
+ENDLESS = 1 << 40  # no row limit
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A person's mark of a run, of one benchmark or one metric of it. An empty one takes back what was said before."""
+    """A user's mark of a run, or of one benchmark or metric in it. An empty one removes earlier marks."""
 
     run: str
-    benchmark: str  # "" means all of the run
+    benchmark: str  # "" means the whole run
     label: str
     reason: str
     by: str
     at_s: float
-    metric: str = ""  # "" means all of the benchmark
+    metric: str = ""  # "" means the whole benchmark
 
 
 class Alarm(msgspec.Struct, frozen=True):
-    """A benchmark that a run called slower or faster, and what a person said of that.
+    """An alert: a benchmark that was slower or faster in a run, and its review.
 
-    `mark` is one of MARKS, or ACCEPTED where it was not judged and its level was accepted later."""
+    `mark` is one of MARKS, or ACCEPTED if it was not reviewed and its level was accepted later."""
 
     run: str
     at_s: float
@@ -114,16 +114,16 @@ class Alarm(msgspec.Struct, frozen=True):
 
 
 class CellRow(msgspec.Struct, frozen=True, gc=False):
-    """What a cell came to in one run."""
+    """The result of a cell in one run."""
 
     run: str
-    at_s: float  # wall time at which the run started
+    at_s: float  # wall time of the start of the run
     id: str
     verdict: str
     flaky: bool
     why: str
     commit: str
-    headline: str = ""  # the one line that says why it did not pass; empty where an older Seatrial did not keep it
+    headline: str = ""  # the line that best explains a failure; empty if recorded by an older Seatrial
     cause: str = ""  # id of its first cause
 
     @property
@@ -132,13 +132,13 @@ class CellRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class PastResult(msgspec.Struct, frozen=True, gc=False):
-    """What a cell came to in an earlier run."""
+    """The result of a cell in an earlier run."""
 
     run: str
-    at_s: float  # wall time at which the cell started
+    at_s: float  # wall time of the start of the cell
     verdict: str
     flaky: bool = False
-    causes: tuple[str, ...] = ()  # their ids; empty where it passed, or an older Seatrial did not keep them
+    causes: tuple[str, ...] = ()  # ids; empty if it passed, or if recorded by an older Seatrial
     commit: str = ""
 
     @property
@@ -146,11 +146,11 @@ class PastResult(msgspec.Struct, frozen=True, gc=False):
         return Moment(self.run, self.at_s, self.commit)
 
     def has_cause(self, cause: str) -> bool:
-        """It failed with that cause, as far as is known of both."""
+        """Whether it failed with that cause; True if either is unknown."""
         return not cause or not self.causes or cause in self.causes
 
     def with_repeat(self, other: "PastResult") -> "PastResult":
-        """Of two repeats in one run: the worse, flaky if one is, with the causes of both."""
+        """Merges two repeats of a run: the worse one, flaky if either is, with the causes of both."""
         worse = worst_cell([Verdict(self.verdict), Verdict(other.verdict)])
         chosen = self if self.verdict == worse else other
         causes = tuple(dict.fromkeys(self.causes + other.causes))
@@ -158,24 +158,24 @@ class PastResult(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunPast(msgspec.Struct, frozen=True):
-    """What was known of the cells and causes of a run before it."""
+    """The past of a run's cells and causes."""
 
-    cells: dict[str, list[PastResult]] = {}  # by id without `repeat`: its last results, oldest first
-    # Of a cell that was not good the last time: since when without a break. By its id without `repeat`, and the cause
-    # that it has now, for which it was so; an empty one for whatever cause.
+    cells: dict[str, list[PastResult]] = {}  # by id without `repeat`: last results, oldest first
+    # The start of a cell's current failure streak, by its id without `repeat` and its current cause; an empty cause
+    # means any.
     streaks: dict[tuple[str, str], Moment] = {}
-    causes: dict[str, tuple[Moment, Moment]] = {}  # by id: the first time that it was seen, and the last
+    causes: dict[str, tuple[Moment, Moment]] = {}  # by id: first and last time seen
 
 
 def outcome_class(verdict: str) -> tuple[str, ...] | None:
-    """The verdicts that say the same of a cell for one who asks since when; None: it was good."""
+    """The verdicts that continue the same failure streak; None for a good verdict."""
     if verdict in _ALARMS:
         return (verdict,)
     return _FAILING if verdict in _FAILING else None
 
 
 class TrialRow(msgspec.Struct, frozen=True):
-    """What the history has of one trial."""
+    """Summary of one trial in the history."""
 
     trial: str
     runs: int
@@ -189,7 +189,7 @@ HIDDEN = "***"
 
 
 class HistoryError(SeatrialError):
-    """The history at `place` cannot be used; `reason` says why, `advice` what to do. No result is lost by it."""
+    """The history at `place` cannot be used: `reason`, and `advice` what to do. No results are lost."""
 
     def __init__(self, place: str, reason: str, advice: str) -> None:
         super().__init__(f"history {place}: {reason.strip().rstrip('.')}. {advice}")
@@ -199,11 +199,11 @@ class HistoryError(SeatrialError):
 
 
 def place_text(place: str) -> str:
-    """The place as it may be shown: a URL without its password."""
+    """The path or URL for messages, with the password hidden."""
     if "://" not in place:
         return place
     scheme, _, rest = place.partition("://")
-    # Up to the last @: a password with a / or an @ in it that was not written as %2F or %40 is hidden, too.
+    # Up to the last @: this also hides passwords with an unescaped / or @.
     account, at, server = rest.rpartition("@")
     user, colon, _ = account.partition(":")
     server, question, query = server.partition("?")
@@ -215,12 +215,12 @@ def place_text(place: str) -> str:
     return f"{scheme}://{user}{colon}{HIDDEN if colon else ''}{at}{server}{question}{shown}"
 
 
-MOST_KEY_BYTES = 600  # an index of PostgreSQL takes rows of up to 2,700
+MOST_KEY_BYTES = 600  # index rows of PostgreSQL are limited to 2,700
 _MOST_TEXT = 100_000
 
 
 def text(value: str, most: int = _MOST_TEXT) -> str:
-    """What every database can keep: no NUL, no half of a surrogate pair, not without end."""
+    """Text that every database can store: no NUL, no lone surrogates, limited length."""
     if not value.isascii():
         value = value.encode("utf-8", "replace").decode()
     value = value.replace("\0", "\N{REPLACEMENT CHARACTER}") if "\0" in value else value
@@ -228,7 +228,7 @@ def text(value: str, most: int = _MOST_TEXT) -> str:
 
 
 def key(value: str) -> str:
-    """A text that an index is over: a very long one is cut, with a digest of the whole so that two never meet."""
+    """Text for an indexed column: long text is cut and gets a digest, so that keys stay unique."""
     value = text(value, len(value))
     whole = value.encode()
     if len(whole) <= MOST_KEY_BYTES:
@@ -238,12 +238,12 @@ def key(value: str) -> str:
 
 
 def series_id(benchmark: str, fingerprint: str, metric: str, unit: str) -> int:
-    """The number of a series, the same in every database: nobody has to ask for it before adding to it."""
+    """The number of a series. A hash, so that writers need not query it."""
     return _number(benchmark, fingerprint, metric, unit)
 
 
 def cell_number(suite: str, name: str) -> int:
-    """The number of a cell of a suite, whatever its content is; `name` is its id without the axis `repeat`."""
+    """The number of a cell in a suite, independent of its content; `name` is its id without the axis `repeat`."""
     return _number(key(suite), key(name))
 
 

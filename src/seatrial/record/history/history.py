@@ -1,4 +1,4 @@
-"""One history, wherever it is kept: what goes in, and what can be asked of it."""
+"""The history, independent of its database: all writes and queries."""
 
 import contextlib
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _Answer = TypeVar("_Answer")
 
 
 class Database(Protocol):
-    """Keeps the tables of schema.py, brings them to this version, and raises HistoryError and nothing else."""
+    """Stores the tables of schema.py and migrates them to this version. Raises only HistoryError."""
 
     place: str
 
@@ -30,23 +30,22 @@ class Database(Protocol):
 
 
 def open_history(place: str | Path) -> "History":
-    """The history at a path (SQLite) or a `postgresql://` URL. Nothing is opened before it is asked something."""
+    """The history at a path (SQLite) or a `postgresql://` URL. It is opened at the first query."""
     where = str(place)
     if where.startswith(("postgresql://", "postgres://")):
         from seatrial.record.history.postgres import PostgresDatabase
 
         return History(PostgresDatabase(where))
     if "://" in where:
-        form = "Give the path of a file, or postgresql://USER@HOST/DATABASE."
-        raise HistoryError(place_text(where), "that is neither a file nor a PostgreSQL server", form)
+        form = "Use a file path or postgresql://USER@HOST/DATABASE."
+        raise HistoryError(place_text(where), "neither a file nor a PostgreSQL server", form)
     return History(SqliteDatabase(Path(where)))
 
 
 def _question(
     ask: Callable[Concatenate[Session, _P], _Answer], empty: Callable[[], _Answer]
 ) -> "Callable[Concatenate[History, _P], _Answer]":
-    """A method of a history that asks this in one state of the database; `empty` makes the answer where there is
-    none."""
+    """A method that runs a query in one transaction; `empty` makes its result if there is no database."""
 
     @wraps(ask)
     def asked(history: "History", /, *args: _P.args, **options: _P.kwargs) -> _Answer:
@@ -58,10 +57,10 @@ def _question(
 class History:
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.place = database.place  # for people: without a password
+        self.place = database.place  # for messages, without a password
 
     def add(self, *runs: RunResults) -> None:
-        """Keep all metrics of a run, or of several at once; what was known of the same runs before is replaced."""
+        """Adds runs in one transaction, replacing runs that were added before."""
 
         def write(session: Session) -> None:
             for results in runs:
@@ -72,15 +71,15 @@ class History:
     def mark(
         self, run: str, benchmark: str | None, label: str, reason: str, by: str, at_s: float, metric: str | None = None
     ) -> None:
-        """Keep a person's mark of a run, or of one benchmark of it. The last mark counts; "" takes the others back.
+        """Marks a run, or one benchmark in it. The last mark counts; "" removes earlier ones.
 
-        `accepted` is what a recenter says of the first run of a level, and alone may be about one `metric`: the level
-        is in order from that run on. Alarms of it before `at_s` are settled, and so are marks `regression` before it.
+        `accepted` is set by `baseline recenter` on the first run of a new level, and only it may apply to a single
+        `metric`. It settles the alerts and `regression` marks of that level before `at_s`.
         """
         if label not in ("", ACCEPTED, *MARKS):
-            raise ValueError(f"{label!r} is none of {', '.join((ACCEPTED, *MARKS))}")
+            raise ValueError(f"invalid mark {label!r}; use {', '.join((ACCEPTED, *MARKS))}")
         if metric and label != ACCEPTED:
-            raise ValueError(f"{label!r} is about a benchmark, not about its metric {metric!r} alone")
+            raise ValueError(f"mark {label!r} applies to a benchmark, not to a single metric {metric!r}")
         mark = Mark(key(run), key(benchmark or ""), label, text(reason), text(by), at_s, key(metric or ""))
         self.database.write(lambda session: writing.add_mark(session, mark))
 
@@ -104,11 +103,11 @@ class History:
     past = _question(read_past, RunPast)
 
 
-MISSED = "not-in-history"  # a file in the run folder: the history that the run is missing in
+MISSED = "not-in-history"  # file in the run folder with the history that the run must be added to
 
 
 def add_missed(runs: Path, history: History) -> list[str]:
-    """Add the runs in the folder of runs that are missing in this history, oldest first; those that were added. Raises
+    """Adds the runs of a folder that could not be added to this history before. Returns their names. Raises
     HistoryError."""
     marks = sorted(runs.glob(f"*/{MISSED}")) if runs.is_dir() else []
     found = []
@@ -120,7 +119,7 @@ def add_missed(runs: Path, history: History) -> list[str]:
 
 
 def add_run(folder: RunFolder, history: History) -> bool:
-    """Add one run; False when it has no results, or none that can be read. Raises HistoryError."""
+    """Adds one run. Returns False if it has no readable results. Raises HistoryError."""
     results = folder.read_results()
     if results is None:
         return False
@@ -130,16 +129,16 @@ def add_run(folder: RunFolder, history: History) -> bool:
 
 
 def add_or_mark(folder: RunFolder, results: RunResults, history: History) -> None:
-    """Add a run that has just ended; where that fails, mark it to be added later. Raises HistoryError."""
+    """Adds a finished run; if that fails, marks it to be added later and raises HistoryError."""
     try:
         history.add(results)
     except HistoryError:
-        with contextlib.suppress(OSError):  # the results are there, and `seatrial history add` needs no mark
+        with contextlib.suppress(OSError):  # `seatrial history add` works without the mark
             (folder.path / MISSED).write_text(_place(history) + "\n")
         raise
     (folder.path / MISSED).unlink(missing_ok=True)
 
 
 def _place(history: History) -> str:
-    """A server's address as it is shown, without a password; of a file, wherever it is named from."""
+    """The URL without a password, or the absolute path of a file."""
     return history.place if "://" in history.place else str(Path(history.place).resolve())

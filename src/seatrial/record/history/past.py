@@ -1,5 +1,5 @@
-"""What the history knows of the cells and causes of one run, from before it: each cell's last runs, since when it has
-been as it was the last time, and when its causes were seen."""
+"""Queries the past of a run's cells and causes: each cell's last results, the start of its current streak, and when its
+causes were seen."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -25,7 +25,7 @@ SELECT cell, {_RESULT} FROM (
 ) AS ranked WHERE place <= ? ORDER BY cell, at_s DESC, run DESC
 """
 
-# The first run after the last one without such a result.
+# The first run of the current streak: the one after the last run with another result.
 _STREAKS = """
 WITH found AS (
     SELECT cell, run, min(at_s) AS at_s,
@@ -52,11 +52,11 @@ SELECT cause, run, at_s FROM (
 
 
 def read_past(session: Session, results: RunResults) -> RunPast:
-    """What was known of a run's cells and causes before they ran; whether the run itself is kept, is the same."""
+    """The past of a run's cells and causes, without the run itself, which may or may not be in the history."""
     run = key(results.run)
-    until_s: dict[str, float] = {}  # a cell's own start: another run may have had it after this one began
+    until_s: dict[str, float] = {}  # start of each cell; another run may have run it after this run started
     causes = {hash_: key(own[0].id) for hash_, own in causes_by_cell(results).items()}
-    wanted: dict[tuple[str, str], None] = {}  # cells, each with the cause that it has now
+    wanted: dict[tuple[str, str], None] = {}  # cells with their current cause
     for cell in results.cells:
         if cell.attempts:
             name = benchmark_of(cell.id)
@@ -68,7 +68,7 @@ def read_past(session: Session, results: RunResults) -> RunPast:
     commits = dict(session.execute('SELECT run, "commit" FROM runs WHERE "commit" <> ?', ("",)))
     cells: dict[str, list[PastResult]] = {}
     for number, rows in _rows(session, {number: until_s[name] for number, name in numbers.items()}, run):
-        by_run: dict[str, PastResult] = {}  # of repeats the worst
+        by_run: dict[str, PastResult] = {}  # the worst of repeats
         for of_run, at_s, verdict, flaky, own in reversed(rows):
             past = PastResult(of_run, at_s, verdict, bool(flaky), tuple(own.split()), commits.get(of_run, ""))
             by_run[of_run] = by_run[of_run].with_repeat(past) if of_run in by_run else past
@@ -105,8 +105,8 @@ def _streaks(
     run: str,
     commits: dict[str, str],
 ) -> dict[tuple[str, str], Moment]:
-    """Of the cells that were not good the last time: since when, for the cause that they have now. What their last
-    results say is not asked again."""
+    """The start of the failure streak of each cell that was bad in its previous run, for its current cause. The
+    database is queried only for streaks that are longer than the results in `cells`."""
     found: dict[tuple[str, str], Moment] = {}
     longer: dict[tuple[tuple[str, ...], str], list[str]] = {}
     for name, cause in wanted:
@@ -132,7 +132,7 @@ def _streaks(
 def _causes(
     session: Session, results: RunResults, until_s: float, run: str, commits: dict[str, str]
 ) -> dict[str, tuple[Moment, Moment]]:
-    """The first and the last time that each cause of the run was seen in this suite before."""
+    """When each cause of the run was first and last seen in this suite before."""
     found: dict[str, list[Moment]] = {}
     for some in batches(sorted({key(cause.id) for cause in results.causes})):
         values = (*some, until_s, run, results.suite)

@@ -1,6 +1,6 @@
-"""The history in a PostgreSQL database, in a schema of its own: one history for several machines.
+"""The history in a PostgreSQL database, in the schema `seatrial`: one history for several machines.
 
-Passwords belong into `~/.pgpass`, a service file or PGPASSWORD. One in the URL works, too, and is never shown.
+Put passwords in `~/.pgpass`, a service file or PGPASSWORD. A password in the URL also works and is never shown.
 """
 
 import time
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 
-_PATIENCE_S = 60.0  # how long a writer waits for the others
+_PATIENCE_S = 60.0  # how long a writer waits for other writers
 _CONNECT_S = 10
-_TAKE_LOCK = b"SELECT pg_advisory_xact_lock(%d)" % 0x5EA7_71A1  # of all writers: one at a time, as in SQLite
-_AGAIN = frozenset({"40001", "40P01", "23505", "55P03"})  # lost against another writer; nothing was done
+_TAKE_LOCK = b"SELECT pg_advisory_xact_lock(%d)" % 0x5EA7_71A1  # one writer at a time, as in SQLite
+_AGAIN = frozenset({"40001", "40P01", "23505", "55P03"})  # conflict with another writer; nothing was written
 
 _THERE = """
 SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = pg_class.relnamespace
@@ -30,15 +30,15 @@ WHERE pg_namespace.nspname = 'seatrial' AND pg_class.relname = 'version'
 """
 
 _ADVICE = {
-    "25006": "The server takes no changes just now (a standby, or read-only); use one that does.",
-    "28P01": "Check user and password: in the URL, ~/.pgpass or PGPASSWORD.",
-    "28000": "Check the user, and what pg_hba.conf of the server allows.",
+    "25006": "The server is read-only, for example a standby; use a writable one.",
+    "28P01": "Check the user and the password in the URL, ~/.pgpass or PGPASSWORD.",
+    "28000": "Check the user and the server's pg_hba.conf.",
     "3D000": "Create the database, or check its name.",
-    "42501": "Let this user create a schema in the database, or write to its schema `seatrial`.",
-    "53100": "Free some space on the server's disk.",
-    "53300": "The server has no connection left; try again, or raise max_connections.",
+    "42501": "Allow this user to create a schema in the database, or to write to the schema `seatrial`.",
+    "53100": "Free space on the server's disk.",
+    "53300": "The server is out of connections; try again, or raise max_connections.",
 }
-# What comes before there is a connection has no state, only words.
+# Errors while connecting have no SQLSTATE, only a text.
 _BY_WORDS = {"password": "28P01", "pg_hba.conf": "28000", "does not exist": "3D000", "too many clients": "53300"}
 
 
@@ -66,10 +66,10 @@ class PostgresDatabase:
     def __init__(self, url: str) -> None:
         self._url = url
         self.place = place_text(url)
-        self._password = ""  # once it is known
+        self._password = ""  # set when the URL is parsed
 
     def read(self, use: Callable[[Session], _Answer], empty: _Answer) -> _Answer:
-        """What `use` finds in one state of the database; `empty` when there is none yet."""
+        """Runs `use` in a read-only transaction; `empty` if there is no history yet."""
 
         def read(connection: "Connection") -> _Answer:
             if self._version(connection) is None:
@@ -79,7 +79,7 @@ class PostgresDatabase:
         return self._patiently(read)
 
     def write(self, use: Callable[[Session], _Answer]) -> _Answer:
-        """All that `use` does, or nothing of it."""
+        """Runs `use` in a transaction."""
         return self._patiently(lambda connection: self._used(connection, use, _TAKE_LOCK))
 
     def _used(self, connection: "Connection", use: Callable[[Session], _Answer], first: bytes) -> _Answer:
@@ -91,8 +91,8 @@ class PostgresDatabase:
             return use(PostgresSession(connection))
 
     def _version(self, connection: "Connection") -> int | None:
-        """None when there is no history in this database."""
-        # Read from the catalogue as from a table: to_regclass may answer from a cache that is older than the lock.
+        """None if there is no history in this database."""
+        # Query the catalog tables: to_regclass may use a cache that is older than the lock.
         if connection.execute(_THERE).fetchone() is None:
             return None
         found = connection.execute("SELECT max(number) FROM seatrial.version").fetchone()
@@ -102,13 +102,13 @@ class PostgresDatabase:
         return version
 
     def _migrate(self, connection: "Connection") -> None:
-        """Bring the database to our version. Several may try at once: it is read again under the lock."""
+        """Migrates the database to our version, which is read again under the lock: others may migrate, too."""
         with connection.transaction():
             connection.execute(_TAKE_LOCK)
             version = self._version(connection)
             if version is None:
                 there = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'seatrial'").fetchone()
-                if not there:  # who may not create schemas can be given an empty one
+                if not there:  # users without permission may have been given an empty schema
                     connection.execute("CREATE SCHEMA seatrial")
                 connection.execute("CREATE TABLE seatrial.version (number INTEGER PRIMARY KEY)")
             connection.execute("SET LOCAL search_path = seatrial")
@@ -120,12 +120,12 @@ class PostgresDatabase:
                 connection.execute("INSERT INTO seatrial.version VALUES (%s)", (number + 1,))
 
     def _patiently(self, use: "Callable[[Connection], _Answer]") -> _Answer:
-        """Connect, use, disconnect; again when another writer was in the way."""
+        """Connects, calls `use`, disconnects; retries on a conflict with another writer."""
         try:
             import psycopg
         except ImportError as error:
-            advice = "Install it: pip install 'seatrial[postgres]'."
-            raise HistoryError(self.place, "the driver psycopg is not installed", advice) from error
+            advice = "Run pip install 'seatrial[postgres]'."
+            raise HistoryError(self.place, "psycopg is not installed", advice) from error
         parameters = self._parameters()
         until = time.monotonic() + _PATIENCE_S
         pause_s = 0.01
@@ -148,17 +148,17 @@ class PostgresDatabase:
         authority = rest.partition("/")[0].partition("?")[0]
         try:
             if rest.count("@") > authority.count("@") or authority.count("@") > 1:
-                # The driver would take half of a password for the name of a server or a database, and print it.
+                # psycopg would parse half of the password as a host or database name, and print it.
                 raise ProgrammingError
             parsed = conninfo_to_dict(self._url)
-        except ProgrammingError:  # its text quotes what it could not read, which may be a password
-            form = "Its form is postgresql://USER@HOST:PORT/DATABASE"
-            advice = f"{form}; @ : / ? # % in a user name or password are written %40 %3A %2F %3F %23 %25."
-            raise HistoryError(self.place, "the URL cannot be read", advice) from None
+        except ProgrammingError:  # its text may contain the password
+            form = "Use postgresql://USER@HOST:PORT/DATABASE"
+            advice = f"{form}; in a user name or password write @ : / ? # % as %40 %3A %2F %3F %23 %25."
+            raise HistoryError(self.place, "invalid URL", advice) from None
         self._password = str(parsed.get("password") or "")
         return {
             "connect_timeout": _CONNECT_S,
-            "tcp_user_timeout": int(_PATIENCE_S * 1000),  # a server that vanished is an error, not a wait
+            "tcp_user_timeout": int(_PATIENCE_S * 1000),  # fail if the server disappears
             "application_name": "seatrial",
             **parsed,
             "options": f"{parsed.get('options', '')} -c lock_timeout={int(_PATIENCE_S * 1000)}".strip(),
@@ -175,7 +175,7 @@ class PostgresDatabase:
             masked = reason.replace(self._password, HIDDEN) if self._password else reason
             raise HistoryError(self.place, masked, self._advice(error)) from None
         except Unreadable as error:
-            raise HistoryError(self.place, f"a row of it is damaged: {error}", "Put back a copy of it.") from error
+            raise HistoryError(self.place, f"damaged row: {error}", "Restore a backup.") from error
 
     @staticmethod
     def _advice(error: "psycopg.Error") -> str:
@@ -183,5 +183,5 @@ class PostgresDatabase:
         if state in _ADVICE:
             return _ADVICE[state]
         if not state or state.startswith(("08", "57")):
-            return "Check that the server runs and can be reached from here, then try again."
-        return "The server refused; what it said is above."
+            return "Check that the server is running and reachable, then try again."
+        return "The server rejected the request."

@@ -1,4 +1,4 @@
-"""What the history is asked: each question in SQL that both databases understand."""
+"""Queries of the history, in SQL for both databases."""
 
 from typing import Any
 
@@ -21,8 +21,8 @@ from seatrial.record.history.data import (
 )
 from seatrial.record.history.schema import Session, batches, places
 
-_LAST = 20  # attempts of a cell that its expected duration is taken from
-_LATER_S = 1e300  # than any time
+_LAST = 20  # attempts per cell for its expected duration
+_LATER_S = 1e300  # later than any time
 
 _OF_CELL = """
 SELECT seconds FROM attempts WHERE hash = ? AND verdict IN ('passed', 'xfail') AND seconds IS NOT NULL
@@ -78,7 +78,7 @@ GROUP BY cells.run, cells.benchmark, cells.fingerprint
 
 
 class _Accepted(msgspec.Struct, frozen=True):
-    """A level that somebody accepted: where it began, and when that was said."""
+    """An accepted level: its start, and the mark that accepted it."""
 
     since_s: float
     acceptance: Mark
@@ -88,10 +88,10 @@ class _Accepted(msgspec.Struct, frozen=True):
 
 
 class _Marks(msgspec.Struct, frozen=True):
-    """What people said, as it counts now."""
+    """The marks that are in effect."""
 
-    judged: dict[str, dict[str, Mark]]  # by run, then by benchmark, which is "" for all of the run
-    accepted: dict[tuple[str, str], list[_Accepted]]  # by benchmark and fingerprint, the last word first
+    judged: dict[str, dict[str, Mark]]  # by run, then by benchmark, "" for the whole run
+    accepted: dict[tuple[str, str], list[_Accepted]]  # by benchmark and fingerprint, latest mark first
 
     def of(self, run: str, benchmark: str) -> Mark | None:
         of_run = self.judged.get(run, {})
@@ -100,8 +100,7 @@ class _Marks(msgspec.Struct, frozen=True):
 
 
 def durations(session: Session) -> dict[str, float]:
-    """Seconds that each cell is expected to take, by hash: the median of its last 20 attempts that ended as they
-    should."""
+    """Expected duration of each cell in seconds, by hash: the median of its last 20 successful attempts."""
     found: dict[str, list[float]] = {}
     if session.far:
         for cell, seconds in session.execute(_OF_ALL_CELLS, (_LAST,)):
@@ -125,29 +124,29 @@ def series(
     fingerprint: str | None = None,
     last: int | None = None,
 ) -> list[Series]:
-    """The series that fit all that is given, in the order of their names; of each the `last` points."""
+    """The matching series, sorted by name, each with its `last` points."""
     wanted = {"trial = ?": trial, "benchmark = ?": benchmark, "metric = ?": metric, "fingerprint = ?": fingerprint}
     return filled(session, _names(session, wanted), last)
 
 
 def names(session: Session, trial: str | None = None, run: str | None = None, judged: bool = False) -> list[Series]:
-    """Series without their points: of a trial, of those that a run added to; only those with a `better`."""
+    """Series without points: of a trial, of a run, or only those with a direction (`judged`)."""
     of_run = "id IN (SELECT series FROM points WHERE run = ?)"
     return _names(session, {"trial = ?": trial, of_run: run, "better <> ?": "" if judged else None})
 
 
 def _names(session: Session, wanted: dict[str, str | None]) -> list[Series]:
-    """The series that meet these conditions, those without a value aside."""
+    """The series that meet all conditions with a value."""
     conditions = {condition: key(value) for condition, value in wanted.items() if value is not None}
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     query = f"SELECT benchmark, trial, fingerprint, metric, unit, better FROM series{where}"
     found = [Series(*row) for row in session.execute(query, tuple(conditions.values()))]
-    # Not ordered by SQL: servers differ in what comes first.
+    # Not sorted in SQL, because collations differ.
     return sorted(found, key=lambda one: (one.benchmark, one.metric, one.fingerprint, one.unit))
 
 
 def filled(session: Session, names: list[Series], last: int | None = None, window: TimeWindow = ALWAYS) -> list[Series]:
-    """These series with their `last` points in the window. One that has none there is left out."""
+    """These series with their `last` points in the window. Series without points are left out."""
     numbers = [series_id(one.benchmark, one.fingerprint, one.metric, one.unit) for one in names]
     rows = _rows(session, numbers, ENDLESS if last is None else last, window)
     all_marks = _all_marks(session)
@@ -161,7 +160,7 @@ def filled(session: Session, names: list[Series], last: int | None = None, windo
 
 
 def _with_settings(session: Session, series: list[Series]) -> list[Series]:
-    """The same with their conditions, and with what was under test in the newest run of each."""
+    """Adds the conditions of each series, and what was under test in its newest run."""
     newest = {(one.points[-1].run, one.benchmark) for one in series}
     tested: dict[tuple[str, str], str] = {}
     for run in sorted({run for run, _ in newest}):
@@ -176,7 +175,7 @@ def _with_settings(session: Session, series: list[Series]) -> list[Series]:
 
 
 def under_test(session: Session, trial: str, benchmark: str) -> dict[str, dict[str, str]]:
-    """What was under test in each run of a benchmark, where that was kept."""
+    """What was under test in each run of a benchmark, if recorded."""
     query = "SELECT run, under_test FROM cells WHERE trial = ? AND benchmark = ? AND under_test <> ?"
     rows = session.execute(query, (key(trial), key(benchmark), ""))
     fields = _fields(session, {id_ for _, id_ in rows})
@@ -192,7 +191,7 @@ def _fields(session: Session, ids: set[str]) -> dict[str, dict[str, str]]:
 
 
 def _rows(session: Session, numbers: list[int], most: int, window: TimeWindow) -> dict[int, list[tuple[Any, ...]]]:
-    """The newest rows in the window of each of these series, oldest first."""
+    """The newest rows of each series in the window, oldest first."""
     since_s = -_LATER_S if window.since_s is None else window.since_s
     within = since_s, _LATER_S if window.until_s is None else window.until_s, most
     if not session.far:
@@ -218,11 +217,11 @@ def _points(rows: list[tuple[Any, ...]], series: Series, all_marks: _Marks, comm
     for run, at_s, value, verdict, host, id_, source in rows:
         mark = all_marks.of(run, benchmark)
         level = next((level for level in levels if level.covers(run, at_s)), None)
-        if level and run == level.acceptance.run and run not in begun:  # of its repeats the first
+        if level and run == level.acceptance.run and run not in begun:  # the first of its repeats
             begun.add(run)
             mark = level.acceptance
         elif level and mark and mark.label == "regression" and mark.at_s <= level.acceptance.at_s:
-            mark = None  # since then the level is in order
+            mark = None  # the level was accepted since then
         label, reason = (mark.label, mark.reason) if mark else ("", "")
         commit, name, accepted = commit_of(run, ""), id_ or benchmark, level is not None
         made.append(Point(run, at_s, value, verdict, label, reason, commit, host, name, source, accepted))
@@ -230,14 +229,14 @@ def _points(rows: list[tuple[Any, ...]], series: Series, all_marks: _Marks, comm
 
 
 def marks(session: Session) -> list[Mark]:
-    """All that people ever said, oldest first."""
+    """All marks, oldest first."""
     columns = "run, benchmark, word, reason, said_by, at_s, metric"
     rows = session.execute(f"SELECT {columns} FROM marks ORDER BY at_s, run, benchmark, metric")
     return [Mark(*row) for row in rows]
 
 
 def _all_marks(session: Session) -> _Marks:
-    """The last mark of a run's benchmark counts; a mark of the whole run is one of each of them."""
+    """The last mark of each benchmark of a run; a mark of the run applies to all its benchmarks."""
     judged: dict[str, dict[str, Mark]] = {}
     accepted: dict[str, dict[tuple[str, str], Mark]] = {}
     for mark in marks(session):
@@ -262,9 +261,9 @@ def _all_marks(session: Session) -> _Marks:
 
 
 def alarms(session: Session) -> list[Alarm]:
-    """Every `slower` and `faster` that a run gave, oldest first, with what a person said of it."""
+    """All alerts, oldest first, with their reviews."""
     all_marks = _all_marks(session)
-    found: dict[tuple[str, str, str, str], Alarm] = {}  # repeats of a cell raise one alarm
+    found: dict[tuple[str, str, str, str], Alarm] = {}  # repeats of a cell raise one alert
     for run, at_s, benchmark, fingerprint, verdict, why, commit in session.execute(_ALARMS):
         levels = all_marks.accepted.get((benchmark, fingerprint), [])
         accepted = next((level.acceptance for level in levels if level.covers(run, at_s)), None)
@@ -282,11 +281,11 @@ def benchmarks(session: Session, run: str) -> list[str]:
 
 
 def cells(session: Session, trial: str, last: int | None = None) -> list[CellRow]:
-    """What each cell of a trial came to in its `last` runs, oldest first."""
+    """The results of each cell of a trial in its `last` runs, oldest first."""
     rows = session.execute(_CELLS, (key(trial), ENDLESS if last is None else last, key(trial)))
     return [
-        CellRow(run, at_s, id_, verdict, bool(flaky), why, commit, said, causes.partition(" ")[0])
-        for run, at_s, id_, verdict, flaky, why, commit, said, causes in rows
+        CellRow(run, at_s, id_, verdict, bool(flaky), why, commit, headline, causes.partition(" ")[0])
+        for run, at_s, id_, verdict, flaky, why, commit, headline, causes in rows
     ]
 
 

@@ -1,6 +1,6 @@
-"""The tables of the history, the same in SQLite and PostgreSQL, and the way from each version to the next.
+"""The tables of the history, the same in SQLite and PostgreSQL, and their migrations.
 
-Only ever append to MIGRATIONS: the n-th takes a database of version n to n + 1. PostgreSQL began at version 2.
+Only append to MIGRATIONS: the n-th migrates a database from version n to n + 1. PostgreSQL started at version 2.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +18,7 @@ _TOGETHER = 500
 class Session(Protocol):
     """An open connection. SQL is written with `?` for each value."""
 
-    far: bool  # each question is a way to a server and back: ask few
+    far: bool  # whether each query is a network round trip
 
     def execute(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]: ...
 
@@ -26,7 +26,7 @@ class Session(Protocol):
 
 
 def batches(values: Iterable[_T]) -> Iterator[list[_T]]:
-    """So many values as are asked for at once."""
+    """Lists of at most _TOGETHER values, for one query each."""
     left = iter(values)
     while some := list(islice(left, _TOGETHER)):
         yield some
@@ -39,8 +39,8 @@ def places(values: Iterable[object]) -> str:
 class Migration(msgspec.Struct, frozen=True):
     sqlite: str
     postgres: str
-    also: Callable[[Session], None] | None = None  # what SQL alone cannot do, after `sqlite`
-    everywhere: Callable[[Session], None] | None = None  # the same, after `postgres` too
+    also: Callable[[Session], None] | None = None  # steps in Python after `sqlite`
+    everywhere: Callable[[Session], None] | None = None  # steps in Python after `sqlite` and `postgres`
 
 
 _ATTEMPTS = """
@@ -75,9 +75,8 @@ CREATE TABLE metrics (
 CREATE INDEX metrics_of_run ON metrics (run);
 """
 
-# What version 2 brought, in both: series of metrics, and marks. `points` is kept in the order in which it is read, and
-# has of its cell what a series shows, so that reading 100,000 of them looks up nothing; its `id` is empty where it is
-# the benchmark's name.
+# Version 2: series of metrics, and marks. `points` is clustered in read order and repeats columns of its cell, so that
+# reading 100,000 points needs no joins; its `id` is empty if it equals the benchmark.
 _SERIES = """
 CREATE TABLE series (
     id BIGINT PRIMARY KEY, trial TEXT NOT NULL, benchmark TEXT NOT NULL, fingerprint TEXT NOT NULL,
@@ -128,7 +127,7 @@ CREATE INDEX cells_by_hash ON cells (hash, run);
 {_SERIES % {"plain": ""}}
 """
 
-# A word may be about one metric of a benchmark.
+# Marks of a single metric of a benchmark.
 _VERSION_3 = """
 CREATE TABLE marks_of_metrics (
     run TEXT NOT NULL, benchmark TEXT NOT NULL, metric TEXT NOT NULL, at_s DOUBLE PRECISION NOT NULL,
@@ -140,16 +139,16 @@ DROP TABLE marks;
 ALTER TABLE marks_of_metrics RENAME TO marks;
 """
 
-# The fields of conditions, by their fingerprint, and of what is under test, by an id of their own: each set once.
+# Conditions by fingerprint, and what is under test by its digest; each set is stored once.
 _VERSION_4 = """
 CREATE TABLE settings (id TEXT PRIMARY KEY, fields TEXT NOT NULL)%s;
 ALTER TABLE cells ADD COLUMN under_test TEXT NOT NULL DEFAULT '';
 """
 
-# A cell through time is asked for by its id: its hash is another one when the suite changes.
+# The runs of a cell are queried by id, because its hash changes with the suite.
 _VERSION_5 = "CREATE INDEX cells_by_id ON cells (id, run);"
 
-# What a cell said and of which cause it was; `cell` is its number in its suite, to follow it through time.
+# Headline and cause of a cell; `cell` is its number in the suite, the same in all runs.
 _VERSION_6 = """
 ALTER TABLE cells ADD COLUMN cell BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE cells ADD COLUMN headline TEXT NOT NULL DEFAULT '';
@@ -158,7 +157,7 @@ CREATE INDEX cells_through_time ON cells (cell, at_s, verdict, flaky, cause) WHE
 CREATE INDEX cells_of_cause ON cells (cause, at_s) WHERE cause <> '';
 """
 
-# A cell has several causes: `cells.cause` has their ids, the first one first, and each cause of a run is kept once.
+# A cell may have several causes: `cells.cause` has their ids in order, and `causes` has each cause of a run once.
 _VERSION_7 = """
 CREATE TABLE causes (
     cause TEXT NOT NULL, at_s DOUBLE PRECISION NOT NULL, run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
@@ -171,7 +170,7 @@ DROP INDEX cells_of_cause;
 
 
 def benchmark_of(cell_id: str) -> str:
-    """The name of a cell's series where nothing else names it: its id without the axis `repeat`."""
+    """The default benchmark name of a cell: its id without the axis `repeat`."""
     trial, _, rest = cell_id.partition("[")
     if "repeat=" not in rest or not rest.endswith("]"):
         return cell_id
@@ -180,7 +179,7 @@ def benchmark_of(cell_id: str) -> str:
 
 
 def _metrics_into_series(session: Session) -> None:
-    """Version 1 kept metrics by the cell's hash: each becomes a point of its benchmark's series."""
+    """Converts the metrics of version 1, which were stored by cell hash, to points of series."""
     session.execute(
         "UPDATE cells SET at_s = (SELECT started_s FROM runs WHERE runs.run = cells.run),"
         " host = coalesce((SELECT host FROM attempts WHERE attempts.run = cells.run AND attempts.hash = cells.hash"
@@ -228,4 +227,4 @@ def statements(script: str) -> list[str]:
 
 
 def newer(version: int) -> str:
-    return f"it was written by a newer Seatrial (version {version}, this one knows {SCHEMA_VERSION})"
+    return f"written by a newer Seatrial (version {version}, this one supports {SCHEMA_VERSION})"

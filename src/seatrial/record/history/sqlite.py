@@ -1,4 +1,4 @@
-"""The history in a SQLite file, in write-ahead mode: readers wait for nobody, writers for each other."""
+"""The history in a SQLite file in WAL mode: readers do not wait, writers wait for each other."""
 
 import os
 import time
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 
-_PATIENCE_S = 60.0  # how long a writer waits for the others
+_PATIENCE_S = 60.0  # how long a writer waits for other writers
 
 
 class SqliteSession:
@@ -38,20 +38,20 @@ class SqliteDatabase:
         self.place = str(path)
 
     def read(self, use: Callable[[Session], _Answer], empty: _Answer) -> _Answer:
-        """What `use` finds in one state of the database; `empty` when there is none yet."""
+        """Runs `use` in a transaction; `empty` if there is no database yet."""
         with self._errors():
             if not self._path.exists():
                 return empty
             return self._patiently("BEGIN", use)
 
     def write(self, use: Callable[[Session], _Answer]) -> _Answer:
-        """All that `use` does, or nothing of it."""
+        """Runs `use` in a transaction."""
         with self._errors():
             self._path.parent.mkdir(parents=True, exist_ok=True)
             return self._patiently("BEGIN IMMEDIATE", use)
 
     def _patiently(self, begin: str, use: Callable[[Session], _Answer]) -> _Answer:
-        """Open, use, close; again while others hold it. SQLite's own waiting does not cover every lock, so we wait."""
+        """Opens, calls `use`, closes; retries while it is locked, because SQLite's timeout does not cover all locks."""
         import sqlite3
 
         until = time.monotonic() + _PATIENCE_S
@@ -77,13 +77,13 @@ class SqliteDatabase:
         import sqlite3
 
         where = self._path.absolute().as_uri()
-        # Write-ahead mode needs files beside it. Where nobody can write there is no writer to heed, either.
+        # WAL needs sidecar files. A read-only folder has no writer, so open the database as immutable.
         if reading and not os.access(self._path.parent, os.W_OK) and not Path(f"{self._path}-wal").exists():
             where += "?immutable=1"
         return sqlite3.connect(where, timeout=10.0, isolation_level=None, uri=True)
 
     def _prepare(self, connection: "sqlite3.Connection") -> None:
-        """Bring the database to our version. Two processes may try at once: it is read again under the lock."""
+        """Migrates the database to our version, which is read again under the lock: others may migrate, too."""
         if self._version(connection) != SCHEMA_VERSION:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("BEGIN IMMEDIATE")
@@ -116,7 +116,7 @@ class SqliteDatabase:
             reason = error.strerror or str(error)
             raise HistoryError(self.place, reason, "Check the folder and its permissions.") from error
         except Unreadable as error:
-            raise HistoryError(self.place, f"a row of it is damaged: {error}", "Put back a copy of it.") from error
+            raise HistoryError(self.place, f"damaged row: {error}", "Restore a backup.") from error
 
 
 def _advice(error: "sqlite3.DatabaseError") -> str:
@@ -124,12 +124,12 @@ def _advice(error: "sqlite3.DatabaseError") -> str:
 
     match (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF:
         case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
-            return "Move it away: the next run starts a new one, and every run's own results.json is still there."
+            return "Move it away; the next run creates a new one. Each run still has its results.json."
         case sqlite3.SQLITE_FULL:
-            return "Free some space on that disk."
+            return "Free space on that disk."
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return "Another process holds it; end that one or try again."
+            return "It is locked by another process; stop that process or try again."
         case sqlite3.SQLITE_READONLY:
-            return "It may only be read here: make it writable, or name another with --history."
+            return "It is read-only; make it writable or choose another with --history."
         case _:
             return "Check the file and its folder's permissions."

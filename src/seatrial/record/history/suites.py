@@ -1,4 +1,4 @@
-"""What the history is asked about suites: their newest runs, and what each cell came to in them."""
+"""Queries of the history about suites: their newest runs, and the results of their cells."""
 
 from collections.abc import Sequence
 
@@ -28,14 +28,14 @@ class SuiteRun(msgspec.Struct, frozen=True, gc=False):
     suite: str
     run: str
     verdict: str
-    at_s: float  # wall time at which it started
+    at_s: float  # wall time of its start
     seconds: float
     commit: str
     suite_path: str
 
 
 class SuiteRow(msgspec.Struct, frozen=True):
-    """A suite, and its newest runs, oldest first."""
+    """A suite with its newest runs, oldest first."""
 
     suite: str
     runs: int
@@ -43,7 +43,7 @@ class SuiteRow(msgspec.Struct, frozen=True):
 
 
 class RunCell(msgspec.Struct, frozen=True, gc=False):
-    """What a cell came to in a run, without the reason."""
+    """The result of a cell in a run, without the reason."""
 
     run: str
     hash: str
@@ -53,7 +53,7 @@ class RunCell(msgspec.Struct, frozen=True, gc=False):
 
 
 class PastCell(msgspec.Struct, frozen=True, gc=False):
-    """What a cell came to in a run, with all that the history has of it."""
+    """The result of a cell in a run, with all recorded details."""
 
     run: str
     at_s: float
@@ -69,13 +69,13 @@ class PastCell(msgspec.Struct, frozen=True, gc=False):
 
 
 def runs(session: Session, last: int | None = None) -> list[SuiteRun]:
-    """Runs of all suites, oldest first; of them the `last`."""
+    """The `last` runs of all suites, oldest first."""
     rows = session.execute(_NEWEST % "", (ENDLESS if last is None else last,))
     return [SuiteRun(*row) for row in reversed(rows)]
 
 
 def suites(session: Session, last: int) -> list[SuiteRow]:
-    """Every suite with its `last` runs; the one that ran last comes first."""
+    """Every suite with its `last` runs; the most recent suite comes first."""
     recent: dict[str, list[SuiteRun]] = {}
     for row in session.execute(_RECENT, (last,)):
         recent.setdefault(row[0], []).append(SuiteRun(*row))
@@ -85,7 +85,7 @@ def suites(session: Session, last: int) -> list[SuiteRow]:
 
 
 def suite_runs(session: Session, suite: str, last: int, before: str = "") -> list[SuiteRun]:
-    """The `last` runs of a suite, oldest first; of those that are older than the run `before`."""
+    """The `last` runs of a suite, oldest first; with `before`, only runs older than that one."""
     where, values = _older(before)
     rows = session.execute(_NEWEST % f" WHERE suite = ?{where}", (text(suite), *values, last))
     return [SuiteRun(*row) for row in reversed(rows)]
@@ -100,7 +100,7 @@ def run(session: Session, run: str) -> SuiteRun | None:
 
 
 def cells_of_runs(session: Session, runs: Sequence[str], most: int) -> list[RunCell]:
-    """What the cells of these runs came to; of more than `most` those of the last runs, whole runs only."""
+    """The cells of these runs; if there are more than `most`, only of the latest runs, whole runs only."""
     found: list[RunCell] = []
     for run in reversed(runs):
         rows = session.execute("SELECT run, hash, id, verdict, flaky FROM cells WHERE run = ?", (run,))
@@ -111,8 +111,8 @@ def cells_of_runs(session: Session, runs: Sequence[str], most: int) -> list[RunC
 
 
 def past_cells(session: Session, suite: str, cell: str, last: int, before: str = "") -> list[PastCell]:
-    """The `last` runs of a cell of a suite, named by its id or the hash that it once had, oldest first; of those that
-    are older than the run `before`."""
+    """The `last` results of a cell, by its id or any of its hashes, oldest first; with `before`, only in runs older
+    than that one."""
     suite, id_ = text(suite), key(cell)
     known = session.execute(
         "SELECT cells.id FROM cells JOIN runs ON runs.run = cells.run WHERE cells.hash = ? AND runs.suite = ?"
@@ -127,7 +127,7 @@ def past_cells(session: Session, suite: str, cell: str, last: int, before: str =
 
 
 def run_cells(session: Session, run: str, most: int) -> list[PastCell]:
-    """What the cells of a run came to and why, in the order of their ids."""
+    """The cells of a run with reasons, sorted by id."""
     rows = session.execute(f"{_CELLS}WHERE cells.run = ? ORDER BY cells.id LIMIT ?", (key(run), most))
     return [_past_cell(*row) for row in rows]
 

@@ -1,4 +1,4 @@
-"""What a run adds to the history."""
+"""Writes runs and marks to the history."""
 
 import json
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from seatrial.record.history.schema import Session, benchmark_of
 
 _Row = tuple[Any, ...]
 
-_MOST_CAUSES = 20  # of a cell; the index of its past has them
+_MOST_CAUSES = 20  # per cell; they are part of an index
 
 
 def write_run(session: Session, results: RunResults) -> None:
@@ -20,7 +20,7 @@ def write_run(session: Session, results: RunResults) -> None:
     row = (run, text(results.suite), text(results.suite_path), results.verdict.value, *took)
     columns = 'run, suite, suite_path, verdict, started_s, seconds, interrupted, seatrial, "commit"'
     _insert(session, "runs", columns, [(*row, text(results.seatrial), key(results.commit))])
-    # By their keys: of two rows with the same key the later one counts.
+    # By primary key: of rows with the same key the last one counts.
     cells: dict[str, _Row] = {}
     attempts: dict[_Row, _Row] = {}
     series: dict[int, _Row] = {}
@@ -65,7 +65,7 @@ def add_mark(session: Session, new: Mark) -> None:
 
 
 def _cell(run: str, results: RunResults, cell: CellResult, causes: str) -> _Row:
-    # The message of the finding that the verdict is from.
+    # The message of the finding that decided the verdict.
     message = next((finding.message for finding in cell.findings if finding.verdict is cell.verdict), "")
     last = cell.attempts[-1] if cell.attempts else None
     host, headline = (last.place.host, last.headline) if last else ("", "")
@@ -79,7 +79,7 @@ def _cell(run: str, results: RunResults, cell: CellResult, causes: str) -> _Row:
 
 
 def _causes(run: str, results: RunResults) -> list[_Row]:
-    """Each cause once, when the first of its cells started."""
+    """Each cause once, with the start of its first cell."""
     started_s = {cell.hash: started_at_s(results, cell) for cell in results.cells}
     found = {key(cause.id): [started_s[one] for one in cause.cells if one in started_s] for cause in results.causes}
     return [(cause, min(at_s, default=results.started_s), run) for cause, at_s in found.items()]
@@ -93,7 +93,7 @@ def _settings(results: RunResults) -> list[_Row]:
         if cell.under_test:
             id_ = fields_digest(cell.under_test)
             found.setdefault(id_, (id_, _json(cell.under_test)))
-    return [found[id_] for id_ in sorted(found)]  # in one order, so that two who write at once do not wait in a circle
+    return [found[id_] for id_ in sorted(found)]  # sorted, so that concurrent writers do not deadlock
 
 
 def _json(fields: dict[str, str]) -> str:
@@ -104,7 +104,7 @@ def _metrics(results: RunResults, cell: CellResult, series: dict[int, _Row], poi
     benchmark, fingerprint = key(cell.benchmark or benchmark_of(cell.id)), key(cell.fingerprint)
     hash_, own_id = key(cell.hash), "" if key(cell.id) == benchmark else key(cell.id)
     others = [(one, one.metrics) for one in cell.attempts if one.metrics]
-    last = next((one for one in reversed(cell.attempts) if not one.metrics), None)  # the cell's own metrics are of it
+    last = next((one for one in reversed(cell.attempts) if not one.metrics), None)  # it has the cell's own metrics
     for attempt, metrics in [*others, (last, cell.metrics)]:
         verdict, host, at_s = cell.verdict.value, "", results.started_s
         if attempt is not None:
@@ -119,7 +119,7 @@ def _metrics(results: RunResults, cell: CellResult, series: dict[int, _Row], poi
 
 
 def started_at_s(results: RunResults, cell: CellResult) -> float:
-    """When a cell started in a run, by its last attempt."""
+    """The start of a cell's last attempt in a run."""
     return _started_s(results, cell.attempts[-1]) if cell.attempts else results.started_s
 
 
