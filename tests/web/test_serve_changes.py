@@ -72,11 +72,11 @@ async def test_a_new_level_is_shown_as_a_diff_and_the_command_makes_just_that(sl
 async def test_an_alarm_has_the_commands_that_judge_it(slower: Path) -> None:
     async with serving(slower) as client:
         page = (await client.get("/f/train%5Bmode=b,n=4%5D/step_time")).text
-        assert "3 runs with an alarm that nobody judged" in page
+        assert "3 unreviewed alerts" in page
         commands = [html.unescape(one) for one in re.findall(r"<code>(seatrial history mark [^<]+)</code>", page)]
         seatrial(*shlex.split(commands[0])[1:])
         after = (await client.get("/f/train%5Bmode=b,n=4%5D/step_time")).text
-        assert "2 runs with an alarm that nobody judged" in after
+        assert "2 unreviewed alerts" in after
         assert "regression: why" in after
     (mark,) = open_history(slower / "history.db").marks()
     assert (mark.run, mark.benchmark, mark.label) == ("nightly-10", "train[mode=b,n=4]", "regression")

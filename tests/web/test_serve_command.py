@@ -64,10 +64,10 @@ def test_a_port_that_is_in_use_is_an_error_with_advice(filled: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--host", "0.0.0.0"], "0.0.0.0 can be reached from other machines, so a token is needed"),
-        (["--host", "0.0.0.0", "--token-file", "/does/not/exist"], "/does/not/exist cannot be read"),
+        (["--host", "0.0.0.0"], "0.0.0.0 is reachable from other machines and needs a token"),
+        (["--host", "0.0.0.0", "--token-file", "/does/not/exist"], "cannot read /does/not/exist"),
         (["--port", "70000"], "70000 is not in the range"),
-        (["--host", "no.such.host.invalid"], "so a token is needed"),
+        (["--host", "no.such.host.invalid"], "needs a token"),
     ],
 )
 def test_what_cannot_be_served_is_said(filled: Path, args: list[str], said: str) -> None:

@@ -149,7 +149,7 @@ async def test_a_damaged_line_is_said_to_who_follows(owned: Path) -> None:
         append(folder, lines[1].replace(b"planned", b"plenned") + lines[2])
         _, kind, parts = await anext(stream)
         assert kind == "parts"
-        assert "journal.jsonl:2: this line is damaged" in parts["head"]
+        assert "journal.jsonl:2: damaged line" in parts["head"]
 
 
 async def test_the_end_of_a_run_makes_its_page_the_report(owned: Path) -> None:
@@ -210,7 +210,7 @@ async def test_the_first_page_is_told_of_runs_of_other_processes(owned: Path) ->
     async with serving(owned) as client, client.session.get(f"{client.address}/events") as answer:
         stream = _read(answer)
         _, _, parts = await anext(stream)
-        assert "Nothing runs." in parts["now"]
+        assert "No runs in progress." in parts["now"]
         folder, lines = await lines_of(owned, CELLS)
         append(folder, b"".join(lines[:2]))
         async for _, _, parts in stream:

@@ -16,7 +16,7 @@ from web.conftest import Client, cell_result, finished_run, results, serving, wr
 async def test_the_first_page_shows_suites_and_runs(client: Client) -> None:
     page = await client.get("/")
     assert page.status == 200
-    for shown in ("nightly-1", "nightly-2", "Nothing runs.", 'href="s/nightly"'):
+    for shown in ("nightly-1", "nightly-2", "No runs in progress.", 'href="s/nightly"'):
         assert shown in page.text
 
 
@@ -46,7 +46,7 @@ async def test_a_metric_is_found_by_its_name_and_by_its_address(client: Client) 
 async def test_two_runs_are_compared(client: Client) -> None:
     page = await client.get("/d/nightly-1..nightly-2")
     assert page.status == 200
-    assert "1 cell of 6 came to something else" in page.text
+    assert "1 of 6 cells changed" in page.text
     assert (await client.get("/d/nightly-1..nightly-9")).status == 404
     assert (await client.get("/d/nightly-1")).status == 404
 
@@ -81,9 +81,9 @@ async def test_a_run_whose_folder_is_gone_is_what_the_history_kept(client: Clien
     shutil.rmtree(runs / "nightly-2")
     page = await client.get("/r/nightly-2")
     assert page.status == 200
-    assert "what the history kept of it" in page.text
+    assert "shown from the history" in page.text
     assert "CUDA out of memory" in page.text
-    assert "nightly-2" not in (await client.get("/")).text.partition("Last runs")[2]
+    assert "nightly-2" not in (await client.get("/")).text.partition("Finished runs")[2]
 
 
 @pytest.mark.parametrize("name", ["results.json", "plan.json", "journal.jsonl"])
@@ -96,7 +96,7 @@ async def test_what_is_damaged_is_said_and_the_rest_is_shown(client: Client, run
     page = await client.get("/r/nightly-2")
     assert page.status == 200
     if name == "results.json":
-        assert "The results cannot be shown" in page.text
+        assert "Cannot show the results" in page.text
         assert (await client.get("/d/nightly-1..nightly-2")).status == 404
 
 
@@ -109,7 +109,7 @@ async def test_a_damaged_journal_of_a_run_without_results_is_said(runs: Path) ->
     async with serving(runs) as client:
         page = await client.get("/r/nightly-3")
         assert page.status == 200
-        assert "journal.jsonl:6: this line is damaged" in page.text
+        assert "journal.jsonl:6: damaged line" in page.text
         assert "damaged" in (await client.get("/")).text
 
 
@@ -193,14 +193,14 @@ async def test_every_run_of_a_long_list_is_on_one_of_its_pages(runs: Path, path:
         while query or not made:
             page = await client.get(path + query)
             assert page.status == 200
-            listed = page.text.partition("Last runs")[2] if path == "/" and not made else page.text
+            listed = page.text.partition("Finished runs")[2] if path == "/" and not made else page.text
             made.append(set(re.findall(r'href="(?:\.\./)*r/(nightly-\d+)', listed)))
             query = older(page.text)
         assert len(made) == pages
         assert sum(len(one) for one in made) == 130
         assert set().union(*made) == {one.run for one in found}
         assert "data-live" not in page.text
-        assert ">The newest</a>" in page.text
+        assert ">Show the newest</a>" in page.text
         for before in ("nightly-000", "no-such-run", "%00", "%22%3E%3Cscript%3E"):
             answer = await client.get(f"{path}?before={before}")
             assert answer.status == 404

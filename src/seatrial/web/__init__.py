@@ -1,1 +1,1 @@
-"""The dashboard: pages of runs and suites, live, for whoever may look at them; it changes nothing."""
+"""The dashboard: read-only, live pages of runs and suites."""

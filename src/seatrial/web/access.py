@@ -1,10 +1,10 @@
-"""Who may ask the dashboard: the Host that a request names, and the token where one is needed.
+"""Access control of the dashboard: the Host header and the token of a request, and the files that it may read.
 
-1. On a loopback address no token is needed, but a page of another site must not reach us by a name that it lets point
-   here (DNS rebinding): the Host of every request is one of ours.
-2. On any other address a token is needed, in each request: `Authorization: Bearer TOKEN`, or as the password of
-   `Authorization: Basic`, which browsers ask for by themselves. No cookie: what other sites send carries no token.
-3. A token is compared in a time that does not depend on how much of it is right.
+1. On a loopback address no token is needed, but the Host of every request must be one of ours: otherwise another site
+   could reach the dashboard by DNS rebinding.
+2. On any other address every request needs a token: `Authorization: Bearer TOKEN`, or the password of
+   `Authorization: Basic`, for which browsers prompt. There are no cookies, so requests of other sites have no token.
+3. Tokens are compared in constant time.
 """
 
 import base64
@@ -26,33 +26,33 @@ from seatrial.record import RunFolder
 
 TOKEN_VARIABLE = "SEATRIAL_SERVE_TOKEN"
 LEAST_TOKEN = 16  # characters
-MOST_TOKEN_BYTES = 4096  # of a file
+MOST_TOKEN_BYTES = 4096  # read from a token file
 
 
 class CannotServe(Exception):
-    """The dashboard cannot be served as it was asked for, and what to do about it."""
+    """The dashboard cannot be served with these options. The message says what to do."""
 
 
 @dataclass(frozen=True)
 class WebAccess:
-    host: str  # that is listened on
+    host: str  # to listen on
     token: str = ""
-    names: frozenset[str] = frozenset()  # further names that requests may use, of a proxy for one
+    names: frozenset[str] = frozenset()  # other accepted host names, for example of a proxy
 
     @classmethod
     def of(cls, host: str, token: str = "", names: Iterable[str] = ()) -> "WebAccess":
-        """Raises CannotServe where everybody on a network could read what is served."""
+        """Raises CannotServe if a token is missing for a host that other machines can reach, or is too short."""
         if token and len(token) < LEAST_TOKEN:
-            raise CannotServe(f"the token has {len(token)} characters, and needs at least {LEAST_TOKEN}")
+            raise CannotServe(f"the token has {len(token)} characters (minimum {LEAST_TOKEN})")
         if not token and not is_loopback(host):
             raise CannotServe(
-                f"{host} can be reached from other machines, so a token is needed: set {TOKEN_VARIABLE}, or write one "
-                "to a file and name it with --token-file (`openssl rand -hex 32 > token`)"
+                f"{host} is reachable from other machines and needs a token: set {TOKEN_VARIABLE}, or run "
+                "`openssl rand -hex 32 > token` and use --token-file token"
             )
         return cls(host, token, frozenset(name.lower() for name in names))
 
     def knows_host(self, header: str | None) -> bool:
-        """Whether a request with this Host header means us."""
+        """Whether the Host header of a request is one of ours."""
         name = host_name(header)
         if name is None:
             return False
@@ -71,23 +71,23 @@ class WebAccess:
 
 
 def read_token(environment: Mapping[str, str] = os.environ, file: Path | None = None) -> str:
-    """The token of a file, else of the environment; empty where there is none. Raises CannotServe."""
+    """The token from the file, or from the environment; may be empty. Raises CannotServe."""
     if file is None:
         return environment.get(TOKEN_VARIABLE, "").strip()
     try:
         with file.open("rb") as opened:
             token = opened.read(MOST_TOKEN_BYTES).decode().strip()
     except OSError as error:
-        raise CannotServe(f"{file} cannot be read: {error.strerror}") from error
+        raise CannotServe(f"cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError:
-        raise CannotServe(f"{file} is not text") from None
+        raise CannotServe(f"cannot read {file}: not text") from None
     if not token or len(token.split()) > 1:
-        raise CannotServe(f"{file} holds no token: it should be one word, such as `openssl rand -hex 32` prints")
+        raise CannotServe(f"invalid token in {file}: expected one word, such as the output of `openssl rand -hex 32`")
     return token
 
 
 def host_name(header: str | None) -> str | None:
-    """The name in a Host header, without port and brackets; None where it is no Host."""
+    """The name in a Host header, without port and brackets; None if it is invalid."""
     if not header or len(header) > 300 or any(char in header for char in "/@?#\\ "):
         return None
     try:
@@ -122,52 +122,52 @@ def _given_token(authorization: str) -> str:
     return ""
 
 
-# What a request may name, and how it is opened: nothing outside the folder of runs, and no link inside a run.
+# Files that a request may read: nothing outside the runs folder, and no links.
 #
-# A job can write anything into its folder while it is served, links to other places too. So files are not looked up by
-# their path and then opened: each folder on the way is opened from the one above it, and a link is refused where it is.
+# Jobs can create links in their folders at any time. So each folder of a path is opened relative to its parent, without
+# following links, instead of checking the path before opening it.
 
 
 _RUN = re.compile(r"[^\W_][\w.-]{0,199}")
-OWN_FILES = ("plan.json", "journal.jsonl", "results.json", "series.json")  # that are read by name
+OWN_FILES = ("plan.json", "journal.jsonl", "results.json", "series.json")  # read by path, so they must not be links
 
 
 class NotThere(Exception):
-    """There is no such page, and why, for people."""
+    """The page does not exist. The message is shown to the user."""
 
 
 def run_folder(runs: Path, name: str) -> RunFolder:
-    """The folder of the run of this name. Raises NotThere."""
+    """The folder of the run with this name. Raises NotThere."""
     if not _RUN.fullmatch(name) or ".." in name:
-        raise NotThere("That is no name of a run.")
+        raise NotThere("Invalid run name.")
     folder = RunFolder(runs / name)
     try:
         if not stat.S_ISDIR(os.lstat(folder.path).st_mode):
-            raise NotThere(f"{name} is not a folder of its own in the folder of runs.")
+            raise NotThere(f"{name} is not a folder in the runs folder.")
         for own in OWN_FILES:
             if (folder.path / own).is_symlink():
-                raise NotThere(f"{own} of {name} is a link; only what is in the run's own folder is shown.")
+                raise NotThere(f"{own} of {name} is a link. Only files in the run folder are shown.")
     except FileNotFoundError:
-        raise NotThere(f"There is no run {name} here. Its folder may have been removed.") from None
+        raise NotThere(f"Run not found: {name}. Its folder may have been deleted.") from None
     except (OSError, ValueError):
-        raise NotThere("That is no name of a run.") from None
+        raise NotThere("Invalid run name.") from None
     return folder
 
 
 def check_attempt(hash_: str, number: str) -> None:
-    """Raises NotThere unless a cell can have this hash, and an attempt this number."""
+    """Raises NotThere if the hash of the cell or the number of the attempt is malformed."""
     if not re.fullmatch(r"[0-9a-f]{8}", hash_):
-        raise NotThere("That is no hash of a cell: it has eight hex digits.")
+        raise NotThere("Invalid cell hash: expected eight hex digits.")
     if not re.fullmatch(r"[1-9][0-9]{0,5}", number):
-        raise NotThere("That is no number of an attempt.")
+        raise NotThere("Invalid attempt number.")
 
 
 @contextmanager
 def opened_below(folder: Path, path: str) -> Iterator[int]:
-    """A descriptor of the regular file at this path below the folder; no component of it is a link. Raises NotThere."""
+    """Opens the regular file at this path below the folder, without following links. Raises NotThere."""
     parts = path.split("/")
     if not path or len(parts) > 40 or "\0" in path or any(part in ("", ".", "..") for part in parts):
-        raise NotThere("That is no path of a file of a run.")
+        raise NotThere("Not a file in this run.")
     held: list[int] = []
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -176,12 +176,12 @@ def opened_below(folder: Path, path: str) -> Iterator[int]:
             held.append(os.open(part, flags | os.O_DIRECTORY, dir_fd=held[-1]))
         held.append(os.open(parts[-1], flags | os.O_NONBLOCK, dir_fd=held[-1]))
         if not stat.S_ISREG(os.fstat(held[-1]).st_mode):
-            raise NotThere("That is not a regular file.")
+            raise NotThere("Not a regular file.")
         yield held[-1]
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise NotThere("There is a link on the way to that file; links are not followed.") from None
-        raise NotThere("There is no such file in this run.") from None
+            raise NotThere("The path contains a link. Links are not followed.") from None
+        raise NotThere("File not found in this run.") from None
     finally:
         for one in held:
             os.close(one)

@@ -1,5 +1,4 @@
-"""The dashboard as an application: GET only, every request checked before anything is looked up, every answer with a
-policy that lets a page do nothing but what it needs."""
+"""The dashboard server: GET only, every request is checked first, every response has a strict content policy."""
 
 import asyncio
 import errno
@@ -24,7 +23,7 @@ from seatrial.web.render import Page, error_page, web_templates
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _MOST_PATH = 2_000  # characters
-WORKERS = 4  # threads that make pages
+WORKERS = 4  # threads that render pages
 
 _SAFE = {
     "X-Content-Type-Options": "nosniff",
@@ -86,16 +85,16 @@ class Dashboard:
             return _error(error.status, _REASONS.get(error.status, error.reason))
         except ConnectionResetError:
             raise
-        except Exception:  # noqa: BLE001  one page that cannot be made is not the end of the others
+        except Exception:  # noqa: BLE001  an error in one page must not stop the server
             traceback.print_exc(file=sys.stderr)
-            return _error(500, "Seatrial could not make this page; the terminal of the server says why.")
+            return _error(500, "Internal error. The server's terminal shows the cause.")
 
     def _refusal(self, request: web.Request) -> web.Response | None:
         if not self._access.knows_host(request.headers.get("Host")):
-            return _error(421, "This server is not called that; see --allow-host.")
+            return _error(421, "Unknown host name. Start the server with --allow-host NAME.")
         if not self._access.lets_in(request.headers.get("Authorization")):
             asked = {"WWW-Authenticate": 'Basic realm="seatrial", charset="UTF-8"'}
-            return _error(401, "A token is needed: the password is what the server was started with.", asked)
+            return _error(401, "A token is required. Enter the server's token as the password.", asked)
         if request.method not in ("GET", "HEAD"):
             return _error(405, _REASONS[405], {"Allow": "GET, HEAD"})
         if len(request.raw_path) > _MOST_PATH or "\0" in request.path:
@@ -136,8 +135,8 @@ class Dashboard:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-_PAGED = (pages.home, pages.suite, pages.cell)  # those that list runs, the newest first
-_REASONS = {404: "There is no such page here.", 405: "The dashboard only shows: nothing here can be changed."}
+_PAGED = (pages.home, pages.suite, pages.cell)  # pages with lists of runs
+_REASONS = {404: "Page not found.", 405: "The dashboard is read-only."}
 
 
 def _error(status: int, message: str, headers: Mapping[str, str] = {}) -> web.Response:
@@ -149,17 +148,17 @@ def _response(page: Page, headers: Mapping[str, str] = {}) -> web.Response:
     return web.Response(status=page.status, text=page.html, content_type="text/html", charset="utf-8", headers=headers)
 
 
-# Runs the dashboard until it is told to end.
+# Serves the dashboard until it is stopped.
 
 
-_PATIENCE_S = 3.0  # for answers that are under way when it ends
-_GARBAGE = 100_000  # new objects between two looks for what only refers to itself: a large page is made of as many
-_MOST_LINE_BYTES = 8_190  # of a request, and of each of its headers
+_PATIENCE_S = 3.0  # for open responses at shutdown
+_GARBAGE = 100_000  # new objects between garbage collections; a large page creates as many
+_MOST_LINE_BYTES = 8_190  # of the request line and of each header
 
 
 async def serve(site: Site, access: WebAccess, port: int, ready: Callable[[str], None]) -> None:
-    """Answer until SIGINT or SIGTERM. `ready` is called with the address when it answers. Raises CannotServe."""
-    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)  # bad requests are theirs, not ours
+    """Serves until SIGINT or SIGTERM. Calls `ready` with the URL once it is listening. Raises CannotServe."""
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)  # bad requests are the client's fault
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -187,7 +186,7 @@ async def serve(site: Site, access: WebAccess, port: int, ready: Callable[[str],
 
 
 def _prepare(site: Site) -> None:
-    """What the first pages would else have to do, so that they are as quick as all others."""
+    """Loads modules, runs and templates in advance, so that the first pages are fast."""
     import seatrial.stats.compare  # noqa: F401
 
     site.catalogue.list()
@@ -200,7 +199,7 @@ def _prepare(site: Site) -> None:
 
 def _why(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} on {host} is in use: choose another with --port (0: any free one), or end who has it"
+        return f"port {port} on {host} is in use; choose another with --port (0: any free port)"
     if error.errno == errno.EACCES:
-        return f"port {port} may not be used by this user: choose one above 1023 with --port"
-    return f"{host}:{port} cannot be listened on: {error.strerror or error}"
+        return f"no permission to use port {port}; choose one above 1023 with --port"
+    return f"cannot listen on {host}:{port}: {error.strerror or error}"

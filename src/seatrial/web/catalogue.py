@@ -1,4 +1,4 @@
-"""The runs of a folder, the newest first, of which there may be thousands: what did not change is not read again."""
+"""The runs of a folder, newest first. Unchanged runs are cached, because there may be thousands."""
 
 import os
 from collections.abc import Callable
@@ -12,40 +12,40 @@ from seatrial.record.history import History
 from seatrial.web.follow import FollowedRun
 
 _MOST_SHOWN = 50
-MOST_OPEN = 100  # runs that are not over, of which the journal is read
+MOST_OPEN = 100  # unfinished runs; each needs its journal read
 
 
 @dataclass
 class _Known:
-    """What was read of a run folder whose own time of change was `changed_ns`."""
+    """Cached facts of a run folder with modification time `changed_ns`."""
 
     changed_ns: int
-    began_ns: int  # of its plan
-    over: bool  # it has results, and nobody works on it
+    began_ns: int  # modification time of its plan
+    over: bool  # it has results, and no process owns it
     overview: RunOverview | None = None
 
 
 @dataclass(frozen=True)
 class RunList:
-    """`now` are those that are not finished; `past` the newest of the others."""
+    """`now` has the unfinished runs, `past` the newest of the others."""
 
     now: list[RunOverview]
     past: list[RunOverview]
     oldest: str  # the last of `past`
-    older: int  # than that
+    older: int  # number of runs older than that
 
 
 @dataclass
 class Catalogue:
     runs: Path
     _known: dict[str, _Known] = field(default_factory=dict)
-    _followed: dict[str, FollowedRun] = field(default_factory=dict)  # runs that are not over
-    _lock: Lock = field(default_factory=Lock)  # pages are made in threads
+    _followed: dict[str, FollowedRun] = field(default_factory=dict)  # unfinished runs
+    _lock: Lock = field(default_factory=Lock)  # pages are rendered in threads
 
     def list(self, before: str = "") -> RunList:
-        """Of those that are over, the newest that are older than the run `before`; none where there is no such run.
+        """Unfinished runs, and the newest finished runs older than `before`; none if that run is unknown.
 
-        It reads files: not for an event loop. A folder that is being removed is left out."""
+        Blocking: do not call in an event loop. Folders that are being deleted are left out."""
         with self._lock:
             self._scan()
             ordered = sorted(self._known.items(), key=lambda item: (-item[1].began_ns, item[0]))
@@ -86,12 +86,12 @@ class Catalogue:
                 return self._open(name, known)
             if known.overview is None:
                 known.overview = run_overview(RunFolder(self.runs / name))
-        except OSError:  # it is being removed
+        except OSError:  # it is being deleted
             return None
         return known.overview
 
     def _open(self, name: str, known: _Known) -> RunOverview:
-        """Of a run that is not over: only what its journal has since the last time is read."""
+        """The overview of an unfinished run. Only new lines of its journal are read."""
         one = self._followed.setdefault(name, FollowedRun(RunFolder(self.runs / name)))
         owner = owner_of(one.folder.path)
         owned = owner is not None and owner.works_on(one.folder.path)
@@ -107,7 +107,7 @@ class Catalogue:
 
 
 def _read(folder: Path, changed_ns: int) -> _Known | None:
-    """None for what is no run folder."""
+    """None if it is not a run folder."""
     try:
         began_ns = os.stat(folder / "plan.json").st_mtime_ns
     except OSError:
@@ -122,19 +122,19 @@ def _size(path: Path) -> int:
         return -1
 
 
-# What pages are made of: a folder of runs, its history, and what a command could change.
+# The data that pages are rendered from.
 
 
 @dataclass(frozen=True)
 class ProposedChange:
-    """What a command would change, and the command; nothing here ever runs it."""
+    """A command and the change that it would make. The dashboard never runs it."""
 
     command: str
     diff: str = ""
-    refused: str = ""  # why it would change nothing
+    refused: str = ""  # why the command would be refused
 
 
-# Of the suite's file, a benchmark and a metric: what accepting the newest level would change.
+# From suite path, benchmark and metric to the change that accepts the newest level.
 Recenter = Callable[[str, str, str], ProposedChange | None]
 
 
@@ -143,8 +143,8 @@ class Site:
     runs: Path
     history: History
     recenter: Recenter = lambda suite_path, benchmark, metric: None
-    ending: str = ""  # of pages that are files
-    options: tuple[str, ...] = ()  # of commands that are to be about these runs
+    ending: str = ""  # extension of static pages
+    options: tuple[str, ...] = ()  # appended to commands, to select these runs
 
     @cached_property
     def catalogue(self) -> Catalogue:

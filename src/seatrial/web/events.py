@@ -1,9 +1,9 @@
-"""Pages that keep themselves up to date: server-sent events, with pieces of the page as it is now.
+"""Live pages: server-sent events with the changed parts of a page.
 
-1. The id of an event is the number of the journal's line that it brings a page to. Who comes back with the last one
-   that it saw (`Last-Event-ID`) is sent what changed after it, and is then where everybody is.
-2. An event holds what is true now, not what happened: a client that reads slowly is sent less, and nobody waits for it.
-3. A client that does not read at all is let go after a minute.
+1. The id of an event is the journal line that it brings the page to. A client that reconnects with `Last-Event-ID` gets
+   all changes since then.
+2. Events contain the current state, not the changes in between, so slow clients get fewer events and delay nobody.
+3. A client that does not read for a minute is disconnected.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ from seatrial.web.follow import Feed, Followers
 from seatrial.web.render import error_page
 
 MOST_STREAMS = 256
-ALIVE_S = 15.0  # between two signs of life
-_PATIENCE_S = 60.0  # for a client that does not read
+ALIVE_S = 15.0  # between keep-alive messages
+_PATIENCE_S = 60.0  # write timeout
 SITE_EVERY_S = 1.0
 
 
 async def stream(
     request: web.Request, events: AsyncGenerator[bytes], streams: "set[asyncio.Task[None]]", headers: Mapping[str, str]
 ) -> web.StreamResponse:
-    """Send these events for as long as the client is there. `streams` are all that are being sent."""
+    """Sends events until the client disconnects. `streams` has all open streams."""
     if len(streams) >= MOST_STREAMS:
-        page = error_page(503, "Too many pages are kept up to date at once; reload this one by hand.")
+        page = error_page(503, "Too many live pages. Reload this page manually.")
         return web.Response(status=503, text=page.html, content_type="text/html", headers={"Retry-After": "60"})
     response = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream; charset=utf-8"})
     response.headers["Content-Security-Policy"] = "default-src 'none'; frame-ancestors 'none'"
@@ -46,7 +46,7 @@ async def stream(
         task.cancel()
         (ended,) = await asyncio.gather(task, return_exceptions=True)
         streams.discard(task)
-    if isinstance(ended, Exception):  # its status is sent already: the client comes back by itself
+    if isinstance(ended, Exception):  # the status was already sent; the client reconnects
         traceback.print_exception(ended, file=sys.stderr)
     return response
 
@@ -63,7 +63,7 @@ async def _send(request: web.Request, response: web.StreamResponse, events: Asyn
 
 
 async def run_events(followers: Followers, folder: RunFolder, after: int) -> AsyncGenerator[bytes]:
-    """What changed in a run since line `after` of its journal."""
+    """The changes of a run since line `after` of its journal."""
     async with followers.follow(folder) as feed:
         generation, wrong = feed.now.generation, ""
         while True:
@@ -84,7 +84,7 @@ async def run_events(followers: Followers, folder: RunFolder, after: int) -> Asy
 
 
 class SiteFeed(Feed):
-    """What runs now, of all runs."""
+    """The live parts of the home page."""
 
     every_s = SITE_EVERY_S
 
@@ -92,7 +92,7 @@ class SiteFeed(Feed):
         super().__init__()
         self._site = site
         self.parts: dict[str, str] = {}
-        self.number = -1  # of changes
+        self.number = -1  # of the last change
 
     async def _update(self) -> bool:
         parts = await asyncio.to_thread(pages.home_parts, self._site)
@@ -103,7 +103,7 @@ class SiteFeed(Feed):
 
 
 async def site_events(feed: SiteFeed) -> AsyncGenerator[bytes]:
-    """Each event holds all of it."""
+    """Each event has all live parts of the home page."""
     shown = -1
     async with feed.followed():
         while True:
@@ -117,11 +117,11 @@ async def site_events(feed: SiteFeed) -> AsyncGenerator[bytes]:
 
 
 def event(name: str, data: Mapping[str, str], number: int) -> bytes:
-    """JSON has no line breaks, so that all of it is one line."""
+    """A server-sent event. The JSON has no line breaks, so one data line is enough."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, name.encode(), msgspec.json.encode(data))
 
 
 def last_seen(request: web.Request) -> int:
-    """The line that a client has seen; -1 for none."""
+    """The last journal line that the client has seen; -1 for none."""
     text = request.headers.get("Last-Event-ID") or request.query.get("after") or ""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1

@@ -1,7 +1,7 @@
-"""Files of a run as they are: what jobs wrote, which nobody trusts.
+"""Serves files of jobs, which are not trusted, and builds the links between pages.
 
-A page or a drawing that a job made is never shown as one: it would run as if it were of this site. What browsers only
-show is sent as what it is, the rest to be saved; and all of it with a policy under which nothing runs anyway.
+HTML and SVG files of jobs are never displayed, because they could run scripts as part of this site. Text and bitmaps
+are sent with their type, all other files as downloads, and all with a policy that forbids scripts.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ _TYPES = dict.fromkeys((".txt", ".log", ".json", ".jsonl", ".csv"), "text/plain;
     ".gif": "image/gif",
     ".webp": "image/webp",
 }
-_HIDDEN = frozenset({"job.json"})  # what was submitted, with the variables of its environment
+_HIDDEN = frozenset({"job.json"})  # the submitted job, with its environment variables
 
 
 @dataclass(frozen=True)
@@ -35,19 +35,19 @@ class OpenFile:
 
 
 def open_file(runs: Path, run: str, path: str) -> OpenFile:
-    """A file of an attempt: cells/HASH/NUMBER/… Raises NotThere. Whoever gets it closes it."""
+    """Opens a file of an attempt: cells/HASH/NUMBER/… The caller closes it. Raises NotThere."""
     parts = path.split("/")
     if len(parts) < 4 or parts[0] != "cells":
         raise NotThere("Only logs and kept files of attempts are shown: cells/HASH/NUMBER/…")
     check_attempt(parts[1], parts[2])
     if parts[-1] in _HIDDEN and "files" not in parts:
-        raise NotThere("What was submitted is not shown.")
+        raise NotThere("job.json is not shown: it contains environment variables.")
     with opened_below(run_folder(runs, run).path, path) as found:
         return OpenFile(os.dup(found), parts[-1], os.fstat(found).st_size)
 
 
 async def send_file(request: web.Request, found: OpenFile, headers: dict[str, str]) -> web.StreamResponse:
-    """As many bytes as it has now: it may grow meanwhile."""
+    """Sends as many bytes as the file had when it was opened, since it may grow."""
     with open(found.descriptor, "rb") as file:
         headers |= {"Content-Security-Policy": _SANDBOX, "Content-Length": str(found.bytes)}
         known = _TYPES.get(PurePosixPath(found.name).suffix.lower())
@@ -63,10 +63,10 @@ async def send_file(request: web.Request, found: OpenFile, headers: dict[str, st
         return response
 
 
-# The addresses of pages, the same where they are served and where they are files of any web server.
+# URLs of pages, for the server and for static files.
 #
-# Links are relative, so that both can lie anywhere; only the ending differs. What not every file system and
-# web server takes in a name (`train[model=a/b]`) is replaced, with a digest so that two names never meet.
+# Links are relative, so that a site works at any path; only the file extension differs. Characters that some file
+# systems or web servers do not allow in names (`train[model=a/b]`) are replaced, and a digest keeps names unique.
 
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
@@ -74,7 +74,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def slug(name: str) -> str:
-    """A name as it stands in an address."""
+    """A name as part of a URL."""
     if _PLAIN.fullmatch(name) and ".." not in name and not name.endswith("."):
         return name
     digest = hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=4).hexdigest()
@@ -82,16 +82,16 @@ def slug(name: str) -> str:
 
 
 def address(run: str) -> str:
-    """The name of a run, which is the name of a folder."""
+    """The name of a run as part of a URL."""
     return quote(run, safe="")
 
 
 @dataclass(frozen=True)
 class Links:
-    """Of one page: how others are reached from it."""
+    """The links from one page to others."""
 
-    depth: int  # folders that the page is below the first one
-    ending: str = ""  # of pages that are files: .html
+    depth: int  # folders between the page and the top
+    ending: str = ""  # extension of static pages: .html
 
     @property
     def top(self) -> str:
@@ -99,7 +99,7 @@ class Links:
 
     @property
     def live(self) -> bool:
-        """Whether there is a server that answers questions."""
+        """Whether the page is served by the dashboard, not a static file."""
         return not self.ending
 
     @property
@@ -107,7 +107,7 @@ class Links:
         return f"{self.top}index{self.ending}" if self.ending else self.top or "./"
 
     def older(self, run: str) -> str:
-        """The same page, of what is older than that run. Only a server can answer."""
+        """The same page for runs older than this one. Needs a server."""
         return f"?before={address(run)}"
 
     def asset(self, name: str) -> str:

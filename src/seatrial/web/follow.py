@@ -1,10 +1,9 @@
-"""Follows the journals of runs, of whatever process: one reader a run, for as many clients as there are.
+"""Follows the journals of runs of any process, with one reader per run for all clients.
 
-1. A journal that is not there yet, a last line that is not whole yet, and a run folder that is gone are waited out.
-2. A journal that is another one than before (a folder that was put back, or copied over) is read again from its start;
-   whoever follows is told to begin again.
-3. A journal with a damaged line is not read any further; what was read stays, and what is wrong is known.
-4. Readers stop when the last client has gone.
+1. A missing journal, an incomplete last line and a missing run folder are retried.
+2. A journal that was replaced (for example by a restored folder) is read again from the start, and clients reload.
+3. A journal is not read beyond a damaged line; the state up to it and the error stay available.
+4. The reader stops when the last client disconnects.
 """
 
 import asyncio
@@ -22,9 +21,9 @@ _EVERY_S = 0.3
 
 
 class _Read(NamedTuple):
-    """What was found in the files; nothing is changed by it."""
+    """The result of reading the files; not yet applied."""
 
-    run: LiveView | None  # a new one, when the journal is another one
+    run: LiveView | None  # a new state if the journal was replaced
     entries: list[dict[str, Any]]
     bytes_read: int
     inode: int
@@ -32,14 +31,14 @@ class _Read(NamedTuple):
 
 
 class FollowedRun:
-    """A run as it is now. `generation` changes when its journal is another one than before."""
+    """The current state of a run. `generation` changes when its journal is replaced."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         self.run = LiveView({})
-        self.planned = False  # its plan was read
+        self.planned = False  # whether the plan was read
         self.generation = 0
-        self.wrong = ""  # why it is not followed any further
+        self.wrong = ""  # the error that stopped following
         self._bytes_read = 0
         self._inode = 0
 
@@ -48,7 +47,7 @@ class FollowedRun:
         return self.run.line
 
     def read_files(self) -> _Read:
-        """It reads files: not for an event loop."""
+        """Blocking: do not call in an event loop."""
         try:
             run = None if self.planned else LiveView.of(self.folder.read_plan().cells)
             try:
@@ -66,7 +65,7 @@ class FollowedRun:
             return _Read(None, [], self._bytes_read, self._inode, str(error))
 
     def take(self, read: _Read) -> bool:
-        """What `read_files` found; whether anything is new."""
+        """Applies the result of `read_files`. Returns whether anything changed."""
         if read.run is not None:
             self.generation += self.planned
             self.run, self.planned = read.run, True
@@ -78,14 +77,14 @@ class FollowedRun:
 
 
 def read_once(folder: RunFolder) -> FollowedRun:
-    """The run as it is now, for a page. It reads files: not for an event loop."""
+    """The current state of a run. Blocking: do not call in an event loop."""
     one = FollowedRun(folder)
     one.take(one.read_files())
     return one
 
 
 class Feed(ABC):
-    """Something that clients follow, and its one reader, which refreshes it again and again while there are any."""
+    """Something that clients follow, with one reader that refreshes it while there are clients."""
 
     every_s = _EVERY_S
 
@@ -97,10 +96,10 @@ class Feed(ABC):
 
     @abstractmethod
     async def _update(self) -> bool:
-        """Bring it up to date; whether anything is new."""
+        """Refreshes the state. Returns whether anything changed."""
 
     async def wait(self) -> None:
-        """Until there is news that comes after this call."""
+        """Waits for the next change."""
         await self._changed.wait()
 
     async def refresh(self) -> None:
@@ -116,7 +115,7 @@ class Feed(ABC):
 
     @asynccontextmanager
     async def followed(self) -> AsyncIterator[None]:
-        """Kept up to date for as long as this is open."""
+        """Refreshes it until the block ends."""
         self.clients += 1
         try:
             await self.refresh()
@@ -125,7 +124,7 @@ class Feed(ABC):
         finally:
             self.clients -= 1
             if not self.clients and self._reader:
-                reader, self._reader = self._reader, None  # at once: who comes while it ends has one of its own
+                reader, self._reader = self._reader, None  # cleared first, so that a new client starts its own reader
                 reader.cancel()
                 await asyncio.gather(reader, return_exceptions=True)
 
@@ -143,21 +142,21 @@ class RunFeed(Feed):
         return new
 
     def parts(self, after: int, make: "Callable[[FollowedRun, int], dict[str, str]]") -> dict[str, str]:
-        """What is different since a line, made once for all who are there."""
+        """The changed parts since a line, rendered once for all clients."""
         if after not in self._made:
             self._made[after] = make(self.now, after)
         return self._made[after]
 
 
 class Followers:
-    """By run. Of one event loop."""
+    """The feeds of one event loop, by run."""
 
     def __init__(self) -> None:
         self._feeds: dict[str, RunFeed] = {}
 
     @asynccontextmanager
     async def follow(self, folder: RunFolder) -> AsyncIterator[RunFeed]:
-        """The run, kept up to date for as long as this is open."""
+        """The feed of the run, refreshed until the block ends."""
         one = self._feeds.setdefault(folder.run, RunFeed(folder))
         try:
             async with one.followed():

@@ -1,7 +1,6 @@
-"""The pages of the dashboard as files for any web server: those that can be reached from the first one by links.
+"""The dashboard as static files for any web server: all pages and files that are linked from the home page.
 
-Only what pages link to is written, so that nothing dangles and nothing is there that no page shows. Each file is
-whole at every instant, so that it may be written again over what is being served.
+Each file is replaced atomically, so an update may overwrite a site that is being served.
 """
 
 import os
@@ -21,20 +20,20 @@ from seatrial.web.render import Page, error_page
 
 ENDING = ".html"
 _MOST_FILES = 50_000
-MOST_FILE_BYTES = 20 << 20  # of a file that a job left
+MOST_FILE_BYTES = 20 << 20  # larger files of jobs are left out
 _LINK = re.compile(r'href="([^"#?]+)')
-_MODE = 0o644  # for the web server
+_MODE = 0o644  # readable for the web server
 
 
 @dataclass
 class WrittenSite:
     pages: int = 0
     files: int = 0
-    left_out: list[str] = field(default_factory=list)  # addresses that nothing was written for
+    left_out: list[str] = field(default_factory=list)  # paths that were not written
 
 
 def write_public(site: Site, folder: Path) -> WrittenSite:
-    """Raises OSError when the folder cannot be written to, and HistoryError."""
+    """Writes the site. Raises OSError and HistoryError."""
     done, wanted, written = {"index.html"}, ["index.html"], WrittenSite()
     while wanted:
         path = wanted.pop()
@@ -49,7 +48,7 @@ def write_public(site: Site, folder: Path) -> WrittenSite:
 
 
 def _write(site: Site, folder: Path, path: str, written: WrittenSite) -> list[str]:
-    """The files that this one links to."""
+    """Writes one file and returns the paths that it links to."""
     parts = path.split("/")
     if parts[0] == "r" and len(parts) > 3 and parts[2] == "file":
         return _write_file(site, folder, path, parts[1], "/".join(parts[3:]), written)
@@ -65,7 +64,7 @@ def _write(site: Site, folder: Path, path: str, written: WrittenSite) -> list[st
     maker = makers.get((parts[0], len(parts)))
     try:
         if maker is None:
-            raise NotThere("There is no such page.")
+            raise NotThere("Page not found.")
         page = maker(site, *parts[1:-1], parts[-1].removesuffix(ENDING))
     except NotThere as error:
         page = error_page(404, str(error), Links(len(parts) - 1, ENDING))
@@ -73,7 +72,7 @@ def _write(site: Site, folder: Path, path: str, written: WrittenSite) -> list[st
 
 
 def _write_file(site: Site, folder: Path, path: str, run: str, below: str, written: WrittenSite) -> list[str]:
-    """What an attempt left, where a page links to it: pages link only to what browsers do not run."""
+    """Writes a file of an attempt. Pages link only to files that browsers do not run."""
     try:
         log = pages.beside_log(site, run, below)
         if log is not None:
@@ -95,7 +94,7 @@ def _keep(folder: Path, path: str, page: Page, written: WrittenSite) -> list[str
     write_whole(folder / path, page.html.encode("utf-8", "replace"), sync=False, mode=_MODE)
     os.chmod(folder / path, _MODE)
     written.pages += 1
-    found = []  # files beside and below the first one that the page links to
+    found = []  # linked paths within the site
     for link in dict.fromkeys(_LINK.findall(page.html + page.packed)):
         to = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(link)))
         if not link.startswith(("/", "http:", "https:")) and not to.startswith("../"):

@@ -1,4 +1,4 @@
-"""Pages of the dashboard, with the templates and macros of the report: what a job said is escaped where that is."""
+"""Renders dashboard pages with the report's template environment, which escapes all values."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -20,7 +20,7 @@ class Page:
     html: str
     policy: str
     status: int = 200
-    packed: str = ""  # markup that is in it in another form
+    packed: str = ""  # markup of the compressed fragments in the page
 
 
 @cache
@@ -49,12 +49,12 @@ def page(template: str, links: Links, status: int = 200, **values: Any) -> Page:
 
 
 def part(template: str, name: str, *values: Any) -> str:
-    """One macro of a template of ours: a piece of a page that is kept up to date."""
+    """Renders a macro of a template: a live part of a page."""
     return str(macro(template, name, web_templates)(*values))
 
 
 def error_page(status: int, message: str, links: Links | None = None) -> Page:
-    """A plain one, for whoever asked for what is not there; without `links` at any depth of what is served."""
+    """An error page. Without `links` it works at any depth of the served site."""
     home = links.home if links else "/"
     links = links or Links(0)
     try:

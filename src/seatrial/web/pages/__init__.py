@@ -1,4 +1,4 @@
-"""The pages, each a function of the site and what an address names; they read files and the history."""
+"""The pages, each a function of the site and the parts of its URL. They read files and the history."""
 
 from seatrial.web.pages.home import home, home_parts
 from seatrial.web.pages.metric import difference, metric_page

@@ -1,4 +1,4 @@
-"""The first page: what runs now, the suites with their last runs, and the runs of the folder."""
+"""The home page: runs in progress, suites with their recent runs, and finished runs."""
 
 import re
 from collections.abc import Iterable
@@ -15,18 +15,17 @@ from seatrial.web.catalogue import Site
 from seatrial.web.files import Links
 from seatrial.web.render import Page, page, part
 
-# Runs that another tool made and that were taken over: what was imported for one night is one run.
+# Imported runs: all rows of one night are shown as one run.
 #
-# Each row of such a table is a run of its own in the history (of one metric of one benchmark), for the tools that wrote
-# them had a run a benchmark. People mean the night.
+# Other tools had one run per benchmark, so each imported row is a run in the history. Users think in nights.
 
 
 _NIGHT = re.compile(rf"{IMPORTED}-(\d{{4}}-\d\d-\d\d)")
-MOST_IMPORTED = 5_000  # rows that are looked through for a night
+MOST_IMPORTED = 5_000  # rows searched for a night
 
 
 def night_of(at_s: float) -> str:
-    """The name that what was imported for that night is shown by."""
+    """The name of an imported night."""
     return f"{IMPORTED}-{clock_text(at_s, '%Y-%m-%d')}"
 
 
@@ -35,7 +34,7 @@ def is_night(name: str) -> bool:
 
 
 def nights(runs: Iterable[SuiteRun]) -> list[SuiteRun]:
-    """One run a night, as bad as the worst of it."""
+    """One run per night, with the worst verdict of its rows."""
     found: dict[str, list[SuiteRun]] = {}
     for run in runs:
         found.setdefault(night_of(run.at_s), []).append(run)
@@ -45,7 +44,7 @@ def nights(runs: Iterable[SuiteRun]) -> list[SuiteRun]:
     ]
 
 
-_SHOWN = 40  # runs of a suite
+_SHOWN = 40  # runs per suite
 
 
 @dataclass(frozen=True)
@@ -61,12 +60,12 @@ class SuiteLine:
 
 
 def home(site: Site, before: str = "") -> Page:
-    """Of runs that are over those that are older than `before`, then alone. Raises NotThere."""
+    """The home page; with `before`, only finished runs older than that one. Raises NotThere."""
     links = Links(0, site.ending)
     found, wrong = site.catalogue.list(before), ""
     if before:
         if not found.past:
-            raise NotThere(f"There is no run here that is older than {before[:200]!r}.")
+            raise NotThere(f"No runs before {before[:200]!r}.")
         return page("older_runs.html.j2", links, before=before, past=list(map(RunLine, found.past)), found=found)
     suites: list[SuiteLine] = []
     try:
@@ -90,7 +89,7 @@ def home(site: Site, before: str = "") -> Page:
 
 
 def home_parts(site: Site) -> dict[str, str]:
-    """What of it changes while runs go on."""
+    """The live parts of the home page."""
     links, found = Links(0, site.ending), site.catalogue.list()
     now, past = list(map(RunLine, found.now)), list(map(RunLine, found.past))
     return {

@@ -1,4 +1,4 @@
-"""One metric of a benchmark over its runs: bounds, changes of level, alarms, and what to do about them."""
+"""One metric over its runs: bounds, level changes, alerts and commands to review them. Comparison of two runs."""
 
 import shlex
 
@@ -19,12 +19,12 @@ from seatrial.web.render import Page, page
 WIDTH, HEIGHT, PAD = 1000, 180, 8
 _ROWS = 40  # points in the table
 _MOST_CHANGES = 9
-_MOST_MARKS = 3  # alarms for which the commands are written out
-MOST_SERIES = 6  # of other conditions
+_MOST_MARKS = 3  # alerts with commands
+MOST_SERIES = 6  # with different conditions
 
 
 class MetricChart:
-    """In the SVG's own units."""
+    """A chart of a metric, in SVG units."""
 
     def __init__(self, view: SeriesView) -> None:
         scale = Scale(view)
@@ -35,11 +35,11 @@ class MetricChart:
 
         placed = [(round(PAD + index * step, 1), y(point.value)) for index, point in enumerate(view.points)]
         self.dots = "".join(f"M{x:g} {height:g}h0" for x, height in placed)
-        # What is more than a dot: an alarm, a run that failed, one that somebody marked.
+        # Points with a symbol: alerts, failed runs, marked runs.
         self.marked = []
         for (x, height), point in zip(placed, view.points, strict=True):
-            said = f"{point.verdict}, {point.mark}" if point.mark else point.verdict
-            title = f"{point.run}: {metric_or_open(point.value, view.unit)}, {said}"
+            label = f"{point.verdict}, {point.mark}" if point.mark else point.verdict
+            title = f"{point.run}: {metric_or_open(point.value, view.unit)}, {label}"
             state = "failed" if not point.good else point.verdict if point.alarm else "flaky" if point.mark else ""
             self.marked += [(x, height, state, title)] if state else []
         self.band = scale.band(y)
@@ -59,7 +59,7 @@ class MetricView:
         self.left_out = sentences.left_out_text(view)
         timed = sentences.one_day([view])
         self.changes = [sentences.change_text(one, view.unit, timed) for one in view.changes[-_MOST_CHANGES:]]
-        self.points = view.points[::-1][:_ROWS]  # the newest first
+        self.points = view.points[::-1][:_ROWS]  # newest first
         self.conditions = series.conditions
 
 
@@ -68,7 +68,7 @@ def metric_page(site: Site, benchmark: str, metric: str) -> Page:
     found.sort(key=lambda one: -one.points[-1].at_s)
     views = [MetricView(one) for one in found[:MOST_SERIES]]
     first = views[0].view
-    alarms = {point.run: point for point in unjudged_alarms(first.points)}  # one of a run: a mark is of the run
+    alarms = {point.run: point for point in unjudged_alarms(first.points)}  # one per run, because marks apply to runs
     return page(
         "metric.html.j2",
         Links(2, site.ending),
@@ -86,48 +86,48 @@ def metric_page(site: Site, benchmark: str, metric: str) -> Page:
 
 
 def _series(site: Site, benchmark: str, metric: str) -> list[Series]:
-    """By its names, or by what stands for them in an address. Raises NotThere."""
+    """The series by its names or their slugs. Raises NotThere."""
     found = site.history.series(benchmark=benchmark, metric=metric, last=POINTS_SHOWN)
     if found:
         return found
     named = [one for one in site.history.names() if slug(one.benchmark) == benchmark and slug(one.metric) == metric]
     found = site.history.filled(named, POINTS_SHOWN)
     if not found:
-        raise NotThere(f"The history has no metric {metric[:200]!r} of a benchmark {benchmark[:200]!r}.")
+        raise NotThere(f"Metric not found in the history: {metric[:200]!r} of benchmark {benchmark[:200]!r}.")
     return found
 
 
 def mark_commands(view: SeriesView, point: Point, options: tuple[str, ...]) -> tuple[Point, list[str]]:
-    """What a person can say of an alarm."""
+    """The commands to review an alert."""
     about = ["seatrial", "history", "mark", point.run, "--benchmark", view.benchmark, *options]
     return point, [shlex.join([*about, f"--{mark}", "--reason", "why"]) for mark in ("regression", "false-alarm")]
 
 
 def _recenter(site: Site, view: SeriesView) -> ProposedChange | None:
-    """Of a level that is another one than that of the bounds: what accepting it would change."""
+    """What accepting the new level would change; None if the level is within bounds or cannot be accepted."""
     if not view.better or not (view.regression or unjudged_alarms(view.points)):
         return None
     run = site.history.run(view.points[-1].run)
     return site.recenter(run.suite_path, view.benchmark, view.metric) if run and run.suite != IMPORTED else None
 
 
-# Two runs beside each other: which cells came to something else, which metrics moved, what else is not as it was.
+# Comparison of two runs.
 
 
-_POINTS = 40  # of each metric that its noise is taken from
+_POINTS = 40  # per metric, for its noise
 _MOST_ROWS = 300
-_MOST_METRICS = 120  # whose noise is looked up: those that changed most
+_MOST_METRICS = 120  # with noise from the history: the largest changes
 
 
 def difference(site: Site, names: str) -> Page:
     before, dots, after = names.partition("..")
     if not dots or not before or not after or before == after:
-        raise NotThere("Two runs are compared as /d/RUN..RUN, the older one first.")
+        raise NotThere("Invalid comparison. Use /d/RUN..RUN with the older run first.")
     first, second = _results(site, before), _results(site, after)
     pair = RunPair(first, second)
     past: list[Series] = []
     wrong = ""
-    try:  # the noise of metrics: without it single runs cannot be told apart, but all else can
+    try:  # without the history, metrics of single runs have no noise
         past = site.history.filled(pair.changed(_MOST_METRICS), _POINTS)
     except HistoryError as error:
         wrong = f"Compared without the history: {error}"
@@ -154,6 +154,6 @@ def _results(site: Site, name: str) -> RunResults:
     try:
         return kept_results(folder)
     except ResultsError as error:
-        raise NotThere(f"{name} cannot be compared: {error}") from error
+        raise NotThere(f"Cannot compare {name}: {error}") from error
     except OSError:
-        raise NotThere(f"{name} has no results yet: it is not finished.") from None
+        raise NotThere(f"{name} has no results yet. It is not finished.") from None

@@ -1,5 +1,4 @@
-"""A run: its report when it is over, what is known so far while it goes on, and what the history has of one whose
-folder is gone."""
+"""The page of a run: its report, its live state, or the record in the history if its folder was deleted. Log pages."""
 
 import re
 from functools import lru_cache
@@ -23,8 +22,8 @@ from seatrial.web.follow import FollowedRun, read_once
 from seatrial.web.pages.home import MOST_IMPORTED, is_night, night_of
 from seatrial.web.render import Page, page, part, web_templates
 
-MOST_FAILING = 60  # that are listed while a run goes on
-MOST_PAST = 2_000  # cells of a run whose folder is gone
+MOST_FAILING = 60  # cells listed while a run is in progress
+MOST_PAST = 2_000  # cells shown from the history
 
 
 def run(site: Site, name: str) -> Page:
@@ -38,12 +37,12 @@ def run(site: Site, name: str) -> Page:
         try:
             return report(site, folder)
         except (ResultsError, OSError) as error:
-            return _live(site, folder, f"The results cannot be shown: {error}")
+            return _live(site, folder, f"Cannot show the results: {error}")
     return _live(site, folder)
 
 
 def _is_over(folder: RunFolder) -> bool:
-    """It has results, and who works on it, if anybody does, has said that it is finished."""
+    """It has results, and its owner, if any, has finished it."""
     if not folder.results.exists():
         return False
     owner = owner_of(folder.path)
@@ -51,7 +50,7 @@ def _is_over(folder: RunFolder) -> bool:
 
 
 def report(site: Site, folder: RunFolder) -> Page:
-    """Where it is a file, all its pieces are in it. Raises ResultsError and OSError."""
+    """The report. A static file includes all fragments. Raises ResultsError and OSError."""
     made = _run_page(folder)
     links = Links(1, site.ending)
     pieces = [] if links.live else made.pieces()
@@ -61,17 +60,17 @@ def report(site: Site, folder: RunFolder) -> Page:
 
 
 def piece(site: Site, name: str, key: str) -> Page:
-    """What the page of a run asks for when somebody looks at a cell or a cause. Raises NotThere."""
+    """A fragment of the page of a run, such as a cell or a cause. Raises NotThere."""
     try:
         return Page(_run_page(run_folder(site.runs, name)).fragment(key), "default-src 'none'")
     except ReportError:
-        raise NotThere("This run has no such cell or cause.") from None
+        raise NotThere("Cell or cause not found in this run.") from None
     except (ResultsError, OSError) as error:
-        raise NotThere(f"The results cannot be read: {error}") from None
+        raise NotThere(f"Cannot read the results: {error}") from None
 
 
 def kept_results(folder: RunFolder) -> RunResults:
-    """Results that are written again are others. Raises ResultsError and OSError."""
+    """The results, cached until the file changes. Raises ResultsError and OSError."""
     return _run_page(folder).run.results
 
 
@@ -82,7 +81,7 @@ def _run_page(folder: RunFolder) -> RunPage:
 
 @lru_cache(maxsize=8)
 def _known_page(folder: Path, changed_ns: int, size: int) -> RunPage:
-    """Kept for the pieces that are asked for next."""
+    """Cached for the fragments that are requested next."""
     name = address(folder.name)
     return RunPage(RunView(read_results(folder), folder, f"{name}/file"), f"{name}/piece/")
 
@@ -106,7 +105,7 @@ def _live(site: Site, folder: RunFolder, wrong: str = "") -> Page:
 
 
 def live_parts(now: FollowedRun, after: int) -> dict[str, str]:
-    """The pieces of a page of this run that are different from how they were at a line; after -2, all."""
+    """The parts of the page that changed after a line; all of them for -2."""
     live = now.run
     parts = {f"c-{cell.hash}": part("live_parts.html.j2", "spot", cell) for cell in live.changed_since(after)}
     failing = live.failing
@@ -122,17 +121,17 @@ def _past(site: Site, name: str) -> Page:
     except HistoryError:
         found, cells = None, []
     if found is None:
-        raise NotThere(f"There is no run {name[:200]!r} here, and the history has none of that name.")
+        raise NotThere(f"Run not found: {name[:200]!r}, neither in the runs folder nor in the history.")
     if found.suite == IMPORTED:
         return _night(site, night_of(found.at_s))
     return _from_history(site, found.suite, name, found.verdict, found.at_s, cells, imported=False)
 
 
 def _night(site: Site, name: str) -> Page:
-    """All that was imported of one night. Raises NotThere."""
+    """The page of an imported night. Raises NotThere."""
     rows = [one for one in site.history.suite_runs(IMPORTED, MOST_IMPORTED) if night_of(one.at_s) == name]
     if not rows:
-        raise NotThere(f"Nothing was imported of the night {name.removeprefix(IMPORTED + '-')!r}.")
+        raise NotThere(f"No imported runs of {name.removeprefix(IMPORTED + '-')}.")
     cells = [cell for row in rows[:MOST_PAST] for cell in site.history.run_cells(row.run, MOST_PAST)]
     bad = [row.verdict for row in rows if row.verdict != "passed"]
     return _from_history(site, IMPORTED, name, bad[0] if bad else "passed", rows[0].at_s, cells, imported=True)
@@ -154,14 +153,14 @@ def _from_history(
     )
 
 
-# The log of an attempt, or of one part of it: the same page as beside the log, made when it is asked for.
+# Log pages, rendered on request.
 
 
 _PAGE = re.compile(r"cells/([0-9a-f]{8})/([1-9][0-9]{0,5})/(?:([a-z][a-z0-9-]{0,40})/)?log\.html")
 
 
 def log(site: Site, run: str, hash_: str, attempt: str) -> Page:
-    """Of an attempt with several parts, that of the first that has one. Raises NotThere."""
+    """The log of an attempt; with several parts, of the first that has one. Raises NotThere."""
     check_attempt(hash_, attempt)
     for folder in ("", "server/", "driver/"):
         try:
@@ -173,7 +172,7 @@ def log(site: Site, run: str, hash_: str, attempt: str) -> Page:
 
 
 def beside_log(site: Site, run: str, path: str) -> Page | None:
-    """The page of a log where the report links to it; None for a path of something else. Raises NotThere."""
+    """The log page at the path that reports link to; None for other paths. Raises NotThere."""
     found = _PAGE.fullmatch(path)
     if found is None:
         return None

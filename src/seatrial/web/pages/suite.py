@@ -1,4 +1,4 @@
-"""A suite: its cells over its runs, those with trouble first."""
+"""The pages of a suite, with its cells over recent runs, and of one cell."""
 
 import shlex
 from collections import Counter
@@ -20,24 +20,24 @@ from seatrial.web.pages.home import MOST_IMPORTED, night_of, nights
 from seatrial.web.render import Page, page
 
 _RUNS_SHOWN = 40
-_MOST_CELLS = 16_000  # times runs that are read
+_MOST_CELLS = 16_000  # cells times runs that are read
 _MOST_ROWS = 400
 
 
 @dataclass(frozen=True)
 class CellStrip:
     id: str
-    hash: str  # that it had last
+    hash: str  # in its latest run
     strip: Markup
     share: str
-    bad: bool  # when it last ran
+    bad: bool  # in its latest run
 
 
 def suite(site: Site, name: str, before: str = "") -> Page:
     name = known_suite(site, name)
     found = shown_runs(site, name, before)
     if before and not found:
-        raise NotThere(f"The suite {name!r} has no run that is older than {before[:200]!r}.")
+        raise NotThere(f"Suite {name!r} has no runs before {before[:200]!r}.")
     rows, runs = strip_rows(site, name, found[-_RUNS_SHOWN:])
     troubled = [row for row in rows if row.share]
     shown = [*troubled, *(row for row in rows if not row.share)][:_MOST_ROWS]
@@ -58,16 +58,16 @@ def suite(site: Site, name: str, before: str = "") -> Page:
 
 
 def known_suite(site: Site, name: str) -> str:
-    """The suite of that name, or whose address that is. Raises NotThere."""
+    """The suite with this name or slug. Raises NotThere."""
     known = [one.suite for one in site.history.suites(1)]
     for one in known:
         if name in (one, slug(one)):
             return one
-    raise NotThere(f"The history has no suite {name!r}. There are: {', '.join(sorted(known)[:20]) or 'none yet'}.")
+    raise NotThere(f"Suite not found in the history: {name!r}. Known: {', '.join(sorted(known)[:20]) or 'none'}.")
 
 
 def shown_runs(site: Site, name: str, before: str) -> list[SuiteRun]:
-    """Those that are shown, and one more where there is one."""
+    """The runs to show, and one more if there are older ones."""
     if name != IMPORTED:
         return site.history.suite_runs(name, _RUNS_SHOWN + 1, before)
     found = nights(site.history.suite_runs(name, MOST_IMPORTED))
@@ -75,7 +75,7 @@ def shown_runs(site: Site, name: str, before: str) -> list[SuiteRun]:
 
 
 def strip_rows(site: Site, name: str, runs: list[SuiteRun]) -> tuple[list[CellStrip], list[SuiteRun]]:
-    """Of the cells of the last run first those with trouble; and the runs that were read."""
+    """One row per cell, latest failures first, and the runs that were read."""
     column = {run.run: run.run for run in runs}
     if name == IMPORTED:
         column = {run.run: night_of(run.at_s) for run in site.history.suite_runs(name, MOST_IMPORTED)}
@@ -96,7 +96,7 @@ def _row(id_: str, of: dict[str, RunCell], runs: list[str]) -> CellStrip:
 
 
 def share_text(cells: list[RunCell]) -> str:
-    """How often it was not as it should be; empty when never."""
+    """Counts by verdict; empty if the cell always passed."""
     counted = Counter(cell.verdict for cell in cells)
     flaky = sum(cell.flaky for cell in cells)
     parts = [f"{number} {verdict}" for verdict, number in counted.most_common() if verdict != "passed"]
@@ -118,20 +118,20 @@ def _mark(verdict: str, flaky: bool) -> Markup:
     return Markup('<i class="v-{}">{}</i>').format(word, escape(glyph))
 
 
-# A cell through time: what it came to in each run and why, and its metrics.
+# The page of one cell: its runs and metrics.
 
 
 _MOST_RUNS = 120
 _MOST_METRICS = 12
-_POINTS = 120  # of a metric
+_POINTS = 120  # per metric
 
 
 def cell(site: Site, suite: str, name: str, before: str = "") -> Page:
     suite = known_suite(site, suite)
     found = site.history.past_cells(suite, name, _MOST_RUNS + 1, before)
     if not found:
-        older = f" in a run that is older than {before[:200]!r}" if before else ""
-        raise NotThere(f"The history has no cell {name[:200]!r} in the suite {suite!r}{older}.")
+        older = f" before run {before[:200]!r}" if before else ""
+        raise NotThere(f"Cell not found in the history of suite {suite!r}{older}: {name[:200]!r}.")
     past = found[-_MOST_RUNS:]
     newest = past[-1]
     names = [one for one in site.history.names(newest.trial) if one.benchmark == newest.benchmark]
@@ -155,6 +155,6 @@ def cell(site: Site, suite: str, name: str, before: str = "") -> Page:
         metrics=MetricPanel(RunSeries("", views, [])).lines,
         more=len(names) - len(judged[:_MOST_METRICS]),
         rerun=rerun,
-        there={one.run for one in past if (site.runs / one.run).is_dir()},  # whose folder is still there
+        there={one.run for one in past if (site.runs / one.run).is_dir()},  # runs with a folder
         night_of=night_of,
     )

@@ -1,5 +1,5 @@
 "use strict";
-// Keeps the pieces of this page up to date. Each is sent whole, as the server's templates made and escaped it.
+// Updates the live parts of this page. The server sends each part whole and escaped.
 const live = document.body.dataset.live;
 if (live && window.EventSource) {
   const source = new EventSource(`${live}?after=${document.body.dataset.line}`);
@@ -19,7 +19,7 @@ for (const button of document.querySelectorAll("button.copy")) {
     button.textContent = "copied";
   });
 }
-// A mark of a cell's strip leads to that cell in that run.
+// A click on a mark opens that cell in that run.
 const columns = [...document.querySelectorAll("table.strips thead .strip a")];
 document.querySelector("table.strips tbody")?.addEventListener("click", (event) => {
   const mark = event.target.closest(".strip i");
