@@ -51,11 +51,11 @@ def test_a_trial_is_drawn_with_bound_change_and_what_moved_together(past: Histor
     done = world.seatrial("history", "llama", check=0, COLUMNS="90")
     lines = done.stdout.splitlines()
     assert "llama[model=8b]  step_time (s, lower is better)" in lines
-    assert sum("regression open since run nightly-030" in line for line in lines) == 2
+    assert sum("open regression since run nightly-030" in line for line in lines) == 2
     assert any(line.startswith("  1  21 Oct 2026, 2.") and "commit c0ffee30" in line for line in lines)
-    assert any("At commit c0ffee30 (21 Oct 2026) 2 series moved: 2 worse by" in line for line in lines)
-    assert any("one in 200 good runs with normal noise would be out of it; from the history" in line for line in lines)
-    assert lines[-1].startswith("1 alarm, none judged yet")
+    assert any("At commit c0ffee30 (21 Oct 2026), 2 series changed: 2 worse by" in line for line in lines)
+    assert any("0.5 % false-alarm rate; from the history" in line for line in lines)
+    assert lines[-1].startswith("1 alert, none reviewed")
     assert "\x1b" not in done.stdout
     drawn = [line for line in lines if "│" in line]
     assert len(drawn) == 16
@@ -68,7 +68,7 @@ def test_bounds_can_be_those_of_a_suite(past: History, world: World) -> None:
     trial = "{kind: runtime, matrix: {model: [8b]}, run: ['true'], baseline: bounds.yaml}"
     suite = world.suite(f"name: s\ntrials:\n  llama: {trial}\n")
     said = world.seatrial("history", "llama", "--suite", str(suite), check=0).stdout
-    assert "bound 2.3 to 2.5 s (41 runs since 3 Oct 2026; from " in said
+    assert "bounds 2.3 to 2.5 s (41 runs since 3 Oct 2026; from " in said
     assert "bounds.yaml:4)" in said
     assert "from the history" not in said
 
@@ -113,7 +113,7 @@ def test_an_empty_history_says_so_and_is_not_created_by_asking(world: World) -> 
 
 def test_without_a_trial_it_lists_what_there_is(past: History, world: World) -> None:
     said = world.seatrial("history", check=0).stdout
-    assert "40 runs, 21 Sep 2026 to 30 Oct 2026, the last one nightly-039" in said
+    assert "40 runs, 21 Sep 2026 to 30 Oct 2026, latest nightly-039" in said
     assert "llama  40 runs, 2 benchmarks with 2 metrics, last 30 Oct 2026" in said
     told = json.loads(world.seatrial("history", "--json", check=0).stdout)
     assert [one["trial"] for one in told["trials"]] == ["llama", "works"]
@@ -147,7 +147,7 @@ def test_a_trial_called_like_a_command_can_still_be_shown(world: World) -> None:
     history = open_history(world.folder / "runs" / "history.db")
     history.add(run("r1", timed(1.0, trial="alarms", id="alarms[n=a]")))
     assert "alarms[n=a]" in world.seatrial("history", "show", "alarms", check=0).stdout
-    assert "no alarm was ever raised" in world.seatrial("history", "alarms", check=0).stdout
+    assert "no alerts" in world.seatrial("history", "alarms", check=0).stdout
 
 
 def test_a_word_is_about_the_benchmark_that_raised_the_alarm(past: History, world: World) -> None:
@@ -163,7 +163,7 @@ def test_a_word_is_about_the_benchmark_that_raised_the_alarm(past: History, worl
     assert mark.by
     said = world.seatrial("history", "llama", check=0).stdout
     assert "false-alarm  run nightly-039: the host was busy" in said
-    assert "1 alarm: 0 confirmed, 1 false; precision 0 % of those judged" in said
+    assert "1 alert: 0 confirmed, 1 false alarm; precision 0 % of those reviewed" in said
     listed = world.seatrial("history", "alarms", check=0).stdout
     assert f"run nightly-039, commit c0ffee39: false-alarm ({mark.by}): the host was busy" in listed
 
@@ -186,13 +186,13 @@ def test_an_accepted_level_is_known_without_the_suite(past: History, world: Worl
     at_s = 1.79e9 + 50 * DAY_S
     past.mark("nightly-030", "llama[model=8b]", "accepted", "we keep the driver", "ann", at_s, "step_time")
     said = world.seatrial("history", "llama", "--benchmark", "llama[model=8b]", check=0).stdout
-    assert "regression open" not in said
-    assert "not judged yet" not in said
+    assert "open regression" not in said
+    assert "unreviewed" not in said
     assert "accepted  run nightly-030: we keep the driver" in said
-    assert "(10 runs since 21 Oct 2026, one in 200" in said
-    assert "1 alarm, it was accepted as a new level" in said
+    assert "(10 runs since 21 Oct 2026, 0.5 % false-alarm rate" in said
+    assert "1 alert, accepted as a new level" in said
     assert "accepted (ann): we keep the driver" in world.seatrial("history", "alarms", check=0).stdout
-    assert "regression open" in world.seatrial("history", "llama", "--benchmark", "llama[model=70b]", check=0).stdout
+    assert "open regression" in world.seatrial("history", "llama", "--benchmark", "llama[model=70b]", check=0).stdout
 
 
 def test_a_very_long_reason_is_kept_whole_and_told_in_short(past: History, world: World) -> None:
@@ -229,13 +229,13 @@ def test_each_cell_of_a_trial_shows_what_it_came_to_in_each_run(world: World) ->
         history.add(run(f"r{number}", *cells, cell("c", 1.0), started_s=1.79e9 + number * DAY_S))
     lines = world.seatrial("history", "t", check=0).stdout.splitlines()
     assert lines == [
-        "t  3 cells over 4 runs, the newest at the right",
+        "t  3 cells over 4 runs, newest on the right",
         "  t[n=a]  ✓✗!✓  2 of 4 passed, 1 failed, 1 infra",
         "      last infra 23 Sep 2026 14:13, run r2: because 2",
         "  t[n=b]  ✓↻ ○  2 of 2 passed, 1 flaky, 1 not run",
         "  t[n=c]  ✓✓✓✓  4 of 4 passed",
         "",
-        "6 unjudged metrics are not shown; --all shows them, --metric NAME one of them",
+        "6 unchecked metrics not shown; use --all for all of them, --metric NAME for one",
     ]
     told = json.loads(world.seatrial("history", "t", "--json", check=0).stdout)
     assert [(one["run"], one["verdict"], one["flaky"]) for one in told["cells"] if one["id"] == "t[n=b]"] == [
@@ -259,7 +259,7 @@ def test_metrics_that_nobody_judges_are_counted_and_shown_when_asked(world: Worl
     history = open_history(world.folder / "runs" / "history.db")
     metrics = {"loss": 0.5, "step_time": {"value": 1.0, "unit": "s", "better": "lower"}}
     history.add(run("r1", timed(1.0, metrics=metrics)))
-    assert "1 unjudged metric is not shown" in world.seatrial("history", "t", check=0).stdout
+    assert "1 unchecked metric not shown" in world.seatrial("history", "t", check=0).stdout
     assert "loss (no unit)" in world.seatrial("history", "t", "--all", check=0).stdout
 
 
@@ -294,7 +294,7 @@ def test_a_regression_that_is_open_is_one_of_a_strict_run(made: Path) -> None:
     history = open_history(made)
     found = open_regressions(history.filled(history.names(run="nightly-039", judged=True)))
     assert found == [
-        f"llama[model={model}] step_time: a regression is open since run nightly-030" for model in ("70b", "8b")
+        f"llama[model={model}] step_time: open regression since run nightly-030" for model in ("70b", "8b")
     ]
     before = TimeWindow(until_s=1.79e9 + 28 * DAY_S)
     assert open_regressions(history.filled(history.names(judged=True), window=before)) == []

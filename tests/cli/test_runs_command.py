@@ -22,12 +22,12 @@ def test_runs_are_listed_with_what_they_came_to_or_how_far_they_are(world: World
     lines = world.seatrial("runs", check=0).stdout.splitlines()
     assert [line.split()[:3] for line in lines] == [["✓", "passed", second], ["◌", "unfinished", first]]
     assert lines[0].endswith("1 cell  ✓ 1")
-    assert lines[1].endswith("2/2 done, attach finishes it")
+    assert lines[1].endswith(f"2/2 done, resume with `seatrial attach {first}`")
     ownership = Ownership.take(world.folder / "runs" / first)
     told = json.loads(world.seatrial("runs", "--json", check=0).stdout)
     assert [(one["run"], one["state"]) for one in told["runs"]] == [(second, "finished"), (first, "running")]
     ownership.release()
-    assert "… and 1 older; --last 2 lists all" in world.seatrial("runs", "--last", "1", check=0).stdout
+    assert "… and 1 older; use --last 2 to list all" in world.seatrial("runs", "--last", "1", check=0).stdout
 
 
 def test_a_run_that_cannot_be_read_hides_no_other(world: World) -> None:

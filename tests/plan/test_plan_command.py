@@ -149,7 +149,7 @@ def test_a_plan_says_which_metrics_nobody_will_judge(world: Any) -> None:
 def test_init_writes_a_training_suite_that_runs(world: Any) -> None:
     world.seatrial("init", "training", check=0)
     done = world.seatrial("run", "seatrial.yaml", check=0)
-    assert "1 metric not judged" in done.stdout
+    assert "1 metric not checked" in done.stdout
     assert world.results().cells[0].metrics["step_time"]["better"] == "lower"
 
 

@@ -103,7 +103,7 @@ def inspected(page: "Page") -> str:
 def test_causes_and_the_first_bad_cell_are_on_the_first_screen(page: "Page", release: Path) -> None:
     opened(page, release)
     run = shapes.release()
-    assert page.locator("h1").inner_text().endswith("35 of 299 cells need attention; 4 causes explain 35 of them")
+    assert page.locator("h1").inner_text().endswith("35 of 299 cells need attention: 4 causes")
     assert page.locator(".causes li").count() == len(run.causes) == 4
     assert top(page, ".causes li >> nth=-1") <= 900
     assert top(page, "#grids td.bad") <= 900
@@ -114,7 +114,7 @@ def test_causes_and_the_first_bad_cell_are_on_the_first_screen(page: "Page", rel
 
 def test_what_is_new_stands_out(page: "Page", release: Path) -> None:
     opened(page, release)
-    assert "13 newly failing, 22 as bad as before since each cell ran last" in page.locator("main").inner_text()
+    assert "13 newly failing, 22 already known since each cell's previous run" in page.locator("main").inner_text()
     assert page.locator(".causes .news").all_inner_texts() == ["13 new", *["since 29 Oct 2026"] * 3]
     assert page.locator("#grids td.newly").count() == 13
     page.get_by_role("button", name="13 new").click()
@@ -191,7 +191,7 @@ def test_what_is_shown_is_in_the_address(page: "Page", release: Path) -> None:
 
 def test_cells_time_and_what_was_not_run_are_a_click_away(page: "Page", release: Path) -> None:
     opened(page, release)
-    page.get_by_role("link", name="Cells").click()
+    page.get_by_role("link", name="Cells", exact=True).click()
     page.wait_for_selector("#cells tbody tr")
     assert page.locator("#cells tbody tr").count() == 299
     page.get_by_role("link", name="Time", exact=True).click()
@@ -208,7 +208,7 @@ def test_the_overview_needs_no_script(browser: "Browser", release: Path) -> None
     assert "35 of 299 cells need attention" in text
     assert shapes.DRIVER in text
     assert page.locator("#grids td.bad").count() == 35
-    assert "need its script" in text
+    assert "need JavaScript" in text
     page.context.close()
 
 

@@ -80,7 +80,7 @@ def test_every_report_has_the_rungs_in_words_and_the_way_to_the_cell() -> None:
     results = run(configuration(1, "f32", FINE, MINE), configuration(2, "q8", FINE, WORSE))
     page = RunPage(RunView(results, Path("nowhere"))).html()
     assert '<a href="#cell/00000002" title="failed: moved by 0.1">' in page
-    assert "drift: log-probabilities moved too far" in page
+    assert "drift: log-probabilities outside the tolerance" in page
     said = render_markdown(RunView(results, Path("nowhere")))
     assert "2 cases × 2 configurations: 3 exact, 1 drift" in said
     assert "| worse | ✅ exact | ❌ drift |\n| fine | ✅ exact | ✅ exact |" in said

@@ -39,10 +39,10 @@ def results() -> RunResults:
 def test_the_last_lines_on_a_terminal_are_the_causes_and_the_totals(tmp_path: Path) -> None:
     lines = ["".join(text for text, _ in line) for line in summary_lines(RunView(results(), tmp_path), 100)]
     last = lines[-30:]
-    place = next(number for number, line in enumerate(last) if "machine=x3: all 10 there, none elsewhere" in line)
+    place = next(number for number, line in enumerate(last) if "only machine=x3 (10 of 10 cells)" in line)
     assert last[place - 1].startswith("   10 ")
     assert "driver 12080 is too old" in last[place - 1]
-    assert "11 of 60 cells need attention; 1 cause explains 10 of them" in last[place - 2]
+    assert "11 of 60 cells need attention: 1 cause explains 10" in last[place - 2]
     assert "t[model=m1,machine=x1]" in last[place + 2]
     assert not any("\x1b" in line for line in lines)
 
@@ -51,7 +51,7 @@ def test_markdown_begins_with_the_causes(tmp_path: Path) -> None:
     text = render_markdown(RunView(results(), tmp_path))
     head, table, _ = text.partition("| model |")
     assert table
-    assert "machine=x3: all 10 there, none elsewhere" in head
+    assert "only machine=x3 (10 of 10 cells)" in head
     assert "<script>" not in head
 
 

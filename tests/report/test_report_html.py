@@ -77,19 +77,19 @@ def test_a_page_of_a_log_is_linked_where_there_is_one(tmp_path: Path) -> None:
 def test_a_place_of_the_grid_tells_verdict_and_reason_and_leads_to_its_cell(page: Page) -> None:
     labels = {link["aria-label"]: link["href"] for link in page.of("a") if "aria-label" in link}
     assert labels["passed, flaky 12.4 s"] == "#cell/feedf00d"
-    assert labels["timeout: its job ended: timeout"] == "#cell/7e577e57"
+    assert labels["timeout: job outcome: timeout"] == "#cell/7e577e57"
     assert {place.get("title") for place in page.of("td") if place.get("class") == "excluded"} == {
-        "not run: driver too old until 2026-12",
-        "not run: needs gpu.count >=1, the machine has 0",
+        "excluded: driver too old until 2026-12",
+        "excluded: needs gpu.count >=1, the machine has 0",
     }
-    assert "3 not run, 2 reasons" in page.text
+    assert "3 excluded, 2 reasons" in page.text
 
 
 def test_a_cell_tells_evidence_notebook_cells_resources_and_the_way_to_run_it_again(page: Page) -> None:
     assert "ImportError: libgfortran.so.5: cannot open shared object file" in page.text
     assert "NameError: name 'optimizer' is not defined" in page.text
     assert "not reached" in page.text
-    assert "Memory, at most 410 MiB" in page.text
+    assert "Memory, peak 410 MiB" in page.text
     assert "seatrial run 'examples/my suite.yaml' --select /a1b2c3d4" in page.text
     assert "the end of the log" in page.text
     assert len(page.of("polyline")) >= 8
@@ -105,8 +105,8 @@ def test_parts_of_an_attempt_have_charts_of_their_own(tmp_path: Path) -> None:
     assert [(chart.title, chart.most) for chart in charts] == [
         ("Memory of the server", "200 MiB"),
         ("CPU cores of the server", "2"),
-        ("Memory of the driver", "50 MiB"),
-        ("CPU cores of the driver", "0.5"),
+        ("Memory of the client", "50 MiB"),
+        ("CPU cores of the client", "0.5"),
     ]
 
 
@@ -174,7 +174,7 @@ def test_a_notebook_of_very_many_cells_shows_those_that_matter(tmp_path: Path) -
     (folder / "cells/a1b2c3d4/1/observation.json").write_bytes(msgspec.json.encode(huge))
     text = Page(unpacked(RunPage(RunView(run, folder)).html())).text
     assert "c777" in text
-    assert "880 more cells that passed quickly" in text
+    assert "880 more notebook cells not shown" in text
 
 
 def test_reports_of_a_run_of_nothing(tmp_path: Path) -> None:
@@ -189,8 +189,8 @@ def test_a_report_that_cannot_be_written_hides_no_other(tmp_path: Path) -> None:
     folder = sample.write_run(tmp_path, run)
     (folder / "report.md").mkdir()
     (folder / "report.md" / "in the way").write_text("")
-    with pytest.raises(ReportError, match="markdown could not be written") as caught:
+    with pytest.raises(ReportError, match="cannot write markdown") as caught:
         write_reports(folder, run)
-    assert str(caught.value).count("could not be written") == 1
+    assert str(caught.value).count("cannot write") == 1
     assert (folder / "report.html").stat().st_size > 10_000
     assert (folder / "junit.xml").is_file()

@@ -18,14 +18,14 @@ def test_all_that_moved_at_one_commit_is_one_sentence_in_every_report(tmp_path: 
     write_series(tmp_path, RunSeries("r1", [], [ChangeGroup("c0ffee", "r3", 1.79e9, moves)]))
     told = paint(summary_lines(RunView(small(), tmp_path), 120), False, False)
     assert "At commit c0ffee" in told
-    assert "2 series moved: 2 worse by 10 %" in " ".join(told.split())
+    assert "2 series changed: 2 worse by 10 %" in " ".join(told.split())
     page = render_markdown(RunView(small(), tmp_path))
-    assert "### What moved" in page
-    assert "2 series moved" in page
+    assert "### Metric changes" in page
+    assert "2 series changed" in page
     assert "b@x" not in page  # nobody is mentioned
 
 
 def test_a_run_whose_metrics_stayed_says_nothing_of_it(tmp_path: Path) -> None:
     write_series(tmp_path, RunSeries("r1", [], []))
-    assert "What moved" not in render_markdown(RunView(small(), tmp_path))
-    assert "what moved" not in paint(summary_lines(RunView(small(), tmp_path), 120), False, False)
+    assert "Metric changes" not in render_markdown(RunView(small(), tmp_path))
+    assert "metric changes" not in paint(summary_lines(RunView(small(), tmp_path), 120), False, False)

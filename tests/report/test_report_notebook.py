@@ -109,9 +109,9 @@ def test_a_broken_notebook_gets_a_page_that_says_so_and_hides_nothing_else(tmp_p
     folder = sample.write_run(tmp_path, run, notebooks=True)
     broken = folder / "cells/a1b2c3d4/1/files/notebooks/train.rerun.ipynb"
     broken.write_bytes(content)
-    assert "cannot be shown" in render_file(broken)
+    assert "Cannot show this notebook" in render_file(broken)
     written = write_reports(folder, run)
-    assert "cannot be shown" in broken.with_suffix(".html").read_text()
+    assert "Cannot show this notebook" in broken.with_suffix(".html").read_text()
     assert "epoch 1" in broken.with_name("train.fresh.html").read_text()
     assert set(written) >= {"junit", "markdown", "html"}
 

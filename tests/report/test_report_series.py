@@ -126,7 +126,7 @@ def test_an_accepted_level_is_no_regression_and_its_alarms_need_nobody() -> None
     slower = dict.fromkeys(range(30, 36), "slower")
     worse = view_series(series(steps(2.0, 2.2), verdict=slower))
     assert worse.regression
-    assert "6 alarms not judged yet" in paint(history_lines([worse], [], 0, 80, False))
+    assert "6 unreviewed alerts" in paint(history_lines([worse], [], 0, 80, False))
     accepted = dict.fromkeys(range(30, 60), True)
     words = {"mark": {30: "accepted"}, "mark_reason": {30: "we keep the driver"}}
     made = view_series(series(steps(2.0, 2.2), verdict=slower, accepted=accepted, **words))
@@ -135,7 +135,7 @@ def test_an_accepted_level_is_no_regression_and_its_alarms_need_nobody() -> None
     assert (made.bound.runs, made.bound.since_s) == (30, 1.79e9 + 30 * 86400)
     assert made.left_out == {"before the accepted level": [f"r{n}" for n in range(30)]}
     text = paint(history_lines([made], [], 0, 80, False))
-    assert "not judged yet" not in text
+    assert "unreviewed" not in text
     assert "accepted  run r30: we keep the driver" in text
     assert "a accepted" in text
 
@@ -152,7 +152,7 @@ def test_what_is_left_out_of_a_bound_is_named_outliers_too() -> None:
     )
     assert "20 runs" in page
     assert "(14 runs since" in page
-    assert f"not used for the bound: {left_out_text(made)}" in page
+    assert f"not used for the bounds: {left_out_text(made)}" in page
 
 
 def test_metrics_of_repeats_are_not_called_runs() -> None:
@@ -168,17 +168,16 @@ def test_metrics_of_repeats_are_not_called_runs() -> None:
 
 def test_where_a_bound_was_asked_for_and_there_is_none_that_is_said() -> None:
     none = view_series(series(steps(2.0)), [Bound("loss", 0.0, 1.0)])
-    assert series_bound_text(none) == "no bound: the baseline has none for it"
+    assert series_bound_text(none) == "no bounds: not in the baseline"
     assert series_bound_text(none) in paint(history_lines([none], [], 0, 100, False))
     assert series_bound_text(none) in render_series(RunSeries("r", [none], []))
     other = view_series(series(steps(2.0)), [Bound("step_time", 1.0, 3.0, fingerprint="beef0000")])
-    assert "no bound: the bounds are of other conditions" in series_bound_text(other)
+    assert "no bounds: the bounds are of other conditions" in series_bound_text(other)
     assert "beef0000" in series_bound_text(other)
     assert series_bound_text(view_series(series(steps(2.0), better=""), [])) == ""
     off = Bound("step_time", 1.0, 3.0, state=BoundState.DISABLED, why="flaky `host`", source="b.yaml:3")
     assert (
-        series_bound_text(view_series(series(steps(2.0)), [off]))
-        == "the bound from b.yaml:3 is switched off: flaky `host`"
+        series_bound_text(view_series(series(steps(2.0)), [off])) == "bounds from b.yaml:3 are disabled: flaky `host`"
     )
 
 
@@ -193,7 +192,7 @@ def test_the_bound_of_a_baseline_comes_before_that_of_the_history() -> None:
 def test_a_bound_that_was_moved_says_what_its_width_is_from() -> None:
     moved = Bound("step_time", 1.9, 2.1, unit="s", runs=2, values=4, width_runs=8, source="b.yaml:3")
     assert bound_text(moved) == (
-        "bound 1.9 to 2.1 s (centered on 4 values of 2 runs, width of 8 earlier ones; from b.yaml:3)"
+        "bounds 1.9 to 2.1 s (centered on 4 values of 2 runs, width from 8 earlier runs; from b.yaml:3)"
     )
 
 
@@ -201,7 +200,7 @@ def test_too_few_runs_say_that_there_is_no_bound_yet() -> None:
     made = view_series(series([2.0, 2.1]))
     assert made.bound is not None
     assert made.bound.state is BoundState.RECORDING
-    assert bound_text(made.bound).startswith("no bound yet from the history: ")
+    assert bound_text(made.bound).startswith("no bounds yet from the history: ")
 
 
 def test_series_that_moved_at_one_commit_are_told_in_one_sentence() -> None:
@@ -211,7 +210,7 @@ def test_series_that_moved_at_one_commit_are_told_in_one_sentence() -> None:
     (group,) = group_changes(three)
     assert (group.commit, group.run) == ("c30", "r30")
     said = change_group_text(group)
-    assert said.startswith("At commit c30 (21 Oct 2026) 3 series moved: 2 worse by ")
+    assert said.startswith("At commit c30 (21 Oct 2026), 3 series changed: 2 worse by ")
     assert "(m1 step_time, m2 step_time); 1 better by " in said
     assert group_changes(three, least=4) == []
 
@@ -233,18 +232,20 @@ def test_precision_is_of_the_alarms_that_somebody_judged() -> None:
     words = ["regression", "fixed", "false-alarm", "", ""]
     found = alarm_precision(Alarm("r", 0.0, "b", "f", "slower", "", mark=word) for word in words)
     assert (found.alarms, found.confirmed, found.false, found.unjudged) == (5, 2, 1, 2)
-    assert precision_text(found) == "5 alarms: 2 confirmed, 1 false, 2 not judged; precision 67 % of those judged"
-    assert "none judged yet" in precision_text(Precision(1, 0, 0))
+    assert precision_text(found) == (
+        "5 alerts: 2 confirmed, 1 false alarm, 2 not reviewed; precision 67 % of those reviewed"
+    )
+    assert "none reviewed" in precision_text(Precision(1, 0, 0))
     accepted = alarm_precision(
         Alarm("r", 0.0, "b", "f", "slower", "", mark=word) for word in ("accepted", "regression", "")
     )
     assert (accepted.accepted, accepted.unjudged, accepted.share) == (1, 1, 1.0)
     assert precision_text(accepted) == (
-        "3 alarms: 1 confirmed, 0 false, 1 accepted, 1 not judged; precision 100 % of those judged"
+        "3 alerts: 1 confirmed, 0 false alarms, 1 accepted, 1 not reviewed; precision 100 % of those reviewed"
     )
-    assert precision_text(Precision(2, 0, 0, 2)) == "2 alarms, all accepted as a new level"
-    assert precision_text(Precision(3, 0, 0, 2)).startswith("3 alarms, 2 accepted, the others not judged yet: ")
-    assert precision_text(Precision(0, 0, 0)) == "no alarm was ever raised here"
+    assert precision_text(Precision(2, 0, 0, 2)) == "2 alerts, all accepted as a new level"
+    assert precision_text(Precision(3, 0, 0, 2)).startswith("3 alerts, 2 accepted, the others not reviewed; ")
+    assert precision_text(Precision(0, 0, 0)) == "no alerts"
 
 
 def test_words_say_no_more_than_is_known() -> None:
@@ -257,17 +258,17 @@ def test_words_say_no_more_than_is_known() -> None:
     ]
     assert [percent_text(share) for share in (0.0312, -0.5, 99.0, 0.1)] == ["+3.1 %", "-50 %", "100 times", "+10 %"]
     assert [confidence_text(value) for value in (0.5, 0.99996, 1.0, 0.9899)] == [
-        "50 % sure",
-        "> 99.9 % sure",
-        "> 99.9 % sure",
-        "98.9 % sure",
+        "50 % confidence",
+        "> 99.9 % confidence",
+        "> 99.9 % confidence",
+        "98.9 % confidence",
     ]
-    assert [date_text(at_s) for at_s in (0.0, 1e300, None)] == ["1 Jan 1970", "at no known time", ""]
+    assert [date_text(at_s) for at_s in (0.0, 1e300, None)] == ["1 Jan 1970", "unknown time", ""]
     assert [period_text(0.0, last_s) for last_s in (30.0, 3600.0, 90_000.0, 1e300)] == [
         "1 Jan 1970 00:00 UTC",
         "1 Jan 1970 00:00 to 01:00 UTC",
         "1 Jan 1970 to 2 Jan 1970",
-        "1 Jan 1970 to at no known time",
+        "1 Jan 1970 to unknown time",
     ]
 
 
@@ -286,7 +287,7 @@ def test_where_all_is_of_one_day_times_are_told() -> None:
         assert "60 runs, 21 Sep 2026 14:13 to 15:12 UTC" in said
         assert "(30 runs since 21 Sep 2026 14:13," in said
         assert "21 Sep 2026 14:43, 2." in said
-        assert "At commit c30 (21 Sep 2026 14:43) 2 series moved" in said
+        assert "At commit c30 (21 Sep 2026 14:43), 2 series changed" in said
 
 
 @pytest.mark.parametrize("ascii_only", [False, True])
@@ -314,7 +315,7 @@ def test_a_chart_marks_changes_alarms_and_words_where_they_are() -> None:
         "!": 50,
         "↑": 59,
     }
-    assert chart.legend == "↓ slower, ↑ faster, f false-alarm, ! not good"
+    assert chart.legend == "↓ slower, ↑ faster, f false-alarm, ! did not pass"
     assert sum("." in drawing for _, drawing in chart.rows) == 2
 
 
@@ -346,10 +347,10 @@ def test_a_bound_far_away_does_not_press_the_runs_flat_and_is_said_to_be_outside
     far = view_series(series(steps(2.0)), [Bound("step_time", 0.0, 1000.0)])
     chart = terminal_chart(far, 80, False)
     assert sum(bool(drawing.strip()) for _, drawing in chart.rows) > 4
-    assert "both are outside the picture" in paint(history_lines([far], [], 0, 100, False))
+    assert "both are outside the chart" in paint(history_lines([far], [], 0, 100, False))
     half = view_series(series(steps(2.0)), [Bound("step_time", 0.0, 2.02)])
-    assert "the lower one is outside the picture" in paint(history_lines([half], [], 0, 100, False))
-    assert "the lower one is outside the picture" in render_series(RunSeries("r", [half], []))
+    assert "the lower bound is outside the chart" in paint(history_lines([half], [], 0, 100, False))
+    assert "the lower bound is outside the chart" in render_series(RunSeries("r", [half], []))
 
 
 def test_a_bound_that_is_not_in_use_is_not_drawn() -> None:
@@ -382,7 +383,7 @@ def test_many_series_are_drawn_by_need_and_the_others_listed() -> None:
     text = paint(history_lines(first, [], 3, 100, False))
     assert f"{len(made) - MOST_DRAWN} more series" in text
     assert all(one.benchmark in text for one in made)
-    assert "3 unjudged metrics are not shown" in text
+    assert "3 unchecked metrics not shown" in text
 
 
 def test_hostile_names_and_reasons_do_nothing_in_a_terminal() -> None:
@@ -424,8 +425,8 @@ def test_a_page_shows_each_metric_with_its_bound_changes_and_alarms() -> None:
     assert alarms is not None
     assert alarms.attrib["d"].count("M") == 1
     text = " ".join("".join(root.itertext()).split())
-    assert "At commit c30 (21 Oct 2026) 1 series moved: 1 worse" in text
-    assert "A regression is open since run r30." in text
+    assert "At commit c30 (21 Oct 2026), 1 series changed: 1 worse" in text
+    assert "open regression since run r30" in text
     assert "and 7 more series" in text
 
 
@@ -479,9 +480,9 @@ def test_a_view_knows_its_name() -> None:
 
 def test_commands_in_what_a_page_says_are_code() -> None:
     page = render_series(RunSeries("r", [view_series(series(steps(2.0)))], [], 0, Precision(1, 0, 0)))
-    assert "<code>seatrial history mark RUN --regression</code>" in page
+    assert "<code>seatrial history mark RUN</code>" in page
     assert "`" not in page
     for why, told in (("`a <b>` & c", "<code>a &lt;b&gt;</code> &amp; c"), ("one ` & <b>", "one ` &amp; &lt;b&gt;")):
         off = Bound("step_time", state=BoundState.DISABLED, why=why, source="b.yaml:3")
         page = render_series(RunSeries("r", [view_series(series(steps(2.0)), [off])], []))
-        assert f"<li>the bound from b.yaml:3 is switched off: {told}</li>" in page
+        assert f"<li>bounds from b.yaml:3 are disabled: {told}</li>" in page

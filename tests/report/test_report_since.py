@@ -56,13 +56,15 @@ def test_what_is_new_is_said_in_words() -> None:
         "10 cells newly fail: t[model=m1,machine=x1], t[model=m1,machine=x3], t[model=m2,machine=x3] and 7 more",
         "1 cell is fixed: t[model=m0,machine=x0]",
         "1 cell ran for the first time; all passed",
-        "1 cell is as bad as the last time",
+        "1 cell still needs attention",
     ]
     assert cell_news_text(made.cells[3]) == (
         "known since 19 Nov 2026 00:00 UTC, run night-2, commit 2222222222; did not pass in 3 of its last 4 runs"
     )
-    assert cell_news_text(made.cells[9]).startswith("new: passed 20 Nov 2026 00:00 UTC, run night-3, commit 3333333333")
-    assert cell_news_text(made.cells[0]).startswith("fixed: was failed since 18 Nov 2026")
+    assert cell_news_text(made.cells[9]).startswith(
+        "new: previously passed, 20 Nov 2026 00:00 UTC, run night-3, commit 3333333333"
+    )
+    assert cell_news_text(made.cells[0]).startswith("fixed: failed since 18 Nov 2026")
     assert cause_news_text(made.causes[0]).startswith("known since 19 Nov 2026 00:00 UTC, run night-2")
     assert cause_news_text(made.causes[1]) == "new"
 
@@ -71,7 +73,7 @@ def test_without_a_past_nothing_is_said() -> None:
     assert news_sentences(results()) == []
     assert news_sentences(with_news(results(), RunPast())) == []  # a first run
     same = with_news(results(), past_of_run(results()), "r0")
-    assert news_sentences(same) == ["no verdict is another one", "11 cells are as bad as the last time"]
+    assert news_sentences(same) == ["no verdict changed", "11 cells still need attention"]
 
 
 def many(cells: int, words: str = "") -> RunResults:
@@ -91,9 +93,9 @@ def test_the_last_30_lines_of_a_run_are_causes_what_is_new_totals_and_the_report
     lines = ["".join(text for text, _ in line) for line in summary_lines(RunView(made, tmp_path), 100)]
     last = lines[-LAST_LINES:]
     assert LAST_LINES == 30
-    assert last[0] == "200 of 200 cells need attention; 26 causes explain 200 of them"
+    assert last[0] == "200 of 200 cells need attention: 26 causes"
     assert any("new" in line and "no clear pattern" in line for line in last)
-    assert "what is new since run r0" in last
+    assert "changes since run r0" in last
     assert any(line.startswith("  200 cells newly fail: ") for line in last)
     assert any("200 failed" in line for line in last)
     assert last[-1].endswith("report.html")
@@ -131,11 +133,11 @@ def test_markdown_stays_small_with_many_trials_long_names_and_reasons(tmp_path: 
 
 def test_markdown_marks_what_is_new_in_the_grid_and_says_since_when(tmp_path: Path) -> None:
     text = render_markdown(RunView(nightly(), tmp_path))
-    assert "### What is new since each cell ran last\n\n- 10 cells newly fail: t\\[model=m1,machine=x1\\]" in text
+    assert "### Changes since each cell's previous run\n\n- 10 cells newly fail: t\\[model=m1,machine=x1\\]" in text
     assert "| m0 | ✅ | ✅ | ✅ | ❌ | ✅ | ✅ |" in text  # as the last time
     assert "| m1 | ✅ | ❌ 🆕 | ✅ | ❌ 🆕 | ✅ | ✅ |" in text
     assert "Since: known since 19 Nov 2026 00:00 UTC, run night-2, commit 2222222222" in text
-    assert "none elsewhere · known since 19 Nov 2026" in text
+    assert "(10 of 10 cells) · known since 19 Nov 2026" in text
 
 
 def test_junit_has_the_news_of_each_cell(tmp_path: Path) -> None:
@@ -156,7 +158,7 @@ def test_a_comparison_says_which_causes_are_new_or_gone_and_what_newly_fails() -
     fixed[5] = cell(5, before.cells[5].axes, "NCCL error: unhandled")
     before = msgspec.structs.replace(before, run="r0", cells=fixed, causes=find_causes(fixed))
     text = paint(compare_lines(compare_runs(before, after)))
-    assert "12 verdicts are others (11 newly failing, 1 fixed)" in text
+    assert "12 verdicts changed (11 newly failing, 1 fixed)" in text
     assert "✗ new  0 → 10 cells  RuntimeError: " in text
     assert "✗ gone  1 → 0 cells  NCCL error: unhandled" in text
 
@@ -169,7 +171,7 @@ def test_a_cell_counts_as_failing_from_its_first_failure() -> None:
         board.update(one.id, "retrying", "exited 1 (expected 0)")
         board.update(one.id, "waiting", "a place")
     text = paint(board.lines(100, 30))
-    assert "↻ 35 failed, tried again" in text
+    assert "↻ 35 failed, retrying" in text
     assert "exited 1 (expected 0)" in text
     assert "30 earlier failures" in text
     for one in made.cells[:35]:
@@ -189,12 +191,12 @@ def test_history_and_report_agree_that_a_regression_is_open(tmp_path: Path) -> N
     given = {"t": (Bound("step_time", 0.0, 9.0, "lower", "s", 2.0, 5, None, 0.005),)}
     for bounds in (None, given):
         write_series(tmp_path, run_series(history, last, bounds))
-        assert RunView(last, tmp_path).regressions == ["t step_time: a regression is open since run r7"]
+        assert RunView(last, tmp_path).regressions == ["t step_time: open regression since run r7"]
         told = paint(history_lines([view_series(series, bounds and bounds["t"])], [], 0, 100, False))
-        assert "regression open since run r7" in told
+        assert "open regression since run r7" in told
         shown = paint(summary_lines(RunView(last, tmp_path), 100))
-        assert "t step_time: a regression is open since run r7" in shown
-        assert "a regression is open since run r7" in render_markdown(RunView(last, tmp_path))
+        assert "t step_time: open regression since run r7" in shown
+        assert "open regression since run r7" in render_markdown(RunView(last, tmp_path))
 
 
 def test_the_metrics_of_one_run_are_no_line(tmp_path: Path) -> None:

@@ -27,14 +27,14 @@ def test_each_failure_has_its_step_message_first_line_of_evidence_log_and_the_wa
         "    │ ImportError: libgfortran.so.5: cannot open shared object file: No such file or directory",
     ]
     assert any(line.startswith("  log ") and line.endswith("cells/a1b2c3d4/1/log.txt") for line in block)
-    assert block[-1] == "  again  seatrial run 'examples/my suite.yaml' --select /a1b2c3d4"
+    assert block[-1] == "  rerun  seatrial run 'examples/my suite.yaml' --select /a1b2c3d4"
     assert sum("✗" in line for line in block) == 4  # the cell and all three of its findings
 
 
 def test_nothing_vanishes(tmp_path: Path) -> None:
     text = told(sample.small(), tmp_path)
-    assert "attempt 1: infra at cluster/large on gpu-node-17 (the node was drained while the job ran)" in text
-    assert "attempt 2: passed at cluster/large on gpu-node-04" in text
+    assert "attempt 1: infra, cluster/large on gpu-node-17 (the node was drained while the job ran)" in text
+    assert "attempt 2: passed, cluster/large on gpu-node-04" in text
     assert "1 × notebook" in text
     assert "the kernel was killed: out of memory at 512 MiB (issue 41: the sample needs 2 GiB)" in text
     assert "1 × stopped after 5 failures (--max-failures 5)" in text
@@ -58,7 +58,7 @@ def test_nothing_vanishes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("columns", [40, 80, 120])
 def test_no_line_is_too_wide_but_what_is_there_to_be_copied(tmp_path: Path, columns: int) -> None:
-    copied = ("  log ", "  again ", "✗ ", "◔ ", "≠ ", "! ", "  generic[", "  where ")
+    copied = ("  log ", "  rerun ", "✗ ", "◔ ", "≠ ", "! ", "  generic[", "  where ")
     text = told(sample.small(), tmp_path, columns)
     assert [line for line in text.splitlines() if width(line) > columns and not line.startswith(copied)] == []
 
@@ -70,9 +70,9 @@ def test_hostile_text_reaches_no_terminal(tmp_path: Path) -> None:
 
 def test_many_failures_are_bounded_and_the_rest_is_counted(tmp_path: Path) -> None:
     text = told(sample.large(), tmp_path)
-    assert text.count("  again  ") == 16
+    assert text.count("  rerun  ") == 16
     assert "85 more cells that did not pass" in text
-    assert "… and 55 more: all are in report.html and results.json" in text
+    assert "… and 55 more, in report.html and results.json" in text
     assert "seatrial run 'examples/my suite.yaml' --failed r1" in text
     assert len(text.splitlines()) < 400
 

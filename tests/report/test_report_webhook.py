@@ -77,8 +77,8 @@ def test_it_is_sent_totals_causes_and_what_is_new_with_a_signature_of_the_body()
     assert (told["version"], told["run"], told["verdict"], told["exit_code"]) == (1, "r", "failed", 1)
     assert (told["cells"], told["changes"]) == (60, {"same": 49, "known": 11})
     assert [(one["id"], one["cells"]) for one in told["causes"]] == [(one.id, len(one.cells)) for one in run.causes]
-    assert told["causes"][0]["place"] == "machine=x3: all 10 there, none elsewhere"
-    assert told["new"] == ["no verdict is another one", "11 cells are as bad as the last time"]
+    assert told["causes"][0]["place"] == "only machine=x3 (10 of 10 cells)"
+    assert told["new"] == ["no verdict changed", "11 cells still need attention"]
     assert SECRET not in body.decode()
 
 
@@ -95,9 +95,9 @@ def test_what_a_job_said_is_one_short_line_and_causes_are_bounded() -> None:
     ("statuses", "tries", "why"),
     [
         ((503, 429, 200), 3, ""),
-        ((500,), 4, "it answered 500"),
-        ((403,), 1, "it answered 403"),
-        ((302,), 1, "it answered 302"),
+        ((500,), 4, "HTTP status 500"),
+        ((403,), 1, "HTTP status 403"),
+        ((302,), 1, "HTTP status 302"),
     ],
 )
 def test_it_is_tried_again_within_bounds_and_no_redirect_is_followed(
@@ -111,7 +111,7 @@ def test_it_is_tried_again_within_bounds_and_no_redirect_is_followed(
             said = str(error)
     assert len(receiver.requests) == tries
     assert len({body for _, _, body in receiver.requests}) == 1
-    assert said == (f"http://127.0.0.1 was not notified: {why}" if why else "")
+    assert said == (f"cannot notify http://127.0.0.1: {why}" if why else "")
 
 
 def test_where_nobody_listens_the_error_names_the_host_and_no_more() -> None:
@@ -120,7 +120,7 @@ def test_where_nobody_listens_the_error_names_the_host_and_no_more() -> None:
         url = f"http://user:pa55word@127.0.0.1:{closed.getsockname()[1]}/hooks/s3cr3t-path?token=t0ken"
         with pytest.raises(ReportError) as raised:
             notify(url, RunView(results()), SECRET, ())
-    assert str(raised.value).startswith("http://127.0.0.1 was not notified: ")
+    assert str(raised.value).startswith("cannot notify http://127.0.0.1: ")
     for secret in ("s3cr3t", "t0ken", "pa55word", SECRET):
         assert secret not in str(raised.value)
 
@@ -142,7 +142,7 @@ def test_the_command_needs_the_secret_and_says_whom_it_did_not_reach(tmp_path: P
         none = CliRunner().invoke(report, [str(folder), "--notify", receiver.url])
         refused = CliRunner().invoke(report, [str(folder), "--notify", receiver.url], env=env)
     assert (none.exit_code, "SEATRIAL_NOTIFY_SECRET" in none.stderr) == (2, True)
-    assert (refused.exit_code, refused.stderr) == (3, "seatrial: http://127.0.0.1 was not notified: it answered 404\n")
+    assert (refused.exit_code, refused.stderr) == (3, "seatrial: cannot notify http://127.0.0.1: HTTP status 404\n")
     assert len(receiver.requests) == 1
 
 
@@ -152,7 +152,7 @@ def test_a_run_tells_it_and_passes_though_nobody_heard(world: World) -> None:
     with Receiver(200, 410).listening() as receiver:
         world.seatrial("run", "suite.yaml", "--notify", receiver.url, check=0)
         told = world.seatrial("run", "suite.yaml", check=0, SEATRIAL_NOTIFY=receiver.url)
-    assert "http://127.0.0.1 was not notified: it answered 410" in told.stderr
+    assert "cannot notify http://127.0.0.1: HTTP status 410" in told.stderr
     assert [json.loads(body)["verdict"] for _, _, body in receiver.requests] == ["passed", "passed"]
     kept = b"".join(path.read_bytes() for path in world.run().path.rglob("*") if path.is_file())
     assert b"t0ken" not in kept

@@ -1,4 +1,4 @@
-"""Reports of a run: terminal, JUnit, JSON, Markdown, HTML, each made from its results and its folder alone."""
+"""Reports of a run: terminal, JUnit, JSON, Markdown, HTML, made from its results and folder alone."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 
 class ReportError(Exception):
-    """A report, or a piece of one, could not be made, written or sent."""
+    """A report, or a part of one, could not be rendered, written or sent."""
 
 
 def write_reports(folder: Path, results: RunResults) -> dict[str, Path]:
-    """Write junit.xml, report.md, report.html, a page beside every executed notebook and beside every log of a cell
-    that is not good; where each of them is.
+    """Writes junit.xml, report.md, report.html, a page next to each executed notebook and next to each log of a bad
+    cell. Returns their paths.
 
-    A notebook that cannot be shown gets a page that says so. What cannot be written hides nothing else: ReportError
-    comes last.
+    A notebook that cannot be rendered gets a page with the reason. Raises ReportError after all other reports are
+    written.
     """
     from seatrial.record import write_whole
     from seatrial.report.html.notebook import render_file
@@ -36,11 +36,11 @@ def write_reports(folder: Path, results: RunResults) -> dict[str, Path]:
     def write(name: str, path: Path, make: Callable[..., str | bytes], *args: object) -> None:
         try:
             page = make(*args)
-            # The folder of a notebook was the job's: whatever lies where we write must not lead elsewhere.
+            # Jobs can write to the folders of notebooks: remove a link that they may have put here.
             path.with_name(f"{path.name}.part").unlink(missing_ok=True)
             write_whole(path, page.encode("utf-8", "replace") if isinstance(page, str) else page)
-        except Exception as error:  # noqa: BLE001 - one report that breaks, by a bug of ours, hides no other
-            failed.append(f"{name} could not be written: {error}")
+        except Exception as error:  # noqa: BLE001 - a bug in one report must not prevent the others
+            failed.append(f"cannot write {name}: {error}")
         else:
             written[name] = path
 
@@ -57,12 +57,12 @@ def write_reports(folder: Path, results: RunResults) -> dict[str, Path]:
 
 
 def executed_notebooks(folder: Path) -> Iterator[Path]:
-    """Those that jobs kept. Links are not followed: a job could point them anywhere."""
+    """Notebooks that jobs kept. Links are not followed: a job could point them anywhere."""
     cells = folder / "cells"
     for place, folders, files in os.walk(cells):
         here = Path(place)
         depth = len(here.relative_to(cells).parts)
-        if depth == 2:  # cells/<hash>/<attempt>/files/notebooks and nothing beside it
+        if depth == 2:  # cells/<hash>/<attempt>/files/notebooks only
             folders[:] = ["files"] if "files" in folders else []
         elif depth == 3:
             folders[:] = ["notebooks"] if "notebooks" in folders else []
@@ -73,7 +73,7 @@ def executed_notebooks(folder: Path) -> Iterator[Path]:
 
 
 def logs_of_bad_cells(run: "RunView") -> Iterator[tuple[Path, str]]:
-    """Those of all attempts and parts, with the id of the cell."""
+    """Logs of all attempts and parts of bad cells, each with the cell id."""
     for cell in run.failures:
         below = run.folder / "cells" / cell.hash
         for log in sorted(below.glob("*/log.txt")) + sorted(below.glob("*/*/log.txt")):
@@ -84,7 +84,7 @@ def logs_of_bad_cells(run: "RunView") -> Iterator[tuple[Path, str]]:
 def _log_page(log: Path, cell: str, folder: Path) -> str:
     from seatrial.report.html.log_page import render_log
 
-    below = log.relative_to(folder).parts[2:-1]  # attempt, and part where there are several
+    below = log.relative_to(folder).parts[2:-1]  # attempt, and part if there are several
     back = "/".join([".."] * (len(below) + 2)) + "/report.html"
     with opened_regular(log) as found:
         return render_log(found, cell, f"attempt {' '.join(below)}", back=back)

@@ -1,4 +1,4 @@
-"""A run as CSV: a row for each cell, and for each combination that was not run; a column for each axis and metric."""
+"""CSV: one row per cell and per excluded combination, one column per axis and metric."""
 
 import csv
 import io
@@ -12,13 +12,13 @@ from seatrial.report.view.words import clock_text, one_line
 _FIRST = ("run", "suite", "commit", "trial", "kind", "cell", "hash", "verdict", "flaky", "attempts", "seconds")
 _LAST = ("target", "machine", "host", "started", "why", "cause", "change", "since_run", "since", "since_commit")
 _EXCLUDED = "hole"
-# What a spreadsheet takes for the beginning of a formula: text that a job said must not become one.
+# Characters that start a formula in spreadsheets: job output must not become one.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def render_csv(run: RunView) -> str:
-    """Text is quoted as RFC 4180 has it; one that a spreadsheet would compute has a ' before it."""
+    """Quoted as in RFC 4180. Text that a spreadsheet would evaluate is prefixed with '."""
     axes = _names([*(cell.axes for cell in run.cells), *(combination.axes for combination in run.excluded)])
     names = _names(map(_metric_name, cell.metrics) for cell in run.cells)
     out = io.StringIO()
@@ -65,7 +65,7 @@ def _metric_name(metric: Metric) -> str:
 
 
 def _names(of_rows: Iterable[Iterable[str]]) -> list[str]:
-    """Each once, in the order in which they come."""
+    """Unique names, in order of appearance."""
     return list(dict.fromkeys(name for names in of_rows for name in names))
 
 

@@ -1,4 +1,4 @@
-"""A run as CTRF, the common test report format: a test for each cell, its steps as steps, its attempts as retries."""
+"""CTRF (Common Test Report Format): one test per cell, with its steps, and its attempts as retries."""
 
 import json
 import uuid
@@ -11,7 +11,7 @@ from seatrial.report.view.words import axes_text, clock_text, one_line, shorten,
 
 SPECIFICATION = "0.0.0"
 _MOST_TEXT = 16_000
-_STATUS = {Verdict.PASSED: "passed", Verdict.SKIPPED: "skipped", Verdict.XFAIL: "other"}  # all else is failed
+_STATUS = {Verdict.PASSED: "passed", Verdict.SKIPPED: "skipped", Verdict.XFAIL: "other"}  # all others are failed
 _STATES = ("passed", "failed", "skipped", "pending", "other")
 
 

@@ -1,8 +1,8 @@
-"""JUnit XML: a test suite for each cell, a test case for each step, so that any CI shows a run as it shows tests.
+"""JUnit XML: one test suite per cell, one test case per step.
 
-The names of test cases are the names of steps, the same in every run, so that a CI can follow one through time. All
-findings of a step are in its one test case. Excluded combinations are skipped test cases in a suite of their own: one
-each, or one per reason if there are very many or only the selection of this run left them out.
+Test cases are named after steps, so the names are stable and a CI can track them. A test case has all findings of its
+step. Excluded combinations are skipped test cases in a separate suite: one each, or one per reason if there are very
+many or they were only deselected.
 """
 
 import xml.etree.ElementTree as ET
@@ -59,7 +59,7 @@ def _suite(run: RunView, cell: CellView, stamp: str) -> ET.Element:
         name = "job" if "job" not in by_step else "cell"
         suite.append(_case(cell, name, [Finding(name, "job", cell.verdict, message=cell.why)], cell.seconds))
     lines = [f"since: {cell.news_text}"] if cell.news_text else []
-    lines += [*cell.attempt_lines, *(f"log: {log}" for log in details.logs), f"again: {cell.rerun}"]
+    lines += [*cell.attempt_lines, *(f"log: {log}" for log in details.logs), f"rerun: {cell.rerun}"]
     out = ET.SubElement(suite, "system-out")
     out.text = strip_controls("\n".join(lines))
     ET.SubElement(suite, "system-err")

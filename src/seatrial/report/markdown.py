@@ -1,8 +1,7 @@
-"""Markdown for the summary page of a CI job or a comment: causes, what is new, the grid, then each failure with its
-evidence while there is room, and the rest in counts.
+"""Markdown for CI job summaries and comments: causes, changes, the grid, then failures with evidence.
 
-Everything that a job or a suite said is inside a code span, a code block that it cannot close, or escaped. The whole
-stays below what such pages take, whatever the run is: each section has its share, and counts what it leaves out.
+Text from jobs and suites is escaped, or in code spans or blocks that it cannot close. The size is limited to what such
+pages accept: each section has its share and counts what it leaves out.
 """
 
 import itertools
@@ -18,9 +17,15 @@ from seatrial.report.view.run import RunView, bad_rows
 from seatrial.report.view.tables import JudgedTable
 from seatrial.report.view.words import SYMBOLS, axes_text, duration_text, one_line, shorten, strip_controls
 
-MARKDOWN_BYTES = 60_000  # GitHub takes 65,536 characters in a comment, and 1 MiB in a summary
-_SHARES = {"causes": 14_000, "news": 4_000, "grid": 16_000, "cases": 8_000, "tail": 8_000}  # of it; failures: the rest
-MOST_FAILURE = 12_000  # bytes of the findings of one cell: others are to be seen, too
+MARKDOWN_BYTES = 60_000  # GitHub accepts 65,536 characters in a comment, 1 MiB in a summary
+_SHARES = {
+    "causes": 14_000,
+    "news": 4_000,
+    "grid": 16_000,
+    "cases": 8_000,
+    "tail": 8_000,
+}  # failures: the rest
+MOST_FAILURE = 12_000  # bytes for the findings of one cell
 _MOST_EVIDENCE = 2_500
 _MOST_TEXT = 300  # characters of a name or a message
 MOST_COMMAND = 2_000
@@ -28,7 +33,7 @@ _MOST_FINDINGS = 20  # of one cell
 MOST_ITEMS = 100
 _MOST_CASES = 30  # of a trial
 _T = TypeVar("_T")
-_REST = 200  # bytes, for saying what is left out
+_REST = 200  # bytes reserved for the note about omitted items
 
 _SIGNS = {
     "passed": "✅",
@@ -43,12 +48,11 @@ _SIGNS = {
     "xpass": "⚠️",
     "excluded": "·",
 }
-# What means something in the middle of a line: spans, links, tables, mathematics, and the addresses that become links.
+# Special characters within a line: spans, links, tables, mathematics, and URLs that become links.
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$]|:(?=//|\w+:)|(?<=www)\.)", re.IGNORECASE)
 
 
 def render_markdown(run: RunView) -> str:
-    # How the answers to each case compare in each configuration, where a trial has few cases.
     tables = map(_case_table, run.tables)
     cases = _fitting(tables, _SHARES["cases"], len(run.tables), "table of cases", "tables of cases")
     head = [*_head(run), *_causes(run), *_news(run), *_matrices(run), *cases]
@@ -62,21 +66,21 @@ def render_markdown(run: RunView) -> str:
 
 
 def _fitting(blocks: Iterable[list[str]], room: int, number: int, one: str, many: str = "") -> list[str]:
-    """Those of the `number` blocks that fit into so many bytes, from the first on, and how many are left out."""
+    """The first of the `number` blocks that fit into `room` bytes, and the number of omitted ones."""
     room -= _REST
     lines: list[str] = []
     for place, block in enumerate(blocks):
         room -= _bytes(block)
         if room < 0:
             left = count(number - place, f"more {one}", f"more {many}" if many else "")
-            return [*lines, f"_… and {left}: all are in `report.html` and `results.json`._", ""]
+            return [*lines, f"_… and {left} in `report.html` and `results.json`._", ""]
         lines += block
     return lines
 
 
 def _sections(run: RunView) -> Iterable[list[str]]:
-    """What comes after the failures."""
-    yield _list("What moved", [*run.moved, *run.regressions], lambda text: [f"- {escape_text(text)}"])
+    """The sections after the failures."""
+    yield _list("Metric changes", [*run.moved, *run.regressions], lambda text: [f"- {escape_text(text)}"])
     yield _list(
         "Flaky: passed on a retry",
         run.flaky,
@@ -93,13 +97,13 @@ def _sections(run: RunView) -> Iterable[list[str]]:
         named = "; ".join([*axes, *(["…"] if len(excluded) > 5 else [])])
         return [f"- {len(excluded)} × {escape_text(reason)}: {escape_text(named)}"]
 
-    yield _list("Failed as declared", run.xfails, xfail)
+    yield _list("Expected failures", run.xfails, xfail)
     skips = _list("Skipped", run.skips.items(), lambda item: [f"- {item[1]} × {escape_text(item[0])}"])
-    yield [*skips, *_list("Not run", run.excluded_by_reason.items(), exclusion)]
+    yield [*skips, *_list("Excluded combinations", run.excluded_by_reason.items(), exclusion)]
 
 
 def _list(title: str, items: Iterable[_T], lines: Callable[[_T], list[str]]) -> list[str]:
-    """So many of them, and how many there are beside; nothing without any."""
+    """At most MOST_ITEMS items and the number of omitted ones; empty without items."""
     found = list(items)
     shown = [line for one in found[:MOST_ITEMS] for line in lines(one)]
     return [f"### {title}", "", *shown, *_rest(len(found)), ""] if found else []
@@ -110,7 +114,7 @@ def _bytes(lines: list[str]) -> int:
 
 
 def escape_text(text: str) -> str:
-    """Foreign text that shows as it is: no Markdown, no HTML, no mention of anybody."""
+    """Untrusted text, shown literally: no Markdown, no HTML, no @mentions."""
     safe = _cut(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\1", safe).replace("@", "@\u200b")
 
@@ -121,7 +125,7 @@ def _cut(text: str, most: int = _MOST_TEXT) -> str:
 
 
 def code(text: str, most: int = _MOST_TEXT) -> str:
-    """A code span that the text cannot leave. Not for a table, where a bar would end it."""
+    """A code span that the text cannot close. Not for tables, where | would end it."""
     line = _cut(text, most) or " "
     longest = max((len(run) for run in re.findall("`+", line)), default=0)
     fence = "`" * (longest + 1)
@@ -130,7 +134,7 @@ def code(text: str, most: int = _MOST_TEXT) -> str:
 
 
 def fenced(text: str) -> list[str]:
-    """A code block that the text cannot leave."""
+    """A code block that the text cannot close."""
     shown = strip_controls(shorten(text, _MOST_EVIDENCE)).rstrip("\n")
     longest = max((len(run) for run in re.findall("`+", shown)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -151,7 +155,7 @@ def _head(run: RunView) -> list[str]:
         "",
     ]
     if run.interrupted:
-        lines += ["**The run was interrupted: not all cells were done.**", ""]
+        lines += ["**The run was interrupted; some cells did not finish.**", ""]
     return lines
 
 
@@ -160,9 +164,9 @@ def _causes(run: RunView) -> list[str]:
         return []
     blocks = []
     for cause in run.causes[:MOST_ITEMS]:
-        said = f"{_SIGNS[cause.verdict.value]} **{len(cause.hashes)}** {escape_text(cause.text)}"
+        text = f"{_SIGNS[cause.verdict.value]} **{len(cause.hashes)}** {escape_text(cause.text)}"
         news = f" · {escape_text(cause.news_text)}" if cause.news_text else ""
-        blocks.append([f"- {said}<br>{escape_text(cause.where)}{news}"])
+        blocks.append([f"- {text}<br>{escape_text(cause.where)}{news}"])
     shown = _fitting(blocks, _SHARES["causes"], len(run.causes), "cause")
     more = _rest(len(run.causes)) if len(shown) == MOST_ITEMS else []
     return [f"### {run.causes_sentence}", "", *shown, *more, ""]
@@ -170,12 +174,12 @@ def _causes(run: RunView) -> list[str]:
 
 def _news(run: RunView) -> list[str]:
     blocks = [[f"- {escape_text(sentence)}"] for sentence in run.news]
-    title = f"### What is new {escape_text(run.since)}"
+    title = f"### Changes {escape_text(run.since)}"
     return [title, "", *_fitting(blocks, _SHARES["news"], len(blocks), "line"), ""] if blocks else []
 
 
 def _matrices(run: RunView) -> list[str]:
-    """The grid of each trial; of one that is too large, the rows with a failure, as many as there is room for."""
+    """The grid of each trial; if it is too large, as many rows with a failure as fit."""
     room = _SHARES["grid"] - _REST
     lines: list[str] = []
     for number, matrix in enumerate(run.matrices):
@@ -183,7 +187,7 @@ def _matrices(run: RunView) -> list[str]:
         block = [title, "", *_table(matrix, room - _bytes([title]) - _REST), ""]
         room -= _bytes(block)
         if room < 0:
-            return [*lines, f"_… and {count(len(run.matrices) - number, 'more grid')}: all are in `report.html`._", ""]
+            return [*lines, f"_… and {count(len(run.matrices) - number, 'more grid')} in `report.html`._", ""]
         lines += block
     return lines
 
@@ -199,9 +203,9 @@ def _table(matrix: Matrix[CellView], room: int) -> list[str]:
     shown = [row for row, size in zip(bad, itertools.islice(sizes, 1, None), strict=True) if size <= room]
     size = f"{len(matrix.rows)} × {len(matrix.columns)}"
     if not shown:
-        return [f"_{size}: too large for this page, see `report.html`._"]
-    some = "the rows" if len(shown) == len(bad) else f"{len(shown)} of {count(len(bad), 'row')}"
-    return [*head, *(rows[row] for row in shown), "", f"_{size}: {some} with a failure; all are in `report.html`._"]
+        return [f"_{size}: too large for this page; see `report.html`._"]
+    some = "only rows" if len(shown) == len(bad) else f"{len(shown)} of {count(len(bad), 'row')}"
+    return [*head, *(rows[row] for row in shown), "", f"_{size}: {some} with a failure; see `report.html` for all._"]
 
 
 def _row(matrix: Matrix[CellView], row: int) -> str:
@@ -221,12 +225,12 @@ def _case_table(table: JudgedTable) -> list[str]:
     agreements = ", ".join(f"{number} {escape_text(word)}" for word, number in table.agreements.items())
     lines = [f"### {escape_text(table.trial)}: cases", "", f"{size}: {agreements}", ""]
     if table.cases > _MOST_CASES or table.configurations > len(table.columns):
-        return [*lines, "_Too many for this page: see `report.html`._", ""]
+        return [*lines, "_Too many for this page; see `report.html`._", ""]
     lines += ["| case | " + " | ".join(escape_text(label) for label, _ in table.columns) + " |"]
     lines += ["| --- " * (len(table.columns) + 1) + "|"]
     for row in table.rows:
-        said = [f"{_SIGNS[of.verdict.value]} {escape_text(of.agreement)}" if of else "–" for of in row.fields]
-        lines.append(f"| {' | '.join([escape_text(row.name) or ' ', *said])} |")
+        fields = [f"{_SIGNS[of.verdict.value]} {escape_text(of.agreement)}" if of else "–" for of in row.fields]
+        lines.append(f"| {' | '.join([escape_text(row.name) or ' ', *fields])} |")
     return [*lines, ""]
 
 
@@ -237,13 +241,13 @@ def _failure(cell: CellView) -> list[str]:
     blocks = [_finding(finding, cell.title(finding)) for finding in findings[:_MOST_FINDINGS]]
     lines += _fitting(blocks, MOST_FAILURE, len(findings), "finding")
     if not findings:
-        told = [f"- {escape_text(place)}" for place in cell.attempt_lines]
-        lines += [*(told or [escape_text(cell.why)]), ""]
+        attempts = [f"- {escape_text(line)}" for line in cell.attempt_lines]
+        lines += [*(attempts or [escape_text(cell.why)]), ""]
     if cell.news_text:
         lines += [f"Since: {escape_text(cell.news_text)}", ""]
     for log in cell.details().logs:
         lines += [f"Log: {code(log, MOST_COMMAND)}", ""]
-    return [*lines, f"Again: {code(cell.rerun, MOST_COMMAND)}", "", "</details>", ""]
+    return [*lines, f"Rerun: {code(cell.rerun, MOST_COMMAND)}", "", "</details>", ""]
 
 
 def _html(text: str) -> str:

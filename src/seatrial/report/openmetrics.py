@@ -1,6 +1,6 @@
-"""A run as OpenMetrics text, for the textfile folder of a node exporter: verdicts, metrics, times to tell ages from.
+"""OpenMetrics text for the textfile collector of a node exporter: verdicts, metrics and timestamps.
 
-Every family is a gauge, so that readers of the older Prometheus format take it, too."""
+Every family is a gauge, so that the older Prometheus format can be parsed, too."""
 
 import math
 from collections.abc import Iterator
@@ -13,20 +13,20 @@ from seatrial.report.view.words import one_line
 _MOST_LABEL = 200  # characters of a value
 
 _FAMILIES = {
-    "seatrial_run_started_timestamp_seconds": "When the run started.",
-    "seatrial_run_duration_seconds": "How long the run took.",
-    "seatrial_run_good": "1 when nothing in the run needs attention, else 0.",
-    "seatrial_run_cells": "Cells of the run by verdict.",
-    "seatrial_run_holes": "Combinations that were not run.",
-    "seatrial_run_changes": "Cells by what became of them since the last time.",
-    "seatrial_cause_cells": "Cells that failed for one cause.",
-    "seatrial_cell_good": "1 when the cell needs no attention, else 0.",
-    "seatrial_cell_verdict": "1 for the verdict that the cell has.",
-    "seatrial_cell_flaky": "1 when the cell passed on a retry, else 0.",
-    "seatrial_cell_duration_seconds": "How long its last attempt took.",
-    "seatrial_cell_started_timestamp_seconds": "When its last attempt started.",
-    "seatrial_cell_bad_since_timestamp_seconds": "When it began to fail with its present cause, without a break.",
-    "seatrial_figure": "A metric of the cell, in its own unit.",
+    "seatrial_run_started_timestamp_seconds": "Start of the run.",
+    "seatrial_run_duration_seconds": "Duration of the run.",
+    "seatrial_run_good": "1 if no cell of the run needs attention, else 0.",
+    "seatrial_run_cells": "Number of cells by verdict.",
+    "seatrial_run_holes": "Number of excluded combinations.",
+    "seatrial_run_changes": "Number of cells by change since their previous run.",
+    "seatrial_cause_cells": "Number of cells with this cause.",
+    "seatrial_cell_good": "1 if the cell needs no attention, else 0.",
+    "seatrial_cell_verdict": "1 for the verdict of the cell.",
+    "seatrial_cell_flaky": "1 if the cell passed on a retry, else 0.",
+    "seatrial_cell_duration_seconds": "Duration of the last attempt.",
+    "seatrial_cell_started_timestamp_seconds": "Start of the last attempt.",
+    "seatrial_cell_bad_since_timestamp_seconds": "Start of the current streak of failures with the same cause.",
+    "seatrial_figure": "A metric of the cell, in the unit of its label.",
 }
 _Sample = tuple[str, dict[str, str], float]  # family, labels, value
 
@@ -36,7 +36,7 @@ def render_openmetrics(run: RunView) -> str:
     for family, labels, value in _samples(run):
         if math.isfinite(value):
             text = ",".join(f'{name}="{_escaped(of)}"' for name, of in labels.items())
-            by_family[family][text] = value  # one sample for each set of labels, the last counts
+            by_family[family][text] = value  # one sample per label set; the last one counts
     lines: list[str] = []
     for family, samples in by_family.items():
         if samples:

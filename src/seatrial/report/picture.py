@@ -1,4 +1,4 @@
-"""A run as one SVG picture, for a README or a chat: the grid of each trial, and its metrics over their last runs."""
+"""A run as one SVG image for a README or a chat: the grid of each trial, and the recent history of its metrics."""
 
 from dataclasses import dataclass
 
@@ -12,23 +12,23 @@ from seatrial.report.view.words import SYMBOLS, duration_text, fit, metric_or_op
 
 _WIDTH = 960
 _MARGIN = 16
-LINE = 18  # height of a row of the grid
+LINE = 18  # height of a grid row
 LABEL_WIDTH = 220
-CHARACTER = 6.6  # about the width of one
+CHARACTER = 6.6  # approximate width of a character
 LEAST_CELL, MOST_CELL = 12.0, 96.0
-GRID_ROWS = 60  # of all grids together; a picture is looked at, not searched
+GRID_ROWS = 60  # of all grids together
 _MOST_METRICS = 12
 SPARK_WIDTH, SPARK_HEIGHT = 300, 22
 
 
 @dataclass(frozen=True)
 class Box:
-    """One place of a grid."""
+    """One box of a grid."""
 
     x: float
     y: float
     width: float
-    state: str  # a verdict or `excluded combination`
+    state: str  # a verdict or `excluded`
     glyph: str
     title: str
     new: bool = False
@@ -53,7 +53,7 @@ class PictureSpark:
 
 
 class _Sheet:
-    """What is drawn so far, from the top down."""
+    """The drawing so far; `y` is where the next line goes."""
 
     def __init__(self) -> None:
         self.y = float(_MARGIN)
@@ -82,7 +82,7 @@ def render_svg(run: RunView) -> str:
         if rows:
             _grid(sheet, matrix, rows)
     if hidden := sum(len(matrix.rows) for matrix in run.matrices) - (GRID_ROWS - left):
-        sheet.write(f"… and {count(hidden, 'more row')}: all are in report.html", "note")
+        sheet.write(f"… and {count(hidden, 'more row')} in report.html", "note")
     _metrics(sheet, run)
     return render(
         "picture.svg.j2",
@@ -121,25 +121,25 @@ def _box(matrix: Matrix[CellView], row: int, column: int, x: float, y: float, wi
     cell = matrix.cells.get((row, column))
     if cell is None:
         combination = (row, column) in matrix.excluded
-        return Box(x, y, width, "excluded", SYMBOLS["excluded"].glyph, "not run") if combination else None
+        return Box(x, y, width, "excluded", SYMBOLS["excluded"].glyph, "excluded") if combination else None
     verdict = cell.verdict.value
     glyph = SYMBOLS["flaky" if cell.flaky else verdict].glyph
-    said = f": {cell.headline}" if cell.bad else ""
-    return Box(x, y, width, verdict, glyph, fit(one_line(f"{cell.id} {verdict}{said}"), 300), cell.newly_bad)
+    reason = f": {cell.headline}" if cell.bad else ""
+    return Box(x, y, width, verdict, glyph, fit(one_line(f"{cell.id} {verdict}{reason}"), 300), cell.newly_bad)
 
 
 def _metrics(sheet: _Sheet, run: RunView) -> None:
-    """Metrics of one run have no course to draw: they are counted."""
+    """Draws metrics with more than one run; the others are only counted."""
     every = run.series.series if run.series else []
     views = [view for view in every if len({point.run for point in view.points}) > 1]
     if not views:
         return
-    sheet.write("metrics over their last runs", "head")
+    sheet.write("metrics of recent runs", "head")
     for view in sorted(views, key=lambda view: not view.regression)[:_MOST_METRICS]:
         sheet.sparks.append(_spark(view, sheet.y))
         sheet.y += SPARK_HEIGHT + 4
     if (more := len(every) - min(len(views), _MOST_METRICS)) > 0:
-        sheet.write(f"… and {count(more, 'more metric')}: all are in report.html", "note")
+        sheet.write(f"… and {count(more, 'more metric')} in report.html", "note")
 
 
 def _spark(view: SeriesView, y: float) -> PictureSpark:

@@ -1,4 +1,4 @@
-"""One webhook that is told what a run came to: JSON with totals, causes and what is new, signed, tried a few times.
+"""Posts the result of a run to a webhook: signed JSON with totals, causes and changes, with a few retries.
 
 The receiver checks `X-Seatrial-Signature: sha256=HEX`, the HMAC-SHA256 of the body with the shared secret, and that
 `sent_s` in the body is recent."""
@@ -22,8 +22,8 @@ SECRET = "SEATRIAL_NOTIFY_SECRET"  # the environment variable
 SIGNATURE = "X-Seatrial-Signature"
 MOST_CAUSES = 50
 _MOST_TEXT = 300
-_TRY_S = 10.0  # for one try
-PAUSES_S = (1.0, 4.0, 10.0)  # between tries: there is one more of them
+_TRY_S = 10.0  # timeout of one attempt
+PAUSES_S = (1.0, 4.0, 10.0)  # between attempts
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -59,8 +59,8 @@ def signature(body: bytes, secret: str) -> str:
 
 
 def notify(url: str, run: RunView, secret: str, pauses_s: Sequence[float] = PAUSES_S) -> None:
-    """What the receiver answers beside its status is not read; redirects are not followed. Raises ReportError, which
-    names the address by its host alone: the rest of it may be a secret."""
+    """Posts the payload. The response body is not read, redirects are not followed. Raises ReportError, which has only
+    the host of the URL, because the rest may be a secret."""
     body = json.dumps(payload(run, time.time())).encode()
     headers = {
         "Content-Type": "application/json",
@@ -73,12 +73,12 @@ def notify(url: str, run: RunView, secret: str, pauses_s: Sequence[float] = PAUS
         if not why:
             return
         if not again or pause_s is None:
-            raise ReportError(f"{shown_host(url)} was not notified: {why}")
+            raise ReportError(f"cannot notify {shown_host(url)}: {why}")
         time.sleep(pause_s)
 
 
 def shown_host(url: str) -> str:
-    """What may be shown of the address."""
+    """The URL without the parts that may be secret."""
     found = urlsplit(url)
     return f"{found.scheme}://{one_line(found.hostname or '')}"
 
@@ -89,13 +89,13 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _try(opener: urllib.request.OpenerDirector, request: urllib.request.Request) -> tuple[str, bool]:
-    """Why it was not taken, "" when it was; and whether trying again may help."""
+    """The error, or "" on success, and whether a retry may help."""
     try:
         with opener.open(request, timeout=_TRY_S):
             return "", False
     except urllib.error.HTTPError as error:
         error.close()
-        return f"it answered {error.code}", error.code in _AGAIN
+        return f"HTTP status {error.code}", error.code in _AGAIN
     except urllib.error.URLError as error:
         return one_line(str(getattr(error.reason, "strerror", None) or error.reason)), True
     except (OSError, HTTPException) as error:

@@ -1,1 +1,1 @@
-"""The HTML report, and a page for each executed notebook."""
+"""The HTML report, and pages for executed notebooks and logs."""

@@ -1,4 +1,4 @@
-"""All that is shown of one cell, evidence first, and of one cause."""
+"""The details of one cell, evidence first."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ _MOST_FILES = 60
 STEP_WIDTH = 130
 INERT = frozenset((".txt", ".json", ".csv", ".png", ".jpg", ".jpeg", ".gif", ".webp"))
 LOG_PAGE = "log.html"
-_TOLD = (Verdict.XFAIL, Verdict.SKIPPED)  # messages of steps that are good and did not pass
+_WITH_MESSAGE = (Verdict.XFAIL, Verdict.SKIPPED)  # good verdicts that need an explanation
 _LOG_LINE = re.compile(r"^line ([\d,]+) of the log(?: of the (\S+))?:$", re.MULTILINE)
 
 
@@ -27,7 +27,7 @@ class Link:
 
 
 class Evidence:
-    """What proves a finding: its lines, and which of them say it. `quoted` was shown before."""
+    """The evidence of a finding: lines, and whether each is highlighted. `quoted`: shown for an earlier finding."""
 
     def __init__(self, finding: Finding, title: str, log: Link | None, quoted: bool) -> None:
         self.title, self.verdict, self.class_, self.log = title, finding.verdict.value, finding.class_, log
@@ -35,7 +35,7 @@ class Evidence:
         lines = text.split("\n")
         first = lines[0].strip()
         self.message = "" if first == finding.message.strip() else finding.message
-        # The first line sums up what follows: it is shown once, where it stands in what follows.
+        # The first line may repeat one of the following lines: highlight that line instead.
         hits = [line.strip() == first for line in lines[1:]]
         self.lines: list[tuple[str, bool]] = []
         if any(hits):
@@ -56,12 +56,12 @@ class StepRow:
 
     @property
     def quiet(self) -> bool:
-        """A check that passed, and has no time of its own."""
+        """A passed check without a duration."""
         return self.verdict == Verdict.PASSED and not self.took and not self.width
 
 
 class CellInspector:
-    """All of a cell. `served`: pages of logs of cells that are not good are made when they are asked for."""
+    """All details of a cell. `served`: log pages of bad cells are rendered on request."""
 
     def __init__(self, cell: CellView, served: bool = False) -> None:
         served = served and cell.bad
@@ -80,7 +80,7 @@ class CellInspector:
 
 
 def _evidences(cell: CellView, details: CellDetails, served: bool) -> list[Evidence]:
-    """What several findings quote alike is shown once."""
+    """Evidence shared by several findings is shown once."""
     made = []
     seen: set[str] = set()
     for finding in cell.bad_findings:
@@ -103,7 +103,7 @@ def _log_line(text: str, details: CellDetails, served: bool) -> Link | None:
 
 
 def _steps(cell: CellView, details: CellDetails) -> list[StepRow]:
-    """Each finding, with the time of its step from the beginning of the first."""
+    """Each finding, with the time of its step relative to the first step."""
     known = [step for step in details.steps.values() if step.started_s is not None]
     first = min((step.started_s or 0.0 for step in known), default=0.0)
     last = max((step.ended_s if step.ended_s is not None else step.started_s or 0.0 for step in known), default=0.0)
@@ -119,7 +119,7 @@ def _steps(cell: CellView, details: CellDetails) -> list[StepRow]:
             StepRow(
                 cell.title(finding),
                 finding.verdict.value,
-                finding.message if finding.verdict in _TOLD else "",
+                finding.message if finding.verdict in _WITH_MESSAGE else "",
                 duration_text(took) if finding.step not in seen else "",
                 size_text(step.peak_memory_bytes) if step and timed else "",
                 round(begin / span * STEP_WIDTH, 1) if timed else 0.0,
@@ -145,13 +145,13 @@ def _links(details: CellDetails, served: bool) -> list[Link]:
 
 
 def _inert(name: str, details: CellDetails) -> bool:
-    """Whether a browser only shows it. What a job made could be a program that then runs as if it were of this report:
-    a page, a drawing, or a file whose name says nothing and whose content a browser goes by. Pages of notebooks are
-    ours, written over whatever was there."""
+    """Whether a browser displays the file without running it. Files of jobs are not trusted: an HTML page, an SVG, or a
+    file of unknown type could run scripts as part of this report. Notebook pages are ours: we overwrite whatever was
+    there."""
     path = PurePath(name)
     if path.suffix == ".html" and path.parts[:2] == ("files", "notebooks"):
         return str(path.with_suffix(".ipynb")) in details.kept
     if path.suffix == ".ipynb":
         with contextlib.suppress(OSError), (details.folder / name).open("rb") as file:
-            return file.read(1) == b"{"  # browsers do not know the name, and take no such file for a page
+            return file.read(1) == b"{"  # browsers do not treat a file that starts with { as a page
     return path.suffix.lower() in INERT

@@ -1,6 +1,7 @@
-"""Charts of a cell as numbers of an SVG: what its kind gave as typed data, and its resource samples.
+"""Charts of a cell in SVG units: typed data of its kind, and resource samples.
 
-Rows come from a run folder and may hold anything: what is not a finite number is not drawn, and is in the table."""
+Rows come from a run folder and are not trusted. Values that are not finite numbers are not drawn, only listed in the
+table."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +36,7 @@ _MOST_TOKENS = 10
 @dataclass(frozen=True)
 class Curve:
     name: str
-    path: str  # points of a polyline; a single one is a dot
+    path: str  # points of a polyline; a single point is drawn as a dot
     single: tuple[float, float] | None
     low: str
     high: str
@@ -61,13 +62,13 @@ class TokenBar:
 
 @dataclass(frozen=True)
 class Picture:
-    """What the macro of its kind needs."""
+    """A chart for the template macro of its kind."""
 
     kind: str
     title: str
     columns: list[str] = field(default_factory=list)
     rows: list[list[str]] = field(default_factory=list)
-    numeric: list[bool] = field(default_factory=list)  # which columns are metrics
+    numeric: list[bool] = field(default_factory=list)  # which columns have only numbers
     left_out: str = ""
     curves: list[Curve] = field(default_factory=list)
     begin: str = ""
@@ -101,13 +102,13 @@ def picture(chart: AnyChart) -> Picture:
         _columns(chart),
         rows=[list(map(_shown, row, chain(units, repeat("")))) for row in chart.rows[:_MOST_ROWS]],
         numeric=[_is_numeric(chart.rows, place) for place in range(len(chart.columns))],
-        left_out=f"and {count(more, 'more row')}, in results.json" if more > 0 else "",
+        left_out=f"and {count(more, 'more row')} in results.json" if more > 0 else "",
         bars=_quantiles(chart) if isinstance(chart, Distribution) else [],
     )
 
 
 def _columns(chart: Chart) -> list[str]:
-    """With units, but for seconds, which stand in the rows."""
+    """Column heads with units, except seconds, whose unit is in the rows."""
     return [f"{name}, {chart.units[name]}" if chart.units.get(name, "s") != "s" else name for name in chart.columns]
 
 
@@ -118,7 +119,7 @@ def _number(value: Any) -> float | None:
 
 
 def _shown(value: Any, unit: str = "") -> str:
-    """Of seconds with their unit, which differs from row to row; other units are in the head of the column."""
+    """The value as text. Seconds have their unit, which differs between rows; other units are in the column head."""
     number = _number(value)
     if number is not None:
         return value_text(number, unit if unit == "s" else "")
@@ -131,7 +132,7 @@ def _is_numeric(rows: Sequence[Sequence[Any]], place: int) -> bool:
 
 
 def _curves(chart: Series) -> list[Curve]:
-    """One for each column beside the first: their units differ."""
+    """One curve per column except the first, because units differ."""
     made = []
     for place, name in enumerate(chart.columns[1:], 1):
         points = []
@@ -161,7 +162,7 @@ def _curve(name: str, unit: str, points: list[tuple[float, float]]) -> Curve:
 
 
 def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Of each stretch its lowest and its highest stay: a peak must not vanish."""
+    """Fewer points: the minimum and maximum of each section, so that peaks stay visible."""
     if len(points) <= MOST_POINTS:
         return points
     stretch = -(-2 * len(points) // MOST_POINTS)
@@ -174,7 +175,7 @@ def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _quantiles(chart: Distribution) -> list[Bar]:
-    """Each a line from its least to its largest quantile, with a mark for each."""
+    """One line per row, from the smallest to the largest quantile, with a mark at each."""
     wanted = [place for place, name in enumerate(chart.columns) if place and (name[:1] == "p" or name == "max")]
     unit = chart.units.get(chart.columns[wanted[0]], "") if wanted else ""
     found = []
@@ -214,7 +215,7 @@ def _timeline(rows: Sequence[Sequence[Any]]) -> list[Bar]:
 
 
 def _side(side: DiffToken | None) -> list[TokenBar]:
-    """The likeliest tokens, each with its probability as a bar."""
+    """The most likely tokens, with their probability as a bar."""
     if side is None:
         return []
     tokens = side.top if any(one.text == side.text for one in side.top) else [side, *side.top]
@@ -233,7 +234,7 @@ def _side(side: DiffToken | None) -> list[TokenBar]:
     return made
 
 
-# Small charts of resource samples as inline SVG: a line over the time of an attempt, its steps as bands behind it.
+# Resource charts: a line over the time of an attempt, with its steps as bands.
 
 
 SAMPLES_WIDTH, SAMPLES_HEIGHT = 600, 80
@@ -251,7 +252,7 @@ class Band:
 
 @dataclass(frozen=True)
 class ResourceChart:
-    """Ready for a template: numbers of the SVG's own units, and texts."""
+    """A chart for the template, in SVG units."""
 
     title: str
     most: str
@@ -262,11 +263,11 @@ class ResourceChart:
 
 
 def resource_charts(observed: Mapping[str, Observation]) -> list[ResourceChart]:
-    """Each part has its own: their processes have nothing in common, nor have the clocks of their steps."""
-    return [chart for part, one in observed.items() for chart in _charts(f" of the {part}" if part else "", one)]
+    """The charts of each part. Parts have different processes and clocks."""
+    return [chart for part, one in observed.items() for chart in _charts(part, one)]
 
 
-def _charts(whose: str, observed: Observation) -> list[ResourceChart]:
+def _charts(part: str, observed: Observation) -> list[ResourceChart]:
     steps = [(step, step.started_s) for step in observed.steps if step.started_s is not None]
     samples = sorted((sample for step, _ in steps for sample in step.samples), key=lambda sample: sample.at_s)
     if len(samples) < 3:
@@ -276,7 +277,7 @@ def _charts(whose: str, observed: Observation) -> list[ResourceChart]:
     scale = SAMPLES_WIDTH / max(last - first, 1e-9)
     bands = [
         Band(
-            f"{one_line(step.name)}: {duration_text(step.seconds) or 'did not end'}",
+            f"{one_line(step.name)}: {duration_text(step.seconds) or 'not finished'}",
             round((began - first) * scale, 1),
             round(((step.ended_s if step.ended_s is not None else last) - began) * scale, 1),
         )
@@ -287,25 +288,26 @@ def _charts(whose: str, observed: Observation) -> list[ResourceChart]:
         ("Memory", memory, size_text),
         ("CPU cores", _rates(samples), "{:.2g}".format),
         ("GPU memory", _gpu(samples, "memory_bytes", sum), size_text),
-        ("GPU use, %", _gpu(samples, "utilization", max), "{:.2g}".format),
+        ("GPU utilization, %", _gpu(samples, "utilization", max), "{:.2g}".format),
     ]
+    suffix = f" of the {'client' if part == 'driver' else part}" if part else ""
     made = []
     for title, points, form in series:
         if len(points) > 2:
-            stretch = -(-len(points) // _MOST_POINTS)  # the highest of each stays: a peak must not vanish
+            stretch = -(-len(points) // _MOST_POINTS)  # keep the maximum of each section
             stretches = [points[start : start + stretch] for start in range(0, len(points), stretch)]
-            kept = [max(part, key=lambda point: point[1]) for part in stretches]
+            kept = [max(some, key=lambda point: point[1]) for some in stretches]
             most = max(value for _, value in kept)
             height = (SAMPLES_HEIGHT - 4) / (most or 1.0)
             placed = [(f"{(at - first) * scale:.1f}", f"{SAMPLES_HEIGHT - value * height:.1f}") for at, value in kept]
             line = " ".join(",".join(point) for point in placed)
             area = f"{placed[0][0]},{SAMPLES_HEIGHT} {line} {placed[-1][0]},{SAMPLES_HEIGHT}"
-            made.append(ResourceChart(f"{title}{whose}", form(most), duration_text(last - first), line, area, bands))
+            made.append(ResourceChart(f"{title}{suffix}", form(most), duration_text(last - first), line, area, bands))
     return made
 
 
 def _rates(samples: Iterable[Sample]) -> list[SamplePoint]:
-    """CPU seconds a second between neighbours. A counter that falls belongs to a new process tree: no rate there."""
+    """CPU seconds per second between samples. A falling counter means a new process tree: no rate there."""
     known = [(sample.at_s, sample.cpu_s) for sample in samples if sample.cpu_s is not None]
     pairs = [(*earlier, *later) for earlier, later in pairwise(known)]
     return [(at, (used - before) / (at - was)) for was, before, at, used in pairs if at > was and used >= before]

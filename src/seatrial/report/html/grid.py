@@ -1,4 +1,4 @@
-"""The cells of each trial as small multiples: panels, rows and columns are axes; other axes are folded to the worst."""
+"""The cells of each trial as small multiples: panels, rows and columns are axes; of other axes the worst is shown."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,12 +13,12 @@ from seatrial.report.view.run import CauseView, RunView, worst_first
 from seatrial.report.view.words import duration_text, one_line
 
 MOST_PANELS = 12
-MOST_PLACED = 60_000  # cells times layouts: larger grids come in one layout only
+MOST_PLACED = 60_000  # cells times layouts; larger grids have only one layout
 _MOST_LABEL = 160
 
 
 class Layout(NamedTuple):
-    """Axes; "" for none."""
+    """Axis names, "" for none."""
 
     panels: str
     rows: str
@@ -27,12 +27,12 @@ class Layout(NamedTuple):
 
 @dataclass(frozen=True)
 class Spot:
-    """One place of a grid: the worst of the cells there, or an excluded combination."""
+    """One position of a grid: the worst of its cells, or an excluded combination."""
 
     verdict: str
-    label: str  # what it is, in words
+    label: str  # tooltip
     cell: CellView | None = None
-    number: int = 1  # cells that are folded into it
+    number: int = 1  # of cells at this position
     time: str = ""
     metric: str = ""
 
@@ -47,13 +47,13 @@ class Panel:
 
 @dataclass(frozen=True)
 class TrialGrid(Trial[CellView]):
-    """The cells of one trial, from which any layout of them is made."""
+    """The cells of one trial, in any layout."""
 
     number: int = 0
 
     @cached_property
     def layout(self) -> Layout:
-        """Machines make the columns, as people ask what works on which; the longest axis makes the rows."""
+        """The default layout: machines are columns, the longest other axis is the rows."""
         left = sorted(self.axes, key=lambda axis: -len(self.values[axis]))
         if len(left) < 2:
             return Layout("", left[0] if left else "", "")
@@ -64,7 +64,7 @@ class TrialGrid(Trial[CellView]):
         return Layout(fitting[0] if fitting else "", rows, columns)
 
     def layouts(self) -> Iterator[Layout]:
-        """All that a reader may choose; none where there is nothing to choose."""
+        """The layouts to choose from; none if there is no choice."""
         if len(self.axes) < 2:
             return
         wanted = 3 if self.layout.panels else 2
@@ -73,14 +73,14 @@ class TrialGrid(Trial[CellView]):
             yield from (Layout(*(["", *axes] if wanted == 2 else axes)) for axes in found)
 
     def key(self, layout: Layout) -> str:
-        """Of the piece of a page with that layout: axes by their numbers, for their names may be anything."""
+        """Key of the fragment with that layout: axes by number, because names may have any characters."""
         return f"grid/{self.number}/{'.'.join(str(self.axes.index(axis)) if axis else '' for axis in layout)}"
 
     def folded(self, layout: Layout) -> list[str]:
         return [axis for axis in self.axes if axis not in layout]
 
     def panels(self, layout: Layout) -> tuple[list[str], list[str], list[Panel]]:
-        """Names of the rows and of the columns, and the panels."""
+        """Row names, column names, and panels."""
         groups: dict[tuple[str, str, str], list[CellView]] = {}
         for cell in self.cells:
             groups.setdefault(_place(cell.axes, layout), []).append(cell)
@@ -95,7 +95,7 @@ class TrialGrid(Trial[CellView]):
         def spot(place: tuple[str, str, str]) -> Spot | None:
             if place in groups:
                 return cell_spot(worst_first(groups[place]))
-            return Spot("excluded", f"not run: {one_line(reasons[place])}") if place in reasons else None
+            return Spot("excluded", f"excluded: {one_line(reasons[place])}") if place in reasons else None
 
         rows = [value for value in self._named(layout.rows) if value in known]
         columns = self._named(layout.columns)
@@ -107,7 +107,7 @@ class TrialGrid(Trial[CellView]):
         return rows, columns, made
 
     def _named(self, axis: str) -> list[str]:
-        """The values of an axis; of none, and of cells that do not have it, "" stands for them."""
+        """The values of an axis, with "" if some cells do not have it; [""] for no axis."""
         if not axis:
             return [""]
         lacking = any(axis not in cell.axes for cell in self.cells)
@@ -116,7 +116,7 @@ class TrialGrid(Trial[CellView]):
 
 @dataclass(frozen=True)
 class TrialList:
-    """Trials without columns: one by its only axis, or all those of one cell."""
+    """Trials without columns: one trial with a single axis, or all trials with a single cell."""
 
     trial: str
     about: str
@@ -145,7 +145,7 @@ def _place(axes: Mapping[str, str], layout: Layout) -> tuple[str, str, str]:
 
 
 def cell_spot(cells: list[CellView]) -> Spot:
-    """Of cells at one place, the worst first."""
+    """The spot for these cells, worst first."""
     cell = cells[0]
     took = duration_text(cell.seconds)
     label = ("newly " if cell.newly_bad else "") + cell.verdict.value + (", flaky" if cell.flaky else "")
@@ -157,34 +157,34 @@ def cell_spot(cells: list[CellView]) -> Spot:
     return Spot(cell.verdict.value, label[:_MOST_LABEL].rstrip(), cell, len(cells), took, shown)
 
 
-# Why: each cause with where it is, how that looks on the grid, and what is new about it.
+# Thumbnails of grids, which show the cells of a cause.
 
 
 THUMB_WIDTH, THUMB_HEIGHT = 118, 34
-LEAST_CELLS = 6  # of a trial that is drawn small
+LEAST_CELLS = 6  # of a trial with a thumbnail
 MOST_CELLS_DRAWN = 6_000
 
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A grid so small that only its shape is left: all its places, and where each of its cells is."""
+    """A small picture of a grid: the outline of all cells, and the position of each."""
 
     number: int
     outline: str  # a path
-    places: Mapping[str, str]  # by hash, a path
+    places: Mapping[str, str]  # cell hash -> path
 
     def path(self, hashes: Sequence[str]) -> str:
         return "".join(self.places.get(one, "") for one in hashes)
 
 
 def thumbnail_of(cause: CauseView, thumbnails: Mapping[str, Thumbnail]) -> Thumbnail | None:
-    """Of the trial that most of its cells are of."""
+    """The thumbnail of the trial with most of the cause's cells."""
     trials = [cell.trial for cell in cause.cells]
     return thumbnails.get(max(set(trials), key=trials.count))
 
 
 def thumbnail(grid: TrialGrid) -> Thumbnail | None:
-    """None for a trial that is too small, or a list."""
+    """None for trials that are too small or too large, or have no columns."""
     layout = grid.layout
     if not LEAST_CELLS <= len(grid.cells) <= MOST_CELLS_DRAWN or not layout.columns:
         return None

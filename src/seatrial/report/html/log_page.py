@@ -1,6 +1,6 @@
-"""The page of a log: all its lines deflated into it, with marks where it says that something broke.
+"""The page of a log: all lines, compressed, with marks at error lines.
 
-A browser draws only the lines that are in sight, so that 100,000 of them are there at once."""
+The script draws only visible lines, so logs with 100,000 lines open quickly."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from seatrial.report.html.page import deflate
 from seatrial.report.html.templates import asset, content_policy, render
 from seatrial.report.view.words import size_text
 
-_MOST_BYTES = 48 * 1024 * 1024  # of a log that is shown whole; of a longer one its two ends
+_MOST_BYTES = 48 * 1024 * 1024  # of longer logs, only head and tail are shown
 _MOST_MARKS = 1_000
 _ERROR = re.compile(ERROR_PATTERN.encode(), re.MULTILINE)
 _GAP = re.compile(rb"^\[(?:seatrial: )?\d+ bytes left out here\]\r?$", re.MULTILINE)
@@ -23,14 +23,14 @@ _COLOURS = re.compile(rb"\x1b\[[0-9;]*m")
 class LogText:
     text: str
     lines: int
-    cut_at: int  # how many of the lines come before what is left out; all of them where nothing is
+    cut_at: int  # lines before the omitted part; all lines if nothing is omitted
     left_out: int  # lines
     errors: list[int]  # numbers of lines, from 1
     gaps: list[int]
 
 
 def _read_log(descriptor: int) -> LogText:
-    """Of a file that is open: a job could have replaced its path by a link or a pipe. Raises OSError."""
+    """Reads an open file, because a job could have replaced its path by a link or a pipe. Raises OSError."""
     with open(descriptor, "rb", closefd=False) as file:
         size = os.fstat(descriptor).st_size
         if size <= _MOST_BYTES:
@@ -44,8 +44,8 @@ def _read_log(descriptor: int) -> LogText:
             left_out += part.count(b"\n")
             at += len(part)
         first, _, tail = file.read().partition(b"\n")
-    said = f"[{size_text(size - len(head) - len(tail))} of the log are left out here: log.txt has them]".encode()
-    return _read(b"\n".join((head, said, tail)), head.count(b"\n") + 2, left_out + bool(first) - 1)
+    note = f"[{size_text(size - len(head) - len(tail))} left out here; see log.txt]".encode()
+    return _read(b"\n".join((head, note, tail)), head.count(b"\n") + 2, left_out + bool(first) - 1)
 
 
 def _read(data: bytes, cut_at: int, left_out: int) -> LogText:
@@ -71,11 +71,11 @@ def _lines_of(pattern: re.Pattern[bytes], data: bytes) -> list[int]:
 
 
 def render_log(descriptor: int, title: str, subtitle: str = "", plain: str = "log.txt", back: str = "") -> str:
-    """`plain` and `back` are addresses: of the log itself, and of the report. Raises OSError."""
+    """`plain` and `back` are the URLs of the log file and of the report. Raises OSError."""
     log = _read_log(descriptor)
     number = len(log.errors)
     more = " or more" if number == _MOST_MARKS else ""
-    marks = [f"{number:,}{more} that say{'s' if number == 1 else ''} something broke"] if number else []
+    marks = [f"{number:,}{more} error line{'' if number == 1 else 's'}"] if number else []
     style, script = asset("page.css") + asset("log.css"), asset("log.js")
     return render(
         "log.html.j2",

@@ -1,4 +1,4 @@
-"""Metrics, one line each: the last value, how far it is off inside its bounds, and all runs so far as dots."""
+"""The metrics table: last value, deviation, position within the bounds, and past runs as dots."""
 
 from collections.abc import Iterable
 
@@ -11,16 +11,16 @@ from seatrial.report.view.words import commit_text, date_text, metric_or_open, p
 
 SPARK_WIDTH, SPARK_HEIGHT = 270, 20
 GAUGE_WIDTH = 100
-GAUGE_SPAN = 1.6  # of a gauge, in bounds: what is further out stands at its end
+GAUGE_SPAN = 1.6  # half-width of a gauge, in half-widths of the bounds; values beyond are drawn at its end
 MOST_DOTS = 120
-_MOST_LINES = 24  # in sight; a group is never cut
-_MOST_GROUPS = 3  # sentences of what moved together
+_MOST_LINES = 24  # visible without expanding; groups are not split
+_MOST_GROUPS = 3  # sentences about changes at one commit
 _MOST_CHANGES = 9
 _REPEAT = "repeat"
 
 
 class MetricPanel:
-    """All metrics of a run; `cells` are those of the run that the series are of."""
+    """All metrics of a run; `cells` are the cells of the same run."""
 
     def __init__(self, made: RunSeries, cells: Iterable[CellView] = ()) -> None:
         by_benchmark: dict[str, CellView] = {}
@@ -31,8 +31,8 @@ class MetricPanel:
             if view.points:
                 numbered.setdefault((view.trial, sentences.series_title(view)), []).append((number, view))
         self.more = [MetricGroup(f"{trial}: {title}", of, by_benchmark) for (trial, title), of in numbered.items()]
-        self.more.sort(key=lambda group: group.state == "passed")  # those that need somebody first
-        self.groups: list[MetricGroup] = []  # in sight at once
+        self.more.sort(key=lambda group: group.state == "passed")  # groups that need attention first
+        self.groups: list[MetricGroup] = []  # visible without expanding
         while self.more and (not self.groups or sum(group.number for group in self.groups) < _MOST_LINES):
             self.groups.append(self.more.pop(0))
         self.lines = [line for group in (*self.groups, *self.more) for line in group.lines]
@@ -41,19 +41,19 @@ class MetricPanel:
         runs = count(len({point.run for point in points}), "run")
         self.period = f"{runs}, {sentences.period_text(min(times), max(times))}" if points else ""
         timed = sentences.one_day(made.series)
-        # What moved together, the newest first.
+        # Changes grouped by commit, newest first.
         self.moved = [sentences.change_group_text(group, timed) for group in made.together[:_MOST_GROUPS]]
         self.left_out = made.left_out
         self.precision = sentences.precision_text(made.precision) if made.precision else ""
 
 
 class MetricGroup:
-    """One metric of one trial, a line for each of its cells."""
+    """One metric of one trial, with one line per cell."""
 
     def __init__(self, title: str, numbered: list[tuple[int, SeriesView]], cells: dict[str, CellView]) -> None:
         self.title, self.number = title, len(numbered)
         found = [cells[view.benchmark].axes for _, view in numbered if view.benchmark in cells]
-        names = dict.fromkeys(axis for axes in found for axis in axes if axis != _REPEAT)  # repeats are one line
+        names = dict.fromkeys(axis for axes in found for axis in axes if axis != _REPEAT)  # repeats share a line
         axes = [axis for axis in names if len({axes.get(axis, "") for axes in found}) > 1]
         self.axes = " · ".join(axes)
         self.lines = [MetricLine(number, view, axes, cells.get(view.benchmark)) for number, view in numbered]
@@ -67,7 +67,7 @@ class MetricGroup:
 class MetricLine:
     def __init__(self, number: int, view: SeriesView, axes: list[str], cell: CellView | None) -> None:
         self.view = view
-        self.key = f"metric/{number}"  # of the piece with all that is known of it
+        self.key = f"metric/{number}"  # of the fragment with its details
         named = [cell.axes.get(axis, "") or "–" for axis in axes] if cell else []
         self.name = " · ".join(named) or view.benchmark
         self.cell = cell.hash if cell else ""
@@ -81,13 +81,13 @@ class MetricLine:
         better = centre is not None and (last < centre) == (view.better == "lower")
         out = self.gauge is not None and self.gauge.out
         self.state = "faster" if out and better else "slower" if out or view.regression else "passed"
-        # From the centre of its bounds; without one from the run before.
+        # Relative to the center of the bounds, or to the previous run if there are none.
         compared = centre if levels else None
         if compared is None and len(view.points) > 1:
             compared = view.points[-2].value
         self.off = percent_text(last / compared - 1) if compared else ""
         change = view.changes[-1] if view.changes else None
-        self.since = ""  # of the change that it is at
+        self.since = ""  # the level change that led to the current level
         if change and (change.way == "worse" or self.state != "passed"):
             where = f"commit {commit_text(change.commit)}" if change.commit else f"run {change.run}"
             when = date_text(change.at_s, sentences.one_day([view]))
@@ -95,7 +95,7 @@ class MetricLine:
 
 
 class Gauge:
-    """Where the last value is: the bounds in the middle of it."""
+    """The position of the last value relative to the bounds, which are in the middle."""
 
     def __init__(self, view: SeriesView, levels: dict[str, float]) -> None:
         last = view.points[-1].value
@@ -113,7 +113,7 @@ class Gauge:
 
 
 class Spark:
-    """In the SVG's own units."""
+    """A sparkline, in SVG units."""
 
     def __init__(self, view: SeriesView) -> None:
         scale = Scale(view)
@@ -137,16 +137,16 @@ class Spark:
 
 
 def metric_facts(view: SeriesView) -> list[str]:
-    """All that is known of a metric, a sentence each."""
+    """Details of a metric, one line each."""
     period = sentences.period_text(view.points[0].at_s, view.points[-1].at_s)
     conditions = f", conditions /{view.fingerprint}" if view.fingerprint else ""
     timed = sentences.one_day([view])
     facts = [
         f"{sentences.points_text(view.points)}, {period}, {_range(view)}{conditions}",
         sentences.series_bound_text(view),
-        f"not used for the bound: {sentences.left_out_text(view)}" if view.left_out else "",
+        f"not used for the bounds: {sentences.left_out_text(view)}" if view.left_out else "",
         *(sentences.change_text(change, view.unit, timed) for change in view.changes[-_MOST_CHANGES:]),
-        f"A regression is open since run {view.regression}." if view.regression else "",
+        f"open regression since run {view.regression}" if view.regression else "",
     ]
     return [fact for fact in facts if fact]
 

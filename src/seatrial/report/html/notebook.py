@@ -1,8 +1,8 @@
-"""An executed notebook as one HTML file, to be read without Jupyter.
+"""An executed notebook as one HTML file, readable without Jupyter.
 
-The notebook was written by a job, so nothing in it is trusted: text is escaped, Markdown may hold no HTML, images are
-data, HTML outputs are shown in frames that can run no script and reach no network. Nbconvert would do more, but takes
-over a second of CPU before it starts.
+The notebook was written by a job and is not trusted: text is escaped, HTML in Markdown is disabled, images are data
+URLs, HTML outputs are in sandboxed frames without scripts and network. Nbconvert is not used because it needs more than
+a second of CPU to start.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from seatrial.report.view.words import shorten, strip_controls
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-_MOST_BYTES = 64 * 1024 * 1024  # of a notebook that is read at all
+_MOST_BYTES = 64 * 1024 * 1024  # larger notebooks are not rendered
 _MOST_TEXT = 100_000  # characters of one output
 MOST_IMAGE = 8 * 1024 * 1024  # characters of one image's data
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]+")
@@ -47,32 +47,32 @@ _PAGE = """<!doctype html>
 
 _FRAME_STYLE = "body{font:14px system-ui,sans-serif;margin:8px}td,th{padding:2px 8px;text-align:right}"
 
-INJECTED_TAG = "injected-parameters"  # of the cell that Seatrial, or papermill, puts in
+INJECTED_TAG = "injected-parameters"  # tag of the notebook cell that Seatrial or papermill inserts
 
 
-Node = dict[str, Any]  # of a notebook: free-form JSON that a job wrote
+Node = dict[str, Any]  # untrusted JSON of a notebook
 
 
 def render_file(path: Path) -> str:
-    """The page of the notebook at `path`; for what cannot be shown, a page that says why."""
+    """The page of the notebook at `path`, or a page with the reason if it cannot be shown."""
     data = None
     try:
         if path.stat().st_size > _MOST_BYTES:
-            why = f"it is larger than {_MOST_BYTES // 1024 // 1024} MiB"
+            why = f"larger than {_MOST_BYTES // 1024 // 1024} MiB"
         else:
-            data, why = json.loads(path.read_bytes()), "it has no list of cells"
+            data, why = json.loads(path.read_bytes()), "no list of cells"
     except OSError as error:
         why = error.strerror or str(error)
     except (ValueError, RecursionError) as error:
-        why = f"it is not JSON: {error}"
+        why = f"invalid JSON: {error}"
     if isinstance(data, dict) and isinstance(data.get("cells"), list):
         return render_notebook(data, path.name)
-    return _page(path.name, f'<p class="note">This notebook cannot be shown: {escape(strip_controls(why))}</p>')
+    return _page(path.name, f'<p class="note">Cannot show this notebook: {escape(strip_controls(why))}.</p>')
 
 
 def render_notebook(notebook: Node, title: str) -> str:
     cells = [cell for cell in notebook["cells"] if isinstance(cell, dict)]
-    # Numbers are those of the user's own file, and so as findings name them.
+    # Numbered as in the user's file, like in findings.
     places = itertools.accumulate(INJECTED_TAG not in _tags(cell) for cell in cells)
     return _page(title, "\n".join(map(_cell, cells, places)))
 
@@ -130,17 +130,17 @@ def _output(output: Node) -> str:
 
 
 def _rich(data: Node) -> str:
-    """The one form of several that says most and is safe to show."""
+    """The richest representation that is safe to show."""
     for kind in _IMAGES:
         image = _text(data.get(kind)).strip()
         if image and len(image) <= MOST_IMAGE and _BASE64.fullmatch(image):
             return f'<p><img alt="output" src="data:{kind};base64,{"".join(image.split())}"></p>'
     vector = _text(data.get("image/svg+xml"))
-    if 0 < len(vector) <= MOST_IMAGE:  # as an image it can run no script
+    if 0 < len(vector) <= MOST_IMAGE:  # SVG as an image cannot run scripts
         encoded = b64encode(vector.encode("utf-8", "replace")).decode()
         return f'<p><img alt="output" src="data:image/svg+xml;base64,{encoded}"></p>'
     html = _text(data.get("text/html"))
-    if 0 < len(html) <= _MOST_TEXT * 10:  # in a frame without rights; it cannot tell us its height
+    if 0 < len(html) <= _MOST_TEXT * 10:  # sandboxed, so its height must be estimated
         rows = html.count("<tr") + html.count("<br") + html.count("<p") + html.count("<li")
         inside = escape(f'<meta charset="utf-8"><style>{_FRAME_STYLE}</style>{html}')
         style = f"height:{min(max(60, 34 + 27 * rows), 480)}px"
@@ -150,7 +150,7 @@ def _rich(data: Node) -> str:
     if plain := _text(data.get("text/plain")):
         return f'<pre class="plain">{coloured_html(shorten(plain, _MOST_TEXT))}</pre>'
     kinds = ", ".join(escape(strip_controls(str(kind))) for kind in data)
-    return f"<p>Output that cannot be shown here: {kinds}</p>" if kinds else ""
+    return f"<p>Output of unsupported type: {kinds}</p>" if kinds else ""
 
 
 def _markdown(source: str, attachments: Any) -> str:

@@ -1,7 +1,7 @@
-"""A run as one HTML file: the overview in it, everything of a cell or a cause as pieces that are deflated into it.
+"""The report of a run as one HTML file: the overview, and the details of cells and causes as compressed fragments.
 
-The same pieces are rendered one by one where pages are served. Everything foreign goes through the templates, which
-make it harmless, and the page's own policy forbids every script and style but ours, and every request.
+The dashboard renders the same fragments on request. All untrusted text goes through the templates, which escape it, and
+the page's content security policy allows only our script and style, and no requests.
 """
 
 import zlib
@@ -18,17 +18,17 @@ from seatrial.report.html.timeline import run_lanes
 from seatrial.report.view.cell import CellView
 from seatrial.report.view.run import RunView, worst_first
 
-# Pieces of a page that are not in it from the start: deflated into it by the block, or fetched where it is served.
+# Fragments are shown on demand: compressed into the page in blocks, or fetched from the dashboard.
 #
-# A piece is an element with its key (`cell/fae9a109`). Pieces stand in the order of their keys, so a page finds the
-# block of one by the first key of each.
+# A fragment is an element with a key (`cell/fae9a109`). Fragments are sorted by key, so a page finds the right block by
+# the first key of each.
 
 
-BLOCK_CHARACTERS = 200_000  # about what is inflated to show one piece: pieces beside each other deflate far better
+BLOCK_CHARACTERS = 200_000  # per block before compression; fragments compress far better together
 
 
 def pack(pieces: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Blocks of (key, markup): the key of its first piece, and all its markup deflated."""
+    """Blocks of (key of the first fragment, compressed markup)."""
     blocks: list[tuple[str, list[str]]] = []
     size = 0
     for key, markup in sorted(pieces):
@@ -41,12 +41,12 @@ def pack(pieces: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def deflate(text: str) -> str:
-    """As `DecompressionStream("deflate")` inflates it, after base64."""
+    """Compresses text for `DecompressionStream("deflate")`, in base64."""
     return b64encode(zlib.compress(text.encode("utf-8", "replace"), 9)).decode()
 
 
 class RunPage:
-    """Of one run. `fetched_from`: the address below which pieces are fetched; "" where they are in the page."""
+    """The page of one run. Fragments are fetched from `fetched_from`, or included in the page if it is empty."""
 
     def __init__(self, run: RunView, fetched_from: str = "") -> None:
         self.run = run
@@ -58,14 +58,14 @@ class RunPage:
         return render("run.html.j2", **self.values([] if self.fetched_from else self.pieces()))
 
     def pieces(self) -> list[tuple[str, str]]:
-        """All that the page may ask for: key and markup."""
+        """Key and markup of all fragments."""
         return [(key, self.fragment(key)) for key in self.keys()]
 
     def values(self, pieces: Sequence[tuple[str, str]]) -> dict[str, object]:
-        """What the template takes, by name, for a page with these pieces in it; without any, it fetches them."""
+        """The template variables of a page that includes these fragments; without any, the page fetches them."""
         style, script = asset("page.css"), asset("page.js")
         fetched_from = "" if pieces else self.fetched_from
-        # What the inspector shows before anything was chosen: a cell of the first cause.
+        # The inspector first shows a cell of the first cause.
         bad = [cell for cause in self.run.causes[:1] for cell in cause.cells] + self.run.failures
         return {
             "run": self.run,
@@ -83,7 +83,7 @@ class RunPage:
         }
 
     def keys(self) -> Iterator[str]:
-        """Of all pieces that the page may ask for."""
+        """The keys of all fragments."""
         yield from ("view/cells", "view/time")
         yield from (f"cell/{cell.hash}" for cell in self.run.cells)
         yield from (f"cause/{cause.id}" for cause in self.run.causes)
@@ -92,7 +92,7 @@ class RunPage:
             yield from (grid.key(layout) for layout in grid.layouts() if layout != grid.layout)
 
     def fragment(self, key: str) -> str:
-        """One piece. Raises ReportError where the run has none of that key."""
+        """Renders one fragment. Raises ReportError for an unknown key."""
         kind, _, name = key.partition("/")
         if kind == "cell" and name in self.run.by_hash:
             shown = self.inspect(self.run.by_hash[name])
@@ -111,7 +111,7 @@ class RunPage:
             return str(macro("views.html.j2", "cells_fragment")(key, worst_first(self.run.cells)))
         if key == "view/time":
             return str(macro("views.html.j2", "time_fragment")(key, run_lanes(self.run)))
-        raise ReportError(f"the run has no piece {key!r}")
+        raise ReportError(f"unknown page fragment {key!r}")
 
     def inspect(self, cell: CellView) -> CellInspector:
         return CellInspector(cell, served=bool(self.fetched_from))

@@ -1,5 +1,4 @@
-"""The templates of pages. All text of a job or a suite is made harmless here, in one place: control characters are
-removed, the rest is escaped; an undefined name is an error."""
+"""The templates of pages. All values are escaped, without control characters; undefined variables are errors."""
 
 import contextlib
 import os
@@ -69,7 +68,7 @@ def report_templates() -> "jinja2.Environment":
 
 
 def _harmless(value: Any) -> Any:
-    """Before it is escaped. Markup is ours."""
+    """Removes control characters before escaping. Markup is ours and stays."""
     if type(value) is str and not value.isprintable():
         return words.strip_controls(value)
     return value
@@ -84,19 +83,19 @@ def render(name: str, **values: Any) -> str:
 def macro(
     template: str, name: str, templates: "Callable[[], jinja2.Environment]" = report_templates
 ) -> Callable[..., str]:
-    """One macro of a template, to be called for a piece of a page."""
+    """A macro of a template, for rendering a fragment."""
     made: Callable[..., str] = getattr(templates().get_template(template).module, name)
     return made
 
 
 @cache
 def asset(name: str) -> str:
-    """The text of a style or a script that lies here."""
+    """The text of a stylesheet or script in `static`."""
     return (_HERE / "static" / name).read_text(encoding="utf-8")
 
 
 def content_policy(style: str, script: str, fetches: bool = False) -> str:
-    """What a page may do: our one style, our one script, and no request; where it is served, requests to its server."""
+    """The content security policy: our style and script only; requests to the own server only if `fetches`."""
     connect = "; connect-src 'self'" if fetches else ""
     return (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'{connect}; "

@@ -1,4 +1,4 @@
-"""Time: when each attempt waited and ran, in a lane for each place."""
+"""The timeline: when each attempt was queued and running, with one lane per host."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from seatrial.report.view.words import clock_text, duration_text
 
 _WIDTH = 1000
 ROW = 7  # height of one attempt
-_MOST_ROWS = 40  # of one lane: beyond them attempts are drawn over each other
+_MOST_ROWS = 40  # per lane; further attempts overlap
 
 
 class _Span(NamedTuple):
@@ -22,24 +22,24 @@ class _Span(NamedTuple):
 
 
 class Bar:
-    """One attempt in the SVG's own units."""
+    """One attempt, in SVG units."""
 
     def __init__(self, span: _Span, row: int, first: float, scale: float) -> None:
         cell, attempt = span.cell, span.attempt
         self.hash, self.verdict, self.y = cell.hash, attempt.verdict.value, row * ROW
-        self.queued = round((span.queued - first) * scale, 1)  # where it began to wait
+        self.queued = round((span.queued - first) * scale, 1)  # x position
         self.left = round((span.started - first) * scale, 1)
         self.width = round(max(1.0, (span.finished - span.started) * scale), 1)
         self.retried = attempt.number < len(cell.attempts)
         waited, ran = duration_text(span.started - span.queued), duration_text(span.finished - span.started)
-        self.title = f"{cell.id}, attempt {attempt.number}: {self.verdict}, waited {waited}, ran {ran}"
+        self.title = f"{cell.id}, attempt {attempt.number}: {self.verdict}, queued {waited}, ran {ran}"
 
 
 class Lane:
     def __init__(self, place: str, spans: list[_Span], first: float, scale: float) -> None:
         self.place, self.attempts = place, len(spans)
         self.busy = duration_text(sum(span.finished - span.started for span in spans))
-        free: list[float] = []  # when each row of the lane is free again
+        free: list[float] = []  # end time of the last bar in each row
         self.bars = []
         for span in spans:
             row = next((number for number, at in enumerate(free) if at <= span.queued), None)
@@ -63,7 +63,7 @@ class Lanes:
 
 
 def run_lanes(run: RunView) -> Lanes | None:
-    """None where no attempt has its times."""
+    """None if no attempt has times."""
     places: dict[str, list[_Span]] = {}
     for span in _spans(run.cells):
         place = span.attempt.place

@@ -1,1 +1,1 @@
-"""What a terminal shows: the live board, the summary of a run, the history and comparisons."""
+"""Terminal output: live progress, the summary of a run, history and comparisons."""

@@ -1,5 +1,4 @@
-"""All that is known of one cell, for a terminal: attempts, every finding with its evidence, metrics, files, the end of
-its log."""
+"""Full details of one cell for a terminal: attempts, findings with evidence, metrics, files, the end of its log."""
 
 from seatrial.job import AttemptResult, Finding, value_text
 from seatrial.job.units import count
@@ -36,7 +35,7 @@ def cell_lines(cell: CellView, columns: int) -> list[Line]:
     lines += [[("  file   ", "dim"), (f"{details.base}/{one_line(name)}", "")] for name in details.kept[:_MOST_FILES]]
     lines += more_lines(len(details.kept) - _MOST_FILES, "file")
     lines += _logs(details, columns)
-    return [*lines, [("  again  ", "dim"), (cell.rerun, "cyan")]]
+    return [*lines, [("  rerun  ", "dim"), (cell.rerun, "cyan")]]
 
 
 def _attempt(attempt: AttemptResult, alone: bool) -> list[Line]:
@@ -48,7 +47,7 @@ def _attempt(attempt: AttemptResult, alone: bool) -> list[Line]:
         first_s = attempt.stages[0].wall_s
         times = (f"{one.stage.value} +{duration_text(max(0.0, one.wall_s - first_s))}" for one in attempt.stages)
         lines.append([(f"    {', '.join(times)}", "dim")])
-    if (why := attempt_why(attempt)) and not alone:  # else it is the cell's
+    if (why := attempt_why(attempt)) and not alone:  # otherwise the cell shows it
         lines.append([(f"    {why}", "")])
     return lines
 
@@ -82,7 +81,7 @@ def _metrics(cell: CellView) -> list[Line]:
         for metric in judged
     ]
     if others := len(cell.metrics) - len(judged):
-        lines.append([(f"  {count(others, 'metric is', 'metrics are')} not judged; --json has them", "dim")])
+        lines.append([(f"  {count(others, 'unchecked metric')}; use --json to list them", "dim")])
     return lines
 
 

@@ -1,4 +1,4 @@
-"""A series as a chart of braille dots or plain characters, and as a line of blocks."""
+"""Terminal charts of a series: braille dots or ASCII characters, and a one-line sparkline."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from seatrial.report.view.series import Scale, SeriesView, bound_levels
 from seatrial.report.view.words import metric_or_open
 
 _ROWS = 8
-_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille character: row by column
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # braille dots by row and column
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _SIGNS = {"slower": "↓", "faster": "↑", "false-alarm": "f", "regression": "r", "fixed": "x", "accepted": "a"}
 
@@ -16,23 +16,23 @@ _SIGNS = {"slower": "↓", "faster": "↑", "false-alarm": "f", "regression": "r
 @dataclass(frozen=True)
 class TerminalChart:
     rows: list[tuple[str, str]]  # label of the axis, drawing
-    axis: str  # below: numbers of the changes
-    events: str  # below that: alarms, and what people said
-    legend: str  # of the signs in `events`
+    axis: str  # x axis with the numbers of level changes
+    events: str  # below the axis: alerts and marks
+    legend: str  # for the signs in `events`
 
 
 class _Ladder:
-    """From values to steps from the top, `fine` of them in a row.
+    """Maps values to steps from the top, `fine` steps per row.
 
-    Each bound has a row of its own, and the rows between are shared out: so a run that is within the bounds is never
-    drawn above or below them, however far away others are.
+    Each bound has its own row and the other rows are divided between the ranges, so a value within the bounds is
+    never drawn outside them.
     """
 
     def __init__(self, scale: Scale, levels: dict[str, float], rows: int, fine: int) -> None:
         self._scale, self._levels, self._fine = scale, levels, fine
         edges = [scale.high, *levels.values(), scale.low]
         self._tops = [scale(edge) for edge in edges]
-        inside = int("upper" in levels)  # the number of the band between the bounds
+        inside = int("upper" in levels)  # index of the range between the bounds
         there = [number for number, (top, bottom) in enumerate(pairwise(edges)) if top > bottom or number == inside]
         self._rows = [int(number in there) for number in range(len(levels) + 1)]
         for _ in range(rows - len(levels) - len(there)):
@@ -44,7 +44,7 @@ class _Ladder:
         return self._tops[number] - self._tops[number + 1]
 
     def __call__(self, value: float) -> int:
-        # A metric that is equal to a bound is within it.
+        # A value equal to a bound is within it.
         over = [value > level if side == "upper" else value >= level for side, level in self._levels.items()]
         number = over.index(True) if True in over else len(over)
         steps = self._rows[number] * self._fine
@@ -54,7 +54,7 @@ class _Ladder:
 
 
 def terminal_chart(view: SeriesView, columns: int, ascii_only: bool) -> TerminalChart:
-    """`columns` wide with the labels of its axis. Every run is in it, as the span of several where there is no room."""
+    """A chart `columns` wide, including the axis labels. Runs that share a column are drawn as a range."""
     scale = Scale(view)
     across, fine = (1, 1) if ascii_only else (2, 4)
     levels = {side: level for side, level in bound_levels(view).items() if scale.shows(level)}
@@ -64,7 +64,7 @@ def terminal_chart(view: SeriesView, columns: int, ascii_only: bool) -> Terminal
     label = max(len(text) for text in label_of.values())
     width = max(8, columns - label - 2)
     places = _places(len(view.points), width * across)
-    spans: dict[int, tuple[int, int]] = {}  # by place: the highest and the lowest step from the top that is drawn there
+    spans: dict[int, tuple[int, int]] = {}  # x position -> highest and lowest step
     for place, step in zip(places, [ladder(point.value) for point in view.points], strict=True):
         high, low = spans.get(place, (step, step))
         spans[place] = (min(high, step), max(low, step))
@@ -79,12 +79,12 @@ def terminal_chart(view: SeriesView, columns: int, ascii_only: bool) -> Terminal
             events[place // across] = sign
     rows_made = [(label_of.get(row, "").rjust(label), "".join(drawn[row])) for row in range(_ROWS)]
     below = " " * label + ("+" if ascii_only else "└") + "".join(axis)
-    legend = [f"{sign} {word}" for word, sign in {**_SIGNS, "not good": "!"}.items() if sign in events]
+    legend = [f"{sign} {word}" for word, sign in {**_SIGNS, "did not pass": "!"}.items() if sign in events]
     return TerminalChart(rows_made, below, "".join(events).rstrip(), ", ".join(legend))
 
 
 def _places(number: int, width: int) -> list[int]:
-    """Where each run stands: close together at the right when there are few, several in one place when many."""
+    """The x position of each run: spread out if there are few, shared if there are many."""
     if number <= width:
         step = max(1, min(4, width // max(number, 1)))
         return [index * step for index in range(number)]

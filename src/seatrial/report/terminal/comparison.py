@@ -1,4 +1,4 @@
-"""The comparison of two runs for a terminal: a plain sentence first, then what moved, what else changed."""
+"""The comparison of two runs for a terminal: one sentence, then metrics, causes, verdicts and other differences."""
 
 from seatrial.job import differences_text
 from seatrial.job.units import count
@@ -15,7 +15,7 @@ from seatrial.report.view.sentences import comparison_sentence, levels_text
 from seatrial.report.view.words import commit_text, confidence_text, fit, one_line, percent_text, shorten
 
 _MOST = 30  # of each kind
-MANY_METRICS = 50  # metrics, of which some are sure by chance
+MANY_METRICS = 50  # from this number on, some changes look certain by chance
 
 
 def compare_lines(found: RunComparison) -> list[Line]:
@@ -26,16 +26,16 @@ def compare_lines(found: RunComparison) -> list[Line]:
     ]
     about = f"{sides[0]} → {sides[1]}, {count(found.cells, 'cell')} in both"
     lines: list[Line] = [[(comparison_sentence(found), "bold")], [(about, "dim")], []]
-    lines += section("moved", moved, _movement, _MOST)
-    lines += section("perhaps moved", [one for one in found.metrics if one.maybe], _movement, _MOST)
+    lines += section("changed metrics", moved, _movement, _MOST)
+    lines += section("possible changes", [one for one in found.metrics if one.maybe], _movement, _MOST)
     if len(found.metrics) >= MANY_METRICS and moved:
         chance = max(1, round(len(found.metrics) / 100))
-        text = f"of {len(found.metrics):,} metrics that did not move about {chance} would look sure by chance"
+        text = f"of {len(found.metrics):,} unchanged metrics, about {chance} would look changed by chance"
         lines += [[(text, "dim")], []]
     lines += section("causes", found.causes, _cause, _MOST)
-    lines += section("another verdict", found.verdicts, _verdict, _MOST)
-    lines += section("under test", found.under_test, _under_test, _MOST)
-    lines += section("other conditions: metrics are not compared", found.fingerprints, _conditions, _MOST)
+    lines += section("changed verdicts", found.verdicts, _verdict, _MOST)
+    lines += section("changes under test", found.under_test, _under_test, _MOST)
+    lines += section("different conditions: metrics are not compared", found.fingerprints, _conditions, _MOST)
     for run, ids in ((found.before, found.only_before), (found.after, found.only_after)):
         lines += section(f"only in {one_line(run)}", ids, lambda id_: [[(f"  {one_line(id_)}", "")]], _MOST)
     while lines and not lines[-1]:
@@ -52,7 +52,7 @@ def _movement(one: Movement) -> list[Line]:
     how = one.why
     if one.sure or not one.why:
         noise = f", noise {one.noise * 100:.2g} % from {one.noise_runs} earlier runs" if one.noise is not None else ""
-        how = f"{confidence_text(one.sure)}, {one.n_before} against {count(one.n_after, 'value')}{noise}"
+        how = f"{confidence_text(one.sure)}, {one.n_before} vs. {count(one.n_after, 'value')}{noise}"
     style = {"worse": "yellow", "better": "green"}.get(one.way, "")
     return [
         [(f"  {one_line(one.benchmark)}  ", ""), (one_line(one.metric), "bold")],
@@ -61,7 +61,7 @@ def _movement(one: Movement) -> list[Line]:
 
 
 def _cause(one: OtherCause) -> list[Line]:
-    """What failures of both runs come down to: new, gone, or in how many cells then and now."""
+    """A cause of either run: new, gone or known, with the number of cells in both."""
     mark, colour = glyph(one.verdict)
     change = "new" if not one.before else "gone" if not one.after else "known"
     cells = f"{one.before} → {count(one.after, 'cell')}"
@@ -82,5 +82,5 @@ def _under_test(group: OtherUnderTest) -> list[Line]:
 
 
 def _conditions(one: OtherConditions) -> list[Line]:
-    why = differences_text(one.differences) or "which ones, an older Seatrial did not write"
+    why = differences_text(one.differences) or "unknown: recorded by an older Seatrial"
     return [[(f"  {one_line(one.benchmark)}  ", ""), (one_line(why), "dim")]]

@@ -1,4 +1,4 @@
-"""Series for a terminal: a chart each, the bound, every change of level, alarms and what people said of them."""
+"""The history for a terminal: charts, bounds, level changes, alerts and their reviews, cells and runs."""
 
 import time
 from collections import Counter
@@ -25,7 +25,7 @@ from seatrial.report.view.words import (
     width,
 )
 
-MOST_DRAWN = 8  # series with a chart of their own; the others get a line each
+MOST_DRAWN = 8  # series with a chart; the others get one line each
 _MOST_CHANGES = 9  # of one series
 _MOST_GROUPS = 10
 _MOST_MARKS = 10
@@ -36,7 +36,7 @@ MOST_REASON = 300
 def history_lines(
     views: Sequence[SeriesView], alarms: Sequence[Alarm], others: int, columns: int, ascii_only: bool
 ) -> list[Line]:
-    """`others` is the number of metrics that are not judged, and that are not among `views`."""
+    """`others` is the number of metrics without a direction that are not in `views`."""
     lines: list[Line] = []
     for view in views[:MOST_DRAWN]:
         lines += [*_one(view, columns, ascii_only), []]
@@ -44,16 +44,16 @@ def history_lines(
         lines += [*_list(views[MOST_DRAWN:], columns, ascii_only), []]
     timed = sentences.one_day(views)
     groups = [sentences.change_group_text(group, timed) for group in group_changes(views, least=2)]
-    lines += section("what moved together", groups, lambda text: [[(f"  {text}", "")]], _MOST_GROUPS, "older one")
+    lines += section("changed together", groups, lambda text: [[(f"  {text}", "")]], _MOST_GROUPS, "older one")
     if others:
-        hidden = count(others, "unjudged metric is", "unjudged metrics are")
-        lines.append([(f"{hidden} not shown; --all shows them, --metric NAME one of them", "dim")])
+        hidden = count(others, "unchecked metric")
+        lines.append([(f"{hidden} not shown; use --all for all of them, --metric NAME for one", "dim")])
     return [*lines, [(sentences.precision_text(alarm_precision(alarms)), "")]] if views else lines
 
 
 def ranked(views: Sequence[SeriesView]) -> list[SeriesView]:
-    """Those that are to be drawn first: all by name, or when they are too many the ones that need attention: alarms
-    that are not judged yet, then the latest change for the worse."""
+    """In the order given; if there are more than MOST_DRAWN, unreviewed alerts first, then the latest changes for the
+    worse."""
 
     def interest(view: SeriesView) -> tuple[bool, bool, float, str]:
         last = view.changes[-1] if view.changes else None
@@ -73,7 +73,7 @@ def _one(view: SeriesView, columns: int, ascii_only: bool) -> list[Line]:
         [(one_line(view.benchmark), "bold"), (f"  {sentences.series_title(view)}", "")],
         [(last, ""), (f"{sentences.points_text(points)}, {period}{hardware}", "dim")],
     ]
-    drawn = len({point.run for point in points}) > 1  # one run has no course
+    drawn = len({point.run for point in points}) > 1  # a single run has no curve
     if drawn:
         chart, bar = terminal_chart(view, columns, ascii_only), "|" if ascii_only else "│"
         lines += [[(f"{label}{bar}", "dim"), (drawing, "cyan")] for label, drawing in chart.rows]
@@ -84,19 +84,19 @@ def _one(view: SeriesView, columns: int, ascii_only: bool) -> list[Line]:
     if bound := sentences.series_bound_text(view, drawn):
         lines.append([(f"  {bound}", "")])
     if view.left_out:
-        lines.append([(f"  not used for the bound: {sentences.left_out_text(view)}", "dim")])
+        lines.append([(f"  not used for the bounds: {sentences.left_out_text(view)}", "dim")])
     first = max(0, len(view.changes) - _MOST_CHANGES)
     lines += more_lines(first, "older change")
     for number, moved in enumerate(view.changes[first:], first + 1):
         style = {"worse": "yellow", "better": "green"}.get(moved.way, "")
         lines.append([(f"  {number}  ", "bold"), (sentences.change_text(moved, view.unit, timed), style)])
     if view.regression:
-        lines.append([(f"  regression open since run {one_line(view.regression)}", "yellow")])
+        lines.append([(f"  open regression since run {one_line(view.regression)}", "yellow")])
     return lines + _marks(view)
 
 
 def _marks(view: SeriesView) -> list[Line]:
-    """Marks that people set, and alarms that are not judged yet."""
+    """Marks, and the number of unreviewed alerts."""
     lines: list[Line] = []
     marked = [point for point in view.points if point.mark]
     lines += more_lines(len(marked) - _MOST_MARKS, "older mark")
@@ -106,13 +106,13 @@ def _marks(view: SeriesView) -> list[Line]:
     if waiting := unjudged_alarms(view.points):
         mark, colour = glyph(waiting[-1].verdict)
         runs = len({point.run for point in waiting})
-        text = f"{count(runs, 'alarm')} not judged yet, the last in run {one_line(waiting[-1].run)}"
+        text = f"{count(runs, 'unreviewed alert')}, latest in run {one_line(waiting[-1].run)}"
         lines.append([(f"  {mark} ", colour), (text, "")])
     return lines
 
 
 def _list(views: Sequence[SeriesView], columns: int, ascii_only: bool) -> list[Line]:
-    lines: list[Line] = [[(f"{len(views)} more series", "bold"), ("  (--benchmark B or --metric M draws one)", "dim")]]
+    lines: list[Line] = [[(f"{len(views)} more series", "bold"), ("  (draw one: --benchmark B or --metric M)", "dim")]]
     name = min(max(len(one_line(view.name)) for view in views), max(20, columns // 2))
     for view in views[:MOST_LISTED]:
         values = [point.value for point in view.points]
@@ -129,11 +129,11 @@ def _list(views: Sequence[SeriesView], columns: int, ascii_only: bool) -> list[L
 
 
 def trials_lines(trials: Sequence[TrialRow], runs: Sequence[SuiteRun], alarms: Iterable[Alarm]) -> list[Line]:
-    """What a history has."""
+    """The content of a history: runs, trials, alerts."""
     lines: list[Line] = []
     if runs:
         since = sentences.period_text(runs[0].at_s, runs[-1].at_s)
-        lines.append([(f"{count(len(runs), 'run')}, {since}, the last one {one_line(runs[-1].run)}", "")])
+        lines.append([(f"{count(len(runs), 'run')}, {since}, latest {one_line(runs[-1].run)}", "")])
     width = max([len(one_line(trial.trial)) for trial in trials] + [5])
     for trial in trials:
         had = "no metrics"
@@ -143,39 +143,39 @@ def trials_lines(trials: Sequence[TrialRow], runs: Sequence[SuiteRun], alarms: I
         lines.append([(f"  {pad(one_line(trial.trial), width)}  ", "bold"), (text, "")])
     lines.append([(sentences.precision_text(alarm_precision(alarms)), "")])
     if trials:
-        command = f"`seatrial history {one_line(trials[0].trial)}`"
-        lines.append([(f"{command} shows the cells and the metrics of a trial", "dim")])
+        command = f"seatrial history {one_line(trials[0].trial)}"
+        lines.append([(f"run `{command}` to see the cells and metrics of a trial", "dim")])
     return lines
 
 
 def alarms_lines(alarms: Sequence[Alarm]) -> list[Line]:
     lines: list[Line] = [[(sentences.precision_text(alarm_precision(alarms)), "bold")]]
-    lines += more_lines(len(alarms) - MOST_LISTED, "older alarm")
+    lines += more_lines(len(alarms) - MOST_LISTED, "older alert")
     timed = len({date_text(alarm.at_s) for alarm in alarms}) == 1
     for alarm in alarms[-MOST_LISTED:]:
         mark, colour = glyph(alarm.verdict)
         run = f"run {one_line(alarm.run)}{f', commit {commit_text(alarm.commit)}' if alarm.commit else ''}"
-        said = "not judged"
+        review = "not reviewed"
         if alarm.mark:
             reason = one_line(shorten(alarm.mark_reason, MOST_REASON))
-            said = f"{alarm.mark} ({one_line(alarm.mark_by)}): {reason}"
+            review = f"{alarm.mark} ({one_line(alarm.mark_by)}): {reason}"
         head = (f"{mark} {alarm.verdict}  {date_text(alarm.at_s, timed)}  ", colour)
-        lines += [[head, (one_line(alarm.benchmark), "bold")], [(f"    {run}: {said}", "dim")]]
+        lines += [[head, (one_line(alarm.benchmark), "bold")], [(f"    {run}: {review}", "dim")]]
         if alarm.why:
             lines.append([(f"    {one_line(shorten(alarm.why, MOST_REASON))}", "dim")])
     return lines
 
 
-# What each cell of a trial came to over its runs, for a terminal: a mark a run, how often it passed, how it failed.
+# Verdicts of each cell of a trial over its runs.
 
 
 RUNS_SHOWN = 30
-_MOST_CELLS = 30  # with a line each
-NOT_JUDGED = frozenset({"skipped"})  # was not run: neither for the cell nor against it
+_MOST_CELLS = 30  # with one line each
+NOT_JUDGED = frozenset({"skipped"})  # not counted in the share of passed runs
 
 
 def cell_history_lines(trial: str, rows: Sequence[CellRow], columns: int) -> list[Line]:
-    """Cells with a failure or a retry, the latest trouble first; those that always passed are counted together."""
+    """Cells with a failure or a retry, latest first; of many cells, those that always passed are only counted."""
     runs = list(dict.fromkeys(row.run for row in rows))
     cells: dict[str, dict[str, CellRow]] = {}
     for row in rows:
@@ -184,7 +184,7 @@ def cell_history_lines(trial: str, rows: Sequence[CellRow], columns: int) -> lis
     quiet = [id_ for id_ in cells if not trouble[id_]]
     latest = {id_: max(map(runs.index, found)) for id_, found in trouble.items() if found}
     troubled = sorted(latest, key=lambda id_: (-latest[id_], id_))
-    heading = f"  {count(len(cells), 'cell')} over {count(len(runs), 'run')}, the newest at the right"
+    heading = f"  {count(len(cells), 'cell')} over {count(len(runs), 'run')}, newest on the right"
     lines: list[Line] = [[(one_line(trial), "bold"), (heading, "dim")]]
     shown = [*troubled, *(quiet if len(cells) <= _MOST_CELLS else [])][:_MOST_CELLS]
     name = min(max(map(width, map(one_line, shown)), default=0), max(20, columns - len(runs) - 36))
@@ -227,14 +227,14 @@ def _last_failure(of: dict[str, CellRow], columns: int) -> list[Line]:
     return [[(f"      {fit(text, columns - 6)}", "dim")]]
 
 
-# The runs of a folder for a terminal, a line each.
+# The runs of a folder, one line each.
 
 
 def runs_lines(runs: Sequence[RunOverview], there: int) -> list[Line]:
     name = max(width(one_line(run.run)) for run in runs)
     lines = [_run(run, name) for run in runs]
     if there > len(runs):
-        lines.append([(f"… and {there - len(runs):,} older; --last {there} lists all", "dim")])
+        lines.append([(f"… and {there - len(runs):,} older; use --last {there} to list all", "dim")])
     return lines
 
 
@@ -249,8 +249,9 @@ def _run(run: RunOverview, name: int) -> Line:
     if run.state is RunState.DAMAGED:
         return [*line, (one_line(run.why), "")]
     if run.state is not RunState.FINISHED:
-        who = f"process {run.owner.pid} on {one_line(run.owner.host)}" if run.owner else "attach finishes it"
-        return [*line, (f"{run.done}/{run.cells} done, {who}", "")]
+        who = f"process {run.owner.pid} on {one_line(run.owner.host)}" if run.owner else ""
+        how = who or f"resume with `seatrial attach {one_line(run.run)}`"
+        return [*line, (f"{run.done}/{run.cells} done, {how}", "")]
     line.append((count(run.cells, "cell"), ""))
     for word, number in shown.counts:
         mark, colour = glyph(word)
@@ -261,5 +262,5 @@ def _run(run: RunOverview, name: int) -> Line:
 def _local_time(at_s: float) -> str:
     try:
         return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_s))
-    except (OverflowError, ValueError, OSError):  # of a clock that was absurdly wrong
+    except (OverflowError, ValueError, OSError):  # out of range
         return "?"

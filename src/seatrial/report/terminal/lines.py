@@ -1,4 +1,4 @@
-"""Lines of styled text for a terminal: made once, painted with colours, without, or in plain ASCII."""
+"""Lines of styled text for a terminal, painted with or without colours or in ASCII."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -36,7 +36,7 @@ def wants_colour(stream: TextIO) -> bool:
 
 
 def is_ascii(stream: TextIO) -> bool:
-    """Whether it cannot show our glyphs."""
+    """Whether the stream cannot encode our glyphs."""
     try:
         "✓≈◔".encode(stream.encoding or "ascii")
     except (LookupError, UnicodeEncodeError):
@@ -50,7 +50,7 @@ def glyph(state: str) -> tuple[str, str]:
 
 
 def more_lines(number: int, one: str = "", many: str = "") -> list[Line]:
-    """How many of something are left out; none where none are."""
+    """A line with the number of omitted items; none if nothing is omitted."""
     text = count(number, f"more {one}", f"more {many}" if many else "") if one else f"{number:,} more"
     return [[(f"  … and {text}", "dim")]] if number > 0 else []
 
@@ -58,7 +58,7 @@ def more_lines(number: int, one: str = "", many: str = "") -> list[Line]:
 def section(
     title: str, items: Iterable[_T], lines: Callable[[_T], Iterable[Line]], most: int, *left: str, style: str = "bold"
 ) -> list[Line]:
-    """A title, the lines of so many items, how many are left out, and an empty line; nothing without items."""
+    """A title, the lines of at most `most` items, the number of omitted ones, a blank line; empty without items."""
     found = list(items)
     shown = [line for one in found[:most] for line in lines(one)]
     return [[(title, style)], *shown, *more_lines(len(found) - most, *left), []] if found else []
@@ -67,9 +67,9 @@ def section(
 def matrix_lines(
     matrix: Matrix[Placed], cells: dict[str, tuple[str, str]], columns: int, rows: Iterable[int] | None = None
 ) -> list[Line]:
-    """A matrix of `cells` (id -> (key of SYMBOLS, text to show beside its glyph if there is room)), `columns` wide.
+    """A matrix, `columns` wide. `cells` maps ids to a key of SYMBOLS and a text that is shown if there is room.
 
-    `rows` picks those to draw, in their order. Columns that do not fit side by side come in blocks below each other.
+    `rows` selects the rows to draw. Columns that do not fit are continued in blocks below.
     """
     shown = list(range(len(matrix.rows)) if rows is None else rows)
     label = min(max([width(matrix.rows[row]) for row in shown] + [width(matrix.row_title)]), max(columns // 3, 8))
@@ -84,7 +84,7 @@ def matrix_lines(
 
 
 def _column_width(matrix: Matrix[Placed], cells: dict[str, tuple[str, str]], room: int) -> tuple[int, bool]:
-    """How wide each column is, and whether there is room for more than a glyph in it."""
+    """The column width, and whether there is room for the text next to the glyph."""
     title = max(width(column) for column in matrix.columns)
     texts = [_content(cells[cell.id], True) for cell in matrix.cells.values()]
     full = max([sum(width(text) for text, _ in line) for line in texts] + [1])
@@ -100,7 +100,7 @@ def _gutter(each: int) -> int:
 
 
 def _headings(matrix: Matrix[Placed], block: range, label: int, each: int) -> list[Line]:
-    """Column titles, broken over lines rather than cut."""
+    """Column titles, wrapped if they are too long."""
     titles = []
     for text in matrix.columns[block.start : block.stop]:
         parts = [text[start : start + each] for start in range(0, len(text), each)] or [""]
@@ -143,18 +143,18 @@ def _content(state: tuple[str, str], wide: bool) -> Line:
     return [(mark, colour), *beside_it]
 
 
-# Logs of several jobs on one output: whole lines, each with its cell before it.
+# Logs of several jobs on one stream.
 
 
 class LogPrinter:
-    """Writes what comes: of what has a name, whole lines with the name before each; else just as it comes.
+    """Writes job output: unchanged without a name, otherwise in whole lines prefixed with the name.
 
-    On a terminal, what a job said is shown and not obeyed: escape sequences and control characters are taken out.
+    On a terminal, escape sequences and control characters are removed.
     """
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._acts = out.isatty()  # upon what is written to it
+        self._strip = out.isatty()
         self._partial: dict[str, bytes] = {}
 
     def write(self, name: str, data: bytes) -> None:
@@ -167,13 +167,13 @@ class LogPrinter:
             self._put(b"".join(b"%b%b\n" % (before, line) for line in whole))
 
     def close(self) -> None:
-        """With lines that were never ended."""
+        """Writes the last lines that have no line break."""
         for name, partial in self._partial.items():
             if partial:
                 self.write(name, b"\n")
 
     def _put(self, data: bytes) -> None:
-        if self._acts:
+        if self._strip:
             data = strip_controls(data.decode("utf-8", "replace")).encode("utf-8", "replace")
         self._out.flush()
         self._out.buffer.write(data)

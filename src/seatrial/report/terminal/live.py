@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a live matrix on a terminal, lines elsewhere."""
+"""Progress of a run: a live matrix on a terminal, plain lines elsewhere."""
 
 import contextlib
 import os
@@ -21,16 +21,15 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 REDRAWS_PER_SECOND = 2
-MOST_RUNNING = 6  # cells whose progress is shown below the matrix
-MOST_FAILED = 5  # cells whose failure is shown below the matrix
+MOST_RUNNING = 6  # running cells listed below the matrix
+MOST_FAILED = 5  # failed cells listed below the matrix
 
 
 class Watching(Protocol):
-    """Takes what the engine reports of each cell: `state` is starting, waiting, running, retrying, confirming or, at
-    its end, a verdict.
+    """Receives the changes of each cell. `state` is starting, waiting, running, retrying, confirming, or a verdict.
 
-    `progress` is the step that it is at, what it waits for, or the reason of its verdict. A change without a cell is
-    for everybody; after `left` the process ends at once. `at_s` is when it was, by `time.monotonic`, where that is not
+    `progress` is the current step, the reason for waiting, or the reason for the verdict. An empty `cell` means the
+    whole run; after `left` the process exits immediately. `at_s` is the time of the change by `time.monotonic`, if not
     now.
     """
 
@@ -44,9 +43,9 @@ def live_view(
     expected: Mapping[str, float] | None = None,
     labels: AxisLabels | None = None,
 ) -> Iterator[Watching]:
-    """Show a run on standard output until the block ends. Nothing that fails in showing reaches the run.
+    """Shows a run on standard output until the block ends. Output errors do not affect the run.
 
-    `expected` is by cell id: the seconds that it took before."""
+    `expected` maps cell ids to earlier durations in seconds."""
     if sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb"):
         board = Board(cells, excluded, expected, labels)
         with board.shown(sys.stdout):
@@ -58,7 +57,7 @@ def live_view(
 
 
 class Board:
-    """The matrix of a run that goes on. `update` only notes; drawing is done by a clock of its own, twice a second."""
+    """Live matrix of a run. `update` only records changes; a timer redraws at most twice a second."""
 
     def __init__(
         self,
@@ -74,7 +73,7 @@ class Board:
             for (row, _), cell in matrix.cells.items()
         }
         self._tally = Tally((cell.id for cell in cells), expected)
-        self._changed: dict[tuple[int, int], None] = {}  # rows, the last changed at the end
+        self._changed: dict[tuple[int, int], None] = {}  # rows, latest change last
         self._began_s = time.monotonic()
         self._note = ""
         self._lock = threading.Lock()
@@ -96,7 +95,7 @@ class Board:
             self._changed[row] = None
 
     def lines(self, columns: int, height: int) -> list[Line]:
-        """What fits into so many columns and lines: rows with running cells first, then those that changed last."""
+        """The lines that fit: rows with running cells first, then the latest changed ones."""
         with self._lock:
             footer = self._footer(columns)
             failed = self._failed_lines(columns, max(0, min(MOST_FAILED, height // 5)))
@@ -126,7 +125,7 @@ class Board:
         return lines
 
     def _states(self) -> dict[str, tuple[str, str]]:
-        """The glyph of each cell and what stands beside it."""
+        """The state of each cell and the text next to its glyph."""
         now_s = time.monotonic()
         states = {}
         for cell, state in self._tally.state.items():
@@ -139,7 +138,7 @@ class Board:
         return states
 
     def _failed_lines(self, columns: int, most: int) -> list[Line]:
-        """Why, of the cells that failed last."""
+        """The latest failures with their reasons."""
         failed = list(self._tally.failed.items())
         lines: list[Line] = []
         if len(failed) > most > 0:
@@ -168,7 +167,7 @@ class Board:
         counted |= {"retrying": len(self._tally.again), "running": len(self._tally.running)}
         for state, number in counted.items():
             mark, colour = glyph(state)
-            text = "failed, tried again" if state == "retrying" else state
+            text = "failed, retrying" if state == "retrying" else state
             if number:
                 line += [("  ", ""), (f"{mark} {number} {text}", colour)]
         return [line, [(fit(self._note, columns), "bold yellow")]] if self._note else [line]
@@ -194,7 +193,7 @@ class Board:
         )
 
         def take_away(last: str) -> None:
-            """Leaves the terminal as it was, with one line: nobody will tidy up any more."""
+            """Restores the terminal and prints a last line: the process exits without further cleanup."""
             console.show_cursor()
             out.write(f"\n{to_ascii(last) if ascii_only else last}\n")
             out.flush()

@@ -1,5 +1,4 @@
-"""What is seen of a run that goes on where there is no terminal: a line for each cell that ends, and now and then one
-that says how far it is."""
+"""Progress output without a terminal: one line per finished cell, and a status line after a minute of silence."""
 
 import contextlib
 import threading
@@ -12,15 +11,15 @@ from seatrial.report.view.grid import Placed
 from seatrial.report.view.live import AGAIN, VERDICT_WORDS, Tally
 from seatrial.report.view.words import SYMBOLS, duration_text, one_line, rough_duration_text
 
-_SILENCE_S = 60.0  # without a line, after which one says how far the run is
-MOST_REASONS = 20  # for waiting that get a line each
-_MOST_NAMED = 3  # cells that run, in the line that says how far the run is
+_SILENCE_S = 60.0  # without output until the next status line
+MOST_REASONS = 20  # reasons for waiting that are printed
+_MOST_NAMED = 3  # running cells named in a status line
 
 
 class Plain:
-    """A line for each finished cell, and for each new reason why cells wait; after a while without any, how far it is.
+    """Prints a line for each finished cell and each new reason for waiting, and a status line after `silence_s`.
 
-    Imports nothing; stops writing, and nothing else, when nobody reads any more."""
+    If writing fails, for example because the pipe is closed, it stops printing; the run continues."""
 
     def __init__(
         self,
@@ -49,9 +48,9 @@ class Plain:
             if state in VERDICT_WORDS and not again:
                 took_s = self._tally.ended.get(cell)
                 took = f" {duration_text(took_s)}" if took_s is not None else ""
-                said = f": {why}" if why and state != "passed" else ""
+                reason = f": {why}" if why and state != "passed" else ""
                 head: Line = [(self._place(), "dim"), (state, SYMBOLS[state].colour), (f" {one_line(cell)}", "")]
-                self._write([*head, (took, "dim"), (said, "")])
+                self._write([*head, (took, "dim"), (reason, "")])
             elif state in AGAIN or (state == "waiting" and self._new_reason(why)):
                 why = why.removeprefix(f"{state}: ")
                 head = [(self._place(), "dim"), (state, "yellow"), (f" {one_line(cell)}", "")]
@@ -59,7 +58,7 @@ class Plain:
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
-        """Until the block ends, silence is broken."""
+        """Prints status lines until the block ends."""
         over = threading.Event()
         thread = threading.Thread(target=self._break_silence, args=(over,), daemon=True)
         thread.start()
@@ -90,7 +89,7 @@ class Plain:
         return [(self._place(), "dim"), (text, ""), (f": {'; '.join(named)}{more}" if named else "", "dim")]
 
     def _new_reason(self, why: str) -> bool:
-        """Thousands may wait for the same, in words that differ by their numbers alone: only the first is reported."""
+        """Whether the reason is new, apart from its numbers: thousands of cells may wait for the same reason."""
         reason = "".join(character for character in why if not character.isdigit())
         if reason in self._waiting_shown or len(self._waiting_shown) >= MOST_REASONS:
             return False

@@ -1,4 +1,4 @@
-"""The summary of a run for a terminal: matrix, failures with their evidence and the way to run them again, totals."""
+"""The summary of a run for a terminal: matrix, failures with evidence and rerun commands, causes, totals."""
 
 import os
 import shutil
@@ -16,21 +16,21 @@ from seatrial.report.view.cell import CellView
 from seatrial.report.view.run import RunView, bad_rows, first_rows
 from seatrial.report.view.words import duration_text, excluded_text, first_line, fit, one_line, width
 
-_MOST_CELLS = 15  # failed cells shown in full; the others get a line each
-_MOST_LINES = 30  # such lines, xfails, flaky cells and excluded combinations: of each
+_MOST_CELLS = 15  # failed cells shown in full; the others get one line each
+_MOST_LINES = 30  # lines per section
 _MOST_FINDINGS = 10  # of one cell
 _MOST_ROWS = 50  # of one matrix
-LAST_LINES = 30  # causes, what is new and the totals stand last, in as many lines as a small terminal has
+LAST_LINES = 30  # for causes, changes and totals at the end, so that they fit on a small terminal
 
 
 def print_summary(results: RunResults, folder: Path, stream: TextIO | None = None, verbose: bool = False) -> None:
-    """`verbose`: all that is known of each cell that did not pass."""
+    """`verbose` shows full details of each cell that did not pass."""
     run = RunView(results, folder, _shown(folder))
     _print(lambda columns: summary_lines(run, columns, verbose), stream)
 
 
 def print_cells(results: RunResults, folder: Path) -> None:
-    """All that is known of each cell of these results, and nothing of the run."""
+    """Prints full details of each cell, without the summary of the run."""
     cells = RunView(results, folder, _shown(folder)).cells
     _print(lambda columns: [line for cell in cells for line in [*cell_lines(cell, columns), []]][:-1])
 
@@ -43,7 +43,7 @@ def _print(made: Callable[[int], list[Line]], stream: TextIO | None = None) -> N
 
 
 def summary_lines(run: RunView, columns: int, verbose: bool = False) -> list[Line]:
-    """`columns` wide, except for what is there to be copied: ids, paths and commands are never cut or broken."""
+    """`columns` wide, but ids, paths and commands are never cut or wrapped, so that they can be copied."""
 
     def metrics_in_short(item: tuple[str, str]) -> list[Line]:
         cell, text = item
@@ -55,7 +55,7 @@ def summary_lines(run: RunView, columns: int, verbose: bool = False) -> list[Lin
         return [[(f"  {one_line(cell.id)}", "")], *_attempts(cell.attempt_lines, columns)]
 
     lines: list[Line] = [[], *_matrix(run, columns)]
-    lines += section("metrics", run.told_in_short.items(), metrics_in_short, _MOST_LINES)
+    lines += section("metrics", run.metric_summaries.items(), metrics_in_short, _MOST_LINES)
     for cell in run.failures if verbose else run.failures[:_MOST_CELLS]:
         lines += [*(cell_lines if verbose else _failure)(cell, columns), []]
     lines += [] if verbose else _more_failures(run, columns)
@@ -65,14 +65,14 @@ def summary_lines(run: RunView, columns: int, verbose: bool = False) -> list[Lin
     lines += _not_run(run, columns)
     lines += _moved(run, columns)
     news = section(
-        f"what is new {run.since}", run.news, lambda text: [[(f"  {fit(text, columns - 2)}", "")]], len(run.news)
+        f"changes {run.since}", run.news, lambda text: [[(f"  {fit(text, columns - 2)}", "")]], len(run.news)
     )
     end = [*news, *_totals(run, columns)]
     return [*lines, *_causes(run, columns, LAST_LINES - len(end)), *end]
 
 
 def _shown(folder: Path) -> str:
-    """The folder as a person here would type it."""
+    """The path of the folder, relative if it is below the current one."""
     relative = os.path.relpath(folder)
     return str(folder) if relative.startswith("..") else relative
 
@@ -114,7 +114,7 @@ def _failure(cell: CellView, columns: int) -> list[Line]:
         first, *more = _parts(news, columns - 9, 2)
         lines += [[("  since  ", "dim"), (first, "")], *([("         ", ""), (part, "")] for part in more)]
     lines += [[("  log    ", "dim"), (log, "")] for log in details.logs]
-    lines.append([("  again  ", "dim"), (cell.rerun, "cyan")])
+    lines.append([("  rerun  ", "dim"), (cell.rerun, "cyan")])
     return lines
 
 
@@ -158,12 +158,12 @@ def _more_failures(run: RunView, columns: int) -> list[Line]:
         room = columns - sum(width(text) for text, _ in line) - 2
         lines.append([*line, (f"  {fit(cell.problem, room)}" if room > 10 else "", "dim")])
     if len(rest) > _MOST_LINES:
-        lines.append([(f"  … and {len(rest) - _MOST_LINES:,} more: all are in report.html and results.json", "dim")])
-    return [*lines, [("  again  ", "dim"), (run.rerun_failed, "cyan")], []]
+        lines.append([(f"  … and {len(rest) - _MOST_LINES:,} more, in report.html and results.json", "dim")])
+    return [*lines, [("  rerun  ", "dim"), (run.rerun_failed, "cyan")], []]
 
 
 def _xfails(run: RunView, columns: int) -> list[Line]:
-    """Each known failure once, with the cells that it was seen in."""
+    """Each expected failure once, with its cells."""
     mark, colour = glyph("xfail")
     groups: dict[tuple[str, str, str], list[str]] = {}
     for cell, finding in run.xfails:
@@ -179,14 +179,14 @@ def _xfails(run: RunView, columns: int) -> list[Line]:
             [(f"         {fit(named, columns - 9)}", "dim")],
         ]
 
-    return section(f"{mark} xfail: failed as declared", groups.items(), group, _MOST_LINES, style=f"bold {colour}")
+    return section(f"{mark} xfail: failed as expected", groups.items(), group, _MOST_LINES, style=f"bold {colour}")
 
 
 def _causes(run: RunView, columns: int, room: int) -> list[Line]:
-    """What all failures come down to, in so many lines."""
+    """The causes of all failures, in at most `room` lines."""
     if not run.causes:
         return []
-    shown = run.causes[: max(1, (room - 3) // 2)]  # besides the sentence, how many more there are, and a blank line
+    shown = run.causes[: max(1, (room - 3) // 2)]  # minus the sentence, the number of omitted causes and a blank line
     lines: list[Line] = [[(run.causes_sentence, "bold")]]
     for cause in shown:
         mark, colour = glyph(cause.verdict.value)
@@ -200,7 +200,7 @@ def _moved(run: RunView, columns: int) -> list[Line]:
     lines = [line for sentence in run.moved for line in _wrapped(sentence, columns)]
     lines += [line for text in run.regressions[:_MOST_LINES] for line in _wrapped(text, columns, "yellow")]
     lines += more_lines(len(run.regressions) - _MOST_LINES)
-    return [[("what moved", "bold")], *lines, []] if lines else []
+    return [[("metric changes", "bold")], *lines, []] if lines else []
 
 
 def _not_run(run: RunView, columns: int) -> list[Line]:
@@ -220,7 +220,7 @@ def _not_run(run: RunView, columns: int) -> list[Line]:
 
     mark, colour = glyph("skipped")
     skips = section(f"{mark} skipped", run.skips.items(), skip, _MOST_LINES, "reason", style=f"bold {colour}")
-    title = f"{glyph('excluded')[0]} not run"
+    title = f"{glyph('excluded')[0]} excluded"
     return [*skips, *section(title, run.excluded_by_reason.items(), exclusion, _MOST_LINES, "reason")]
 
 
@@ -233,7 +233,7 @@ def _totals(run: RunView, columns: int) -> list[Line]:
         if verdict is Verdict.PASSED and run.flaky:
             counts.append((f" ({len(run.flaky)} flaky)", "yellow"))
     if run.unjudged:
-        counts += [("   ", ""), (f"{glyph('skipped')[0]} {count(run.unjudged, 'metric')} not judged", "yellow")]
+        counts += [("   ", ""), (f"{glyph('skipped')[0]} {count(run.unjudged, 'metric')} not checked", "yellow")]
     if run.excluded:
         counts += [("   ", ""), (f"{glyph('excluded')[0]} {len(run.excluded):,} excluded", "dim")]
     head: Line = [
@@ -245,14 +245,14 @@ def _totals(run: RunView, columns: int) -> list[Line]:
         head.append(("  interrupted", "yellow"))
     lines = [[("─" * columns, "dim")], head, *_broken(counts, columns)]
     if run.interrupted and run.undone:
-        lines.append([(f"{count(run.undone, 'cell')} not done: ", "yellow"), (run.rerun_failed, "cyan")])
+        lines.append([(f"{count(run.undone, 'cell')} not run; rerun with: ", "yellow"), (run.rerun_failed, "cyan")])
     if (run.folder / "report.html").is_file():
         lines.append([(f"{run.base}/report.html", "cyan")])
     return lines
 
 
 def _broken(line: Line, columns: int) -> list[Line]:
-    """A line of counts, over several lines where one is too narrow."""
+    """A line of counts, wrapped if it is too long."""
     lines: list[Line] = [[]]
     used = 0
     for text, style in line:

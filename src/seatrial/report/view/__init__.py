@@ -1,1 +1,1 @@
-"""Metrics over many runs: their changes of level, their bounds, and two runs compared; nothing is drawn here."""
+"""The content of reports, without formatting: runs, cells, causes, changes, metric series, comparisons."""

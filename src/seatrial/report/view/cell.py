@@ -1,4 +1,4 @@
-"""A cell as every report shows it, and what the folder of its last attempt holds: steps, notebooks, logs, files."""
+"""A cell as all reports show it, with the steps, notebooks, logs and files of its last attempt."""
 
 import os
 from collections import Counter
@@ -36,7 +36,7 @@ LOG_TAIL_BYTES = 6_000
 
 
 class CellView:
-    """A cell of a run in the words of reports. Its folder is read only where `details` are asked for."""
+    """A cell of a run. Its folder is read only by `details`."""
 
     def __init__(self, run: "RunView", result: CellResult) -> None:
         self._run = run
@@ -61,33 +61,33 @@ class CellView:
         return Counter(finding.step for finding in self.findings)
 
     def title(self, finding: Finding) -> str:
-        """The step that it is about, and the check where the step has several findings."""
+        """The finding's step, with the check if the step has several findings."""
         alone = self._findings_of_step[finding.step] == 1
         return one_line(finding.step if alone else f"{finding.step} ({finding.check})")
 
     @property
     def why(self) -> str:
-        """Why a cell without a bad finding has its verdict: its own reason, or how its last attempt ended."""
+        """The reason for the verdict of a cell without bad findings: its own, or how its last attempt ended."""
         if self.reason:
             return one_line(self.reason)
         if self.last is None:
-            return "it never started"
-        return one_line(self.last.why or self.last.exit.message) or f"its job ended: {self.last.exit.outcome.value}"
+            return "never started"
+        return one_line(self.last.why or self.last.exit.message) or f"job outcome: {self.last.exit.outcome.value}"
 
     @property
     def problem(self) -> str:
-        """Its first bad finding; without one, why it is bad."""
+        """The first bad finding, or the reason if there is none."""
         first = self.bad_findings[0] if self.bad_findings else None
         return one_line(f"{self.title(first)}: {first.message}") if first else self.why
 
     @property
     def error(self) -> str:
-        """The line that a program printed as it broke, or else why it has its verdict."""
+        """The error line that a program printed, or the reason for the verdict."""
         return (self.last.headline if self.last else "") or self.why
 
     @cached_property
     def headline(self) -> str:
-        """The one line that says most: what is wrong, that it failed as declared, or its metrics; or empty."""
+        """The most informative line: what is wrong, the expected failure, or metrics; may be empty."""
         if self.bad:
             return one_line(self.error)
         if self.verdict is Verdict.SKIPPED:
@@ -98,16 +98,16 @@ class CellView:
 
     @property
     def attempt_lines(self) -> list[str]:
-        """Each attempt: where it ran, what it came to and why."""
+        """One line per attempt: verdict, where it ran, reason."""
         return [
-            f"attempt {one.number}: {one.verdict.value} at {one.place}"
+            f"attempt {one.number}: {one.verdict.value}, {one.place}"
             + (f" ({why})" if (why := attempt_why(one)) else "")
             for one in self.attempts
         ]
 
     @property
     def skips(self) -> list[str]:
-        """Reasons: its own where it was skipped, else those of its steps."""
+        """Reasons why the cell, or some of its steps, were skipped."""
         if self.verdict is Verdict.SKIPPED:
             return [one_line(self.reason) or "no reason given"]
         skipped = (finding for finding in self.findings if finding.verdict is Verdict.SKIPPED)
@@ -119,18 +119,18 @@ class CellView:
 
     @property
     def newly_bad(self) -> bool:
-        """It is not good, and was the last time, or is not in the same way."""
+        """It is bad, and was good or bad in another way in its previous run."""
         return self.news is not None and self.news.change in NEWLY_BAD
 
     @property
     def change(self) -> str:
-        """What became of it since the last time; empty where that is nothing, or not known."""
+        """The change since its previous run; empty if none or unknown."""
         return self.news.change.value if self.news and self.news.change is not Change.SAME else ""
 
     @property
     def past(self) -> list[tuple[str, str]]:
-        """Its last runs, the oldest first, this one last: a verdict or `flaky`, and when that was. Empty where there
-        are no others."""
+        """Its runs, oldest first, including this one: a verdict or `flaky`, and a description. Empty without earlier
+        runs."""
         if self.news is None or not self.news.past:
             return []
         results = self._run.results
@@ -151,21 +151,21 @@ class CellView:
 
     @property
     def leading_metric(self) -> Metric | None:
-        """The first of its metrics that is better lower or higher."""
+        """The first metric that has a direction."""
         return next((metric for metric in self.metrics if metric.better), None)
 
     @property
     def rerun(self) -> str:
-        """The command that runs just this cell again."""
+        """The command that reruns this cell."""
         return self._run.rerun(f"--select /{self.hash}")
 
     @property
     def parts(self) -> list[str]:
-        """The folders of its parts, below its own; of one that is a single job, its own."""
+        """The folders of its parts, relative to its own; `""` if it is a single job."""
         return [f"{part}/" for part in self.last.parts] if self.last and self.last.parts else [""]
 
     def details(self) -> "CellDetails":
-        """Not kept here: of a run of thousands of cells, the samples of all would be."""
+        """Not cached: the samples of thousands of cells would stay in memory."""
         below = f"cells/{self.hash}/{self.last.number if self.last else 1}"
         base = self._run.base.rstrip("/")
         return CellDetails(self._run.folder / below, f"{base}/{below}" if base else below, self.parts)
@@ -173,16 +173,15 @@ class CellView:
 
 @dataclass(frozen=True)
 class CellDetails:
-    """What the folder of a cell's last attempt holds, read on first use. Nothing is `observed` where that is missing or
-    broken."""
+    """The folder of a cell's last attempt, read on first use. `observed` is empty if files are missing or broken."""
 
     folder: Path
-    base: str  # the same as others reach it: a relative path, no slash at its end
-    parts: list[str]  # the folders of its parts, below its own
+    base: str  # path or URL of the folder as seen from the report, without a final slash
+    parts: list[str]  # as `CellView.parts`
 
     @cached_property
     def observed(self) -> dict[str, Observation]:
-        """By part; "" of a single job."""
+        """By part; `""` for a single job."""
         try:
             return {
                 part.rstrip("/"): read_json(self.folder / part / "observation.json", Observation) for part in self.parts
@@ -213,19 +212,19 @@ class CellDetails:
 
     @property
     def used(self) -> list[str]:
-        """CPU and memory, where they are known."""
+        """CPU time and peak memory, if known."""
         cpu = [f"{duration_text(self.cpu_s)} CPU"] if self.cpu_s is not None else []
         return cpu + ([f"peak {size_text(self.peak_memory_bytes)}"] if self.peak_memory_bytes else [])
 
     @cached_property
     def logs(self) -> list[str]:
-        """Where its logs are, one of each part that has one."""
+        """Paths of its logs, one per part that has one."""
         names = [f"{part}log.txt" for part in self.parts]
         return [f"{self.base}/{name}" for name in names if (self.folder / name).is_file()]
 
     @cached_property
     def kept(self) -> list[str]:
-        """Files that its jobs kept, relative to `base`; bounded."""
+        """Files that its jobs kept, relative to `base`; at most 200."""
         names = []
         for part in self.parts:
             for place, folders, files in os.walk(self.folder / part / "files"):
@@ -236,22 +235,22 @@ class CellDetails:
         return names[:200]
 
     def log_tail(self) -> str:
-        """The ends of its logs; of several parts, each below the part's name."""
+        """The last lines of its logs, with a heading per part if there are several."""
         return "\n".join(f"== {part}\n{text}" if part else text for part, text in self.log_tails().items())
 
     def log_tails(self) -> dict[str, str]:
-        """By part, of those that have a log."""
+        """By part, for parts that have a log."""
         tails = {part.rstrip("/"): _tail(self.folder / part / "log.txt") for part in self.parts}
         return {part: text for part, text in tails.items() if text}
 
 
 def attempt_why(attempt: AttemptResult) -> str:
-    """Empty where it passed."""
+    """Empty if it passed."""
     return "" if attempt.verdict.good else one_line(attempt.why or attempt.exit.message)
 
 
 def _tail(path: Path) -> str:
-    """Of what a job could have replaced by a link or a pipe: nothing."""
+    """Empty if the file is not a regular one: a job could have replaced it by a link or a pipe."""
     try:
         with opened_regular(path) as found, open(found, "rb", closefd=False) as file:
             end = file.seek(0, os.SEEK_END)
@@ -263,5 +262,5 @@ def _tail(path: Path) -> str:
 
 
 def url(path: str) -> str:
-    """Also where it is not UTF-8."""
+    """Also for paths that are not UTF-8."""
     return quote(os.fsencode(path), safe="/.-_~")

@@ -1,4 +1,4 @@
-"""What is new in a run: each cell and each cause against the last time, or against one given run. Pure."""
+"""Compares the cells and causes of a run with their previous runs, or with one given run. Pure."""
 
 from collections import Counter
 
@@ -7,12 +7,12 @@ import msgspec
 from seatrial.job import Cause, CauseNews, CellNews, CellResult, Change, Moment, RunResults, Verdict, causes_by_cell
 from seatrial.record.history import PastResult, RunPast, benchmark_of, outcome_class
 
-HISTORY = "history"  # what news are relative to, where that is not a run
+HISTORY = "history"  # `RunResults.against` if cells are compared with their previous runs
 NEWLY_BAD = (Change.NEW, Change.SLOWER, Change.FASTER, Change.OTHER_CAUSE)
 
 
 def with_news(results: RunResults, past: RunPast, against: str = HISTORY) -> RunResults:
-    """The results with what became of each cell and each cause since the runs of `past`."""
+    """The results with the change of each cell and cause since `past`."""
     moments = {one.run: one.moment for of in past.cells.values() for one in of}
     runs = sorted(moments.values(), key=lambda moment: (moment.at_s, moment.run))
     places = {moment.run: place for place, moment in enumerate(runs)}
@@ -35,7 +35,7 @@ def with_news(results: RunResults, past: RunPast, against: str = HISTORY) -> Run
 
 
 def past_of_run(before: RunResults) -> RunPast:
-    """One run as all that is known: what `--against` compares with. What it knew itself of since when stays known."""
+    """The past for `--against`: one run alone. The start dates that it recorded itself are kept."""
     moment = Moment(before.run, before.started_s, before.commit)
     causes = causes_by_cell(before)
     past = RunPast({}, {}, {})
@@ -45,7 +45,7 @@ def past_of_run(before: RunResults) -> RunPast:
         one = PastResult(before.run, before.started_s, cell.verdict.value, cell.flaky, own, before.commit)
         past.cells[name] = [past.cells[name][0].with_repeat(one) if name in past.cells else one]
         if not cell.verdict.good:
-            since = (cell.news and cell.news.since) or moment  # of its first cause
+            since = (cell.news and cell.news.since) or moment  # for its first cause
             past.streaks.update({(name, cause): moment for cause in own[1:]})
             past.streaks.update({(name, cause): since for cause in (*own[:1], "")})
     for cause in before.causes:
@@ -78,7 +78,7 @@ def _cell_news(cell: CellResult, cause: str, past: RunPast, places: dict[str, in
 
 
 def change_of(before: str, now: Verdict) -> Change:
-    """What became of a cell that had this verdict the last time; none: it never ran."""
+    """The change of a cell with this previous verdict; empty if it never ran."""
     if not before:
         return Change.FIRST
     was, is_ = outcome_class(before), outcome_class(now.value)

@@ -1,4 +1,4 @@
-"""Two runs beside each other: which metrics moved, by how much and how sure, and what else is not as it was."""
+"""Compares two runs: which metrics changed, by how much and how certain, and other differences."""
 
 from collections.abc import Callable, Iterable, Mapping
 from math import fsum
@@ -22,8 +22,8 @@ from seatrial.record.history import Series, benchmark_of
 from seatrial.report.view.changes import change_of
 from seatrial.report.view.series import past_values
 
-SURE_OF_MOVE = 0.99  # that a metric moved at all
-LEAST_MOVE = 0.01  # a smaller move is none
+SURE_OF_MOVE = 0.99  # confidence that a metric changed
+LEAST_MOVE = 0.01  # smaller relative changes are ignored
 
 Key = tuple[str, str, str, str]  # benchmark, fingerprint, metric, unit
 _Values = dict[Key, tuple[Metric, list[float]]]  # of each repeat
@@ -31,7 +31,7 @@ _Tried = tuple[str, list[CellResult], list[CellResult]]  # a benchmark with its 
 
 
 class Movement(msgspec.Struct, frozen=True):
-    """One metric of one benchmark in both runs. What is not known is None, and `why` says why."""
+    """One metric of one benchmark in both runs. Unknown values are None, with the reason in `why`."""
 
     benchmark: str
     fingerprint: str
@@ -41,12 +41,12 @@ class Movement(msgspec.Struct, frozen=True):
     before: float | None
     after: float | None
     size: float | None  # relative: after / before - 1
-    low: float | None  # between these it is, with 95 % confidence
+    low: float | None  # 95 % confidence interval
     high: float | None
     sure: float
     n_before: int
     n_after: int
-    noise: float | None = None  # of single runs, relative, from the history
+    noise: float | None = None  # relative, of single runs, from the history
     noise_runs: int = 0
     why: str = ""
 
@@ -60,7 +60,7 @@ class Movement(msgspec.Struct, frozen=True):
 
     @property
     def changed(self) -> bool:
-        """The metric is another one, sure or not. From 0 every other is."""
+        """The value differs, certain or not. From 0, any other value does."""
         return abs(self.size) >= LEAST_MOVE if self.size is not None else self.before != self.after
 
     @property
@@ -71,7 +71,7 @@ class Movement(msgspec.Struct, frozen=True):
 
 
 class OtherVerdict(msgspec.Struct, frozen=True):
-    """The worst of the repeats on each side."""
+    """A verdict that changed; the worst of the repeats in each run."""
 
     id: str  # of the cell, without `repeat`
     before: str
@@ -81,7 +81,7 @@ class OtherVerdict(msgspec.Struct, frozen=True):
 
 
 class OtherCause(msgspec.Struct, frozen=True):
-    """A cause that one of the runs has, or both, with the number of its cells in each."""
+    """A cause of either run, with the number of its cells in each."""
 
     id: str
     verdict: str
@@ -91,16 +91,16 @@ class OtherCause(msgspec.Struct, frozen=True):
 
 
 class OtherConditions(msgspec.Struct, frozen=True):
-    """A benchmark that ran under other conditions, so that its metrics are not compared."""
+    """A benchmark with different conditions: its metrics are not compared."""
 
     benchmark: str
     before: list[str]  # fingerprints
     after: list[str]
-    differences: list[FieldDifference] = []  # empty where an older Seatrial did not keep the conditions
+    differences: list[FieldDifference] = []  # empty if the run is of an older Seatrial, which did not record them
 
 
 class OtherUnderTest(msgspec.Struct, frozen=True):
-    """What was under test, as far as it differs; the same for all these benchmarks."""
+    """Differences in what was under test, shared by these benchmarks."""
 
     differences: list[FieldDifference]
     benchmarks: list[str]
@@ -111,18 +111,18 @@ class RunComparison(msgspec.Struct, frozen=True):
     after: str
     commit_before: str
     commit_after: str
-    metrics: list[Movement] = msgspec.field(name="figures")  # in both runs; biggest moves first
+    metrics: list[Movement] = msgspec.field(name="figures")  # in both runs; largest changes first
     verdicts: list[OtherVerdict]
     fingerprints: list[OtherConditions]  # their metrics are not compared
     only_before: list[str]  # ids of cells, without `repeat`
     only_after: list[str]
-    cells: int  # that both have; repeats are one cell
+    cells: int  # in both runs; repeats count as one cell
     under_test: list[OtherUnderTest] = []
     causes: list[OtherCause] = []  # those of the second run first
 
 
 def comparison_json(found: RunComparison) -> dict[str, object]:
-    """For programs: with what follows from the metrics of each movement."""
+    """The comparison as JSON, with `moved` and `way` for each metric."""
     metrics = [{**msgspec.to_builtins(one), "moved": one.moved, "way": one.way} for one in found.metrics]
     return {"version": 1, **msgspec.to_builtins(found), "figures": metrics}
 
@@ -130,12 +130,12 @@ def comparison_json(found: RunComparison) -> dict[str, object]:
 def compare_runs(
     before: RunResults, after: RunResults, past: Iterable[Series] = (), unjudged: bool = False
 ) -> RunComparison:
-    """`past` is where the noise of a metric is taken from; `unjudged` also compares metrics that are not judged."""
+    """`past` gives the noise of metrics; `unjudged` also compares metrics that are not checked."""
     return RunPair(before, after, unjudged).compare(past)
 
 
 class RunPair:
-    """Two runs that are to be compared, and what changed at first sight: of that the past is of interest."""
+    """Two runs to compare. `changed` finds the metrics for which the past is needed."""
 
     def __init__(self, before: RunResults, after: RunResults, unjudged: bool = False) -> None:
         self._before, self._after = before, after
@@ -143,7 +143,7 @@ class RunPair:
         self._now = _in_units_of(self._was, _values(after, unjudged))
 
     def changed(self, most: int) -> list[Series]:
-        """The metrics that are other ones now, without their points; the biggest changes first."""
+        """The metrics with a different value, without points; largest changes first."""
         found = []
         for key, (metric, now) in self._now.items():
             was = self._was[key][1] if key in self._was else []
@@ -155,7 +155,7 @@ class RunPair:
 
     def compare(self, past: Iterable[Series] = ()) -> RunComparison:
         before, after = self._before, self._after
-        # By their id without `repeat`: one run may have repeats and the other none, or more of them.
+        # By id without `repeat`: the runs may have different numbers of repeats.
         of_before, of_after = (_grouped(run.cells, lambda cell: benchmark_of(cell.id)) for run in (before, after))
         both = [(name, of_before.pop(name), of_after.pop(name)) for name in list(of_before) if name in of_after]
         both += _renamed(of_before, of_after)
@@ -193,7 +193,7 @@ def _grouped(cells: Iterable[CellResult], key: Callable[[CellResult], str]) -> d
 
 
 def _renamed(before: dict[str, list[CellResult]], after: dict[str, list[CellResult]]) -> list[_Tried]:
-    """Takes those out of both that have another id but the same benchmark, so that their metrics are compared."""
+    """Removes from both the cells with different ids but the same benchmark, and returns them as pairs."""
     known: dict[str, str] = {}
     for name, cells in after.items():
         known.setdefault(_benchmark(cells[0]), name)
@@ -217,13 +217,13 @@ def _benchmark(cell: CellResult) -> str:
 
 
 def _tried(before: RunResults, after: RunResults) -> list[_Tried]:
-    """The benchmarks that were run in both, with their cells."""
+    """The benchmarks that ran in both, with their cells."""
     was, now = (_grouped((cell for cell in run.cells if cell.attempts), _benchmark) for run in (before, after))
     return [(name, cells, now[name]) for name, cells in was.items() if name in now]
 
 
 def _other_conditions(tried: Iterable[_Tried]) -> list[OtherConditions]:
-    """Benchmarks of both runs that have no conditions in common."""
+    """Benchmarks of both runs with no conditions in common."""
     made = []
     for name, was, now in tried:
         prints = {cell.fingerprint for cell in was}, {cell.fingerprint for cell in now}
@@ -237,14 +237,14 @@ def _other_conditions(tried: Iterable[_Tried]) -> list[OtherConditions]:
 def _other_under_test(tried: Iterable[_Tried]) -> list[OtherUnderTest]:
     groups: dict[tuple[FieldDifference, ...], list[str]] = {}
     for name, was, now in tried:
-        if was[0].conditions and now[0].conditions:  # else nothing was kept of either
+        if was[0].conditions and now[0].conditions:  # otherwise neither was recorded
             found = tuple(differences(was[0].under_test, now[0].under_test))
             groups.setdefault(found, []).append(name)
     return [OtherUnderTest(list(found), names) for found, names in groups.items() if found]
 
 
 def _values(results: RunResults, unjudged: bool) -> _Values:
-    """Every metric of cells that came to their end, with one value for each repeat."""
+    """Every metric of cells that finished, with one value per repeat."""
     found: _Values = {}
     for cell in results.cells:
         unjudged_only = bool(cell.attempts) and cell.attempts[-1].unjudged
@@ -258,7 +258,7 @@ def _values(results: RunResults, unjudged: bool) -> _Values:
 
 
 def _in_units_of(before: _Values, after: _Values) -> _Values:
-    """The metrics of `after`, each in the unit that it has in `before`, where it can be converted."""
+    """The metrics of `after`, converted to their units in `before` where possible."""
     units: dict[tuple[str, ...], list[str]] = {}
     for key in before:
         units.setdefault(key[:3], []).append(key[3])
@@ -272,7 +272,7 @@ def _in_units_of(before: _Values, after: _Values) -> _Values:
 
 
 def _noises(before: RunResults, after: RunResults, past: Iterable[Series]) -> dict[Key, list[float]]:
-    """Past values of one level of each series, without those of the two runs."""
+    """Past values of each series at one level, without those of the two runs."""
     from seatrial.stats.clean import clean_series
 
     found = {}

@@ -1,4 +1,4 @@
-"""Cells laid out as rows and columns: one matrix for each trial, with its excluded combinations in their places."""
+"""Cells as rows and columns: one matrix per trial, including its excluded combinations."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,9 +8,9 @@ from typing import Generic, Protocol, TypeVar
 from seatrial.job import Excluded, table_axes
 from seatrial.report.view.words import axes_text
 
-# Causes of excluded combinations that are so for this run only; they would hide the others.
+# Exclusion causes that mean "deselected in this run"; these combinations are not shown.
 NOT_WANTED = frozenset({"tag", "select"})
-# Rows that hold nothing but excluded combinations are left out of a matrix when there are more rows than this.
+# Beyond this number of rows, rows with only excluded combinations are left out.
 MOST_EXCLUDED_ROWS = 200
 
 
@@ -20,7 +20,7 @@ class _OnAxes(Protocol):
 
 
 class Placed(_OnAxes, Protocol):
-    """Anything that stands somewhere on axes: a planned cell, a cell's result."""
+    """Anything with axis values: a planned cell, a cell's result."""
 
     @property
     def id(self) -> str: ...
@@ -34,10 +34,10 @@ _P_co = TypeVar("_P_co", bound=Placed, covariant=True)
 
 @dataclass(frozen=True)
 class Matrix(Generic[_P_co]):
-    """`cells`, and `excluded` with its reason, by (row, column). A place may be in neither."""
+    """`cells`, and reasons of `excluded` combinations, by (row, column). A position may be in neither."""
 
     trial: str
-    fixed: str  # axes that have one value only, as text
+    fixed: str  # axes with a single value, as text
     row_title: str
     column_title: str
     rows: tuple[str, ...]
@@ -46,21 +46,21 @@ class Matrix(Generic[_P_co]):
     excluded: Mapping[tuple[int, int], str]
 
 
-AxisLabels = Mapping[str, Mapping[str, Sequence[str]]]  # of each trial's axes, in the order of the suite
+AxisLabels = Mapping[str, Mapping[str, Sequence[str]]]  # trial -> axis -> values in suite order
 
 
 @dataclass(frozen=True)
 class Trial(Generic[_P]):
-    """The cells of one trial with the excluded combinations that stand beside them."""
+    """The cells and the excluded combinations of one trial."""
 
     name: str
     cells: list[_P]
     excluded: list[Excluded]
-    labels: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of its axes, in the order of the suite
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict)  # axis -> values in suite order
 
     @cached_property
     def values(self) -> dict[str, list[str]]:
-        """Of each axis those that there are, in the order of `labels`, others in that in which they first come."""
+        """The values of each axis: first those in `labels`, then others in order of appearance."""
         found: dict[str, dict[str, None]] = {}
         items: list[_OnAxes] = [*self.cells, *self.excluded]
         for item in items:
@@ -73,17 +73,17 @@ class Trial(Generic[_P]):
 
     @cached_property
     def axes(self) -> list[str]:
-        """Those that vary."""
+        """Axes with more than one value."""
         return [axis for axis, some in self.values.items() if len(some) > 1]
 
     def fixed(self, shown: Container[str] = ()) -> str:
-        """Axes that have one value only, but for those that are shown, as text."""
+        """Axes with a single value, except those in `shown`, as text."""
         found = self.values.items()
         return axes_text((axis, some[0]) for axis, some in found if len(some) == 1 and axis not in shown)
 
 
 def trials(cells: Iterable[_P], excluded: Iterable[Excluded] = (), labels: AxisLabels | None = None) -> list[Trial[_P]]:
-    """Of a run of selected cells, only with the excluded combinations in their rows and columns."""
+    """The trials of a run. If cells were deselected, only exclusions among the remaining axis values are kept."""
     found: dict[str, Trial[_P]] = {}
 
     def trial(name: str) -> Trial[_P]:

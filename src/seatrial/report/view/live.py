@@ -1,8 +1,8 @@
-"""What is known of a run while it goes on, from nothing but the lines of its journal.
+"""The state of a run in progress, built from its journal alone.
 
-1. The same lines give the same state, whoever reads them and in however many steps.
-2. Of each cell it is known at which line it last changed. So whoever has seen the lines up to one of them is told just
-   what is different since, however much or little that is, and is then where everybody is.
+1. The same journal lines give the same state, in however many steps they are read.
+2. Each cell records the line of its last change, so a client that has seen the journal up to some line gets exactly
+   the changes since then.
 """
 
 import time
@@ -32,11 +32,11 @@ class LiveCell:
     hash: str
     trial: str
     axes: dict[str, str]
-    state: str = "waiting"  # a verdict when it came to one
-    why: str = ""  # of the last verdict that was not good
+    state: str = "waiting"  # a verdict once it has one
+    why: str = ""  # reason of the last bad verdict
     attempt: int = 0
     failures: int = 0  # attempts that were not good
-    line: int = -1  # at which it last changed
+    line: int = -1  # journal line of the last change
 
     @property
     def over(self) -> bool:
@@ -44,16 +44,16 @@ class LiveCell:
 
     @property
     def bad(self) -> bool:
-        """It counts from its first failure on, also while it is tried again."""
+        """True from the first failure on, also during retries."""
         return not Verdict(self.state).good if self.over else self.failures > 0
 
 
 @dataclass
 class LiveView:
-    """A run that goes on, from the lines of its journal."""
+    """A run in progress."""
 
     cells: dict[str, LiveCell]  # by hash
-    line: int = -1  # the last that was read
+    line: int = -1  # the last line read
     finished: str = ""  # its verdict
     notes: list[str] = field(default_factory=list)  # of the whole run
 
@@ -62,7 +62,7 @@ class LiveView:
         return cls({cell.hash: LiveCell(cell.id, cell.hash, cell.trial, cell.axes) for cell in cells})
 
     def take(self, entry: Mapping[str, Any]) -> None:
-        """A line of the journal. What a newer Seatrial writes there and is not known here changes nothing."""
+        """Applies a line of the journal. Unknown events, of a newer Seatrial, are ignored."""
         self.line += 1
         cell = self.cells.get(str(entry.get("cell")))
         if cell is not None:
@@ -71,9 +71,9 @@ class LiveView:
         match entry["event"]:
             case "attached":
                 self.finished = ""
-                self.notes.append("taken up again by another process")
+                self.notes.append("resumed by another process")
             case "interrupted":
-                self.notes.append("interrupted: what runs is brought to its end")
+                self.notes.append("interrupted: stopping jobs")
             case "left":
                 self.notes.append(f"left behind: {_why(entry)}")
             case "finished":
@@ -85,7 +85,7 @@ class LiveView:
 
     @property
     def counts(self) -> list[tuple[str, int]]:
-        """Cells by what they are now, worst first."""
+        """Number of cells by state, worst first."""
         found = Counter(cell.state for cell in self.cells.values())
         return [(state, found[state]) for state in STATES_WORST_FIRST if found[state]]
 
@@ -100,7 +100,7 @@ class LiveView:
 
     @property
     def failing(self) -> list[LiveCell]:
-        """The latest first."""
+        """Bad cells, latest change first."""
         return sorted((cell for cell in self.cells.values() if cell.bad), key=lambda cell: (-cell.line, cell.hash))
 
 
@@ -115,7 +115,7 @@ def _changed(cell: LiveCell, entry: Mapping[str, Any], line: int) -> LiveCell:
             return replace(cell, line=line, state="running")
         case "skipped":
             return replace(cell, line=line, state="skipped", why=_why(entry))
-        case "judged" | "broken":  # what is broken has no verdict
+        case "judged" | "broken":  # `broken` has no verdict
             verdict = str(entry.get("verdict"))
             verdict = verdict if verdict in VERDICT_WORDS else "invalid"
             if Verdict(verdict).good:
@@ -128,8 +128,7 @@ def _why(entry: Mapping[str, Any]) -> str:
     return one_line(str(entry.get("why") or ""))[:MOST_WHY]
 
 
-# What is known of the cells of a run while it goes on: which run and since when, what failed and why, how long it will
-# still take.
+# Progress of a run: what is running and since when, what failed and why, how much time is left.
 
 
 class Running(NamedTuple):
@@ -139,18 +138,18 @@ class Running(NamedTuple):
 
 
 class Tally:
-    """`expected` is by cell id: the seconds that it took before. Times are of `time.monotonic`."""
+    """`expected` maps cell ids to earlier durations in seconds. Times are of `time.monotonic`."""
 
     def __init__(self, cells: Iterable[str], expected: Mapping[str, float] | None = None) -> None:
         self.state: dict[str, str] = dict.fromkeys(cells, "waiting")
-        self.running: dict[str, Running] = {}  # also those that wait for a place
-        self.ended: dict[str, float | None] = {}  # the seconds that each had
-        self.failed: dict[str, str] = {}  # why, by cell; the last at the end; also those that are tried again
+        self.running: dict[str, Running] = {}  # including queued cells
+        self.ended: dict[str, float | None] = {}  # duration in seconds
+        self.failed: dict[str, str] = {}  # reason by cell, latest last; including cells being retried
         self._expected = dict(expected or {})
         self._most_at_once = 1
 
     def take(self, cell: str, state: str, progress: str, at_s: float) -> None:
-        """A change of a cell. It counts anew when it runs: what came before is not its own."""
+        """Applies a change of a cell. Its time restarts when it starts running, so queueing does not count."""
         self.state[cell] = state
         progress = one_line(progress)
         if state not in VERDICT_WORDS and state not in AGAIN:
@@ -169,12 +168,12 @@ class Tally:
 
     @property
     def again(self) -> list[str]:
-        """Cells that failed and are tried again."""
+        """Failed cells that are being retried."""
         return [cell for cell in self.failed if self.state[cell] not in VERDICT_WORDS]
 
     def left_s(self, now_s: float) -> float | None:
-        """How long the rest takes if cells take as long as before, as many at a time as were so far. A cell that was
-        never run before is taken for an ordinary one; None when nothing is known of any."""
+        """Estimated remaining time, from earlier durations and the parallelism so far. Cells without an earlier
+        duration count with the median; None if no duration is known."""
         known = [*self._expected.values(), *(took for took in self.ended.values() if took is not None)]
         if not known:
             return None
@@ -189,12 +188,12 @@ class Tally:
 
 
 def monotonic_of(wall_s: float) -> float:
-    """A wall time, of another process, on this one's monotonic clock."""
+    """Converts a wall time to this process's monotonic clock."""
     return time.monotonic() - (time.time() - wall_s)
 
 
 class RunLine:
-    """A run of a folder in one line."""
+    """A run as one line of a list."""
 
     def __init__(self, run: RunOverview) -> None:
         over = run.state is RunState.FINISHED
@@ -203,6 +202,6 @@ class RunLine:
         self.took = duration_text(run.seconds)
         self.counts = [(word, number) for word in _COUNTED if (number := run.counts.get(word, 0))]
         self.total = run.cells if run.state in (RunState.RUNNING, RunState.UNFINISHED) else 0
-        who = f"process {run.owner.pid} on {one_line(run.owner.host)}" if run.owner else "nobody works on it"
+        who = f"process {run.owner.pid} on {one_line(run.owner.host)}" if run.owner else "interrupted"
         so_far = one_line(run.why) or f"{run.done:,} of {run.cells:,} done, {who}"
         self.text = count(run.cells, "cell") if over else so_far

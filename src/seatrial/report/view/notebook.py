@@ -1,6 +1,6 @@
-"""The cells of a notebook in each of its passes, from what the agent noted.
+"""The notebook cells in each pass, from the agent's notes.
 
-Notes come from a run folder and may hold anything."""
+Notes come from a run folder and are not trusted."""
 
 import sys
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ _MOST_CELLS = 120
 
 @dataclass(frozen=True)
 class NotebookCell:
-    """One cell in one pass."""
+    """One notebook cell in one pass."""
 
     source: str
-    state: str  # passed, failed, skipped; invalid where none of them was noted
+    state: str  # passed, failed, skipped, or invalid if the note has none of these
     class_: str
     error: str
     seconds: float | None
@@ -30,14 +30,14 @@ class NotebookCell:
 @dataclass
 class NotebookPass:
     name: str
-    state: str = "invalid"  # as that of a cell; until it got to its end
+    state: str = "invalid"  # like a cell's; invalid until the pass ends
     seconds: float | None = None
     cells: dict[int, NotebookCell] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class NotebookView:
-    """Rows are the notebook's cells, columns its passes: what changes from pass to pass stands side by side."""
+    """A table with a row per notebook cell and a column per pass."""
 
     step: str
     path: str
@@ -45,13 +45,13 @@ class NotebookView:
 
     @cached_property
     def by_number(self) -> dict[int, list[NotebookCell]]:
-        """Each cell in the passes that reached it."""
+        """Each notebook cell in the passes that reached it."""
         numbers = sorted({number for one in self.passes for number in one.cells})
         return {number: [one.cells[number] for one in self.passes if number in one.cells] for number in numbers}
 
     @cached_property
     def shown(self) -> list[int]:
-        """Of too many cells those that did not pass, then the slowest."""
+        """At most _MOST_CELLS notebook cells: those that did not pass, then the slowest."""
 
         def weight(number: int) -> tuple[bool, float]:
             cells = self.by_number[number]
@@ -97,7 +97,7 @@ def _state(note: Mapping[str, Any]) -> str:
 
 
 def nonnegative(value: Any) -> float | None:
-    """A metric of a note, which is foreign: anything but a finite number that is not negative is none."""
+    """The value if it is a finite, non-negative number, otherwise None. For untrusted notes."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if 0 <= value <= sys.float_info.max else None

@@ -1,4 +1,4 @@
-"""A run as every report shows it: totals, order, causes, what is new and what moved. Renderers only format it."""
+"""A run as all reports show it: totals, order, causes, changes. Renderers only format it."""
 
 import os
 import shlex
@@ -26,14 +26,14 @@ from seatrial.report.view.series import RunSeries, read_series
 from seatrial.report.view.tables import JudgedTable, judged_tables
 from seatrial.report.view.words import date_text, one_line
 
-MOST_MOVES = 3  # sentences of what moved together
-_NO_FOLDER = Path(os.devnull)  # nothing is below it
+MOST_MOVES = 3  # sentences about metric changes
+_NO_FOLDER = Path(os.devnull)  # has no children
 _RANKS = {verdict: rank for rank, verdict in enumerate(CELLS_WORST_FIRST)}
 
 
 class RunView:
-    """`folder` is the run's, where details of its cells and its series are read; `base` is how it is reached from where
-    the report will be. Of results with some of the cells, the causes of those."""
+    """`folder` is the run folder, for details of cells and series; `base` is its path or URL as seen from the report.
+    If the results have only some of the cells, only their causes are included."""
 
     def __init__(self, results: RunResults, folder: Path = _NO_FOLDER, base: str = "") -> None:
         self.results = results
@@ -53,19 +53,19 @@ class RunView:
         self.cause_of = {hash_: views[id_] for hash_, id_ in first.items() if id_ in views}
 
     def rerun(self, selection: str) -> str:
-        """The command that runs some of its cells again."""
+        """The command that reruns the selected cells."""
         suite = shlex.quote(self.results.suite_path or self.suite)
         moved = f" --target {shlex.quote(self.target)}" if self.target else ""
         return f"seatrial run {suite}{moved} {selection}"
 
     @property
     def rerun_failed(self) -> str:
-        """The command that runs all that did not pass again."""
+        """The command that reruns all cells that did not pass."""
         return self.rerun(f"--failed {self.run}")
 
     @cached_property
     def counts(self) -> dict[Verdict, int]:
-        """Cells by verdict, worst first, none that is zero."""
+        """Number of cells by verdict, worst first, without zeros."""
         counted = Counter(cell.verdict for cell in self.cells)
         return {verdict: counted[verdict] for verdict in CELLS_WORST_FIRST if counted[verdict]}
 
@@ -87,7 +87,7 @@ class RunView:
         return [(cell, finding) for cell in self.cells for finding in cell.xfails]
 
     def same_packages(self, cell: CellView) -> int:
-        """How many other cells have the packages of this one."""
+        """Number of other cells with the same packages."""
         return self._packages[tuple(cell.packages.items())] - 1
 
     @cached_property
@@ -96,12 +96,12 @@ class RunView:
 
     @cached_property
     def skips(self) -> dict[str, int]:
-        """How many cells and steps by reason."""
+        """Number of skipped cells and steps by reason."""
         return dict(Counter(reason for cell in self.cells for reason in cell.skips))
 
     @cached_property
     def unjudged(self) -> int:
-        """Metrics that a baseline should have judged, and did not."""
+        """Number of metrics that have a baseline but were not checked."""
         return sum(
             finding.verdict is Verdict.SKIPPED and finding.step == METRICS
             for cell in self.cells
@@ -111,12 +111,12 @@ class RunView:
 
     @cached_property
     def undone(self) -> int:
-        """Cells that were not run."""
+        """Number of cells that were not run."""
         return sum(not cell.attempts or cell.verdict is Verdict.SKIPPED for cell in self.cells)
 
     @cached_property
     def excluded_by_reason(self) -> dict[str, list[Excluded]]:
-        """Combinations that are not run, by reason."""
+        """Excluded combinations by reason."""
         found: dict[str, list[Excluded]] = {}
         for combination in self.excluded:
             found.setdefault(one_line(combination.why) or "no reason given", []).append(combination)
@@ -124,12 +124,12 @@ class RunView:
 
     @property
     def declared_exclusions(self) -> list[Excluded]:
-        """Without those that only this run's selection left out."""
+        """Excluded combinations without those deselected in this run."""
         return [combination for combination in self.excluded if combination.cause not in NOT_WANTED]
 
     @cached_property
-    def told_in_short(self) -> dict[str, str]:
-        """Of the cells that passed, those whose metrics say more than how long it took."""
+    def metric_summaries(self) -> dict[str, str]:
+        """One line of metrics for each passed cell that has more than its duration."""
         return {cell.id: cell.headline for cell in self.cells if cell.verdict is Verdict.PASSED and cell.headline}
 
     @cached_property
@@ -139,43 +139,43 @@ class RunView:
 
     @cached_property
     def tables(self) -> list[JudgedTable]:
-        """What the cells of a trial judged alike, such as cases."""
+        """Results that the cells of a trial have in common, such as cases."""
         return judged_tables(self.cells)
 
     @cached_property
     def series(self) -> RunSeries | None:
-        """What the history said of the run's metrics."""
+        """The history of the run's metrics, as it was when the run ended."""
         return read_series(self.folder)
 
     @cached_property
     def moved(self) -> list[str]:
-        """The newest changes of the run's metrics, a sentence for all that moved at one commit."""
+        """The newest level changes of the run's metrics, one sentence per commit."""
         return (
             [sentences.change_group_text(group) for group in self.series.together[:MOST_MOVES]] if self.series else []
         )
 
     @cached_property
     def regressions(self) -> list[str]:
-        """Of the run's metrics: since which run a level that got worse was neither accepted nor fixed."""
+        """Metrics with a regression that is neither accepted nor fixed, and its first run."""
         return [
-            f"{one_line(view.name)}: a regression is open since run {one_line(view.regression)}"
+            f"{one_line(view.name)}: open regression since run {one_line(view.regression)}"
             for view in (self.series.series if self.series else [])
             if view.regression
         ]
 
     @property
     def news(self) -> list[str]:
-        """What changed since the last time, a sentence each; empty where nothing was compared."""
+        """One sentence per kind of change; empty if nothing was compared."""
         return sentences.news_sentences(self.results)
 
     @property
     def news_counts(self) -> list[tuple[str, bool]]:
-        """The same in a few words, and whether each is bad news."""
+        """Short form of `news`, each with whether it is bad."""
         return sentences.news_counts(self.results)
 
     @property
     def since(self) -> str:
-        """What news are relative to."""
+        """What changes are relative to."""
         return sentences.since_text(self.results)
 
     @cached_property
@@ -184,15 +184,15 @@ class RunView:
 
     @property
     def sentence(self) -> str:
-        """What the run came to."""
+        """The result of the run."""
         total, done = count(len(self.cells), "cell"), sum(cell.done for cell in self.cells)
         if self.causes_sentence:
             return self.causes_sentence
         if not done:
-            return "Nothing was run"
+            return "No cells were run"
         if done < len(self.cells):
-            return f"{done} of {total} were done, and are as they should be"
-        return "The one cell is as it should be" if done == 1 else f"All {total} are as they should be"
+            return f"{done} of {total} finished, all OK"
+        return "1 cell OK" if done == 1 else f"All {total} OK"
 
 
 class CauseView:
@@ -214,8 +214,8 @@ class CauseView:
 
     @property
     def extent(self) -> str:
-        """How much of its place it covers; of a cause without one, where it is."""
-        return self.where.rpartition(": ")[2] if self.place else self.where
+        """How many of the cells at its place it covers; without a place, the same as `where`."""
+        return f"({self.where.rpartition('(')[2]}" if self.place else self.where
 
     @property
     def news_text(self) -> str:
@@ -223,12 +223,12 @@ class CauseView:
 
     @property
     def news_short(self) -> str:
-        """Without the run."""
+        """`news_text` without the run."""
         return sentences.cause_news_text(self._cause, short=True)
 
     @cached_property
     def new(self) -> int:
-        """Of its cells, those that were good the last time."""
+        """Number of its cells that were good in their previous run."""
         return sum(cell.newly_bad for cell in self.cells)
 
     @property
@@ -242,7 +242,7 @@ class CauseView:
         return f"since {date_text(self.news.since.at_s)}" if self.news.since else self.news.change.value
 
     def summary(self, text: Callable[[str], str]) -> dict[str, object]:
-        """For programs; `text` makes foreign text as short as they take it."""
+        """For JSON; `text` shortens untrusted text to the limit of the format."""
         return {
             "id": self.id,
             "verdict": self.verdict.value,
@@ -253,7 +253,7 @@ class CauseView:
 
     @property
     def rerun(self) -> str:
-        """The command that runs its cells again."""
+        """The command that reruns its cells."""
         place = ",".join(f"{axis}={value}" for axis, value in self.place.items() if axis != "host")
         whole = place and self._cause.there == self._cause.of
         selects = [place] if whole else [f"/{one}" for one in self.hashes[:20]]
@@ -266,7 +266,7 @@ def bad_rows(matrix: Matrix[CellView]) -> set[int]:
 
 
 def first_rows(matrix: Matrix[CellView], most: int) -> list[int]:
-    """So many rows, in order; where there are more, those with a failure and then the first others."""
+    """At most this many rows, in order; rows with a failure are preferred."""
     bad = bad_rows(matrix)
     return sorted(sorted(range(len(matrix.rows)), key=lambda row: row not in bad)[:most])
 

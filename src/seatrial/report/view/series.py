@@ -1,4 +1,4 @@
-"""Series of metrics for people: each with its bound, its changes of level and its alarms, and what moved together."""
+"""Metric series for reports: bounds, level changes, alerts, and changes grouped by commit."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from seatrial.stats.changes import ChangePoint
     from seatrial.stats.clean import Past
 
-POINTS_SHOWN = 400  # points of each series that are read, unless more are asked for
-MOST_OF_RUN = 500  # series that the report of a run reads
+POINTS_SHOWN = 400  # points read per series by default
+MOST_OF_RUN = 500  # series per run report
 SERIES_FILE = "series.json"  # in the run folder
 
 
 class LevelChange(msgspec.Struct, frozen=True):
-    """A change of a series' level; `run` is the first one after it."""
+    """A level change of a series; `run` is the first run after it."""
 
-    index: int  # of that run's point
+    index: int  # of the point of `run`
     run: str
     at_s: float
     commit: str
@@ -41,7 +41,7 @@ class LevelChange(msgspec.Struct, frozen=True):
     after: float
     size: float  # relative: after / before - 1
     confidence: float
-    way: str  # "worse", "better", or "" where it is not declared what is better
+    way: str  # "worse", "better", or "" if the metric has no direction
 
 
 class SeriesView(msgspec.Struct, frozen=True):
@@ -54,9 +54,9 @@ class SeriesView(msgspec.Struct, frozen=True):
     points: list[Point]
     changes: list[LevelChange]
     bound: Bound | None = None
-    unbounded: str = ""  # why there is no bound, where one was asked for
-    left_out: dict[str, list[str]] = {}  # reason -> runs of the metrics that the bound is not made from
-    regression: str = ""  # the first run of a regression that is still open
+    unbounded: str = ""  # why bounds that were requested are missing
+    left_out: dict[str, list[str]] = {}  # reason -> runs of the values not used for the bounds
+    regression: str = ""  # first run of an open regression
 
     @property
     def name(self) -> str:
@@ -64,21 +64,21 @@ class SeriesView(msgspec.Struct, frozen=True):
 
 
 class ChangeGroup(msgspec.Struct, frozen=True):
-    """Series that moved at the same commit; at the same run, where no commit is known."""
+    """Series that changed at the same commit, or at the same run if the commit is unknown."""
 
     commit: str
     run: str
     at_s: float
-    moved: list[tuple[str, LevelChange]]  # name of the series, its change
+    moved: list[tuple[str, LevelChange]]  # series name, change
 
 
 class Precision(msgspec.Struct, frozen=True):
-    """How often alarms were right, as people judged them."""
+    """How many alerts were real, according to their reviews."""
 
     alarms: int
     confirmed: int
     false: int
-    accepted: int = 0  # not judged, but their level was accepted: nothing is left to do
+    accepted: int = 0  # not reviewed, but the new level was accepted
 
     @property
     def unjudged(self) -> int:
@@ -91,31 +91,31 @@ class Precision(msgspec.Struct, frozen=True):
 
 
 class RunSeries(msgspec.Struct, frozen=True):
-    """What the history says of the metrics of one run."""
+    """The history of the metrics of one run."""
 
     run: str
     series: list[SeriesView]
     together: list[ChangeGroup]
-    left_out: int = 0  # series of the run that were not read: it has too many
+    left_out: int = 0  # series not read, beyond MOST_OF_RUN
     precision: Precision | None = None
 
 
 def view_series(series: Series, bounds: Iterable[Bound] | None = None) -> SeriesView:
-    """The series with its changes, and with its bound: the one of `bounds` for it, else the one its runs give."""
+    """The series with its level changes and bounds: those in `bounds`, or computed from its runs if that is None."""
     made = with_bound(with_changes(series))
     if bounds is None:
         return made
     known = [bound for bound in bounds if bound.metric == series.metric]
-    why_not = [bound.why_not_for(series.settings) for bound in known]  # under other conditions it says nothing here
+    why_not = [bound.why_not_for(series.settings) for bound in known]  # bounds for other conditions do not apply
     given = next((bound for bound, why in zip(known, why_not, strict=True) if not why), None)
     other = why_not[0] if known else ""
-    why = "" if given or not series.better else other or "the baseline has none for it"
-    # Whether a regression is open is a question to the runs, whoever set the bound.
+    why = "" if given or not series.better else other or "not in the baseline"
+    # Whether a regression is open depends on the runs, not on the bounds.
     return msgspec.structs.replace(made, bound=given, unbounded=why, left_out={})
 
 
 def with_changes(series: Series) -> SeriesView:
-    """The series with its changes alone: quick, for those of which there are many."""
+    """The series with its level changes, without bounds: faster for many series."""
     from seatrial.stats.changes import change_points
 
     points = [point for point in series.points if math.isfinite(point.value)]
@@ -143,7 +143,7 @@ def _level_change(change: "ChangePoint", index: int, point: Point, better: str) 
 
 
 def with_bound(view: SeriesView) -> SeriesView:
-    """With the bound that `seatrial baseline update` would make of its runs, and which of them that leaves out."""
+    """Adds the bounds that `seatrial baseline update` would compute, and the runs that it leaves out."""
     from seatrial.stats.bounds import fit_bounds
 
     if not view.better or not view.points:
@@ -178,7 +178,7 @@ def with_bound(view: SeriesView) -> SeriesView:
 
 
 def past_values(points: Sequence[Point]) -> "list[Past]":
-    """The points as `clean` takes them; accepted are those of the newest such level."""
+    """The points as input of `clean_series`; accepted are those of the newest accepted level."""
     from seatrial.stats.clean import Past
 
     start = max((index for index, point in enumerate(points) if point.mark == ACCEPTED), default=0)
@@ -196,12 +196,12 @@ def past_values(points: Sequence[Point]) -> "list[Past]":
 
 
 def unjudged_alarms(points: Iterable[Point]) -> list[Point]:
-    """Alarms that nobody has judged yet."""
+    """Alerts that are not reviewed."""
     return [point for point in points if point.alarm and not point.mark and not point.accepted]
 
 
 def group_changes(views: Iterable[SeriesView], least: int = 1) -> list[ChangeGroup]:
-    """All changes, those of one commit as one, the newest first; only where `least` series moved."""
+    """Level changes grouped by commit, newest first; only groups of at least `least` series."""
     groups: dict[str, list[tuple[str, LevelChange]]] = {}
     for one in views:
         for moved in one.changes:
@@ -221,9 +221,9 @@ def alarm_precision(alarms: Iterable[Alarm]) -> Precision:
 
 
 def run_series(history: History, results: RunResults, bounds: Mapping[str, Iterable[Bound]] | None = None) -> RunSeries:
-    """The series of all metrics of this run that are declared better lower or higher, alarms first.
+    """The series of all metrics of this run that have a direction, alerts first.
 
-    `bounds` by benchmark are those that the run was judged by; a series without one gets what its runs give. Raises
+    `bounds` are those used in the run, by benchmark; series without one get bounds computed from their runs. Raises
     HistoryError.
     """
     names = history.names(run=results.run, judged=True)
@@ -242,34 +242,34 @@ def run_series(history: History, results: RunResults, bounds: Mapping[str, Itera
 
 
 def write_series(folder: Path, made: RunSeries) -> None:
-    """Beside the results, so that a report can be made again without the history."""
+    """Writes the series next to the results, so that reports can be rendered without the history."""
     from seatrial.record import write_whole
 
     write_whole(folder / SERIES_FILE, msgspec.json.encode(made))
 
 
 def read_series(folder: Path) -> RunSeries | None:
-    """None when there are none, or none that can be read: a report is made without them."""
+    """None if the file is missing or unreadable; the report then has no series."""
     try:
         return read_json(folder / SERIES_FILE, RunSeries)
     except (OSError, Unreadable):
         return None
 
 
-# What a chart of a series spans: from its values and the bounds near them to heights.
+# The y axis of charts.
 
 
-_NEAR = 0.05  # of a metric: a bound that is so near to the runs is always drawn
+_NEAR = 0.05  # bounds within this share of the values are always drawn
 
 
 class Scale:
-    """From values to heights: 0 at the lowest that is drawn, 1 at the highest."""
+    """Maps values to heights: 0 is the bottom of the chart, 1 the top."""
 
     def __init__(self, view: SeriesView) -> None:
         values = [point.value for point in view.points]
         self.bounds = bound_levels(view)
         low, high = min(values), max(values)
-        # A bound far away must not press the runs flat: it is drawn when it lies near them.
+        # A distant bound would flatten the curve, so only near bounds are drawn.
         span = (high - low) or abs(high) * 0.02 or 1.0
         below, above = max(2 * span, _NEAR * abs(low)), max(2 * span, _NEAR * abs(high))
         near = [level for level in self.bounds.values() if low - below <= level <= high + above]
@@ -278,14 +278,14 @@ class Scale:
             self.low, self.high = self.low - span / 2, self.high + span / 2
 
     def __call__(self, value: float) -> float:
-        # Halved first: the span of two floats may be more than a float can hold.
+        # Halved first, because the difference of two floats may overflow.
         return min(1.0, max(0.0, (value / 2 - self.low / 2) / (self.high / 2 - self.low / 2)))
 
     def shows(self, value: float) -> bool:
         return self.low <= value <= self.high
 
     def band(self, y: Callable[[float], float]) -> tuple[float, float] | None:
-        """Top and height of the bounds, where `y` are heights from the top of a picture; None without bounds."""
+        """Top and height of the band between the bounds; `y` maps values to y coordinates. None without bounds."""
         if not self.bounds:
             return None
         top, bottom = y(self.bounds.get("upper", self.high)), y(self.bounds.get("lower", self.low))
@@ -293,7 +293,7 @@ class Scale:
 
 
 def bound_levels(view: SeriesView) -> dict[str, float]:
-    """Of a bound that is in use, the upper one first."""
+    """The finite bounds of a usable entry, upper first."""
     bound = view.bound
     if bound is None or bound.state is not BoundState.USABLE:
         return {}
@@ -302,25 +302,24 @@ def bound_levels(view: SeriesView) -> dict[str, float]:
 
 
 def bounds_outside(view: SeriesView) -> list[str]:
-    """Which of the bounds, "upper" or "lower", lie outside what is drawn."""
+    """Which bounds, "upper" or "lower", are outside the chart."""
     scale = Scale(view)
     return [side for side, level in scale.bounds.items() if not scale.shows(level)]
 
 
-# What a run that must leave nothing open does not pass with: metrics that nothing judged, and regressions that are too
-# small for their bounds, but not over.
+# Reasons for `--strict` to fail: metrics without bounds, and open regressions within bounds.
 
 
 _JUDGED = (Verdict.PASSED, Verdict.SLOWER, Verdict.FASTER, Verdict.FAILED, Verdict.XFAIL, Verdict.XPASS)
 
 
 def unbounded_metrics(results: RunResults) -> list[str]:
-    """Metrics that say which way is better, and were judged by no bounds; each with the reason."""
+    """Metrics with a direction that no bounds checked, each with the reason."""
     found: dict[str, None] = {}
     for cell in results.cells:
         judged = {f.check: f for f in cell.findings if f.step == METRICS}
         none = judged["bounds"].message if "bounds" in judged else ""
-        none = none or "its trial names no `baseline`, or that has no entry for it"
+        none = none or "its trial has no `baseline`, or the baseline has no entry for it"
         for metric in flatten_metrics(cell.metrics):
             finding = judged.get(f"bounds {metric.name}")
             if metric.better and (finding is None or finding.verdict not in _JUDGED):
@@ -330,6 +329,6 @@ def unbounded_metrics(results: RunResults) -> list[str]:
 
 
 def open_regressions(series: Iterable[Series]) -> list[str]:
-    """Of each series whose level got worse and was not accepted: since which run."""
+    """Series with an open regression, and its first run."""
     views = (with_bound(with_changes(one)) for one in series)
-    return [f"{view.name}: a regression is open since run {view.regression}" for view in views if view.regression]
+    return [f"{view.name}: open regression since run {view.regression}" for view in views if view.regression]

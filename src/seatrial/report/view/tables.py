@@ -1,6 +1,6 @@
-"""Tables with a verdict in each row, which the cells of a trial have alike, as one: rows by cells.
+"""Merges the tables that each cell of a trial has, such as its cases, into one: rows by cells.
 
-The tables come from a run folder and may hold anything."""
+The tables come from a run folder and are not trusted."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from seatrial.report.view.words import AGREEMENTS, one_line
 
 MOST_ROWS = 200
 MOST_COLUMNS = 30
-_JUDGED_BY = ["verdict", "agreement"]  # the columns after the first, which names the row
+_JUDGED_BY = ["verdict", "agreement"]  # the columns after the first, the row name
 _NOT_ASKED = "not asked"
 _VERDICTS = {one.value: one for one in Verdict}
 
@@ -29,7 +29,7 @@ class JudgedField:
 @dataclass(frozen=True)
 class JudgedRow:
     name: str
-    fields: tuple[JudgedField | None, ...]  # None: the cell has no such row
+    fields: tuple[JudgedField | None, ...]  # None if the cell has no such row
 
     @property
     def wrong(self) -> bool:
@@ -41,8 +41,7 @@ class JudgedRow:
 
 
 class JudgedTable:
-    """`rows` are at most MOST_ROWS, those in which something is wrong first, then those that are not exact; `columns`
-    are at most MOST_COLUMNS."""
+    """At most MOST_ROWS rows, wrong ones first, then those that are not exact, and at most MOST_COLUMNS columns."""
 
     def __init__(self, trial: Trial[CellView]) -> None:
         cells = trial.cells
@@ -57,21 +56,21 @@ class JudgedTable:
         ]
         rows.sort(key=lambda row: (not row.wrong, row.exact))
         shown = sorted(sorted(range(len(cells)), key=lambda place: not cells[place].bad)[:MOST_COLUMNS])
-        # What tells the cells of a trial apart.
+        # The axis values in which the cells differ.
         labels = [", ".join(cell.axes.get(axis, "–") for axis in trial.axes) or cell.id for cell in cells]
         self.trial = trial.name
         self.columns = [(labels[place], cells[place]) for place in shown]
         self.rows = [JudgedRow(row.name, tuple(row.fields[place] for place in shown)) for row in rows[:MOST_ROWS]]
         self.cases, self.configurations = len(rows), len(cells)
         self.wrong = sum(row.wrong for row in rows)
-        # Fields of each agreement, of those that are left out, too.
+        # Number of fields by agreement, including fields that are left out.
         counts = Counter(field.agreement for row in rows for field in row.fields if field is not None)
         order = [*AGREEMENTS, *(agreement for agreement in counts if agreement not in AGREEMENTS)]
         self.agreements = {agreement: counts[agreement] for agreement in order if counts[agreement]}
 
 
 def judged_tables(cells: Sequence[CellView]) -> list[JudgedTable]:
-    """Of each trial that has such tables."""
+    """One for each trial that has such tables."""
     return [JudgedTable(trial) for trial in trials(cells) if any(map(_table, trial.cells))]
 
 
@@ -80,11 +79,11 @@ def _table(cell: CellView) -> Table | None:
 
 
 def _fields(cell: CellView) -> dict[str, JudgedField] | None:
-    """By the name of the row; None for a cell that came to no table."""
+    """Fields by row name; None if the cell has no table."""
     table = _table(cell)
     if table is None:
         return None
-    judged: dict[str, list[Verdict]] = {}  # known failures are declared after the table was made
+    judged: dict[str, list[Verdict]] = {}  # xfails are applied after the table is made
     for finding in cell.findings:
         judged.setdefault(finding.step, []).append(finding.verdict)
     place = table.columns.index("message") if "message" in table.columns else -1

@@ -1,4 +1,4 @@
-"""How metrics and foreign text read in every report: seconds, sizes, and what a job said made harmless."""
+"""Text of all reports: durations, sizes, dates, symbols; job output without control characters."""
 
 import re
 import time
@@ -11,15 +11,15 @@ import msgspec
 
 from seatrial.job import Excluded, StageTime, value_text
 
-# Escape sequences (colours, cursor, window titles), then whatever else a terminal or an XML reader would act upon or
-# choke on, and the marks that turn the direction of writing round.
+# Escape sequences (colours, cursor, window titles); then other characters that a terminal interprets or XML forbids,
+# and marks that change the writing direction.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _BREAKS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 
 
 def strip_controls(text: str) -> str:
-    """Foreign text without anything that acts: escape sequences and control characters go, lines and tabs stay."""
+    """Untrusted text without escape sequences and control characters; line breaks and tabs stay."""
     return _CONTROLS.sub("", _BREAKS.sub("\n", _ESCAPES.sub("", text)))
 
 
@@ -28,12 +28,12 @@ def one_line(text: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """The first line that says something."""
+    """The first line that is not blank."""
     return next((line.strip() for line in strip_controls(text).split("\n") if line.strip()), "")
 
 
 def shorten(text: str, most: int) -> str:
-    """At most about `most` characters, the beginning and the end kept, the middle counted."""
+    """At most about `most` characters: head and tail are kept, the middle is replaced by its length."""
     if len(text) <= most:
         return text
     head, tail = most * 2 // 3, most // 3
@@ -58,7 +58,7 @@ def duration_text(value: float | None) -> str:
 
 
 def rough_duration_text(value: float) -> str:
-    """As one says it of a guess."""
+    """Rounded, for estimates."""
     if value < 90:
         return f"{max(1, round(value / 10) * 10 if value >= 10 else round(value))} s"
     return f"{round(value / 60)} min" if value < 5400 else f"{value / 3600:.1f} h"
@@ -75,7 +75,7 @@ def size_text(value: float | None) -> str:
 
 
 def width(text: str) -> int:
-    """Columns that a terminal needs for it."""
+    """The number of terminal columns."""
     if text.isascii():
         return len(text)
     return sum(_char_width(char) for char in text)
@@ -88,7 +88,7 @@ def _char_width(char: str) -> int:
 
 
 def fit(text: str, columns: int) -> str:
-    """Cut to so many columns, with a … where it was cut."""
+    """Cut to this number of columns, with … at the cut."""
     if width(text) <= columns:
         return text
     kept: list[str] = []
@@ -114,67 +114,67 @@ def excluded_text(combination: Excluded) -> str:
 
 
 def stages_text(stages: Sequence[StageTime]) -> str:
-    """How long from each stage to the next, with how far off that may be."""
+    """The time between consecutive stages, with its uncertainty."""
     parts = []
     for before, after in pairwise(stages):
-        sure = before.uncertainty_s + after.uncertainty_s
-        within = f" ± {duration_text(sure)}" if sure else ""
+        uncertainty_s = before.uncertainty_s + after.uncertainty_s
+        within = f" ± {duration_text(uncertainty_s)}" if uncertainty_s else ""
         took = duration_text(max(0.0, after.wall_s - before.wall_s))
         parts.append(f"{before.stage.value} → {after.stage.value} {took}{within}")
     return ", ".join(parts)
 
 
 def clock_text(at_s: float, form: str) -> str:
-    """A wall time in universal time. A clock that was absurdly wrong is shown as the beginning of time."""
+    """A wall time in UTC. A time out of range is shown as 1970-01-01."""
     try:
         return time.strftime(form, time.gmtime(at_s))
     except (OverflowError, ValueError, OSError):
         return time.strftime(form, time.gmtime(0))
 
 
-# How each verdict and each state of a cell is shown: a glyph that differs without colour, and a colour.
+# The glyph and colour of each verdict and each state of a cell. Glyphs differ without colour, too.
 
 
 class Symbol(msgspec.Struct, frozen=True):
     glyph: str
-    ascii: str  # for a terminal that cannot show the glyph
-    colour: str  # a name that terminals know
+    ascii: str  # for terminals that cannot show the glyph
+    colour: str  # name of a terminal colour
     meaning: str
 
 
 SYMBOLS: Final[dict[str, Symbol]] = {
-    "passed": Symbol("✓", "+", "green", "did what it should"),
+    "passed": Symbol("✓", "+", "green", "all checks passed"),
     "failed": Symbol("✗", "x", "red", "a check failed"),
     "slower": Symbol("↓", "v", "yellow", "slower than its bounds"),
     "faster": Symbol("↑", "^", "cyan", "faster than its bounds"),
-    "infra": Symbol("!", "!", "magenta", "broke under the test, through no fault of its own"),
-    "timeout": Symbol("◔", "T", "yellow", "ran out of time"),
-    "invalid": Symbol("?", "?", "magenta", "could not be judged"),
-    "skipped": Symbol("○", "o", "blue", "not run, for the reason given"),
-    "xfail": Symbol("≈", "~", "green", "failed as declared"),
-    "xpass": Symbol("≠", "X", "red", "passed although a failure was declared"),
+    "infra": Symbol("!", "!", "magenta", "infrastructure failure"),
+    "timeout": Symbol("◔", "T", "yellow", "timed out"),
+    "invalid": Symbol("?", "?", "magenta", "could not be run or checked"),
+    "skipped": Symbol("○", "o", "blue", "not run, with a reason"),
+    "xfail": Symbol("≈", "~", "green", "failed as expected"),
+    "xpass": Symbol("≠", "X", "red", "passed, but expected to fail"),
     "flaky": Symbol("↻", "r", "yellow", "passed on a retry"),
-    "excluded": Symbol("–", "-", "", "excluded: a combination that is not run"),
+    "excluded": Symbol("–", "-", "", "excluded combination"),
     "waiting": Symbol("·", ".", "", "not started"),
-    "queued": Symbol("◌", ",", "blue", "waits for a place"),
-    "unfinished": Symbol("◌", ",", "yellow", "nobody works on it"),
+    "queued": Symbol("◌", ",", "blue", "queued"),
+    "unfinished": Symbol("◌", ",", "yellow", "interrupted"),
     "damaged": Symbol("?", "?", "red", "cannot be read"),
-    "running": Symbol("▶", ">", "cyan", "runs"),
-    "retrying": Symbol("↻", "r", "yellow", "tried again"),
-    "confirming": Symbol("↻", "r", "yellow", "run again to be sure"),
+    "running": Symbol("▶", ">", "cyan", "running"),
+    "retrying": Symbol("↻", "r", "yellow", "retrying"),
+    "confirming": Symbol("↻", "r", "yellow", "repeated to confirm"),
 }
 
-# How an answer compares with what is expected, the best first.
+# How an answer compares with the expected one, best first.
 AGREEMENTS: Final = {
     "exact": "as expected",
-    "near tie": "another token where both were about as likely",
-    "drift": "log-probabilities moved too far",
-    "diverged": "another text",
-    "structure": "counts, stop reason, tokens or messages of a stream are wrong",
-    "error": "an error that is not expected, or none where one is",
-    "counts only": "counts and stop reason are checked, the text is not",
+    "near tie": "a different token of about the same probability",
+    "drift": "log-probabilities outside the tolerance",
+    "diverged": "different text",
+    "structure": "wrong counts, stop reason, tokens or stream messages",
+    "error": "an unexpected error, or a missing expected one",
+    "counts only": "only counts and stop reason are checked",
     "answered": "not compared",
-    "not asked": "for the reason given",
+    "not asked": "no request sent; see the reason",
 }
 
 _TO_ASCII = str.maketrans(
@@ -184,7 +184,7 @@ _TO_ASCII = str.maketrans(
 
 
 def to_ascii(text: str) -> str:
-    """The same for an output that has no such characters; what is foreign to it becomes a question mark."""
+    """The text in ASCII: our symbols are replaced, other characters become `?`."""
     return text.translate(_TO_ASCII).encode("ascii", "replace").decode("ascii")
 
 
@@ -195,13 +195,13 @@ def metric_or_open(value: float | None, unit: str = "") -> str:
 
 
 def date_text(at_s: float | None, timed: bool = False) -> str:
-    """In universal time; with the time of the day where all are of one day."""
+    """A date in UTC; `timed` adds the time of day."""
     if at_s is None:
         return ""
     try:
         date = time.gmtime(at_s)
     except (OverflowError, OSError, ValueError):
-        return "at no known time"
+        return "unknown time"
     return f"{date.tm_mday} {time.strftime('%b %Y %H:%M' if timed else '%b %Y', date)}"
 
 
@@ -212,13 +212,13 @@ def percent_text(share: float) -> str:
 
 
 def confidence_text(confidence: float) -> str:
-    """Never more than it is: 100 % does not exist."""
-    return "> 99.9 % sure" if confidence > 0.999 else f"{int(confidence * 1000) / 10:g} % sure"
+    """Rounded down: never 100 %."""
+    return "> 99.9 % confidence" if confidence > 0.999 else f"{int(confidence * 1000) / 10:g} % confidence"
 
 
 def commit_text(commit: str) -> str:
     word = one_line(commit)
-    changed = "+" if word.endswith("+") else ""  # there were changes on top of it
+    changed = "+" if word.endswith("+") else ""  # uncommitted changes
     digits = word.removesuffix("+")
     known = len(digits) >= 20 and all(char in "0123456789abcdef" for char in digits)
     return f"{digits[:10]}{changed}" if known else word[:60]

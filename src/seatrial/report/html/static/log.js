@@ -1,5 +1,5 @@
 "use strict";
-// Draws the lines that are in sight. What a job printed is only ever set as text.
+// Draws the visible lines. Job output is only ever set as text.
 (async () => {
   const at = (id) => document.getElementById(id);
   const view = at("view"), height = at("height"), box = at("lines"), rail = at("rail"), find = at("find"), found = at("found");
@@ -58,7 +58,7 @@
       from = match.index + match[0].length;
     }
     span(made, shown.slice(from), now);
-    if (line.length > LONGEST) span(made, ` … ${line.length - LONGEST} characters more`, { colour: "fg0", bold: false });
+    if (line.length > LONGEST) span(made, ` … ${line.length - LONGEST} more characters`, { colour: "fg0", bold: false });
     return made;
   };
   let hitSet = new Set();
@@ -86,7 +86,7 @@
     if (!list.length) return;
     const next = by > 0 ? list.find((place) => place > here) ?? list[0] : list.findLast((place) => place < here) ?? list.at(-1);
     go(next);
-    found.textContent = `${list.indexOf(next) + 1} of ${list.length}${list === hits ? " lines" : " marks"}`;
+    found.textContent = `${list.indexOf(next) + 1} of ${list.length}${list === hits ? " lines" : " errors"}`;
   };
   const tick = (place, name) => {
     const made = document.createElement("i");

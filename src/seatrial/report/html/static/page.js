@@ -1,5 +1,5 @@
 "use strict";
-// Shows pieces of the page that were rendered before: deflated in it, or fetched. Makes no markup of its own.
+// Shows fragments that were rendered before: compressed in the page, or fetched. Creates no markup of its own.
 (() => {
   const at = (id) => document.getElementById(id);
   const all = (selector, from = document) => Array.from(from.querySelectorAll(selector));
@@ -7,14 +7,14 @@
   const blocks = all("script.block");
   const opened = new Map(); // block -> its document
   const aside = at("inspector"), inspected = at("inspected"), find = at("find"), status = at("status");
-  const home = Array.from(inspected.childNodes); // what is shown before anything was chosen
+  const home = Array.from(inspected.childNodes); // shown until a cell or cause is selected
 
-  // --- pieces
+  // --- fragments
   const inflate = async (text) => {
     const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
   };
-  const parse = (markup) => new DOMParser().parseFromString(markup, "text/html"); // runs no script
+  const parse = (markup) => new DOMParser().parseFromString(markup, "text/html"); // does not run scripts
   const source = async (key) => {
     if (fetched) {
       const answer = await fetch(fetched + key);
@@ -34,7 +34,7 @@
     return found ? Array.from(document.importNode(found, true).childNodes) : null;
   };
 
-  // --- the state, in the address: #cell/HASH, #cause/ID, then &name=value
+  // --- state in the URL: #cell/HASH or #cause/ID, then &name=value
   const read = () => {
     const state = { chosen: "", anchor: "", values: new Map() };
     for (const part of location.hash.slice(1).split("&").filter(Boolean)) {
@@ -57,7 +57,7 @@
     return apply();
   };
 
-  // --- the inspector
+  // --- inspector
   let shown = "";
   const inspect = async (key) => {
     if (key === shown) return;
@@ -67,8 +67,8 @@
     let nodes = home;
     if (key) {
       try { nodes = await piece(key); } catch (error) { nodes = [document.createTextNode(String(error))]; }
-      if (key !== shown) return; // another was chosen meanwhile
-      nodes = nodes || [document.createTextNode("There is nothing of that name in this run.")];
+      if (key !== shown) return; // another selection was made meanwhile
+      nodes = nodes || [document.createTextNode("Not found in this run.")];
     }
     aside.hidden = nodes.length === 0;
     inspected.replaceChildren(...nodes);
@@ -92,7 +92,7 @@
     for (const button of all("#counts button")) button.setAttribute("aria-pressed", String(button.dataset.verdict === wanted));
     if (find.value !== (state.values.get("find") || "") && document.activeElement !== find) find.value = state.values.get("find") || "";
     const filters = Boolean(wanted || words.length);
-    if (!filters && !filtered) return; // all is shown as it is: thousands of places need no look
+    if (!filters && !filtered) return; // nothing to change, skip thousands of cells
     filtered = filters;
     const fits = (kinds, text) => (!wanted || kinds.includes(wanted)) && words.every((word) => text().includes(word));
     for (const spot of all("#grids td:has(>a)")) {
@@ -114,7 +114,7 @@
     return [panel.trim(), row, column, spot.firstElementChild?.getAttribute("aria-label")].filter(Boolean).join(" · ");
   };
 
-  // --- grids: another layout is another piece
+  // --- grids: each layout is a fragment
   const lay = async (grid, state) => {
     const form = grid.querySelector(".choose");
     const selects = all("select:not([name=show])", form);
@@ -140,7 +140,7 @@
     if (nodes && grid.dataset.key === key) { box.replaceChildren(...nodes); rove(box); }
   };
 
-  // --- the keyboard: each grid and each toolbar is one stop
+  // --- keyboard: each grid and each toolbar is one tab stop
   const rove = (box) => {
     const items = all("a[href^='#cell/'], [role=toolbar] button", box);
     const kept = items.find((one) => one.closest("td.bad")) || items[0];
@@ -194,7 +194,7 @@
     else if (event.key === "?") at("help").showModal();
   });
 
-  // --- what is opened below
+  // --- sections loaded when opened
   const load = async (view) => {
     const box = view.querySelector(".load");
     if (!box || box.childNodes.length) return;
