@@ -26,6 +26,8 @@ __all__ = ["real_cluster"]
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]+))?\)")  # to a file of this repository
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -39,6 +41,20 @@ def test_every_suite_of_the_page_loads(page: Path, tmp_path: Path) -> None:
             path = tmp_path / f"{number}.yaml"
             path.write_text(text)
             load(path, *models(), read_for_trials)
+
+
+def anchors(page: Path) -> set[str]:
+    """Of its headings, as GitHub makes them."""
+    titles = HEADING.findall(BLOCK.sub("", page.read_text()))
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.stem)
+def test_every_link_of_the_page_leads_somewhere(page: Path) -> None:
+    for name, anchor in LINK.findall(BLOCK.sub("", page.read_text())):
+        linked = page.parent / name if name else page
+        assert linked.exists(), f"{name} does not exist"
+        assert not anchor or anchor in anchors(linked), f"{linked.name} has no heading #{anchor}"
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.stem != "kubernetes"], ids=lambda page: page.stem)
