@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 export UV_PROJECT_ENVIRONMENT := .venv
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo picture demo-training demo-serving demo-scale cluster test test-cluster test-all test-user test-pythons fuzz check bench screenshots lock clean packages
+.PHONY: help setup demo picture reference demo-training demo-serving demo-scale cluster test test-cluster test-all test-user test-pythons fuzz check bench screenshots lock clean packages
 
 help:
 	@echo "make demo      a real matrix on this machine, and its report"
@@ -25,6 +25,7 @@ help:
 	@echo "make test-all  all tests, with every failpoint and 100 random kills"
 	@echo "make fuzz      many bad inputs of every kind: 100,000 of each, or COUNT=1000 KINDS=plans SEED=2 FIRST=0"
 	@echo "make check     ruff, mypy --strict, import contracts, vulture, no large files"
+	@echo "make reference  the tables of suite fields in docs/, from the models"
 	@echo "make screenshots  a picture of each page of the report and the dashboard, into runs/screenshots"
 	@echo "make bench     every number beside the peer it is compared with"
 
@@ -49,6 +50,10 @@ demo: setup
 picture: setup
 	@DEMO_TOKEN=$${DEMO_TOKEN:-open-sesame} FORCE_COLOR=1 COLUMNS=112 $(BIN)/seatrial run examples/demo/suite.yaml | $(BIN)/python docs/picture.py
 	@$(BIN)/seatrial report last --svg docs/grid.svg
+
+# tests/docs fails when a table differs from the models.
+reference: setup
+	@$(BIN)/python docs/reference.py
 
 # The story of a regression, with a real training job; the first time it builds an environment with JAX.
 demo-training: setup
