@@ -138,9 +138,9 @@ Pass = Literal["fresh", "rerun", "restart"]
 class Requires(Model):
     """What must be there, else the notebook is skipped with that reason."""
 
-    paths: tuple[Text, ...] = ()
-    variables: tuple[Text, ...] = ()
-    commands: tuple[Text, ...] = ()
+    paths: tuple[Text, ...] = Field((), description="Files or folders that must exist.")
+    variables: tuple[Text, ...] = Field((), description="Environment variables that must be set.")
+    commands: tuple[Text, ...] = Field((), description="Commands that must be on PATH.")
 
 
 class Notebook(Model):
