@@ -36,6 +36,10 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_suite_of_the_page_loads(page: Path, tmp_path: Path) -> None:
+    for language, text in blocks(page):
+        named = re.match(r"# file: (\S+)\n", text)
+        if language == "yaml" and named:
+            (tmp_path / named[1]).write_text(text)  # such as the cases that suites of the page name
     for number, (language, text) in enumerate(blocks(page)):
         if language == "yaml" and re.search(r"^trials:", text, re.MULTILINE):
             path = tmp_path / f"{number}.yaml"

@@ -20,14 +20,18 @@ EXAMPLES = sorted((ROOT / "examples").glob("*/suite.yaml"))
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 
 
-def blocks() -> list[tuple[str, str]]:
+def yaml_blocks(path: Path) -> list[str]:
+    return re.findall(r"^```yaml\n(.*?)^```", path.read_text(), re.M | re.S)
+
+
+def suites() -> list[Any]:
     """The whole suites in the docs: fenced YAML with trials."""
-    found = []
-    for path in DOCS:
-        for number, block in enumerate(re.findall(r"^```yaml\n(.*?)^```", path.read_text(), re.M | re.S)):
-            if re.search(r"^trials:", block, re.M):
-                found.append((f"{path.name}-{number}", block))
-    return found
+    return [
+        pytest.param(path, block, id=f"{path.name}-{number}")
+        for path in DOCS
+        for number, block in enumerate(yaml_blocks(path))
+        if re.search(r"^trials:", block, re.M)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +51,12 @@ def test_examples_are_sound(validator: Draft202012Validator, path: Path) -> None
     assert expand(load(path, *models())).cells
 
 
-@pytest.mark.parametrize("text", [pytest.param(block, id=name) for name, block in blocks()])
-def test_suites_in_the_docs_are_sound(validator: Draft202012Validator, tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(("page", "text"), suites())
+def test_suites_in_the_docs_are_sound(validator: Draft202012Validator, tmp_path: Path, page: Path, text: str) -> None:
     assert problems(validator, text) == []
+    for block in yaml_blocks(page):
+        if named := re.match(r"# file: (\S+)\n", block):
+            (tmp_path / named[1]).write_text(block)
     path = tmp_path / "suite.yaml"
     path.write_text(text)
     assert expand(load(path, *models())).cells
