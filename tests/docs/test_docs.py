@@ -1,8 +1,8 @@
 """The docs are true: every suite in them loads, every command in them runs.
 
-A ```yaml block with `trials:` is a suite; one that begins with `# file: NAME` is written under that name, and the
-```console blocks after it are run there, line by line. A line that ends with `# exit N` ends with that code. So is
-every ```python block that has a file name, as a program.
+A ```yaml block with `trials:` is a suite, and one with only `targets:` is part of one. A block that begins with
+`# file: NAME` is written under that name, and the ```console blocks after it are run there, line by line. A line that
+ends with `# exit N` ends with that code. Every ```python block that has a file name is run as a program.
 """
 
 import re
@@ -26,6 +26,7 @@ __all__ = ["real_cluster"]
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ANY_TRIAL = "trials: {any: {kind: runtime, run: ['true']}}\n"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]+))?\)")  # to a file of this repository
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -42,9 +43,10 @@ def test_every_suite_of_the_page_loads(page: Path, tmp_path: Path) -> None:
         if language == "yaml" and named:
             (tmp_path / named[1]).write_text(text)  # such as the cases that suites of the page name
     for number, (language, text) in enumerate(blocks(page)):
-        if language == "yaml" and re.search(r"^trials:", text, re.MULTILINE):
+        sections = re.findall(r"^(targets|trials):", text, re.MULTILINE)
+        if language == "yaml" and sections:
             path = tmp_path / f"{number}.yaml"
-            path.write_text(text)
+            path.write_text(text if "trials" in sections else f"{text}{ANY_TRIAL}")
             load(path, *models(), read_for_trials)
 
 
