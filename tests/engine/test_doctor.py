@@ -22,7 +22,7 @@ def test_without_a_suite_this_machine_is_examined_and_nothing_is_left(far: FarWo
     before = there(far)
     done = far.seatrial("doctor", check=0)
     assert done.stdout.startswith("here (local)\n")
-    assert "ok       folder of jobs" in done.stdout
+    assert "ok       job folder" in done.stdout
     assert "the target is fit for jobs" in done.stdout
     assert there(far) == before
 

@@ -57,7 +57,7 @@ def test_a_job_of_another_machine_alone_is_told_as_that_and_not_tried_again(far:
     (far.place / "go").touch()
     done = far.elsewhere("attach", str(copy), "--runs", "carried")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "is a job of another machine, and this is elsewhere: take it up there" in done.stdout
+    assert "runs on another machine; use it there (this is elsewhere)" in done.stdout
     cells = RunFolder(copy).read_results().cells  # type: ignore[union-attr]
     assert sorted(str(cell.verdict) for cell in cells) == ["invalid", "invalid", "passed"]
     assert all(len(cell.attempts) == 1 for cell in cells)

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from seatrial.job import Verdict, cause_id, normalised
-from seatrial.job.wording import FORMER
+from seatrial.job.wording import FORMER, first_wording
 
 VALUES = {"a": "torch", "b": "runs/x.log", "c": "h100", "d": "n3", "e": "ImportError: no module"}
 
@@ -63,3 +63,9 @@ def test_a_reworded_reason_inside_another_message_keeps_the_id_of_the_first_word
 def test_a_message_that_was_never_reworded_keeps_its_id() -> None:
     text = "ImportError: cannot import name 'foo' from /opt/venv/lib/bar.py (line 12)"
     assert cause_id(Verdict.FAILED, text) == hashlib.sha256(f"failed {normalised(text)}".encode()).hexdigest()[:6]
+
+
+def test_messages_inside_messages_get_their_first_wording() -> None:
+    today = "the job was lost: the machine rebooted while the job ran; remaining processes killed: 3"
+    first = "the machine was started anew while it ran; 3 of its processes were still running and have been ended"
+    assert first_wording(normalised(today)) == normalised(f"the job was lost: {first}")

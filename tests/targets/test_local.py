@@ -74,7 +74,7 @@ async def test_seatrials_own_programs_are_not_on_the_path_of_a_job(
     chosen = await output(site, "command -v pytest", environment=Environment(interpreter=sys.executable))
     assert chosen == [str(own / "pytest")]  # a runtime that is this very environment has its programs
     async with opened(site) as target:
-        with pytest.raises(TargetError, match=f"seatrial is only in Seatrial's own environment.*name {own}/seatrial"):
+        with pytest.raises(TargetError, match=f"seatrial is only in Seatrial's own environment.*use {own}/seatrial"):
             await target.submit(site.job("true", environment=Environment(interpreter="seatrial")), {})
 
 
@@ -269,7 +269,7 @@ async def test_a_job_of_another_boot_is_lost_and_says_so(site: Site) -> None:
         ended = (await until_exit(target, handle))[-1].exit
         assert ended is not None
         assert ended.outcome is Outcome.LOST
-        assert "started anew" in ended.message
+        assert "the machine rebooted" in ended.message
         await target.remove(handle)
 
 
@@ -332,7 +332,7 @@ async def test_a_daemon_that_outlived_its_supervisor_is_found_by_what_it_still_h
         os.kill(identity.pid, signal.SIGKILL)
         ended = (await until_exit(target, handle))[-1].exit
         assert ended is not None
-        assert "what left its folder, environment and control group" in ended.message
+        assert "processes that left its folder, environment and control group" in ended.message
         left = sleeping(seconds)
         for pid in left:
             os.kill(pid, signal.SIGKILL)

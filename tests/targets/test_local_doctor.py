@@ -34,17 +34,17 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def test_a_folder_that_is_not_there_yet_is_fine_and_is_not_made(tmp_path: Path) -> None:
     seen = await examined(tmp_path / "a/b")
-    assert seen["folder of jobs"].level is DiagnosticLevel.OK
-    assert "GiB free" in seen["folder of jobs"].why
+    assert seen["job folder"].level is DiagnosticLevel.OK
+    assert "GiB free" in seen["job folder"].why
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_folder_that_cannot_be_written_to_is_a_problem_with_a_way_out(tmp_path: Path) -> None:
     seen = await examined(Path("/proc/self/seatrial"), tmp_path)
-    assert seen["folder of jobs"].level is DiagnosticLevel.PROBLEM
-    assert "cannot be written to" in seen["folder of jobs"].why
-    assert "SEATRIAL_STATE" in seen["folder of jobs"].fix
-    assert seen["folder of environments"].level is DiagnosticLevel.OK
+    assert seen["job folder"].level is DiagnosticLevel.PROBLEM
+    assert "cannot write to" in seen["job folder"].why
+    assert "SEATRIAL_STATE" in seen["job folder"].fix
+    assert seen["environment folder"].level is DiagnosticLevel.OK
 
 
 @pytest.mark.parametrize(
@@ -54,15 +54,15 @@ async def test_little_room_is_told(
     tmp_path: Path, least: str, level: DiagnosticLevel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, least, 1 << 60)
-    assert (await examined(tmp_path))["folder of jobs"].level is level
+    assert (await examined(tmp_path))["job folder"].level is level
 
 
 async def test_a_machine_without_python_and_containers_says_what_cannot_be_run(bare: Path, tmp_path: Path) -> None:
     seen = await examined(tmp_path)
-    assert seen["python of the machine"].level is DiagnosticLevel.WARNING
+    assert seen["system Python"].level is DiagnosticLevel.WARNING
     assert seen["containers"].level is DiagnosticLevel.WARNING
     assert "podman is not installed" in seen["containers"].why
-    assert seen["GPUs"] == Diagnostic(DiagnosticLevel.OK, "GPUs", "none (there is no nvidia-smi)")
+    assert seen["GPUs"] == Diagnostic(DiagnosticLevel.OK, "GPUs", "none (nvidia-smi not found)")
 
 
 async def test_programs_that_fail_are_told_with_their_own_words(bare: Path, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ async def test_programs_that_fail_are_told_with_their_own_words(bare: Path, tmp_
     seen = await examined(tmp_path)
     assert seen["GPUs"].level is DiagnosticLevel.WARNING
     assert "driver/library version mismatch" in seen["GPUs"].why
-    assert "exit code 3" in seen["python of the machine"].why
+    assert "exit code 3" in seen["system Python"].why
     assert "permission denied on the socket" in seen["containers"].why
 
 
@@ -81,7 +81,7 @@ async def test_an_engine_that_answers_and_starts_nothing_is_told_with_its_own_wo
     program(bare, "podman", f"{said}; case $1 in run) echo 'crun: permission denied' >&2; exit 126;; esac")
     seen = await examined(tmp_path)
     assert seen["containers"].level is DiagnosticLevel.WARNING
-    assert "podman does not start a container: crun: permission denied" in seen["containers"].why
+    assert "podman cannot start a container: crun: permission denied" in seen["containers"].why
     assert "make `podman run` work" in seen["containers"].fix
     assert (tmp_path / "asked").read_text().split() == ["info", "import", "run", "rmi"]
 
@@ -92,7 +92,7 @@ async def test_one_that_does_not_answer_is_not_waited_for(
     monkeypatch.setattr(processes, "_PATIENCE_S", 3.0)
     program(bare, "nvidia-smi", "while :; do :; done")
     seen = await examined(tmp_path)
-    assert "does not answer within 3 s" in seen["GPUs"].why
+    assert "no answer within 3 s" in seen["GPUs"].why
 
 
 async def test_gpus_are_counted_and_named(bare: Path, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ async def test_gpus_are_counted_and_named(bare: Path, tmp_path: Path) -> None:
 
 
 async def test_the_memory_limit_is_tried_with_the_agents_own_code_and_no_group_is_left(tmp_path: Path) -> None:
-    seen = (await examined(tmp_path))["memory limit of jobs"]
+    seen = (await examined(tmp_path))["job memory limit"]
     assert seen.level is not DiagnosticLevel.PROBLEM, seen
     assert "control group" in seen.why
     made = [Path(at, name) for at, names, _ in os.walk("/sys/fs/cgroup") for name in names]

@@ -104,7 +104,7 @@ async def test_a_machine_with_fewer_than_asked_for_gives_all_that_it_has(site: S
 async def test_a_driver_that_fails_gives_out_nothing_and_says_why(site: Site, tmp_path: Path) -> None:
     (tmp_path / "driver" / "nvidia-smi").write_text("#!/bin/sh\necho 'Driver/library version mismatch' >&2; exit 18\n")
     async with opened(site) as target:
-        with pytest.raises(TargetError, match=r"cannot be given out: .*Driver/library version mismatch") as caught:
+        with pytest.raises(TargetError, match=r"cannot assign GPUs: .*Driver/library version mismatch") as caught:
             await target.submit(wants(site, "any"), {})
         assert caught.value.outcome is Outcome.INFRA
         assert await target.list(site.run) == []

@@ -305,6 +305,6 @@ async def test_the_doctor_starts_a_container_and_leaves_nothing(tmp_path: Path) 
     }
     assert (diagnostics["containers"].level, diagnostics["containers"].why) == (
         DiagnosticLevel.OK,
-        f"{shutil.which('podman')} starts one",
+        f"{shutil.which('podman')} works",
     )
     assert f"localhost/seatrial-doctor:{os.getpid()}" not in images_there()

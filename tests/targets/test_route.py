@@ -33,7 +33,7 @@ async def test_what_never_answers_is_an_error_with_the_last_problem() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # and does not listen: no other process can take its port
         address = f"127.0.0.1:{closed.getsockname()[1]}"
-        with pytest.raises(TargetError, match=r"port http does not answer, after 0 s: .*Connect call failed"):
+        with pytest.raises(TargetError, match=r"port http did not answer within 0 s: .*Connect call failed"):
             await until_answered(lambda: accepts(address), "port http", within_s=0)
 
 
@@ -41,7 +41,7 @@ async def test_a_way_that_closes_every_connection_leads_nowhere(closing: str, mo
     monkeypatch.setattr(way, "CLOSED_S", 120.0)  # of which it takes nothing
     through = asyncio.Event()
     for _ in ("before it is through", "after that"):
-        assert await stays_open(closing, through) == "connections to it are closed at once"
+        assert await stays_open(closing, through) == "connections are closed immediately"
         through.set()
     assert "disconnected" in await gateway_leads_on(f"http://{closing}/")
 

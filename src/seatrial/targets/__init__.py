@@ -1,4 +1,4 @@
-"""Where jobs run. One package a target, behind one protocol; found by the entry-point group `seatrial.targets`."""
+"""Targets: where jobs run. One package per target behind one protocol, found by entry point (`seatrial.targets`)."""
 
 from seatrial.targets.protocol import (
     DamagedJob,

@@ -1,4 +1,4 @@
-"""The agent as one file, to be handed into jobs: a zipapp, made once for each content."""
+"""Packs the agent into one zipapp that jobs run, once per content."""
 
 import contextlib
 import hashlib
@@ -40,7 +40,7 @@ def agent_file(place: Path, compiled: bool = False) -> Path:
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Whoever looks sees the old file, the new one or none, never a part; also after a loss of power."""
+    """Replaces a file atomically: readers see the old content, the new one or none, also after a power loss."""
     descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=".part-")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -78,8 +78,8 @@ def _bytecode(name: str, source: bytes) -> bytes:
 
 @cache
 def _sources() -> dict[str, bytes]:
-    """The agent's own, and the readers of installed distributions. One that cannot be loaded is left out: a suite that
-    names it is refused, and no other is disturbed."""
+    """Sources of the agent and of installed readers. A reader that cannot be loaded is left out, so that only suites
+    that name it fail."""
     from importlib.metadata import entry_points
 
     found = dict(_sources_below(files("seatrial.agent"), "seatrial_agent"))

@@ -1,4 +1,4 @@
-"""Reads the folder of a job: its log, put together from its parts, its records and the files that it kept."""
+"""Reads a job's folder: its log, joined from its parts, its records and the files that it kept."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ import msgspec
 from seatrial.job import Unreadable, decode, opened_regular
 from seatrial.targets.protocol import TargetError
 
-# As in `agent/run/log.py`, whose form this reads.
+# As in `agent/run/log.py`, which writes this format.
 LOG_NAME = "log.txt"
 SEGMENT_BYTES = 1 << 20
 _BLOCK_BYTES = 1 << 18
@@ -23,7 +23,7 @@ _MOST_DEPTH = 100  # of folders that a job keeps
 
 
 class LogReader:
-    """The joined log, from the start; each call of `blocks` gives what is new since the last."""
+    """The joined log from its start; each call of `blocks` yields what is new since the last."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -39,7 +39,7 @@ class LogReader:
                 return
             skipped = (following - self._number - 1) * SEGMENT_BYTES
             if self._number:
-                skipped += SEGMENT_BYTES - self._offset  # of a part that was gone before it was read
+                skipped += SEGMENT_BYTES - self._offset  # rest of a part that was deleted before it was read
             if skipped:
                 yield b"\n[seatrial: %d bytes left out here]\n" % skipped
             self._number, self._offset = following, 0
@@ -51,11 +51,11 @@ class LogReader:
                 while block := os.pread(descriptor, _BLOCK_BYTES, self._offset):
                     self._offset += len(block)
                     yield block
-        except OSError:  # gone, or something else was put in its place
+        except OSError:  # deleted, or not a regular file
             return
 
     def parts(self) -> list[int]:
-        """The numbers of those that follow the first."""
+        """Numbers of the parts after the first."""
         try:
             names = os.listdir(self._folder)
         except FileNotFoundError:
@@ -76,8 +76,8 @@ async def read_log(folder: Path, ended: Callable[[], bool], follow: bool) -> Asy
 
 
 def fetch(folder: Path, path: str, into: Path) -> bool:
-    """What `Target.fetch` promises. Only plain files and folders leave a job: no pipes, no links to elsewhere, of
-    either kind."""
+    """Implements `Target.fetch`. Copies only plain files and folders: no pipes, and no symbolic or hard links to
+    files outside the job."""
     if not into.parent.is_dir():
         into.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -87,7 +87,7 @@ def fetch(folder: Path, path: str, into: Path) -> bool:
         if path == "records.jsonl":
             return _take_file(source, into)
         if Path(path).parts[:1] != ("files",) or ".." in Path(path).parts:
-            raise TargetError(f"a job keeps records.jsonl, log.txt and files/..., not {path!r}")
+            raise TargetError(f"cannot fetch {path!r}; use records.jsonl, log.txt or files/...")
         if source.is_symlink() and not _stays_inside(source, folder / "files"):
             return False
         _drop_foreign(folder)
@@ -113,7 +113,7 @@ def _join_log(folder: Path, into: Path) -> bool:
 
 def _take_folder(source: Path, into: Path, root: Path, depth: int = 0) -> None:
     if depth > _MOST_DEPTH:
-        raise TargetError(f"what the job kept is more than {_MOST_DEPTH} folders deep")
+        raise TargetError(f"the files that the job kept are nested more than {_MOST_DEPTH} folders deep")
     into.mkdir(parents=True, exist_ok=True)
     make_accessible(source)
     with os.scandir(source) as entries:
@@ -130,8 +130,8 @@ def _take_folder(source: Path, into: Path, root: Path, depth: int = 0) -> None:
 
 
 def _drop_foreign(folder: Path) -> None:
-    """Files that have a name outside of the job's folder are not the job's: they would change with whatever becomes of
-    them there, and would be changed by being kept. Once, for what is taken has a second name from then on."""
+    """Deletes hard links to files outside the job's folder: such files could still change there, and keeping them could
+    change the originals. Runs once, because fetched files are hard links too."""
     done = folder / "foreign-dropped"
     if done.exists():
         return
@@ -145,7 +145,7 @@ def _drop_foreign(folder: Path) -> None:
 
 
 def _files_below(folder: str) -> Iterator[str]:
-    """As far down as anything is taken from."""
+    """As deep as files are fetched from."""
     waiting = [(folder, 0)]
     while waiting:
         at, depth = waiting.pop()
@@ -159,8 +159,8 @@ def _files_below(folder: str) -> Iterator[str]:
 
 
 def make_accessible(folder: Path | str) -> None:
-    """Give its owner the rights to a folder, which a job may have taken away. A link, or what is another user's, stays
-    as it is."""
+    """Restores the owner's permissions on a folder, which a job may have removed. Links and other users' folders stay
+    unchanged."""
     with contextlib.suppress(OSError):
         mode = os.lstat(folder).st_mode
         if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
@@ -168,7 +168,7 @@ def make_accessible(folder: Path | str) -> None:
 
 
 def _take_file(source: Path, into: Path) -> bool:
-    """By a hard link where that can be had: it costs nothing and stays when the job is removed."""
+    """Uses a hard link where possible: it costs nothing and outlives the job's folder."""
     try:
         mode = source.lstat().st_mode
     except FileNotFoundError:
@@ -179,7 +179,7 @@ def _take_file(source: Path, into: Path) -> bool:
         source.chmod(0o600)
     try:
         os.link(source, into)
-    except FileExistsError:  # of a fetch before
+    except FileExistsError:  # from an earlier fetch
         into.unlink()
         return _take_file(source, into)
     except OSError:
@@ -192,7 +192,7 @@ def _stays_inside(link: Path, root: Path) -> bool:
         return False
     try:
         return link.resolve(strict=True).is_relative_to(root.resolve())
-    except (OSError, RuntimeError):  # leads nowhere, or in a circle
+    except (OSError, RuntimeError):  # broken, or a cycle
         return False
 
 
@@ -204,7 +204,7 @@ class _Text(msgspec.Struct):
 
 
 class _Record(msgspec.Struct):
-    """What the lines of records say that are looked at here: a step has started, the port answers, how far a job is."""
+    """The fields read here: started steps, the ready port, progress notes."""
 
     event: str = ""
     step: int | None = None
@@ -213,7 +213,7 @@ class _Record(msgspec.Struct):
 
 
 class Progress:
-    """How far a job is, from the agent's records while it writes them. They come in blocks that are cut anywhere."""
+    """A job's progress, from the agent's records while it writes them; blocks may end anywhere."""
 
     def __init__(self, steps: Sequence[str]) -> None:
         """`steps`: the names of the job's steps."""
@@ -222,7 +222,7 @@ class Progress:
         self._rest = b""
 
     def feed(self, data: bytes) -> str:
-        """The last of what `data` tells: the step that has started, or how far one says that it is; "": nothing."""
+        """Returns the latest progress in `data`: the step that started or a progress note; "" if there is none."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines if self.ready_at_s is None else ():
             if b'"event":"ready"' in line and (record := _record(line)).event == "ready":
@@ -233,9 +233,9 @@ class Progress:
                 number = _record(line).step
                 if number is not None and number < len(self._steps):
                     return self._steps[number]
-            elif b'"note":"progress"' in line and (told := _record(line).data) is not None:
-                # As a job said it, made fit for one line of a terminal.
-                start = told.text[: 4 * MOST_CHARACTERS]
+            elif b'"note":"progress"' in line and (note := _record(line).data) is not None:
+                # Text of the job, made safe for one line of a terminal.
+                start = note.text[: 4 * MOST_CHARACTERS]
                 shown = "".join(character if character.isprintable() else " " for character in start)
                 if text := " ".join(shown.split())[:MOST_CHARACTERS]:
                     return text

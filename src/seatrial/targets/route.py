@@ -1,4 +1,4 @@
-"""The route to a port of a job: waits until something answers there, and measures what it adds to each answer."""
+"""The route to a job's port: waits until the port answers and measures the latency that the route adds."""
 
 import asyncio
 import contextlib
@@ -8,15 +8,14 @@ from collections.abc import Awaitable, Callable
 
 from seatrial.targets.protocol import Endpoint, TargetError
 
-ANSWER_S = 180.0  # for something to answer: on a busy node a program may need minutes to begin
-_TRY_S = 10.0  # beyond the 5 s after which a lost question for a name is asked again
+ANSWER_S = 180.0  # limit for the first answer: on a busy node a program may need minutes to start
+_TRY_S = 10.0  # longer than the 5 s after which a lost DNS query is repeated
 AGAIN_S = 0.2
-CLOSED_S = 1.0  # a route that leads nowhere closes a connection about at once
+CLOSED_S = 1.0  # a route without a server behind it closes a connection sooner than this
 LEAST_TRIPS, MOST_TRIPS, TRIPS_S = 5, 100, 2.0  # round trips, and the time for them
-NO_SERVER = frozenset({502, 503, 504})  # a gateway's way to say that it does not reach what is behind it
+NO_SERVER = frozenset({502, 503, 504})  # the gateway cannot reach its backend
 
-# What is wrong; empty: it answers.
-_Attempt = Callable[[], Awaitable[str]]
+_Attempt = Callable[[], Awaitable[str]]  # returns the problem; empty if the port answers
 
 
 async def until_answered(attempt: _Attempt, what: str, within_s: float = ANSWER_S) -> None:
@@ -29,12 +28,12 @@ async def until_answered(attempt: _Attempt, what: str, within_s: float = ANSWER_
         if not problem:
             return
         if time.monotonic() > until_s:
-            raise TargetError(f"{what} does not answer, after {within_s:g} s: {problem}")
+            raise TargetError(f"{what} did not answer within {within_s:g} s: {problem}")
         await asyncio.sleep(AGAIN_S)
 
 
 async def measured(address: str, route: str, trip: Callable[[], Awaitable[float]], *, tls: bool = False) -> Endpoint:
-    """With the median and the 99th percentile of what a round trip takes: the least that the route adds."""
+    """Endpoint with the median and 99th percentile of the route's round-trip time, the least latency that it adds."""
     times: list[float] = []
     until_s = time.monotonic() + TRIPS_S
     while len(times) < MOST_TRIPS and (len(times) < LEAST_TRIPS or time.monotonic() < until_s):
@@ -44,7 +43,7 @@ async def measured(address: str, route: str, trip: Callable[[], Awaitable[float]
 
 
 async def connection(address: str) -> float:
-    """Open one; the seconds that it takes, which are those of one round trip."""
+    """Opens a connection and returns how long that took in seconds, which is one round trip."""
     host, _, port = address.rpartition(":")
     begun_s = time.perf_counter()
     _, writer = await asyncio.open_connection(host, int(port))
@@ -62,7 +61,8 @@ async def accepts(address: str) -> str:
 
 
 async def stays_open(address: str, through: asyncio.Event) -> str:
-    """Of a route that accepts every connection itself: whether one is kept, before and once it is `through`."""
+    """For a route that accepts every connection itself: the problem if it closes one before or soon after `through`
+    is set."""
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     reading, opening = asyncio.create_task(reader.read(1)), asyncio.create_task(through.wait())
@@ -70,7 +70,7 @@ async def stays_open(address: str, through: asyncio.Event) -> str:
         await asyncio.wait({reading, opening}, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.wait({reading}, timeout=CLOSED_S)
         closed = reading.done() and (reading.exception() is not None or not reading.result())
-        return "connections to it are closed at once" if closed else ""
+        return "connections are closed immediately" if closed else ""
     finally:
         reading.cancel()
         opening.cancel()
@@ -79,18 +79,18 @@ async def stays_open(address: str, through: asyncio.Event) -> str:
 
 
 async def gateway_leads_on(url: str) -> str:
-    """Whether what is behind an ingress answers, whatever it says. Nothing is sent that anybody could misuse: the
-    certificate is of no matter here."""
+    """The problem if the backend of an ingress does not answer; any answer counts. The certificate is not verified:
+    nothing confidential is sent."""
     import aiohttp
 
     try:
         async with aiohttp.ClientSession() as session, session.get(url, ssl=False, allow_redirects=False) as answer:
-            return f"it says {answer.status} {answer.reason}" if answer.status in NO_SERVER else ""
+            return f"status {answer.status} {answer.reason}" if answer.status in NO_SERVER else ""
     except (aiohttp.ClientError, OSError) as error:
         return str(error)
 
 
 async def opened_inside(address: str, route: str) -> Endpoint:
-    """Of an address that leads straight there, as that of a Service does for the pods of its cluster."""
+    """Endpoint of an address that is reachable directly, such as that of a Service from pods of its cluster."""
     await until_answered(lambda: accepts(address), address)
     return await measured(address, route, lambda: connection(address))

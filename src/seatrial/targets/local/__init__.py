@@ -1,4 +1,4 @@
-"""Jobs on this machine: processes of their own, supervised by the agent, that outlive who started them."""
+"""The local target: jobs are processes on this machine, supervised by the agent, that outlive their submitter."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -10,18 +10,18 @@ if TYPE_CHECKING:
 
 
 class LocalOptions(BaseModel):
-    """What a suite may say of a local target."""
+    """Fields of a local target in a suite."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     parallel: int | None = Field(
-        default=None, ge=1, description="How many jobs run at once; without it as many as there are CPUs."
+        default=None, ge=1, description="Maximum number of jobs at once; default: the number of CPUs."
     )
     engine: Literal["docker", "podman"] | None = Field(
-        default=None, description="What runs images; without it the first of podman and docker that works."
+        default=None, description="Container engine; default: podman if it works, else docker."
     )
-    state: Path | None = Field(default=None, description="Folder of the jobs; without it $XDG_STATE_HOME/seatrial.")
-    cache: Path | None = Field(default=None, description="Folder of environments; without it $XDG_CACHE_HOME/seatrial.")
+    state: Path | None = Field(default=None, description="Job folder; default: $XDG_STATE_HOME/seatrial.")
+    cache: Path | None = Field(default=None, description="Environment folder; default: $XDG_CACHE_HOME/seatrial.")
 
 
 class LocalKind:

@@ -1,6 +1,7 @@
-"""Builds an environment with uv, and heals one that a job has damaged: all cells share it, and a job can write to what
-it imports. Its files are compared with what they were when it was built, and with what its packages say. Files that
-Python compiles (`__pycache__`) are not compared."""
+"""Builds environments with uv and repairs damaged ones: all cells share an environment, and a job can write to it.
+
+Files are compared with their state after the build and with the RECORD of their package. `__pycache__` is ignored.
+"""
 
 import asyncio
 import base64
@@ -22,14 +23,14 @@ from seatrial.targets.local.programs import python_version, run_uv
 from seatrial.targets.protocol import TargetError
 
 COMPLETE = ".complete"
-_APART = {COMPLETE, ".lock"}  # of the files of an environment: ours, and uv's
+_APART = {COMPLETE, ".lock"}  # files that are not compared: ours, and uv's
 _HASH = re.compile(r"(sha256|sha384|sha512)=([A-Za-z0-9_-]+)=*")
 _POLL_S = 0.1
 
 
 class KeptFile(msgspec.Struct, frozen=True, array_like=True):
-    """As it was when the environment was built. The time of its last change cannot be set by any program, so that what
-    has the same times and size needs not be read."""
+    """State of a file after the build. No program can set `changed_ns` (ctime), so a file with the same times and size
+    need not be read."""
 
     size: int
     written_ns: int
@@ -38,16 +39,16 @@ class KeptFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """What is written down of an environment at the end of its build."""
+    """Record of a finished build."""
 
-    content: str  # what it was built of
+    content: str  # what it was built from
     files: dict[str, KeptFile]  # by their paths below it
 
 
 @contextlib.asynccontextmanager
 async def build_lock(path: Path) -> AsyncIterator[int]:
-    """A descriptor for the program that does the work to hold, too: when only the process that builds is killed, the
-    next one waits until that program is done."""
+    """Holds the lock for the block. Pass the descriptor to uv: if only this process is killed, the next one still
+    waits until uv has finished."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
@@ -65,14 +66,14 @@ async def build_lock(path: Path) -> AsyncIterator[int]:
 
 
 async def make_whole(path: Path, interpreter: str, pins: str, content: str, lock: int) -> None:
-    """Build an environment that is not there, heal one that a job has damaged: other jobs may run there, so what is in
-    order is not touched. Raises TargetError."""
+    """Builds a missing environment, repairs a damaged one. Intact files are not touched, because other jobs may be
+    using them. Raises TargetError."""
     python = path / "bin" / "python"
     try:
         kept = None
         with contextlib.suppress(OSError, Unreadable, TargetError):
             installed = read_json(path / COMPLETE, Installed)
-            await python_version(python)  # the one that it points to may have been removed since
+            await python_version(python)  # the interpreter behind the link may have been removed since
             kept = installed.files if installed.content == content else None
         if kept is not None:
             damaged = await asyncio.to_thread(_changed, path, kept)
@@ -89,7 +90,7 @@ async def make_whole(path: Path, interpreter: str, pins: str, content: str, lock
             await run_uv("venv", "--no-project", "--python", interpreter, str(path), folder=path.parent, lock=lock)
             await _install(path, pins, lock)
             await python_version(python)
-        # The marker comes last: without it whatever is there is made anew.
+        # The marker comes last: an environment without it is built again.
         stock = await asyncio.to_thread(lambda: {name: _kept_file(path, name) for name in _paths(path)})
         write_whole(path / COMPLETE, msgspec.json.encode(Installed(content, stock)))
     except OSError as error:
@@ -97,27 +98,27 @@ async def make_whole(path: Path, interpreter: str, pins: str, content: str, lock
 
 
 async def _install(path: Path, pins: str, lock: int, again: Iterable[str] = ()) -> None:
-    """Copies, never links: a job that wrote to a file of its runtime would write to uv's cache by that, and to every
-    environment that came from it. What the cache has of a package is looked at too, and fetched anew if need be."""
+    """Copies files instead of linking them: otherwise a job that writes to its runtime would write to uv's cache and to
+    all environments made from it. Packages that are damaged in the cache are downloaded again."""
 
     async def install(again: Iterable[str]) -> None:
-        anew = [word for name in sorted(again) for word in ("--reinstall-package", name)]
-        words = ("--no-deps", "--link-mode", "copy", *anew, "--python", str(path / "bin" / "python"), "-r", "-")
+        reinstall = [word for name in sorted(again) for word in ("--reinstall-package", name)]
+        words = ("--no-deps", "--link-mode", "copy", *reinstall, "--python", str(path / "bin" / "python"), "-r", "-")
         await run_uv("pip", "install", *words, folder=path.parent, given=pins, lock=lock)
 
     await install(again)
     damaged = await asyncio.to_thread(_damaged_packages, path)
     if damaged:
         await run_uv("cache", "clean", *sorted(damaged), folder=path.parent, lock=lock)
-        await install(damaged)  # what is not right now was not right when it was published
+        await install(damaged)  # a mismatch that remains was published that way
 
 
-# What follows blocks.
+# The functions below block.
 
 
 def _changed(environment: Path, kept: Mapping[str, KeptFile]) -> set[str]:
-    """Files that are missing, are new, or are not as they were: by size and times, and by content where those differ,
-    for a copy of a folder has other times."""
+    """Missing, new and changed files. Content is compared only if size or times differ: a copied folder has other
+    times."""
     there = _paths(environment)
     changed = there ^ kept.keys()
     for path in there & kept.keys():
@@ -155,31 +156,31 @@ def _kept_file(environment: Path, path: str) -> KeptFile:
 
 
 def _packages(environment: Path) -> dict[str, dict[str, str]]:
-    """By the name of each package that is installed there, its files: path to what RECORD says of its content."""
+    """Files of each installed package, by name: path and the hash in its RECORD."""
     found: dict[str, dict[str, str]] = {}
     for record in environment.glob("lib/python*/site-packages/*.dist-info/RECORD"):
         name = record.parent.name.removesuffix(".dist-info").rpartition("-")[0]
         files = found[name] = {}
-        # A damaged RECORD names no files; what it should name is found as changed.
+        # A damaged RECORD lists no files; it is itself found as changed.
         with contextlib.suppress(OSError, ValueError, csv.Error), record.open(encoding="utf-8", newline="") as lines:
-            for path, said, *_ in (line if len(line) > 1 else (*line, "") for line in csv.reader(lines) if line):
-                files[os.path.relpath(record.parent.parent / path, environment)] = said
+            for path, digest, *_ in (line if len(line) > 1 else (*line, "") for line in csv.reader(lines) if line):
+                files[os.path.relpath(record.parent.parent / path, environment)] = digest
     return found
 
 
 def _damaged_packages(environment: Path) -> set[str]:
-    """Names of packages of which a file is not what their RECORD says. What an installer makes itself, such as
-    programs in `bin`, is not in a cache and so is not looked at."""
+    """Names of packages with a file that differs from their RECORD. Files that the installer generates, such as those
+    in `bin`, are not in the cache and are not checked."""
     return {
         name
         for name, files in _packages(environment).items()
-        if any(path.startswith("lib/") and not _is(environment / path, said) for path, said in files.items())
+        if any(path.startswith("lib/") and not _matches(environment / path, digest) for path, digest in files.items())
     }
 
 
-def _is(path: Path, said: str) -> bool:
-    """Whether a file has the content that a RECORD says; True of what is said in a way that is not known here."""
-    wanted = _HASH.fullmatch(said)
+def _matches(path: Path, recorded: str) -> bool:
+    """Whether a file has the hash in its RECORD; True if the hash has an unknown format."""
+    wanted = _HASH.fullmatch(recorded)
     if wanted is None:
         return True
     try:

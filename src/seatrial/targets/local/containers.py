@@ -1,4 +1,4 @@
-"""Runtimes that are images: run by podman or docker where one of them works."""
+"""Runtimes that are container images, run by podman or docker."""
 
 import asyncio
 import os
@@ -33,7 +33,7 @@ _FIND_PYTHON = (
 
 
 class Image(msgspec.Struct, frozen=True):
-    """An image that is here, what runs it, and the Python in it, if any, that the agent can use."""
+    """A pulled image, its engine, and the Python in it that the agent can use, if any."""
 
     name: str
     engine: str
@@ -48,11 +48,10 @@ class Images:
         self._pulling: set[str] = set()
 
     async def ready(self, name: str) -> Image:
-        """Pulled if need be. REFUSED: there is no such image, or nothing here to run it."""
+        """Returns the image, pulling it if needed. Raises TargetError: REFUSED if the image or an engine is missing."""
         return await shared_task(self._images, name, lambda: self._get(name))
 
     def doing(self, name: str) -> str:
-        """What is being done for it now; empty when nothing is."""
         return f"pulling {name}" if name in self._pulling else ""
 
     async def _get(self, name: str) -> Image:
@@ -68,7 +67,7 @@ class Images:
                 self._pulling.discard(name)
             if code != 0:
                 outcome = Outcome.REFUSED if _REFUSED.search(error) else Outcome.INFRA
-                last = error.splitlines()[-1] if error else "it does not say why"
+                last = error.splitlines()[-1] if error else "no reason given"
                 raise TargetError(f"{Path(engine).name} cannot pull {name}: {last}\n{error}", outcome)
         code, out, error = await _run(
             engine, "run", "--rm", "--network", "none", "--entrypoint", "/bin/sh", name, "-c", _FIND_PYTHON
@@ -79,7 +78,7 @@ class Images:
 
 
 async def working_engine(preferred: str | None) -> str:
-    """A client alone does not count: `info` asks what really runs containers."""
+    """Path of the first engine that works. `info` asks the daemon, so that a client alone does not count."""
     problems = []
     for name in (preferred,) if preferred else ENGINES:
         path = shutil.which(name)
@@ -90,12 +89,12 @@ async def working_engine(preferred: str | None) -> str:
         if code == 0:
             return path
         problems.append(f"{path} does not work: {error}")
-    raise refused("there is nothing here to run an image with: " + "; ".join(problems))
+    raise refused("no container engine to run the image: " + "; ".join(problems))
 
 
 async def start_container(engine: str) -> None:
-    """Start a container of a shell of this machine, and see it run; afterwards nothing of it is left. Raises
-    TargetError. That an engine answers says little: what it lacks is told when it starts something."""
+    """Runs a test container made of this machine's shell and removes it again. Raises TargetError. An engine that
+    answers may still be unable to start containers."""
     name = f"localhost/seatrial-doctor:{os.getpid()}"
     confined = ("--network", "none", "--security-opt", "label=disable")
     with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:
@@ -106,42 +105,42 @@ async def start_container(engine: str) -> None:
                 code, _, error = await _run(engine, *arguments)
                 if code != 0:
                     last = error.splitlines()[-1] if error else f"exit code {code}"
-                    raise TargetError(f"{engine} does not start a container: {last}")
+                    raise TargetError(f"{engine} cannot start a container: {last}")
         finally:
             await _run(engine, "rmi", "--force", name)
 
 
 def _write_shell(archive: Path) -> None:
-    """A file system with nothing but /bin/sh, and the libraries that it is started with here."""
+    """A file system with only /bin/sh and the libraries that it needs."""
     ldd = shutil.which("ldd", path=os.defpath)
     if ldd is None:
-        raise TargetError("no container was tried: there is no `ldd` here to make one of a shell with")
+        raise TargetError("not tested: command not found: ldd (needed to build a test container)")
     listed = subprocess.run([ldd, "/bin/sh"], capture_output=True, text=True, check=False).stdout
-    libraries = re.findall(r"(?:=> )?(/\S+) \(0x", listed)  # none for one that is linked with all that it needs
+    libraries = re.findall(r"(?:=> )?(/\S+) \(0x", listed)  # none for a static executable
     with tarfile.open(archive, "w", dereference=True) as file:
         for path in ("/bin/sh", *libraries):
             file.add(path, path.lstrip("/"))
 
 
 def container_name(job: Path) -> str:
-    """The job's name, and a number for its folder: two users may have jobs of the same name."""
+    """The job's name with a checksum of its folder, because two users may have jobs of the same name."""
     return f"seatrial-{job.name}-{zlib.crc32(str(job).encode()):08x}"
 
 
 def removal(engine: str) -> list[str]:
-    """Docker kills at once; podman would first wait for what does not listen."""
+    """Arguments that remove a container. Docker kills at once; podman would first wait for the container to stop."""
     return ["rm", "--force", *(["--time", "0"] if Path(engine).name == "podman" else [])]
 
 
 async def remove_container(engine: str, name: str) -> None:
-    """Gone afterwards, whether it was there or not."""
+    """Removes a container; a missing one is not an error."""
     code, _, error = await _run(engine, *removal(engine), name)
     if code != 0 and "no such container" not in error.lower() and "no container with name" not in error.lower():
         raise TargetError(f"{engine} cannot remove the container {name}: {error}")
 
 
 async def labelled_containers() -> list[tuple[str, str, str, str]]:
-    """(engine, name, run, job) of all that carry our labels; none of an engine that does not work."""
+    """(engine, name, run, job) of all containers with our labels; engines that do not work are skipped."""
     form = '{{.Name}}\t{{index .Config.Labels "seatrial.run"}}\t{{index .Config.Labels "seatrial.job"}}'
     found = []
     for engine in filter(None, map(shutil.which, ENGINES)):
@@ -159,8 +158,8 @@ async def _run(engine: str, *arguments: str) -> tuple[int, str, str]:
 
 
 async def shared_task(tasks: dict[_K, asyncio.Task[_T]], key: _K, make: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-    """The result of the task of that key, which many wait for: who is cancelled just waits no longer. One that failed
-    is made anew."""
+    """Result of the task with that key, shared by all callers. Cancelling one caller does not cancel the task. A failed
+    task is started again."""
     task = tasks.get(key)
     if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
         task = tasks[key] = asyncio.create_task(make())

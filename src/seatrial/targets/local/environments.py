@@ -1,5 +1,7 @@
-"""Runtimes on this machine: an environment that is built once and kept, an existing interpreter, or an image. A job can
-write to the environment that it shares with others; before each use it is compared and healed."""
+"""Runtimes on this machine: an environment that is built once and kept, an existing interpreter, or an image.
+
+Jobs can write to the environments that they share, so a built environment is checked and repaired before each use.
+"""
 
 import asyncio
 import contextlib
@@ -20,37 +22,37 @@ from seatrial.targets.local.containers import Image, Images, shared_task
 from seatrial.targets.local.programs import activity, machine_path, python_version, run_uv
 from seatrial.targets.protocol import TargetError, refused
 
-RESOLVE_AGAIN_S = 3600.0  # a runtime means the same versions for that long; asking the index anew takes seconds
-_AT_ONCE = 2  # builds: they share the network and the disk
+RESOLVE_AGAIN_S = 3600.0  # how long resolved versions are reused; resolving takes seconds
+_AT_ONCE = 2  # parallel builds, which share network and disk
 PIP = '#!/bin/sh\nexec "${0%/*}/python" -m pip "$@"\n'
 
 
 class PreparedEnvironment(msgspec.Struct, frozen=True):
-    """What a job finds of its runtime."""
+    """A runtime that is ready for a job."""
 
     python: Path | None = None
     bin_folders: tuple[Path, ...] = ()
     virtual_env: Path | None = None
-    built: bool = False  # by us, for all cells that want it: a job gets a layer of its own over it
+    built: bool = False  # by us and shared by cells: each job gets its own layer over it
     image: Image | None = None
-    driver: str | None = sys.executable  # an interpreter with nbclient, for a runtime that has none
+    driver: str | None = sys.executable  # interpreter with nbclient, for runtimes without it
 
 
 _Key = tuple[str | None, tuple[str, ...]]
 
 
 class Environments:
-    """Each runtime is resolved once in the life of this process, so that all its cells get the same versions."""
+    """Prepares runtimes. Each is resolved once per process, so that all its cells get the same versions."""
 
     def __init__(self, cache: Path, engine: str | None = None) -> None:
         self._images = Images(engine)
         self._folder = cache / "environments"
         self._turn = asyncio.Semaphore(_AT_ONCE)
         self._prepared: dict[_Key, asyncio.Task[PreparedEnvironment]] = {}
-        self._activities: dict[_Key, str] = {}  # of those that are being built, in a few words
+        self._activities: dict[_Key, str] = {}  # progress of builds, in a few words
 
     async def ready(self, environment: Environment) -> PreparedEnvironment:
-        """The runtime, built if need be. REFUSED: it cannot be had; INFRA: it could not be had now."""
+        """Returns the runtime, building it if needed. Raises TargetError: REFUSED (permanent) or INFRA (temporary)."""
         if environment.seatrial:
             return PreparedEnvironment(python=Path(sys.executable))
         if environment.image is not None:
@@ -65,13 +67,13 @@ class Environments:
         return await shared_task(self._prepared, key, lambda: self._build(*key))
 
     def doing(self, environment: Environment) -> str:
-        """What is being done for it now; empty when nothing is."""
+        """Current activity in a few words; empty if there is none."""
         if environment.image is not None:
             return self._images.doing(environment.image)
         key = (environment.python, environment.packages)
         if key not in self._prepared or self._prepared[key].done():
             return ""
-        return self._activities.get(key, "other environments are built before its own")
+        return self._activities.get(key, "waiting for other environments to be built")
 
     async def close(self) -> None:
         for task in self._prepared.values():
@@ -84,11 +86,11 @@ class Environments:
             activity.set(lambda text: self._activities.update({(python, packages): text}))  # of this task alone
             for package in packages:
                 if "\n" in package or package.lstrip().startswith("-"):
-                    raise refused(f"{package!r} is not a package requirement")
+                    raise refused(f"invalid package requirement {package!r}")
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise TargetError(f"cannot make {self._folder} for environments: {error}") from error
+                raise TargetError(f"cannot create the environment folder {self._folder}: {error}") from error
             request = python or "{}.{}".format(*sys.version_info)
             interpreter = await _find_python(request, self._folder)
             version = await python_version(Path(interpreter))
@@ -100,7 +102,7 @@ class Environments:
             return PreparedEnvironment(path / "bin" / "python", (path / "bin",), path, built=True)
 
     async def _resolved(self, interpreter: str, version: str, packages: list[str]) -> str:
-        """The exact versions that these requirements mean today. Every runtime has pip: notebooks install with it."""
+        """Exact versions for these requirements today. Every runtime has pip, because notebooks install with it."""
         index = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("UV_"))
         asked = "\n".join((os.path.realpath(interpreter), version, *packages, *index))
         kept = self._folder / f"{hashlib.sha256(asked.encode()).hexdigest()[:20]}.pins"
@@ -111,13 +113,13 @@ class Environments:
             "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python", interpreter, "-",
             folder=self._folder, given="\n".join(packages),
         )  # fmt: skip
-        with contextlib.suppress(OSError):  # the next process asks again then
+        with contextlib.suppress(OSError):  # the next process resolves again then
             write_pins(kept, pins)
         return pins
 
 
 def read_pins(path: Path) -> str:
-    """Nothing when the file is not as it was written."""
+    """Returns "" if the file was changed since it was written."""
     digest, _, pins = path.read_text(encoding="utf-8", errors="replace").partition("\n")
     return pins if digest == _pins_digest(pins) else ""
 
@@ -133,9 +135,9 @@ def _pins_digest(pins: str) -> str:
 async def _existing(interpreter: str) -> PreparedEnvironment:
     found = shutil.which(os.path.expanduser(interpreter), path=machine_path())
     if found is None:
-        why = "is not there or cannot be executed"
+        why = "not found or not executable"
         if own := shutil.which(interpreter):
-            why = f"is only in Seatrial's own environment, which jobs do not see; to test that one, name {own}"
+            why = f"is only in Seatrial's own environment, which jobs do not see; to test that one, use {own}"
         raise refused(f"interpreter {interpreter} {why}")
     path = Path(found).absolute()
     try:
@@ -147,7 +149,7 @@ async def _existing(interpreter: str) -> PreparedEnvironment:
 
 
 async def _find_python(request: str, folder: Path) -> str:
-    """One that is installed, else one that uv can fetch."""
+    """An installed one, else one that uv can download."""
     try:
         found = await run_uv("python", "find", "--no-project", request, folder=folder, request=request)
     except TargetError as error:
@@ -162,35 +164,35 @@ async def _find_python(request: str, folder: Path) -> str:
 
 
 def layered(environment: PreparedEnvironment, layer: Path) -> PreparedEnvironment:
-    """With a layer of the job's own where it was built for all, so that a notebook's `pip install` changes nothing for
-    other cells."""
+    """Adds a layer for this job if the environment is shared, so that a notebook's `pip install` does not affect other
+    cells."""
     if not environment.built or environment.virtual_env is None:
         return environment
     try:
         lay_over(environment.virtual_env, layer)
     except OSError as error:
-        raise TargetError(f"cannot make {layer}: {error}") from error
+        raise TargetError(f"cannot create {layer}: {error}") from error
     return PreparedEnvironment(layer / "bin" / "python", (layer / "bin", *environment.bin_folders), layer)
 
 
 def lay_over(environment: Path, layer: Path) -> None:
-    """Make `layer`, over anything half made before. Raises OSError.
+    """Creates `layer`, replacing an incomplete one. Raises OSError.
 
-    It is a virtual environment by itself, made of a few links: what is installed goes there and is gone with the job;
-    everything else is found in the environment below it, which all cells share."""
+    The layer is a virtual environment of a few links. Packages that the job installs go there and vanish with the job;
+    everything else is found in the shared environment below."""
     site = next(environment.glob("lib/python*/site-packages"))
     own_site = layer / site.relative_to(environment)
     own_site.mkdir(parents=True, exist_ok=True)
     (layer / "bin").mkdir(exist_ok=True)
     (layer / "pyvenv.cfg").write_bytes((environment / "pyvenv.cfg").read_bytes())
-    # addsitedir also follows the .pth files that are in there; a plain path would not.
+    # Unlike a plain path, addsitedir also processes the .pth files in the folder.
     (own_site / "_below.pth").write_text(f"import site; site.addsitedir({str(site)!r})\n")
     for name in ("python", "python3", site.parent.name):
         _link(layer / "bin" / name, (environment / "bin" / "python").resolve())
-    for name in ("share", "etc"):  # kernels and settings of Jupyter
+    for name in ("share", "etc"):  # Jupyter kernels and settings
         if (environment / name).is_dir():
             _link(layer / name, environment / name)
-    if (environment / "bin" / "pip").exists():  # its own would install below
+    if (environment / "bin" / "pip").exists():  # the shared pip would install into the shared environment
         for name in ("pip", "pip3"):
             (layer / "bin" / name).write_text(PIP)
             (layer / "bin" / name).chmod(0o755)

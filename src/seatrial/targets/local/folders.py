@@ -1,4 +1,4 @@
-"""Where the local target keeps things, and the folder of one job: what is in it and what that says."""
+"""Folders of the local target, and the files in the folder of one job."""
 
 import contextlib
 import fcntl
@@ -18,7 +18,7 @@ from seatrial.targets.job_files import make_accessible
 from seatrial.targets.protocol import TargetError, refused
 
 _T = TypeVar("_T")
-_MOST_BYTES = 64 << 20  # of a file that says what a job is or how it ended
+_MOST_BYTES = 64 << 20  # size limit of job.json, end.json and similar files
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 
 
@@ -39,14 +39,14 @@ def _folder(what: str, usual: str) -> Path:
 
 
 class ProcessIdentity(msgspec.Struct, frozen=True):
-    """Who supervises a job. A number alone is not a process: boot and start time are part of its name."""
+    """The supervisor process of a job. Pids are reused, so boot id and start time identify the process too."""
 
     boot_id: str
     pid: int
     start: int
     host: str
     wall_s: float
-    at_s: float = 0.0  # its monotonic clock, at the same instant
+    at_s: float = 0.0  # its monotonic clock at `wall_s`
     cgroups: list[str] = []
 
 
@@ -58,21 +58,21 @@ class End(msgspec.Struct, frozen=True):
 
 
 class JobSubmission(msgspec.Struct, frozen=True):
-    """`job.json`: the job, without any value of a secret, and when it was submitted."""
+    """`job.json`: the job without secret values, and when it was submitted."""
 
     job: Job
     host: str
     created_s: float
     cpus: list[int] = []
     ports: dict[str, int] = {}  # by name, the first one first
-    gpus: list[int] = []  # those that it was given, of a job that asks for some
-    engine: str = ""  # what runs its container, when it has one
+    gpus: list[int] = []  # indices of the GPUs assigned to the job
+    engine: str = ""  # runs its container, if it has one
     container: str = ""
 
 
 class JobClaim(msgspec.Struct, frozen=True):
-    """`claim.json`: whose the folder is, before it is known what else will be in it. Making it may take minutes, and
-    nobody may take it for what a dead run left."""
+    """`claim.json`: the owner of a folder that is still being filled, which may take minutes. Without it the folder
+    would look like a leftover of a dead run."""
 
     host: str
     created_s: float
@@ -80,7 +80,7 @@ class JobClaim(msgspec.Struct, frozen=True):
 
 
 class JobFolder:
-    """`agent/start/supervisor.py` says what each file is. Reading never raises for what a job did to it."""
+    """Files of a job, described in `agent/start/supervisor.py`. Reading returns None for a file that a job damaged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -89,7 +89,7 @@ class JobFolder:
         return self._read("job.json", JobSubmission)
 
     def claim(self) -> JobClaim | None:
-        """Also where a job deleted it: its supervisor puts `job.json` back."""
+        """The claim, or one from `job.json` if the job deleted it; the supervisor restores `job.json`."""
         claim = self._read("claim.json", JobClaim)
         if claim is None and (submission := self.submission()) is not None:
             return JobClaim(submission.host, submission.created_s, submission.job.labels)
@@ -102,7 +102,7 @@ class JobFolder:
         return self._read("end.json", End)
 
     def kept_nothing(self) -> bool:
-        """Of most jobs, which are not worth a thread then."""
+        """True for most jobs; they need no thread to fetch files."""
         files = self._name("files")
         try:
             with os.scandir(files) as entries:
@@ -117,12 +117,12 @@ class JobFolder:
             return None
 
     def _name(self, name: str) -> str:
-        """As text: a path object for each of a job's files, many times over, is what costs most in a run of many."""
+        """A string, because path objects for all files of all jobs dominate the CPU time of large runs."""
         return f"{self.path}/{name}"
 
     @contextmanager
     def locked(self) -> Iterator[bool]:
-        """Whether the lock that a supervisor holds could be had. Held until the end of the block."""
+        """Tries to take the supervisor's lock for the block; yields whether it succeeded."""
         descriptor = os.open(self._name("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -134,8 +134,8 @@ class JobFolder:
             os.close(descriptor)
 
     def make(self, submission: JobSubmission) -> None:
-        """Everything that the job finds when it starts, but for `job.json`: `write` comes last. Anything half made
-        before is made anew."""
+        """Creates everything that the job needs at its start, except `job.json`: `write` comes last. Replaces an
+        incomplete folder."""
         claim = JobClaim(submission.host, submission.created_s, submission.job.labels)
         self._write("claim.json", msgspec.json.encode(claim))
         with contextlib.suppress(FileNotFoundError):
@@ -147,7 +147,7 @@ class JobFolder:
             except FileExistsError:
                 shutil.rmtree(folder)
                 os.mkdir(folder, 0o700)
-            if submission.container:  # whoever the image's user is; others do not get past the folder above
+            if submission.container:  # for any user of the image; the parent folder keeps other users out
                 os.chmod(folder, 0o777)
         for given in submission.job.inputs:
             _copy_input(given, self.path / "work")
@@ -162,8 +162,7 @@ class JobFolder:
         os.rename(partial, self._name(name))
 
     def remove_shallow(self) -> bool:
-        """Remove it if its folders are empty, as those of most jobs are, which takes no time. False: there is more, or
-        it is not as plain: `remove`."""
+        """Fast path for a job without nested files, as most are. False if anything is left: call `remove`."""
         try:
             with os.scandir(self.path) as entries:
                 for entry in entries:
@@ -176,7 +175,7 @@ class JobFolder:
 
     def remove(self) -> None:
         problem: OSError | None = None
-        for _ in range(5):  # something may still have been writing
+        for _ in range(5):  # a process may still be writing
             if self.path.exists():
                 _unmount_below(self.path)
                 try:
@@ -193,41 +192,41 @@ class JobFolder:
 
 
 def remove_tree(path: Path) -> None:
-    """Also where a job took the rights to its folders away from itself. Raises OSError."""
+    """Deletes a folder even if a job removed its permissions. Raises OSError."""
     try:
         make_accessible(path)
         for folder, names, _ in os.walk(path):
             for name in names:
                 make_accessible(f"{folder}/{name}")
         shutil.rmtree(path)
-    except RecursionError:  # folders in folders in folders: rm does not mind
+    except RecursionError:  # nested too deeply for Python; rm can do it
         removed = subprocess.run(["rm", "-rf", "--", str(path)], capture_output=True, text=True, check=False)
         if removed.returncode != 0:
-            raise OSError(f"its folders are too deep, and {removed.stderr.strip()[:500]}") from None
+            raise OSError(f"folders are nested too deeply: {removed.stderr.strip()[:500]}") from None
 
 
 def _unmount_below(folder: Path) -> None:
-    """What a job mounted is not ours to delete: removing its folder must not reach through."""
+    """Unmounts what a job mounted, so that deleting its folder does not delete files of the mount."""
     prefix = f"{folder}{os.sep}"
     with open("/proc/self/mountinfo") as file:
         points = [line.split()[4].encode().decode("unicode_escape") for line in file if prefix in line]
     for point in sorted((point for point in points if point.startswith(prefix)), reverse=True):
         done = subprocess.run(["umount", "--lazy", point], capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise TargetError(f"cannot remove {folder}: {point} is mounted there, and {done.stderr.strip()}")
+            raise TargetError(f"cannot remove {folder}: cannot unmount {point}: {done.stderr.strip()}")
 
 
 def job_path(state: Path, run: str, name: str) -> Path:
     for part in (run, name):
         if not _NAME.fullmatch(part):
-            raise refused(f"{part!r} cannot be the name of a folder of a run or job")
+            raise refused(f"invalid name of a run or job {part!r}; use up to 151 letters, digits and . _ -")
     return Path(f"{state}/jobs/{run}/{name}")
 
 
 def _copy_input(given: Input, work: Path) -> None:
     source, goal = Path(given.source), work / given.path
     if Path(given.path).is_absolute() or ".." in Path(given.path).parts:
-        raise refused(f"input {given.path!r} would lie outside the work folder")
+        raise refused(f"input path {given.path!r} is outside the work folder")
     try:
         if source.exists() and not source.is_dir() and not source.is_file():
             raise refused(f"input {given.source} is neither a file nor a folder")
@@ -238,9 +237,9 @@ def _copy_input(given: Input, work: Path) -> None:
             shutil.copy2(source, goal)
     except FileNotFoundError:
         if given.required:
-            raise refused(f"input {given.source} is not there") from None
+            raise refused(f"input not found: {given.source}") from None
     except shutil.Error as error:
         first = error.args[0][0]
-        raise TargetError(f"input {first[0]} cannot be copied: {first[2]}") from None
+        raise TargetError(f"cannot copy input {first[0]}: {first[2]}") from None
     except OSError as error:
-        raise TargetError(f"input {given.source} cannot be copied to {goal}: {error}") from error
+        raise TargetError(f"cannot copy input {given.source} to {goal}: {error}") from error

@@ -1,5 +1,7 @@
-"""What the agent of a job on this machine is to do, in the form that `agent/job_file.py` describes; with its variables
-(its own home, its runtime first, of the caller's only the way to the network) and how its container is started."""
+"""Job files for the agent on this machine, in the format of `agent/job_file.py`: steps, variables and the container.
+
+A job gets its own home, its runtime first on PATH, and from the caller's environment only network settings.
+"""
 
 import os
 import re
@@ -12,7 +14,7 @@ from seatrial.targets.local.environments import PreparedEnvironment
 from seatrial.targets.local.folders import JobSubmission
 from seatrial.targets.local.programs import machine_path
 
-# How the machine reaches the world, speaks and counts time; and which of its GPUs the caller was given.
+# Variables passed to jobs: locale, time zone, user, proxies, certificates and visible GPUs.
 _PASSED = (
     "LANG", "LC_ALL", "TZ", "USER", "LOGNAME",
     "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
@@ -30,10 +32,10 @@ _INSIDE = "/seatrial"
 def job_file(
     submission: JobSubmission, folder: Path, environment: PreparedEnvironment, secrets: Mapping[str, str], agent: str
 ) -> dict[str, object]:
-    """The only place that the values of secrets go to. `agent`: the file that it runs from."""
+    """The only place that has secret values. `agent`: path of the agent's zipapp."""
     job, limits = submission.job, submission.job.limits
     ready = None
-    if job.ready is not None:  # the port that answers when the job is ready, and what to ask it for
+    if job.ready is not None:
         path = quote(job.ready.path, safe="/?[]@!$&'()*+,;=:%~")
         ready = {"port": submission.ports[job.ready.port], "path": f"/{path.lstrip('/')}" if path else ""}
     image, python = environment.image, str(environment.python) if environment.python else None
@@ -59,7 +61,7 @@ def _variables(
 ) -> dict[str, str]:
     job = submission.job
     own = {"TMPDIR": str(folder / "tmp")}
-    passed = dict(os.environ)  # of our own program, which reaches targets as this process does
+    passed = dict(os.environ)  # Seatrial's own program needs the same access to targets as this process
     if not job.environment.seatrial:
         passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
         own |= {
@@ -69,15 +71,15 @@ def _variables(
             **({"VIRTUAL_ENV": str(environment.virtual_env)} if environment.virtual_env else {}),
         }
         if submission.gpus:
-            # By these CUDA shows a job just its own. Numbers, since not every library reads UUIDs; in the order of
-            # nvidia-smi, since CUDA's own is another.
+            # Makes CUDA show only the job's GPUs. Indices, because not every library reads UUIDs; in PCI order, because
+            # nvidia-smi counts that way and CUDA by default does not.
             own["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, submission.gpus))
             own["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     return {**passed, **own, **job.env, **secrets, **_marks(submission), "SEATRIAL_FILES": str(folder / "files")}
 
 
 def _marks(submission: JobSubmission) -> dict[str, str]:
-    """By these its processes are found, whatever became of who started them; and by these they learn their ports."""
+    """Variables that mark the job's processes, so that leftovers are found, and tell them their ports."""
     job, ports = submission.job, submission.ports
     return {
         "SEATRIAL_RUN": job.run,
@@ -92,7 +94,7 @@ def _marks(submission: JobSubmission) -> dict[str, str]:
 def container_request(
     submission: JobSubmission, folder: Path, image: Image, secrets: Mapping[str, str], agent: str
 ) -> dict[str, object]:
-    """What `agent/start/container.py` asks for."""
+    """The `container` field that `agent/start/container.py` reads."""
     job, podman = submission.job, Path(image.engine).name == "podman"
     mounts = {
         folder / "work": "work", folder / "files": "files", folder / "home": "home", folder / "tmp": "tmp",
@@ -126,12 +128,12 @@ def container_request(
 
 
 def _gpu_options(submission: JobSubmission, podman: bool) -> list[str]:
-    """The GPUs that the job was given, which count from 0 inside; where none are known here, what the engine finds."""
+    """Options for the job's GPUs, numbered from 0 inside the container; if none are known here, the engine chooses."""
     count, given = submission.job.resources.gpu.count, submission.gpus
     if given and podman:
         return [word for index in given for word in ("--device", f"nvidia.com/gpu={index}")]
     if given:
-        return ["--gpus", f'"device={",".join(map(str, given))}"']  # its value is a line of CSV
+        return ["--gpus", f'"device={",".join(map(str, given))}"']  # docker parses the value as CSV
     if count:
         return ["--device", "nvidia.com/gpu=all"] if podman else ["--gpus", str(count)]
     return []

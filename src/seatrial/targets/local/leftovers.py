@@ -1,7 +1,9 @@
-"""Finds and ends what a job leaves behind when its supervisor was killed, or when its folder is gone: by its control
-groups, by the label of its container, and by what its processes still have of it: its mark in their environment, its
-folder as where they are or what they run from, a file in it that they write. A job that wants to can take all of that
-from a process, which is then found only as long as its supervisor lives, from which no child gets away."""
+"""Finds and kills processes and containers of a job whose supervisor was killed or whose folder is gone.
+
+They are found by the job's control groups, by container label, by a variable in their environment, and by a working
+folder, executable or file opened for writing inside the job's folder. A process that sheds all of these is found only
+while its supervisor lives.
+"""
 
 import asyncio
 import contextlib
@@ -16,26 +18,26 @@ from typing import NamedTuple
 from seatrial.targets.local.containers import container_name, labelled_containers, remove_container
 from seatrial.targets.protocol import TargetError
 
-_MARK = b"SEATRIAL_FILES="  # and the folder of a job, for that is only one
-DELETED = " (deleted)"  # what the kernel says behind the path of what is not there any more
+_MARK = b"SEATRIAL_FILES="  # followed by a path in the job's folder, which is unique
+DELETED = " (deleted)"  # suffix of the kernel for paths that no longer exist
 
 
 class Trace(NamedTuple):
-    """A process, and the path below the folder of jobs by which it is known."""
+    """A process of a job, and the path in the job's folder that identifies it."""
 
     pid: int
     path: str
     name: str
-    at_terminal: bool  # it may be a person who looks at the job: not to be ended unasked
+    at_terminal: bool  # may be a user inspecting the job: never killed
 
 
 def _below(folder: str) -> Iterator[Trace]:
-    """Those of the job, or of the jobs, in this folder, which may not be there any more."""
+    """Processes of the job, or jobs, in this folder, which may no longer exist."""
     for entry in filter(str.isdigit, os.listdir("/proc")):
         pid = int(entry)
         if pid == os.getpid():
             continue
-        with contextlib.suppress(OSError):  # gone, or another user's: then it is not ours
+        with contextlib.suppress(OSError):  # exited, or another user's
             marked = _mark(pid, folder)
             path = marked or next((path for path in _paths(pid) if path.startswith(f"{folder}/")), "")
             fields = _fields(pid) if path else []
@@ -44,7 +46,7 @@ def _below(folder: str) -> Iterator[Trace]:
 
 
 def _mark(pid: int, folder: str) -> str:
-    """The path in the mark that it was started with, if that is of this folder."""
+    """The path in the process's mark, if it is below this folder."""
     environment = Path(f"/proc/{pid}/environ").read_bytes()
     wanted = _MARK + os.fsencode(folder) + b"/"
     if wanted not in environment:
@@ -53,8 +55,8 @@ def _mark(pid: int, folder: str) -> str:
 
 
 def _paths(pid: int) -> Iterator[str]:
-    """Where it is, what it runs from, and what it has open to write. Who only reads is somebody else: a backup, a
-    shipper of logs."""
+    """Its working folder, root, executable and files open for writing. Processes that only read are not the job's: a
+    backup, a log shipper."""
     for name in ("cwd", "root", "exe"):
         with contextlib.suppress(OSError):
             yield os.readlink(f"/proc/{pid}/{name}").removesuffix(DELETED)
@@ -68,7 +70,7 @@ def _paths(pid: int) -> Iterator[str]:
 
 
 def _fields(pid: int) -> list[bytes]:
-    """Of its stat, from the state on; none when it is gone."""
+    """Fields of /proc/PID/stat from the state on; empty if the process is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
@@ -88,8 +90,8 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def end_leftovers(job: Path, cgroups: Iterable[str]) -> int:
-    """Returns when nothing of the job in this folder runs any more, with how many processes there were. Blocks. What
-    is at a terminal is left: it may be a person who looks at the job."""
+    """Kills all processes of the job in this folder and returns how many there were. Blocks. Leaves processes with a
+    terminal: they may be a user inspecting the job. Raises TargetError."""
     folders = [Path(folder) for folder in cgroups]
     seen: set[int] = set()
     until_s = time.monotonic() + _END_S
@@ -103,7 +105,7 @@ def end_leftovers(job: Path, cgroups: Iterable[str]) -> int:
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > until_s:
             pids = ", ".join(map(str, sorted(there)))
-            raise TargetError(f"processes of {job.name} that SIGKILL does not end: {pids}")
+            raise TargetError(f"processes of {job.name} still running after SIGKILL: {pids}")
         time.sleep(0.02)
     for folder in folders:
         _remove_group(folder)
@@ -111,14 +113,14 @@ def end_leftovers(job: Path, cgroups: Iterable[str]) -> int:
 
 
 def at_terminals(job: Path) -> str:
-    """Processes that were not ended, in words, for there may be a person before them; else nothing."""
+    """A message about processes that were left running because a user may be at their terminal; else ""."""
     found = [f"{trace.pid} ({trace.name})" for trace in _below(str(job)) if trace.at_terminal]
-    return f"left, for they are at a terminal and in its folder: {', '.join(found)}" if found else ""
+    return f"left running, because they use a terminal in the job's folder: {', '.join(found)}" if found else ""
 
 
 def end_unsupervised(job: Path) -> int:
-    """The same where nothing says any more which control groups it had."""
-    # Named as in `agent/contain/cgroup.py`. os.walk minds no folder that goes meanwhile.
+    """Like `end_leftovers`, for a job whose control groups are unknown."""
+    # Named as in `agent/contain/cgroup.py`. os.walk tolerates folders that vanish meanwhile.
     wanted = f"seatrial-{job.name[:200]}-{zlib.crc32(str(job).encode()):08x}"
     return end_leftovers(job, [os.path.join(at, wanted) for at, names, _ in os.walk(CGROUPS) if wanted in names])
 
@@ -128,7 +130,7 @@ def _members(folders: Iterable[Path]) -> set[int]:
     for folder in folders:
         with contextlib.suppress(OSError):
             found.update(map(int, (folder / "cgroup.procs").read_text().split()))
-    # Not those that are gone, or only wait for their parent to ask how they ended.
+    # Without zombies and processes that have exited.
     return {pid for pid in found if _fields(pid)[:1] not in ([], [b"Z"], [b"X"])}
 
 
@@ -138,7 +140,7 @@ def _remove_group(folder: Path) -> None:
             folder.rmdir()
         if not folder.exists():
             return
-        time.sleep(0.02)  # the kernel counts a process as a member a little longer than it lives
+        time.sleep(0.02)  # the kernel keeps a process in the group a little after its end
 
 
 def _write(path: Path, text: str) -> None:
@@ -147,7 +149,7 @@ def _write(path: Path, text: str) -> None:
 
 
 async def strays(jobs: Path) -> set[Path]:
-    """Folders, not there any more, of jobs of which processes or containers still are. `jobs`: where they would be."""
+    """Deleted job folders below `jobs` that still have processes or containers."""
     traces = await asyncio.to_thread(lambda: list(_below(str(jobs))))
     below = [Path(trace.path).relative_to(jobs).parts for trace in traces]
     found = {jobs / parts[0] / parts[1] for parts in below if len(parts) > 1}
@@ -158,7 +160,7 @@ async def strays(jobs: Path) -> set[Path]:
 
 
 async def remove_stray(folder: Path) -> None:
-    """Nothing of that job is there any more afterwards."""
+    """Removes all processes and containers of a job without a folder. Raises TargetError."""
     await asyncio.to_thread(end_unsupervised, folder)
     if left := await asyncio.to_thread(at_terminals, folder):
         raise TargetError(left)

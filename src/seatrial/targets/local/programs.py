@@ -1,5 +1,4 @@
-"""Runs programs of this machine: uv, which builds environments, engines of containers, and interpreters, to see that
-they start."""
+"""Runs programs of this machine: uv, container engines and Python interpreters."""
 
 import asyncio
 import contextlib
@@ -15,11 +14,11 @@ from typing import Any
 from seatrial.job import Outcome
 from seatrial.targets.protocol import TargetError, refused
 
-_PATIENCE_S = 20.0  # for a program that is asked what it is
-_START_S = 60.0  # for an interpreter to say what it is
+_PATIENCE_S = 20.0  # limit for queries such as --version
+_START_S = 60.0  # limit for an interpreter to print its version
 _ANSWER_CHARACTERS = 500
 _MESSAGE_CHARACTERS = 2000
-# What uv says when asking again cannot help. Anything else (network, disk, a build that failed) may.
+# Errors of uv that a retry cannot fix. All others (network, disk, a failed build) may be temporary.
 _REFUSED = re.compile(
     r"No solution found|No interpreter found|No download found|[Ii]nvalid version|Failed to parse|Couldn't parse|"
     r"Expected (one of|a |package name|end of)|not a valid|invalid package|Distribution not found"
@@ -28,20 +27,20 @@ _NETWORK = re.compile(
     r"network|offline|[Ff]ailed to fetch|error sending request|dns error|timed out|connect(ion)? (error|refused|reset)"
 )
 _DOING = {
-    ("venv",): "making its environment",
-    ("python", "install"): "fetching its Python",
-    ("pip", "compile"): "choosing the versions of its packages",
-    ("pip", "install"): "installing its packages",
+    ("venv",): "creating the environment",
+    ("python", "install"): "installing Python",
+    ("pip", "compile"): "resolving packages",
+    ("pip", "install"): "installing packages",
 }
-# Of the task that builds an environment: takes what is being done for it at the moment, in a few words.
+# Set by the task that builds an environment: receives its progress in a few words.
 activity: ContextVar[Callable[[str], None]] = ContextVar("activity", default=lambda text: None)
 
 
 async def run_program(
     program: str, *arguments: str, given: str = "", heard: Callable[[bytes], None] | None = None, **options: Any
 ) -> tuple[int, str, str]:
-    """Its exit code, what it said and what it said of errors, which `heard` gets as it comes, from the beginning on.
-    Killed with all that it started when its caller is cancelled. Raises TargetError when it cannot be started."""
+    """Returns exit code, stdout and stderr. `heard` is called with all of stderr so far whenever more arrives. Killed
+    with its process group if the caller is cancelled. Raises TargetError if it cannot be started."""
     try:
         process = await asyncio.create_subprocess_exec(
             program, *arguments,
@@ -56,7 +55,7 @@ async def run_program(
     assert stderr is not None
 
     async def give() -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it reads nothing, or ended before
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it does not read, or has exited
             stdin.write(given.encode())
             await stdin.drain()
         stdin.close()
@@ -81,12 +80,12 @@ async def run_program(
 
 
 async def ask(program: str, *arguments: str) -> tuple[int, str]:
-    """Its exit code and what it said; one that cannot be started, or does not answer, has failed."""
+    """Returns exit code and output; a program that cannot be started or does not answer has failed."""
     try:
         async with asyncio.timeout(_PATIENCE_S):
             code, out, error_text = await run_program(program, *arguments)
     except TimeoutError:
-        return 124, f"it does not answer within {_PATIENCE_S:g} s"
+        return 124, f"no answer within {_PATIENCE_S:g} s"
     except TargetError as error:
         return 127, getattr(error.__cause__, "strerror", None) or str(error)
     if code == 0:
@@ -95,8 +94,8 @@ async def ask(program: str, *arguments: str) -> tuple[int, str]:
 
 
 def machine_path() -> str:
-    """The PATH of this process without the programs of Seatrial's own environment, which its user may have activated:
-    what is tested must not find them. An interpreter that it shares with others is the machine's, and stays."""
+    """PATH without Seatrial's own virtual environment, which the user may have activated: tests must not find its
+    programs. If Seatrial is not in a virtual environment, PATH is unchanged."""
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     if sys.prefix == sys.base_prefix:
         return os.pathsep.join(folders)
@@ -108,12 +107,12 @@ def uv_path() -> str:
     beside = Path(sys.executable).parent / "uv"
     found = str(beside) if beside.exists() else shutil.which("uv")
     if found is None:
-        raise refused("uv, which builds environments, is not installed: `pip install uv`")
+        raise refused("uv is not installed; run `pip install uv`")
     return found
 
 
 async def run_uv(*arguments: str, folder: Path, given: str = "", request: str = "", lock: int | None = None) -> str:
-    """What it said. `request` is the Python that is wanted, `lock` is held by it too as long as it runs."""
+    """Returns its output. `request` is the wanted Python version; uv holds `lock`, too, as long as it runs."""
     doing = _DOING.get(arguments[:2]) or _DOING.get(arguments[:1], "")
     report = activity.get()
 
@@ -124,7 +123,7 @@ async def run_uv(*arguments: str, folder: Path, given: str = "", request: str = 
 
     if doing:
         report(doing)
-    # The caller's variables, which say how to reach the index, without those of a project that it happens to be in.
+    # The caller's variables have the index settings; those of an active project are removed.
     hidden = ("VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "UV_PYTHON", "PYTHONHOME", "PYTHONPATH")
     passed = {name: value for name, value in os.environ.items() if name not in hidden}
     code, out, error = await run_program(
@@ -138,18 +137,18 @@ async def run_uv(*arguments: str, folder: Path, given: str = "", request: str = 
     hopeless = _REFUSED.search(text) and not _NETWORK.search(text)
     if len(text) > _MESSAGE_CHARACTERS:
         text = text[: _MESSAGE_CHARACTERS // 2] + "\n[...]\n" + text[-_MESSAGE_CHARACTERS // 2 :]
-    reason = " ".join(line.strip(" ×╰─▶│├") for line in text.splitlines())  # one line for a person
+    reason = " ".join(line.strip(" ×╰─▶│├") for line in text.splitlines())  # one line
     raise TargetError(f"uv {' '.join(arguments[:2])}: {reason}", Outcome.REFUSED if hopeless else Outcome.INFRA)
 
 
 def _without_password(text: str) -> str:
-    """An index may be written with one."""
+    """Removes credentials from URLs, such as that of an index."""
     return re.sub(r"://[^@/\s]*@", "://", text)
 
 
 def _search_path(request: str) -> Iterator[str]:
-    """PATH with pyenv's shims, which start nothing outside a project that chose a version, as what they stand for.
-    At its end the Python that Seatrial's own environment was made of: it need not be on PATH."""
+    """PATH with pyenv's shims replaced by the versions behind them, because shims fail outside a project that chose a
+    version; then the base Python of Seatrial's own environment, which need not be on PATH."""
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         if os.path.basename(folder) != "shims":
             yield folder
@@ -159,12 +158,12 @@ def _search_path(request: str) -> Iterator[str]:
 
 
 async def python_version(python: Path) -> str:
-    """What this interpreter says that it is; the proof that it starts."""
+    """Version of this interpreter. Raises TargetError if it does not start."""
     try:
         async with asyncio.timeout(_START_S):
             code, out, error = await run_program(str(python), "-I", "-c", "import sys; print(sys.version)")
     except TimeoutError:
-        raise TargetError(f"{python} does not start within {_START_S:g} s") from None
+        raise TargetError(f"{python} did not start within {_START_S:g} s") from None
     if code != 0 or not out.strip():
-        raise TargetError(f"{python} does not work as a Python interpreter: {(error or out).strip()[-500:]}")
+        raise TargetError(f"{python} is not a working Python interpreter: {(error or out).strip()[-500:]}")
     return out.strip()

@@ -1,4 +1,4 @@
-"""Giving out what only one job of this machine can have at a time: the lock for it, and what the others have."""
+"""Assigns GPUs and ports to jobs of this machine, each to one job at a time."""
 
 import contextlib
 import errno
@@ -22,12 +22,12 @@ from seatrial.targets.local.supervisors import alive
 from seatrial.targets.protocol import TargetError
 
 LOCK_S = 30.0
-STARTS_WITHIN_S = 120.0  # from the folder of a job to its supervisor; a submitter that died leaves none
+STARTS_WITHIN_S = 120.0  # a job without a supervisor after this time has lost its submitter
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Nobody else gives out anything before the block ends: by then it has to be in the folder of the job."""
+    """No other process assigns anything during the block; the assignment must be in the job's folder by its end."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     until_s = time.monotonic() + LOCK_S
     try:
@@ -37,7 +37,7 @@ def locked(path: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > until_s:
-                    raise TargetError(f"{path} is locked by another process, which does not end") from None
+                    raise TargetError(f"{path} is still locked by another process after {LOCK_S:g} s") from None
                 time.sleep(0.01)
         yield
     finally:
@@ -45,7 +45,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def submissions_of_others(folder: JobFolder, host: str) -> Iterator[JobSubmission]:
-    """Of all jobs beside `folder` that run here or are about to, whoever submitted them."""
+    """Submissions of all other jobs that run on this host or are about to."""
     for path in folder.path.parent.parent.glob("*/*"):
         other = JobFolder(path)
         submission = other.submission() if path != folder.path else None
@@ -58,7 +58,7 @@ def submissions_of_others(folder: JobFolder, host: str) -> Iterator[JobSubmissio
                 yield submission
 
 
-LOOK_AGAIN_S = 0.5  # for one that a job has given back
+LOOK_AGAIN_S = 0.5  # poll interval for free GPUs
 _QUERY = ("--query-gpu=index,uuid", "--format=csv,noheader")
 
 
@@ -68,14 +68,14 @@ class LocalGpu(msgspec.Struct, frozen=True):
 
 
 async def gpus_of_machine() -> list[LocalGpu]:
-    """Those that this process may use; none where there is no nvidia-smi, which the facts of a job tell. Raises
-    TargetError where it fails: a job that were started all the same would share what others have."""
+    """GPUs that this process may use; none without nvidia-smi, which the job's own facts then show. Raises TargetError
+    if nvidia-smi fails: a job started anyway would share GPUs with others."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
     code, text = await ask(program, *_QUERY)
     if code != 0:
-        raise TargetError(f"the GPUs of this machine cannot be given out: {program} fails: {text}")
+        raise TargetError(f"cannot assign GPUs: {program} failed: {text}")
     return visible(parse(text), os.environ)
 
 
@@ -85,7 +85,7 @@ def parse(text: str) -> list[LocalGpu]:
 
 
 def visible(gpus: Sequence[LocalGpu], variables: Mapping[str, str]) -> list[LocalGpu]:
-    """Those that CUDA_VISIBLE_DEVICES leaves, in its order; as for CUDA, what it does not know ends the list."""
+    """GPUs in CUDA_VISIBLE_DEVICES, in its order; as in CUDA, the first unknown name ends the list."""
     wanted = variables.get("CUDA_VISIBLE_DEVICES")
     if wanted is None:
         return list(gpus)
@@ -99,13 +99,13 @@ def visible(gpus: Sequence[LocalGpu], variables: Mapping[str, str]) -> list[Loca
 
 
 def choose_gpus(gpus: Sequence[LocalGpu], count: int, folder: JobFolder, host: str) -> list[int]:
-    """So many that no other job has; all, where the machine has fewer. Raises TargetError with outcome QUEUE while
-    other jobs have them. The lock is held."""
+    """Indices of `count` GPUs that no other job has, or of all if the machine has fewer. Raises TargetError (QUEUE)
+    while other jobs use them. The caller holds the lock."""
     taken = {index for submission in submissions_of_others(folder, host) for index in submission.gpus}
     free = [gpu.index for gpu in gpus if gpu.index not in taken]
     wanted = min(count, len(gpus))
     if len(free) < wanted:
-        raise TargetError(f"{wanted} GPUs are not free: other jobs have them", Outcome.QUEUE)
+        raise TargetError(f"{wanted} GPUs are not free: other jobs use them", Outcome.QUEUE)
     return free[:wanted]
 
 
@@ -113,15 +113,15 @@ def locked_gpus(folder: JobFolder) -> AbstractContextManager[None]:
     return locked(folder.path.parents[2] / "gpus.lock")
 
 
-FIRST, LAST = 20_000, 29_999  # below what the kernel gives to outgoing connections, and what Kubernetes to its nodes
+FIRST, LAST = 20_000, 29_999  # below ephemeral ports and NodePorts
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 @contextlib.contextmanager
 def reserved(folder: JobFolder, submission: JobSubmission, before: JobSubmission | None) -> Iterator[dict[str, int]]:
-    """A free port for each that the job names. No other job is given one before the block ends: by then they have to be
-    in the folder of the job. `before`: what was there, of a submit that did not come to its end; its ports stay, for
-    whoever asked may yet start it."""
+    """A free port for each that the job names. No other process assigns ports during the block; they must be in the
+    job's folder by its end. `before`: an earlier, unfinished submission, whose ports are kept because it may still
+    start."""
     names = [port.name for port in submission.job.ports]
     if not names:
         yield {}
@@ -137,17 +137,17 @@ def reserved(folder: JobFolder, submission: JobSubmission, before: JobSubmission
 
 
 def _choose(count: int, taken: set[int]) -> list[int]:
-    """Anywhere in the range: two users who each have a state of their own rarely meet."""
+    """Random, so that users with separate state folders rarely collide."""
     candidates = [number for number in _range() if number not in taken]
     random.shuffle(candidates)
     chosen = list(islice(filter(_free, candidates), count))
     if len(chosen) < count:
-        raise TargetError(f"there are no {count} free ports from {FIRST} to {LAST}")
+        raise TargetError(f"not enough free ports from {FIRST} to {LAST} ({count} needed)")
     return chosen
 
 
 def _range() -> list[int]:
-    """Without those that the kernel may give to an outgoing connection; with them where there would be none."""
+    """The range without the kernel's ephemeral ports; the whole range if nothing else is left."""
     wanted = range(FIRST, LAST + 1)
     try:
         low, high = map(int, _EPHEMERAL.read_text().split())
@@ -157,7 +157,7 @@ def _range() -> list[int]:
 
 
 def _free(number: int) -> bool:
-    """Nothing listens there, on any address; nor did a moment ago, which would keep a plain server from it."""
+    """Whether a server could bind the port on any address: no listener, and none in TIME_WAIT."""
     for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
         try:
             trial = socket.socket(family, socket.SOCK_STREAM)

@@ -1,4 +1,4 @@
-"""Is the supervisor of a job alive, and when does it end: by boot, number and start time, never by number alone."""
+"""Starts, signals and waits for the supervisors of jobs, identified by boot id, pid and start time."""
 
 import asyncio
 import contextlib
@@ -17,14 +17,14 @@ from seatrial.targets.protocol import TargetError
 
 
 def open_process(identity: ProcessIdentity) -> int | None:
-    """A pidfd of that very process, or None when it is gone."""
+    """A pidfd of exactly that process, or None if it is gone."""
     if identity.boot_id != boot_id():
         return None
     try:
         descriptor = os.pidfd_open(identity.pid)
     except ProcessLookupError:
         return None
-    # The pidfd now holds on to whoever has the number; the start time says whether that is the one meant.
+    # The pidfd pins the process that has the pid now; the start time tells whether it is the right one.
     if process_start(identity.pid) == identity.start:
         return descriptor
     os.close(descriptor)
@@ -36,7 +36,7 @@ def alive(identity: ProcessIdentity | None) -> bool:
 
 
 async def gone(descriptor: int, within_s: float) -> bool:
-    """Wait until the process of this pidfd has ended. The descriptor is closed."""
+    """Waits until the process of this pidfd has exited; False after `within_s`. Closes the descriptor."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     loop.add_reader(descriptor, ended.set)
@@ -51,13 +51,13 @@ async def gone(descriptor: int, within_s: float) -> bool:
 
 
 def signal_supervisor(identity: ProcessIdentity, number: signal.Signals) -> int | None:
-    """Signal the supervisor; a pidfd to wait for its end by, or None when it was gone already."""
+    """Signals the supervisor. Returns a pidfd to wait for its exit, or None if it is gone."""
     descriptor = open_process(identity)
     if descriptor is None:
         return None
     try:
         signal.pidfd_send_signal(descriptor, number)
-        signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # one that was stopped sees no other signal before
+        signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # a stopped process gets no other signal before
     except ProcessLookupError:
         os.close(descriptor)
         return None
@@ -68,7 +68,7 @@ _ANSWER_S = 60.0
 
 
 class SpawnAnswer(msgspec.Struct, frozen=True):
-    """As `agent/start/zygote.py` gives it, of what matters here."""
+    """The fields of an answer of `agent/start/zygote.py` that are used here."""
 
     id: int
     error: str | None = None
@@ -76,19 +76,19 @@ class SpawnAnswer(msgspec.Struct, frozen=True):
 
 
 class Zygote:
-    """Asks the agent's zygote to start supervisors, one line a request, one line an answer. One process for each
-    Seatrial process, started when first needed and again when it was lost."""
+    """Client of the agent's zygote, which starts supervisors: one line per request, one per answer. Each Seatrial
+    process has its own zygote, started on first use and again if it was lost."""
 
     def __init__(self, agent: Path) -> None:
         self._agent = agent
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._waiting: dict[int, asyncio.Future[SpawnAnswer]] = {}  # for this very process
+        self._waiting: dict[int, asyncio.Future[SpawnAnswer]] = {}  # of the current zygote only
         self._starting = asyncio.Lock()
         self._count = 0
 
     async def spawn(self, job: Mapping[str, object]) -> SpawnAnswer:
-        """Raises TargetError when there was no answer."""
+        """Raises TargetError if there is no answer."""
         process = await self._running()
         assert process.stdin is not None
         self._count += 1
@@ -100,7 +100,7 @@ class Zygote:
             await process.stdin.drain()
             return await asyncio.wait_for(answer, _ANSWER_S)
         except (ConnectionError, TimeoutError) as error:
-            raise TargetError(f"the local supervisor did not answer: {error or 'time ran out'}") from error
+            raise TargetError(f"the local supervisor did not answer: {error or 'timed out'}") from error
         finally:
             waiting.pop(number, None)
 
@@ -126,7 +126,7 @@ class Zygote:
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"},
-                    start_new_session=True,  # Ctrl-C is for Seatrial, which decides what becomes of its jobs
+                    start_new_session=True,  # only Seatrial itself handles Ctrl-C
                 )  # fmt: skip
             except OSError as error:
                 raise TargetError(f"cannot start the local supervisor with {sys.executable}: {error}") from error
@@ -139,7 +139,7 @@ class Zygote:
         async for line in process.stdout:
             try:
                 answer = decode(line, SpawnAnswer)
-            except Unreadable:  # of no request that is known: the one that waits for it says that it had no answer
+            except Unreadable:  # its request times out
                 continue
             asked = waiting.get(answer.id)
             if asked is not None and not asked.done():
@@ -147,4 +147,4 @@ class Zygote:
         await process.wait()
         for asked in waiting.values():
             if not asked.done():
-                asked.set_exception(TargetError(f"the local zygote ended with code {process.returncode}"))
+                asked.set_exception(TargetError(f"the local supervisor exited with code {process.returncode}"))

@@ -1,4 +1,4 @@
-"""The local target: a folder a job, a supervisor a job, and this process only asks and listens."""
+"""The local target: one folder and one supervisor per job; this process only sends requests and watches."""
 
 import asyncio
 import builtins
@@ -48,14 +48,14 @@ from seatrial.targets.route import accepts, until_answered
 
 _T = TypeVar("_T")
 
-_FORCE_S = 20.0  # beyond the job's own grace, before a supervisor that does not end is killed
-APPEAR_S = 120.0  # for a supervisor that has begun to say so
-_STARTS = 20  # of a job that others, too, are about to start
+_FORCE_S = 20.0  # after the job's own grace, until its supervisor is killed
+APPEAR_S = 120.0  # limit for a started supervisor to write its identity
+_STARTS = 20  # attempts to start a job that other processes are starting, too
 _PORT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?")
 
 
 class LocalTarget:
-    """Implements `target.Target`; the numbers in its comments are those of the contract."""
+    """Implements `targets.Target`; numbers in comments refer to its guarantees."""
 
     def __init__(self, name: str, options: LocalOptions) -> None:
         self.name = name
@@ -81,7 +81,7 @@ class LocalTarget:
         if self._zygote is not None:
             await self._zygote.close()
 
-    # ---- submitting and taking up
+    # ---- submitting and adopting
 
     async def prepare(self, environment: Environment) -> None:
         with contextlib.suppress(TargetError):
@@ -99,7 +99,7 @@ class LocalTarget:
     async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:
         folder = JobFolder(job_path(self._state, job.run, job.name))
         handle = self._handle(job.run, job.name)
-        if folder.identity() is None:  # (2) else it was started, by whomever
+        if folder.identity() is None:  # (2) else a process started it
             await self._start(job, folder, secrets)
         self._take_up(handle, folder)
         return handle
@@ -112,7 +112,7 @@ class LocalTarget:
     def _take_up(self, handle: str, folder: JobFolder) -> None:
         submission, identity = folder.submission(), folder.identity()
         if submission is None or identity is None:
-            raise TargetError(f"there is no job {handle}: {folder.path} does not say that it was started")
+            raise TargetError(f"job not found: {handle} ({folder.path} has no record of its start)")
         self._watcher.add(handle, folder, submission, identity)
 
     async def _start(self, job: Job, folder: JobFolder, secrets: Mapping[str, str]) -> None:
@@ -132,17 +132,16 @@ class LocalTarget:
                 given = job_file(made, folder.path, layer, secrets, str(self._agent))
                 answer = await _to_its_end(self._zygote.spawn(given))
             except asyncio.CancelledError:
-                await self._end_and_remove(folder)  # asked for and started, but its submitter will not hear of it
+                await self._end_and_remove(folder)  # it was started, but the caller will not get its handle
                 raise
             if answer.error is not None:
                 raise TargetError(f"cannot start {job.name}: {answer.error}")
-            if not answer.taken:  # else by one that started it, or by one that was only about to
+            if not answer.taken:  # else another process started it or was about to
                 return
 
     async def _made(self, folder: JobFolder, submission: JobSubmission) -> JobSubmission | None:
-        """Make the folder, once there are as many free GPUs as the job asks for. It may wait for them as long as for
-        any place: whoever submits it holds it to its limit. None: it was started meanwhile, by a process that asked
-        before this one."""
+        """Creates the folder once enough GPUs are free; the engine's queue limit ends the wait. None if another process
+        started the job meanwhile."""
         gpus = await gpus_of_machine() if submission.job.resources.gpu.count else []
         until_s = time.monotonic() + APPEAR_S
         while time.monotonic() < until_s:
@@ -152,31 +151,31 @@ class LocalTarget:
                 with folder.locked() as free:
                     if folder.identity() is not None:
                         return None
-                    if free and (submission.job.inputs or submission.job.ports or gpus):  # takes a while
+                    if free and (submission.job.inputs or submission.job.ports or gpus):  # slow: use a thread
                         return await _to_its_end(asyncio.to_thread(_make, folder, submission, gpus))
                     if free:
                         return _make(folder, submission, gpus)
             except FileNotFoundError:
-                pass  # whoever cleans up took it for nobody's, before it said whose it is
+                pass  # a cleanup removed it before it had a claim
             except OSError as error:
-                raise TargetError(f"cannot make the folder {folder.path}: {error}") from error
-            except (TargetError, asyncio.CancelledError) as error:  # nobody started it
+                raise TargetError(f"cannot create the folder {folder.path}: {error}") from error
+            except (TargetError, asyncio.CancelledError) as error:  # it was not started
                 folder.remove()
                 if not isinstance(error, TargetError) or error.outcome is not Outcome.QUEUE:
                     raise
                 pause_s, until_s = LOOK_AGAIN_S, time.monotonic() + LOOK_AGAIN_S + APPEAR_S
             await asyncio.sleep(pause_s)
-        raise TargetError(f"{folder.path} is locked by another process that does not start it")
+        raise TargetError(f"{folder.path} is locked by another process that did not start the job")
 
     def _choose_cpus(self, wanted: float | None) -> list[int]:
-        """The least used; shared when there are too few. None wanted: all."""
+        """The least used CPUs, shared if there are too few; all if `wanted` is None."""
         allowed = sorted(os.sched_getaffinity(0))
         if wanted is None or wanted >= len(allowed):
             return allowed
         used = Counter(cpu for cpus in self._watcher.cpus() for cpu in cpus)
         return sorted(sorted(allowed, key=lambda cpu: used[cpu])[: max(1, math.ceil(wanted))])
 
-    # ---- seeing
+    # ---- observing
 
     def cpus(self) -> int:
         return len(os.sched_getaffinity(0))
@@ -195,7 +194,7 @@ class LocalTarget:
 
     async def fetch(self, handle: str, path: str, into: Path) -> bool:
         folder = self._folder(handle)
-        # (14) Several hosts are processes of one place.
+        # (14) Several hosts are processes of this machine.
         if path.startswith("hosts/") or (path == "files" and folder.kept_nothing()):
             return False
         if path.startswith("files"):
@@ -208,20 +207,19 @@ class LocalTarget:
         submission = folder.submission()
         ports = submission.ports if submission is not None else {}
         if port not in ports:
-            there = f"it has {', '.join(ports)}" if ports else "it has none"
-            raise refused(f"{handle} has no port {port!r}: {there}")
+            raise refused(f"{handle} has no port {port!r}; it has: {', '.join(ports) or 'none'}")
         address = f"127.0.0.1:{ports[port]}"
 
         async def answers() -> str:
             if folder.end() is not None or not alive(folder.identity()):
-                raise refused(f"{handle} has ended: nothing answers on its port {port!r} any more")
+                raise refused(f"{handle} has ended, so its port {port!r} is closed")
             return await accepts(address)
 
         await until_answered(answers, f"port {port!r} of {handle}")
         yield Endpoint(address)
 
     async def addresses(self, handle: str, asker: Mapping[str, Any]) -> dict[str, str]:
-        return {}  # who is here opens an endpoint, which is the same address; who is elsewhere reaches nothing here
+        return {}  # local callers open an endpoint, which has the same address; other machines cannot connect
 
     async def list(self, run: str | None = None) -> list[Found]:
         jobs = self._state / "jobs"
@@ -230,11 +228,11 @@ class LocalTarget:
             folder = JobFolder(path)
             claim, identity = folder.claim(), folder.identity()
             if claim is not None and claim.host != self._host:
-                continue  # a home that several machines share: what is theirs is for them to find
-            with contextlib.suppress(FileNotFoundError):  # it was removed just now
+                continue  # a job of another machine in a shared home folder
+            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
                 labels, created_s = (claim.labels, claim.created_s) if claim else ({}, path.stat().st_mtime)
                 found.append(self._found(path, alive(identity), labels, created_s))
-        if run is None:  # also what has lost its folder; asking takes longer, so only when everything is asked for
+        if run is None:  # also jobs without a folder; that takes longer, so only for all runs
             found += [self._found(path, True, {}, time.time()) for path in sorted(await strays(jobs))]
         return found
 
@@ -242,7 +240,7 @@ class LocalTarget:
         name, run = path.name, path.parent.name
         return Found(self._handle(run, name), name, run, is_alive, labels, created_s)
 
-    # ---- ending
+    # ---- stopping
 
     async def cancel(self, handle: str) -> None:
         folder = self._folder(handle)
@@ -260,7 +258,7 @@ class LocalTarget:
     async def _end_and_remove(self, folder: JobFolder) -> None:
         identity = await self._supervisor(folder)
         await self._stop(folder, identity)
-        # A job that killed its supervisor can write such an end itself; a supervisor removes the control groups before.
+        # A job that killed its supervisor could have written end.json itself; a supervisor removes its cgroups first.
         if folder.end() is None or (identity is not None and any(map(os.path.isdir, identity.cgroups))):
             submission = folder.submission()
             if identity is not None:
@@ -273,8 +271,8 @@ class LocalTarget:
             await asyncio.to_thread(folder.remove)
 
     async def _supervisor(self, folder: JobFolder) -> ProcessIdentity | None:
-        """Who supervises the job, or did; None: it was never started, or nothing says any more by whom. A job can
-        delete or damage the files that say so; a supervisor that lives puts them back."""
+        """The job's supervisor, alive or not; None if it was never started or its identity is lost. A job can delete or
+        damage these files; a live supervisor restores them."""
         until_s = time.monotonic() + APPEAR_S
         while (identity := folder.identity()) is None or folder.submission() is None:
             try:
@@ -286,12 +284,12 @@ class LocalTarget:
             if time.monotonic() > until_s and identity is not None:
                 return identity
             if time.monotonic() > until_s:
-                raise TargetError(f"{folder.path} is locked by a process that does not say which one it is")
+                raise TargetError(f"{folder.path} is locked by an unknown process")
             await asyncio.sleep(0.05)
         return identity
 
     async def _stop(self, folder: JobFolder, identity: ProcessIdentity | None) -> None:
-        """Politely; its supervisor by force when it does not end within its grace and some more."""
+        """Asks the job to stop; kills its supervisor if it does not exit within its grace and some more."""
         if not alive(identity):
             return
         assert identity is not None
@@ -311,28 +309,28 @@ class LocalTarget:
         url = urlsplit(handle)
         parts = url.path.split("/")
         if url.scheme != "local" or len(parts) != 3:
-            raise refused(f"{handle!r} is not a handle of a local job (local://HOST/RUN/NAME)")
+            raise refused(f"invalid handle {handle!r}; expected local://HOST/RUN/NAME")
         if unquote(url.netloc) != self._host:
-            raise refused(f"{handle} is a job of another machine, and this is {self._host}: take it up there")
+            raise refused(f"{handle} runs on another machine; use it there (this is {self._host})")
         return job_path(self._state, unquote(parts[1]), unquote(parts[2]))
 
     def _folder(self, handle: str) -> JobFolder:
         path = self._path(handle)
         if not path.exists():
-            raise TargetError(f"there is no job {handle}: {path} is not there")
+            raise TargetError(f"job not found: {handle} ({path} does not exist)")
         return JobFolder(path)
 
 
 def _check(job: Job) -> None:
     if job.resources.select:
-        raise refused("a local target has one machine: `select` has nothing to choose from")
+        raise refused("`select` cannot be used with a local target, which has one machine")
     names = [port.name for port in job.ports]
     for name in names:
         if not _PORT_NAME.fullmatch(name) or names.count(name) > 1:
-            why = "a port is named by lower case letters, digits and dashes, at most 15, and no two alike"
-            raise refused(f"{name!r} cannot be the name of a port: {why}")
+            use = "use up to 15 lower case letters, digits and dashes, and each name once"
+            raise refused(f"invalid port name {name!r}; {use}")
     if job.ready is not None and job.ready.port not in names:
-        raise refused(f"the job is ready when its port {job.ready.port!r} is, and has none")
+        raise refused(f"`ready` names the port {job.ready.port!r}, which the job does not have")
 
 
 def _make(folder: JobFolder, submission: JobSubmission, gpus: Sequence[LocalGpu]) -> JobSubmission:
@@ -349,7 +347,7 @@ def _make(folder: JobFolder, submission: JobSubmission, gpus: Sequence[LocalGpu]
 
 
 async def _to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
-    """What must not be left half done: a cancellation waits until it is, and is then raised."""
+    """Finishes `work` even if this task is cancelled; the cancellation is raised afterwards."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

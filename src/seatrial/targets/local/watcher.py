@@ -1,4 +1,4 @@
-"""Sees what becomes of jobs: their end at once (pidfd), the step that they are at now and then."""
+"""Watches local jobs: their end immediately (pidfd), their progress by polling."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from seatrial.targets.local.leftovers import at_terminals, end_leftovers
 from seatrial.targets.local.supervisors import open_process
 from seatrial.targets.protocol import TargetError
 
-_UNSEEN = "what left its folder, environment and control group before that, if anything, still runs"
+_UNSEEN = "processes that left its folder, environment and control group may still be running"
 CLOCK_SET_S = 86400.0
 PROGRESS_S = 0.25
 _READ_BYTES = 1 << 20
@@ -29,7 +29,7 @@ class _Watched:
     submission: JobSubmission
     identity: ProcessIdentity
     progress: Progress
-    ready: bool  # needs no event that says so, or there was one
+    ready: bool  # needs no READY event, or it was sent
     pidfd: int | None = None
     cancelled: bool = False
     offset: int = 0  # in the records
@@ -48,7 +48,7 @@ class Watcher:
             yield await self._events.get()
 
     def add(self, handle: str, folder: JobFolder, submission: JobSubmission, identity: ProcessIdentity) -> None:
-        """From now on. Again is no error and gives no event twice."""
+        """Watches a job from now on. A second call does nothing."""
         if handle in self._known:
             return
         self._known.add(handle)
@@ -72,12 +72,12 @@ class Watcher:
             self._running[handle].cancelled = True
 
     def forget(self, handle: str) -> None:
-        """Of a job that is removed: no more events."""
+        """Stops events of a removed job."""
         if (watched := self._running.pop(handle, None)) is not None:
-            self._let_go(watched)
+            self._close_pidfd(watched)
 
     def cpus(self) -> list[list[int]]:
-        """Of each job that runs."""
+        """CPUs of each running job."""
         return [watched.submission.cpus for watched in self._running.values()]
 
     async def close(self) -> None:
@@ -95,9 +95,9 @@ class Watcher:
     def _ended(self, watched: _Watched) -> None:
         if self._running.pop(watched.handle, None) is None:
             return
-        self._let_go(watched)
+        self._close_pidfd(watched)
         before = -1
-        while not watched.ready and watched.offset > before:  # it ended before its records were read
+        while not watched.ready and watched.offset > before:  # it ended before all records were read
             before = watched.offset
             self._read_on(watched)
         if (end := watched.folder.end()) is not None:
@@ -109,18 +109,18 @@ class Watcher:
         task.add_done_callback(self._ending.discard)
 
     async def _lost(self, watched: _Watched) -> None:
-        """The supervisor was killed: end what it watched over, then say that the end is not known."""
-        identity, message = watched.identity, f"its supervisor was killed; {_UNSEEN}"
+        """The supervisor was killed: kills the job's processes, then reports that its end is unknown."""
+        identity, message = watched.identity, f"the job's supervisor was killed; {_UNSEEN}"
         if identity.boot_id != boot_id():
-            message = "the machine was started anew while it ran"
+            message = "the machine rebooted while the job ran"
         elif not watched.folder.path.exists():
-            message = "its folder is gone"
+            message = "the job's folder was deleted"
         try:
             count = await asyncio.to_thread(end_leftovers, watched.folder.path, identity.cgroups)
             if watched.submission.container:
                 await remove_container(watched.submission.engine, watched.submission.container)
             if count:
-                message += f"; {count} of its processes were still running and have been ended"
+                message += f"; remaining processes killed: {count}"
             if left := await asyncio.to_thread(at_terminals, watched.folder.path):
                 message += f"; {left}"
         except TargetError as error:
@@ -134,7 +134,7 @@ class Watcher:
         known = StageTime(Stage.FINISHED, now_s, "target", uncertainty_s=max(0.0, now_s - last_s))
         self._report(watched, known, Exit(outcome, message=message))
 
-    def _let_go(self, watched: _Watched) -> None:
+    def _close_pidfd(self, watched: _Watched) -> None:
         if watched.pidfd is not None:
             asyncio.get_running_loop().remove_reader(watched.pidfd)
             os.close(watched.pidfd)
@@ -143,10 +143,10 @@ class Watcher:
     def _report(self, of: _Watched, known: StageTime | None, exit_: Exit | None = None, progress: str = "") -> None:
         self._events.put_nowait(Event(of.handle, known, exit_, (of.identity.host,), progress))
 
-    # ---- what its records say
+    # ---- records
 
     async def _follow(self) -> None:
-        """Only while something runs."""
+        """Ends when no job runs."""
         while self._running:
             await asyncio.sleep(PROGRESS_S)
             for watched in list(self._running.values()):
@@ -154,7 +154,7 @@ class Watcher:
                     self._report(watched, None, progress=progress)
 
     def _read_on(self, watched: _Watched) -> str:
-        """One block at most of what is new in the records; how far they say that the job is."""
+        """Reads at most one block of new records; returns the latest progress."""
         try:
             with open(f"{watched.folder.path}/records.jsonl", "rb") as file:
                 file.seek(watched.offset)
@@ -171,9 +171,9 @@ class Watcher:
         return progress
 
 
-def _stage_time(stage: Stage, said_s: float, submission: JobSubmission) -> StageTime:
-    """As the supervisor says, unless that cannot be: its files are in reach of the job. Clocks may be set meanwhile."""
+def _stage_time(stage: Stage, reported_s: float, submission: JobSubmission) -> StageTime:
+    """The supervisor's time if it is plausible: a job can change its files. Allows for clock changes."""
     now_s = time.time()
-    if submission.created_s - CLOCK_SET_S <= said_s <= now_s + CLOCK_SET_S:
-        return StageTime(stage, said_s, "supervisor")
+    if submission.created_s - CLOCK_SET_S <= reported_s <= now_s + CLOCK_SET_S:
+        return StageTime(stage, reported_s, "supervisor")
     return StageTime(stage, now_s, "target", uncertainty_s=max(0.0, now_s - submission.created_s))
