@@ -41,7 +41,7 @@ def test_another_machine_follows_logs_of_a_run_and_takes_nothing_over(far: Clust
         names = {line.partition(" | ")[0] for line in shown.stdout.splitlines()}
         assert len(names) == 2, shown.stdout
         refused = far.elsewhere("attach", str(copy), "--runs", "carried")
-        assert "is being worked on by process" in refused.stderr
+        assert "is owned by process" in refused.stderr
     far.forgotten()
     far.go()
     followed = far.seatrial("logs", "last", "-f", check=0).stdout
@@ -57,7 +57,7 @@ def test_a_run_is_refused_while_its_first_machine_works_on_it_and_taken_up_when_
         copy = far.carried()
         refused = far.elsewhere("attach", str(copy), "--runs", "carried")
         assert refused.returncode == 3, refused.stdout + refused.stderr
-        assert "is being worked on by process" in refused.stderr
+        assert "is owned by process" in refused.stderr
         assert f"on {socket.gethostname()}" in refused.stderr
         refused = far.elsewhere("cancel", str(copy), "--runs", "carried")
         assert refused.returncode == 3, refused.stdout + refused.stderr
@@ -93,7 +93,7 @@ def test_a_machine_that_slept_while_another_took_its_run_over_stops_and_disturbs
         process.send_signal(signal.SIGCONT)
         output = process.communicate(timeout=600)[0]
     assert process.returncode == 3, output
-    assert "is being worked on by process 7 on elsewhere" in output
+    assert "is owned by process 7 on elsewhere" in output
     assert len(far.kubectl("get", "pods", "-o", "name").split()) == 2
     far.forgotten()
     far.go()
@@ -205,6 +205,6 @@ def test_a_live_job_whose_annotation_is_damaged_is_infra_with_its_reason_and_the
     undisturbed, tried_again = sorted(far.results().cells, key=lambda cell: len(cell.attempts))
     assert [one.verdict for one in undisturbed.attempts] == ["passed"]
     assert [one.verdict for one in tried_again.attempts] == ["infra", "passed"]
-    assert "does not say which job it is" in tried_again.attempts[0].why
+    assert "no valid job description" in tried_again.attempts[0].why
     assert tried_again.flaky
     far.gone()

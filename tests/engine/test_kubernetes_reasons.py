@@ -77,14 +77,14 @@ def verdict(world: ClusterWorld) -> str:
 def test_an_image_that_is_not_there(far: ClusterWorld) -> None:
     code, output = ran(far, "", image="localhost/no-such:1")
     assert (code, verdict(far)) == (1, "invalid"), output
-    assert "its image cannot be had (ErrImageNeverPull)" in output
+    assert "cannot pull image (ErrImageNeverPull)" in output
     assert "localhost/no-such:1" in output
 
 
 def test_an_image_that_cannot_be_pulled(far: ClusterWorld) -> None:
     code, output = ran(far, "", image="127.0.0.1:1/no-such:1", pull="IfNotPresent")
     assert (code, verdict(far)) == (3, "infra"), output
-    assert "its image cannot be had" in output
+    assert "cannot pull image" in output
     assert "127.0.0.1:1/no-such:1" in output
     assert "connection refused" in output
 
@@ -122,7 +122,7 @@ def test_what_others_have_used_up_and_what_no_node_has_yet_is_waited_for_and_sho
         "",
         [
             "didn't match Pod's node affinity/selector",
-            "it asks for 64 of nvidia.com/gpu, and no node has more than 8",
+            "64 of nvidia.com/gpu requested, no node has more than 8",
             "waiting for room in the namespace's quota: exceeded quota: full",
         ],
     )

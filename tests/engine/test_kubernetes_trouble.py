@@ -122,7 +122,7 @@ def test_a_token_that_counts_no_more_stops_the_run_and_with_a_new_one_attach_fin
         far.go()
         output = process.communicate(timeout=600)[0]
     assert process.returncode == 3, output
-    assert "does not accept the credentials" in output
+    assert "rejected the credentials" in output
     assert "log in again" in output
     assert f"seatrial attach {far.run().run}" in output
     assert far.run().read_results() is None

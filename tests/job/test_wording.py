@@ -66,6 +66,6 @@ def test_a_message_that_was_never_reworded_keeps_its_id() -> None:
 
 
 def test_messages_inside_messages_get_their_first_wording() -> None:
-    today = "the job was lost: the machine rebooted while the job ran; remaining processes killed: 3"
+    today = "the job was refused: the machine rebooted while the job ran; remaining processes killed: 3"
     first = "the machine was started anew while it ran; 3 of its processes were still running and have been ended"
-    assert first_wording(normalised(today)) == normalised(f"the job was lost: {first}")
+    assert first_wording(normalised(today)) == normalised(f"the job was refused: {first}")

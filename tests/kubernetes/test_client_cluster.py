@@ -241,9 +241,9 @@ async def test_a_missing_right_is_granted_by_the_yaml_of_its_message(client: Kub
         await grant(client, refused.value, robot)
         assert "one" in [item.metadata.name async for item in robot.list(CONFIG_MAPS)]
         assert await robot.can(Right("list", "", "configmaps", client.access.namespace)) is True
-        with pytest.raises(Forbidden, match="the right to delete configmaps in namespace"):
+        with pytest.raises(Forbidden, match="lacks permission to delete configmaps in namespace"):
             await robot.delete(CONFIG_MAPS, "one")
-        with pytest.raises(Forbidden, match="the right to watch configmaps"):
+        with pytest.raises(Forbidden, match="lacks permission to watch configmaps"):
             await asyncio.wait_for(watched(robot, "x"), 600)
 
 
@@ -298,7 +298,7 @@ async def until_allowed(client: Kubernetes, right: Right) -> None:
 async def test_a_wrong_token_is_told(client: Kubernetes) -> None:
     access = {**vars(client.access), "identity": Identity("nobody", token="not-a-token")}
     async with Kubernetes(Access(**access)) as nobody:
-        with pytest.raises(CredentialsError, match=r"does not accept the credentials.*user nobody: renew them"):
+        with pytest.raises(CredentialsError, match=r"rejected the credentials.*renew them: .*user nobody"):
             await nobody.get(PODS, "x")
 
 

@@ -42,7 +42,7 @@ class Near(Pod):
         self.bytes += len(output[:cut])
         if cut < len(output):
             self.between()
-            raise KubernetesError("tar: the connection ended before the command's result came")
+            raise KubernetesError("tar: the connection ended before the command's result arrived")
         return Completed(process.returncode or 0, b"", b"")
 
 
@@ -73,7 +73,7 @@ async def test_it_goes_on_where_it_stopped_as_often_as_it_gets_further(kept: Pat
 
 async def test_one_that_gets_no_further_is_given_up(kept: Path, tmp_path: Path) -> None:
     near = Near(300_000, *[0] * 50)
-    with pytest.raises(KubernetesError, match="before the command's result came"):
+    with pytest.raises(KubernetesError, match="before the command's result arrived"):
         await fetched(near, kept, tmp_path)
     assert not (tmp_path / "here").exists()
     assert near.commands < 10
@@ -90,6 +90,6 @@ async def test_of_a_folder_that_changed_in_between_all_is_fetched_anew(kept: Pat
 
 
 async def test_what_is_larger_than_it_may_be_is_not_fetched(kept: Path, tmp_path: Path) -> None:
-    with pytest.raises(TooLarge, match="is larger than 1000 bytes"):
+    with pytest.raises(TooLarge, match="exceeds 1000 bytes"):
         await files.fetch_archive(Near(), str(kept), tmp_path / "here", most_bytes=1000)
     assert not (tmp_path / "here").exists()

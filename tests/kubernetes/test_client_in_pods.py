@@ -70,7 +70,7 @@ async def test_a_command_has_its_exit_code_and_its_streams(client: Kubernetes) -
         done = await pod.run(["sh", "-c", "echo out; echo err >&2; exit 3"])
         assert done == (3, b"out\n", b"err\n")
         assert (await pod.run(["no-such-command"])).exit_code == 127
-        with pytest.raises(CommandFailed, match=r"sh in pod .* ended with exit code 5: why"):
+        with pytest.raises(CommandFailed, match=r"sh in pod .* exited 5: why"):
             await pod.run(["sh", "-c", "echo why >&2; exit 5"], check=True)
         short = await pod.run(["sh", "-c", "yes | head -c 1000000"], most_bytes=1000)
         assert len(short.stdout) == 1000
@@ -87,7 +87,7 @@ async def test_a_command_whose_pod_is_killed_is_no_success(client: Kubernetes) -
         await client.delete(PODS, pod.name, grace_s=0)
         (ended,) = await asyncio.wait_for(asyncio.gather(waiting, return_exceptions=True), 600)
         if isinstance(ended, BaseException):
-            assert "before the command's result came" in str(ended)
+            assert "before the command's result arrived" in str(ended)
         else:
             assert ended.exit_code == 137
 
@@ -182,10 +182,10 @@ async def test_a_right_that_is_missing_for_a_command_is_named(client: Kubernetes
     impersonated = replace(client.access.identity, impersonate=(("Impersonate-User", "jane"),))
     async with running(client, "sleep 600") as pod, Kubernetes(replace(client.access, identity=impersonated)) as jane:
         with pytest.raises(
-            Forbidden, match=r"the right to (get|create) pods/exec in namespace default is missing for user 'jane'"
+            Forbidden, match=r"user 'jane' lacks permission to (get|create) pods/exec in namespace default"
         ):
             await jane.pod(pod.name).run(["true"])
-        with pytest.raises(Forbidden, match=r"the right to get pods/log"):
+        with pytest.raises(Forbidden, match=r"lacks permission to get pods/log"):
             [line async for line in jane.pod(pod.name).log()]
         async with jane.pod(pod.name).forward(80) as forward:
             assert await get(forward.host, forward.port, "/") == 0

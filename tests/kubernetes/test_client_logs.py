@@ -57,7 +57,7 @@ async def test_one_of_which_nothing_comes_is_given_up(stub: Stub, monkeypatch: p
     stub.override = silent
     monkeypatch.setattr(pod_module, "SILENCE_S", 0.2)
     async with stub.client() as client:
-        with pytest.raises(KubernetesError, match=r"nothing came for 0.2 s"):
+        with pytest.raises(KubernetesError, match=r"no data for 0.2 s"):
             async for _ in client.pod("p").log(patience_s=0):
                 pass
 

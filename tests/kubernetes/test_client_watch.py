@@ -277,7 +277,7 @@ async def test_a_line_without_end_is_not_read_into_memory_for_ever(stub: Stub, m
     async with stub.client() as client:
         events = aiter(client.watch(PODS, patience_s=0))
         await take(events, 1)
-        with pytest.raises(KubernetesError, match="a line of more than"):
+        with pytest.raises(KubernetesError, match="a line exceeds"):
             await take(events, 1)
 
 
@@ -287,7 +287,7 @@ async def test_a_right_that_is_missing_ends_the_watch_at_once(stub: Stub) -> Non
 
     stub.override = answer
     async with stub.client() as client:
-        with pytest.raises(Forbidden, match="the right to list pods in namespace ns is missing"):
+        with pytest.raises(Forbidden, match="lacks permission to list pods in namespace ns"):
             await take(aiter(client.watch(PODS)), 1)
     assert len(stub.requests) == 1
 
@@ -299,7 +299,7 @@ async def test_a_server_that_is_gone_for_too_long_ends_the_watch() -> None:
         await take(events, 1)
         waiting = asyncio.ensure_future(take(events, 1))
         await asyncio.sleep(0.1)
-    with pytest.raises(Unreachable, match="nothing listens"):
+    with pytest.raises(Unreachable, match="connection refused"):
         await waiting
     await client.close()
 

@@ -65,11 +65,11 @@ def test_without_a_terminal_each_reason_for_waiting_is_told_once_whatever_its_nu
     for number, cell in enumerate((first, second, third)):
         plain.update(cell, "waiting", f"waiting: 0/{number + 5} nodes are available")
         plain.update(cell, "running", "run true")
-    plain.update(third, "waiting", "its image cannot be had")
+    plain.update(third, "waiting", "cannot pull image")
     lines = out.getvalue().splitlines()
     assert lines == [
         f"[0/3] waiting {first}: 0/5 nodes are available",
-        f"[0/3] waiting {third}: its image cannot be had",
+        f"[0/3] waiting {third}: cannot pull image",
     ]
 
 
@@ -118,10 +118,10 @@ def test_on_a_terminal_what_a_cell_waited_for_is_not_shown_any_more_when_it_runs
     run = sample.small()
     board = Board(run.cells, run.excluded)
     cell = run.cells[0].id
-    board.update(cell, "waiting", "its image cannot be had")
-    assert "its image cannot be had" in paint(board.lines(100, 30), False, False)
+    board.update(cell, "waiting", "cannot pull image")
+    assert "cannot pull image" in paint(board.lines(100, 30), False, False)
     board.update(cell, "running")
-    assert "its image cannot be had" not in paint(board.lines(100, 30), False, False)
+    assert "cannot pull image" not in paint(board.lines(100, 30), False, False)
 
 
 def test_on_a_terminal_the_matrix_is_drawn_and_taken_away_again() -> None:

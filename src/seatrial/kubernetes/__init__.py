@@ -1,4 +1,4 @@
-"""A thin asyncio client of Kubernetes' API: small structs in, JSON out, nothing lost and nothing doubled.
+"""A thin asyncio client for the Kubernetes API: typed structs in, JSON out, no events lost or repeated.
 
 access = load_access()                                    # as kubectl: KUBECONFIG, ~/.kube/config, or this pod's own
 async with Kubernetes(access) as client:

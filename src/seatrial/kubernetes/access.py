@@ -1,5 +1,7 @@
-"""How a cluster is reached and as whom: data, from a kubeconfig or from inside a pod, whose repr shows no secret; and
-the commands of a kubeconfig that print credentials (client-go's exec plugins)."""
+"""Address and identity for a cluster, from a kubeconfig or from inside a pod, and credential plugins (`exec`).
+
+The repr of these classes shows no secret.
+"""
 
 import asyncio
 import base64
@@ -22,7 +24,7 @@ from seatrial.kubernetes.objects import UNDECODABLE, Manifest
 
 @dataclass(frozen=True)
 class Material:
-    """A certificate or key: its PEM, or the file that holds it, which is read again when it changes."""
+    """A certificate or key: PEM data, or a file that is read again when it changes."""
 
     data: bytes = field(default=b"", repr=False)
     file: Path | None = None
@@ -40,7 +42,7 @@ class PluginVariable(msgspec.Struct, frozen=True):
 
 
 class Plugin(msgspec.Struct, rename="camel", frozen=True):
-    """A command that prints credentials: `exec` of a kubeconfig's user."""
+    """A command that prints credentials: `exec` of a user in a kubeconfig."""
 
     command: str
     args: tuple[str, ...] = ()
@@ -49,7 +51,7 @@ class Plugin(msgspec.Struct, rename="camel", frozen=True):
     install_hint: str = ""
     provide_cluster_info: bool = False
     interactive_mode: Literal["Never", "IfAvailable", "Always"] = "IfAvailable"
-    folder: Path | None = None  # what a relative command is relative to
+    folder: Path | None = None  # base of a relative command
 
     def __repr__(self) -> str:
         return f"Plugin({self.command!r})"
@@ -57,7 +59,7 @@ class Plugin(msgspec.Struct, rename="camel", frozen=True):
 
 @dataclass(frozen=True)
 class Identity:
-    """As whom. Several may be given; the server takes a certificate before a token."""
+    """Credentials of a user. With several, the server prefers a certificate to a token."""
 
     name: str = ""  # of the user in the kubeconfig
     token: str = field(default="", repr=False)
@@ -78,17 +80,17 @@ class Access:
     namespace: str = "default"
     context: str = ""
     source: str = ""  # the file that named the context, or "in-cluster"
-    authority: Material = Material()  # nothing: the system's own
+    authority: Material = Material()  # empty: those of the system
     insecure: bool = False
     tls_server_name: str = ""
     proxy_url: str = field(default="", repr=False)  # may hold a password
     compression: bool = True
-    plugin_config: Any = None  # what the cluster's entry holds for plugins
+    plugin_config: Any = None  # settings for plugins in the cluster's entry
     identity: Identity = Identity()
 
 
-PLUGIN_S = 60.0  # a plugin that takes longer is ended
-PERSON_S = 900.0  # the same for one that has said something: a person may have to enter a code elsewhere
+PLUGIN_S = 60.0  # time limit of a plugin
+PERSON_S = 900.0  # time limit of a plugin that has printed something: a user may have to enter a code elsewhere
 STDERR_BYTES = 4000
 ENDED_S, STREAMS_S = 0.02, 1.0
 
@@ -102,7 +104,7 @@ class Credential(msgspec.Struct, rename="camel", frozen=True):
     expiration_timestamp: str | None = None
 
     def valid_s(self) -> float:
-        """For how long from now; without an expiry until the server refuses it."""
+        """Remaining validity in seconds; infinite without an expiry."""
         if not self.expiration_timestamp:
             return float("inf")
         return datetime.fromisoformat(self.expiration_timestamp).timestamp() - time.time()
@@ -117,14 +119,15 @@ class ExecCredential(msgspec.Struct, rename="camel", frozen=True):
 async def run_plugin(
     plugin: Plugin, access: Access, within_s: float = PLUGIN_S, person_s: float = PERSON_S
 ) -> Credential:
-    """What the plugin prints. Its output is in no message; its stderr is, and is shown as it comes."""
+    """Runs the plugin and returns the credential that it prints. Errors never contain its stdout; its stderr is in them
+    and is printed while the plugin runs."""
     source = f"{access.source}: user {access.identity.name}: exec {plugin.command}"
     if plugin.interactive_mode == "Always":
-        raise CredentialsError(source, "wants a terminal (interactiveMode: Always); log in with it first", lasting=True)
+        raise CredentialsError(source, "needs a terminal (interactiveMode: Always); log in with it first", lasting=True)
     command = _command(plugin)
     if command is None:
         hint = f": {plugin.install_hint.strip()}" if plugin.install_hint else ""
-        raise CredentialsError(source, f"no such command{hint}", lasting=True)
+        raise CredentialsError(source, f"plugin not found{hint}", lasting=True)
     own = {one.name: one.value for one in plugin.env}
     env = {**os.environ, **own, "KUBERNETES_EXEC_INFO": _info(plugin, access)}
     try:
@@ -135,10 +138,10 @@ async def run_plugin(
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=env,
-            start_new_session=True,  # what it starts itself ends with it
+            start_new_session=True,  # so that its child processes are killed with it
         )
     except OSError as error:
-        raise CredentialsError(source, f"cannot be started: {error.strerror}", lasting=True) from None
+        raise CredentialsError(source, f"cannot start: {error.strerror}", lasting=True) from None
     assert process.stdout is not None
     assert process.stderr is not None
     output, errors = bytearray(), bytearray()
@@ -149,7 +152,7 @@ async def run_plugin(
     ]
     try:
         async with asyncio.timeout(within_s) as limit:
-            # What it left running may hold its streams, for whose end `wait` would wait, and has no more to say.
+            # Processes that it left running may keep its streams open, and `wait` would wait for those.
             while process.returncode is None:
                 await asyncio.sleep(ENDED_S)
                 if errors and within_s < person_s:
@@ -157,8 +160,8 @@ async def run_plugin(
                     limit.reschedule(asyncio.get_running_loop().time() + within_s)
             await asyncio.wait(reading, timeout=STREAMS_S)
     except TimeoutError:
-        said = f" after it said: {_last(errors)}" if errors else ""
-        raise CredentialsError(source, f"did not end within {within_s:g} s{said}") from None
+        printed = f"; it printed: {_last(errors)}" if errors else ""
+        raise CredentialsError(source, f"timed out after {within_s:g} s{printed}") from None
     finally:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -168,7 +171,7 @@ async def run_plugin(
         await asyncio.gather(*reading, return_exceptions=True)
     if process.returncode:
         text = _last(errors)
-        raise CredentialsError(source, f"ended with exit code {process.returncode}" + (f": {text}" if text else ""))
+        raise CredentialsError(source, f"exited {process.returncode}" + (f": {text}" if text else ""))
     return _credential(source, plugin, output)
 
 
@@ -177,7 +180,7 @@ def _last(errors: bytearray) -> str:
 
 
 async def _read(stream: asyncio.StreamReader, into: bytearray, shown: str = "") -> None:
-    """To its end. With `shown`, line by line where a person sees it, too: it may be a code to log in with."""
+    """Reads a stream to its end. With `shown`, also prints it with this prefix: it may be a login code."""
     while block := await stream.read(1 << 16):
         if shown:
             for line in block.decode(errors="replace").splitlines():
@@ -189,9 +192,9 @@ def _credential(source: str, plugin: Plugin, output: bytes | bytearray) -> Crede
     try:
         printed = msgspec.json.decode(output, type=ExecCredential)
     except UNDECODABLE as error:
-        raise CredentialsError(source, f"did not print an ExecCredential in JSON: {error}") from None
+        raise CredentialsError(source, f"output is not an ExecCredential in JSON: {error}") from None
     if printed.kind != "ExecCredential" or printed.api_version != plugin.api_version:
-        problem = f"printed {printed.api_version} {printed.kind}, not {plugin.api_version} ExecCredential"
+        problem = f"printed {printed.api_version} {printed.kind} (expected {plugin.api_version} ExecCredential)"
         raise CredentialsError(source, problem, lasting=True)
     found = printed.status
     if found is None or not (found.token or (found.client_certificate_data and found.client_key_data)):
@@ -199,12 +202,12 @@ def _credential(source: str, plugin: Plugin, output: bytes | bytearray) -> Crede
     try:
         found.valid_s()
     except ValueError:
-        raise CredentialsError(source, f"printed an expiry that is no time: {found.expiration_timestamp}") from None
+        raise CredentialsError(source, f"printed an invalid expiry: {found.expiration_timestamp}") from None
     return found
 
 
 def _command(plugin: Plugin) -> str | None:
-    """As kubectl finds it: a bare name by PATH, a relative path from the kubeconfig's folder."""
+    """Path of the command, as for kubectl: a bare name from PATH, a relative path from the kubeconfig's folder."""
     if os.sep not in plugin.command:
         return shutil.which(plugin.command, path=next((one.value for one in plugin.env if one.name == "PATH"), None))
     path = (plugin.folder or Path()) / plugin.command

@@ -1,11 +1,11 @@
-"""The client: everything that one asks of an API server, on any kind of object.
+"""The client: requests to an API server for any kind of object.
 
-1. A manifest is plain data (or its JSON, made before the clock starts); what comes back is as small as the caller's
-   struct, `Object` (metadata alone) by default.
-2. `namespace=None` is the access's own; `namespace=""` is all of them, where that has a meaning.
-3. `create` with a name is safe to be cut off: asked again, the object of the same name and the same labels is ours.
-   With `generateName` it raises `Unreachable`, which says that it may have been done.
-4. Deleting what is not there is no error.
+1. A manifest is plain data, or JSON encoded before a measurement starts. Results have only the fields of the caller's
+   struct; the default is `Object`, with metadata only.
+2. `namespace=None` is that of the access; `namespace=""` is all namespaces, where that is possible.
+3. `create` with a name survives broken connections: on a retry, an object with the same name and labels is ours. With
+   `generateName` it raises `Unreachable`, which says that the object may have been created.
+4. Deleting a missing object is not an error.
 """
 
 import copy
@@ -28,13 +28,13 @@ from seatrial.kubernetes.queries import PAGE, Discovery, ObjectSelection, accept
 from seatrial.kubernetes.rights import Right
 from seatrial.kubernetes.watch import WATCH_PATIENCE_S, Watch
 
-FIELD_MANAGER = "seatrial"  # in the server's own record of changes
-DELETED_AT_ONCE = 500  # while a server deletes, it does little else
+FIELD_MANAGER = "seatrial"  # name in the server's record of changes
+DELETED_AT_ONCE = 500  # a server does little else while it deletes
 MERGE = "application/merge-patch+json"
 
 
 class Chosen(TypedDict, total=False):
-    """Which objects of a resource: by namespace, by labels and fields as in kubectl's `-l`."""
+    """Selects objects of a resource by namespace, labels and fields, as kubectl's `-l`."""
 
     namespace: str | None
     labels: str
@@ -42,7 +42,7 @@ class Chosen(TypedDict, total=False):
 
 
 class Measured(TypedDict, total=False):
-    """For who measures: `retry=False` asks once; `attempts` gets every try with its times."""
+    """For measurements: `retry=False` sends one request; `attempts` gets every attempt with its times."""
 
     retry: bool
     attempts: list[RequestAttempt] | None
@@ -56,7 +56,7 @@ class Kubernetes:
     """One cluster as one identity. Use it as an async context manager, or `close` it."""
 
     def __init__(self, access: Access, *, patience_s: float = PATIENCE_S, at_once: int = AT_ONCE) -> None:
-        """At most `at_once` requests at a time; the others wait for their turn."""
+        """At most `at_once` requests run at a time; others wait."""
         self.access = access
         self.connection = Connection(access, patience_s, at_once)
         self.discovery = Discovery(self.connection)
@@ -68,7 +68,7 @@ class Kubernetes:
         await self.close()
 
     def within(self, namespace: str) -> "Kubernetes":
-        """The same connection, with another namespace where none is named. It is not closed by itself."""
+        """The same connection with another default namespace. Do not close it separately."""
         made = copy.copy(self)
         made.access = replace(self.access, namespace=namespace)
         return made
@@ -77,13 +77,13 @@ class Kubernetes:
         await self.connection.close()
 
     async def version(self, **how: Unpack[Measured]) -> str:
-        """Such as v1.35.4: whether the server is there and speaks to us."""
+        """Version of the server, such as v1.35.4; proves that it is reachable and accepts us."""
         request = ApiRequest("get", bare_path="/version")
         answer = await self.connection.request(request, **how)
         return decode_answer(request, Version, answer.body).git_version
 
     async def now_s(self) -> float:
-        """The server's clock, in whole seconds since the epoch; ours where an answer does not tell."""
+        """The server's clock in whole seconds since the epoch; ours if an answer has no date."""
         answer = await self.connection.request(ApiRequest("get", bare_path="/version"))
         with suppress(ValueError, TypeError):
             return parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
@@ -103,10 +103,10 @@ class Kubernetes:
         dry_run: bool = False,
         **how: Unpack[Measured],
     ) -> O:
-        """Of a manifest that is JSON already, `resource` must be given, and `name` if it may be asked twice."""
+        """Creates an object. A manifest in JSON needs `resource`, and `name` to be safe to retry."""
         if isinstance(manifest, bytes):
             if resource is None:
-                raise TypeError("a manifest in JSON needs its resource beside it")
+                raise TypeError("a manifest in JSON needs `resource`")
             body = manifest
         else:
             metadata = manifest.get("metadata") or {}
@@ -139,7 +139,7 @@ class Kubernetes:
                     yield item
 
     async def has_any(self, resource: Resource, **chosen: Unpack[Chosen]) -> bool:
-        """Whether there is such an object."""
+        """Whether any such object exists."""
         async for _ in self.list(resource, page=1, **chosen):
             return True
         return False
@@ -165,7 +165,7 @@ class Kubernetes:
         namespace: str | None = None,
         subresource: str = "",
     ) -> O:
-        """A merge patch: the fields to change, null for those to take away."""
+        """Applies a merge patch: the fields to change, null for those to remove."""
         request = self._request("patch", resource, namespace, name, subresource)
         return await self._write(request, msgspec.json.encode(patch), into, content_type=MERGE)
 
@@ -178,7 +178,7 @@ class Kubernetes:
         grace_s: int | None = None,
         **how: Unpack[Measured],
     ) -> bool:
-        """False when it was not there. What it owns goes after it."""
+        """Deletes an object; objects that it owns follow. False if it did not exist."""
         request = self._request("delete", resource, namespace, name)
         try:
             await self.connection.request(request, body=_delete_options(grace_s), accept=accept(Object), **how)
@@ -189,8 +189,8 @@ class Kubernetes:
     async def delete_all(
         self, resource: Resource, *, grace_s: int | None = None, most: int = 0, **chosen: Unpack[Chosen]
     ) -> None:
-        """Everything with these labels in one request, or at most so many of it: a server that has to delete thousands
-        in one is done with nothing else. Without labels this would be everything: they must be given."""
+        """Deletes all objects with these labels in one request, or at most `most`: a server that deletes thousands at
+        once is busy with nothing else. Labels are required, because without them it would delete everything."""
         selection = self._selection(resource, chosen)
         if not selection.labels:
             raise ValueError("delete_all without labels would delete everything")
@@ -199,17 +199,17 @@ class Kubernetes:
         await self.connection.request(request, query.items(), body=options, accept=accept(Object, many=True))
 
     async def delete_some(self, resource: Resource, **chosen: Unpack[Chosen]) -> bool:
-        """Delete as many as a server deletes well in one request; whether there are more."""
+        """Deletes as many objects as a server handles well in one request; whether there are more."""
         await self.delete_all(resource, grace_s=0, most=DELETED_AT_ONCE, **chosen)
         return await self.has_any(resource, **chosen)
 
-    # Rights and kinds
+    # Permissions and kinds
 
     async def resource_of(self, manifest: Mapping[str, Any]) -> Resource:
         return await self.discovery.of_kind(str(manifest.get("apiVersion", "")), str(manifest.get("kind", "")))
 
     async def can(self, right: Right) -> bool:
-        """Whether we have a right."""
+        """Whether we have a permission."""
         resource, _, subresource = right.resource.partition("/")
         where = {"group": right.group, "resource": resource, "subresource": subresource, "namespace": right.namespace}
         spec = {"resourceAttributes": {"verb": right.verb, **where}}
@@ -217,7 +217,7 @@ class Kubernetes:
         return bool((await self.create(review, Tree)).status["allowed"])
 
     def pod(self, name: str, container: str = "", *, namespace: str | None = None) -> Pod:
-        """What is inside a pod: logs, commands, ports, files."""
+        """Access to a pod: logs, commands, ports, files."""
         return Pod(self.connection, self.access.namespace if namespace is None else namespace, name, container)
 
     # Inner
@@ -243,13 +243,13 @@ class Kubernetes:
         return decode_answer(request, into, answer.body)
 
     async def _find_created(self, error: AlreadyExists, body: bytes, into: type[O]) -> O:
-        """The object that an earlier, cut-off try of the same create made; or the error, when it is another's."""
+        """The object that an earlier, interrupted attempt created; raises `error` if it is another's."""
         resource, namespace, name = error.request.resource, error.request.namespace, error.request.name
         assert resource is not None
         wanted = decoder(Object).decode(body).metadata.labels
         try:
             found = await self.get(resource, name, namespace=namespace)
-        except Forbidden:  # the right to make it is not the right to read it
+        except Forbidden:  # no permission to read what we may create
             raise error from None
         if any(found.metadata.labels.get(key) != value for key, value in wanted.items()):
             raise error

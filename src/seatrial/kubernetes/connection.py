@@ -1,11 +1,11 @@
-"""The connection to one server: requests and streams, with retries that never do a thing twice unknowingly.
+"""The connection to one server: requests and streams, with retries that never repeat an action unknowingly.
 
-1. 429, and 5xx that say when to come back, are asked again when the server says. Other 5xx only if `repeatable`.
-2. A connection that never came about is tried again until `patience_s` is over.
-3. A connection that broke after the request went out is asked again only if `repeatable`; else the error says that it
-   may have been done.
-4. A 401 is answered once with renewed credentials.
-5. With `retry=False` nothing else is asked again; every try is in `attempts`, for who measures.
+1. 429, and 5xx with Retry-After, are retried when the server says. Other 5xx only if `repeatable`.
+2. Failures to connect are retried until `patience_s` is over.
+3. If the connection broke after the request was sent, it is retried only if `repeatable`; otherwise the error says that
+   the action may have been done.
+4. A 401 is retried once with renewed credentials.
+5. With `retry=False` nothing else is retried; every attempt is in `attempts`, for measurements.
 """
 
 import asyncio
@@ -42,15 +42,15 @@ from seatrial.kubernetes.objects import ApiRequest
 
 JSON = "application/json"
 USER_AGENT = "seatrial"
-REQUEST_S = 60.0  # the server is told to give up by then, and a little later we do
+REQUEST_S = 60.0  # time limit sent to the server; we wait MARGIN_S longer
 _CONNECT_S = 15.0
-AT_ONCE = 64  # requests, unless more are asked for; watches, logs and streams are not counted
+AT_ONCE = 64  # default limit of concurrent requests; watches, logs and streams are not counted
 STREAM_BUFFER_BYTES = 1 << 18
 HEARTBEAT_S = 30.0
 NEEDS_UPGRADE = "pgrade request required"  # the answer to the same request without a WebSocket
 MARGIN_S = 5.0
 MOST_HEADS = 256
-# A peer that is gone silently (a cut cable, a dropped NAT entry) is noticed after 20 + 4 x 5 s.
+# A peer that vanished silently (a cut cable, a dropped NAT entry) is noticed after 20 + 4 x 5 s.
 KEEPALIVE = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
 FAILURES = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
 
@@ -75,7 +75,7 @@ class Connection:
         self._openings = Openings()
 
     async def close(self) -> None:
-        """For good. What goes on is cut, and raises `Closed`."""
+        """Closes it for good. Requests in progress are cut and raise `Closed`."""
         self._closed = True
         pool, streams = self._pool, self._streams
         self._pool = self._streams = None
@@ -105,7 +105,7 @@ class Connection:
         retry: bool = True,
         attempts: list[RequestAttempt] | None = None,
     ) -> Reply:
-        """A 2xx answer; anything else is raised. `method`: another than that of the verb."""
+        """Returns a 2xx answer; anything else is raised. `method` overrides that of the verb."""
         method = method or request.method
         target = _target(request.path, (*query, ("timeout", f"{max(1, round(timeout_s))}s")))
         until = time.monotonic() + (self.patience_s if patience_s is None else patience_s)
@@ -128,8 +128,8 @@ class Connection:
                 tried.problem = broken.text
                 uncertain = uncertain or (broken.sent and method != "GET")
                 if broken.sent and not again:
-                    doubt = f"not known whether it was done: {request}: {broken.text} ({self.access.server})"
-                    raise Unreachable(f"{doubt}; check before asking again") from error
+                    doubt = f"unknown whether this was done: {request}: {broken.text} ({self.access.server})"
+                    raise Unreachable(f"{doubt}; check before you retry") from error
                 delay = backoff_s(attempt)
                 if broken.lasting or time.monotonic() + delay > (until if retry else 0.0):
                     raise self._unreachable(request, broken) from error
@@ -151,7 +151,7 @@ class Connection:
     async def stream(
         self, request: ApiRequest, query: Iterable[tuple[str, str]], accept: str = JSON
     ) -> aiohttp.ClientResponse:
-        """An answer that goes on, one try. The caller reads and closes it, and notices when nothing comes of it."""
+        """Opens a streaming answer in one attempt. The caller reads and closes it, and detects silence."""
         renewed = False
         limits = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
         while True:
@@ -177,7 +177,7 @@ class Connection:
             renewed = True
 
     async def read(self, request: ApiRequest, response: aiohttp.ClientResponse) -> bytes:
-        """The next block of a stream; nothing at its end."""
+        """The next block of a stream; empty at its end."""
         try:
             return await response.content.readany()
         except FAILURES as error:
@@ -186,8 +186,8 @@ class Connection:
     async def websocket(
         self, request: ApiRequest, query: tuple[tuple[str, str], ...], protocols: tuple[str, ...]
     ) -> Any:
-        """An open WebSocket. Why one was refused is not in aiohttp's error: the same is asked once more without it,
-        which also renews credentials that have expired."""
+        """Opens a WebSocket. aiohttp's error lacks the reason of a refusal, so the same request is sent once more
+        without it, which also renews expired credentials."""
         for _ in range(2):
             _, session = await self._open()
             try:
@@ -213,19 +213,20 @@ class Connection:
             if status != 401:
                 break
         raise KubernetesError(
-            f"cannot {request}: the server refuses the WebSocket ({status}), though it allows what is asked"
+            f"cannot {request}: the server refused the WebSocket ({status}), although it allows the request"
         )
 
     @staticmethod
     def hang_up(response: aiohttp.ClientResponse) -> None:
-        """End a stream, and its connection at once: TLS would wait for a farewell that a busy server never sends."""
+        """Ends a stream and aborts its connection: TLS would wait for a closing message that a busy server may never
+        send."""
         if response.connection is not None and response.connection.transport is not None:
             response.connection.transport.abort()
         response.close()
 
     @staticmethod
     async def leave(websocket: Any) -> None:
-        """The same of a WebSocket, which closes in its own way first."""
+        """Closes a WebSocket, then aborts its connection."""
         wire = websocket.get_extra_info("socket")
         try:
             await websocket.close()
@@ -235,11 +236,11 @@ class Connection:
 
     def _refusal(self, request: ApiRequest, status: int, headers: Mapping[str, str], data: bytes) -> KubernetesError:
         if 300 <= status < 400:
-            data = f"the server sends us elsewhere: {headers.get('location', '')}; is a login proxy before it?".encode()
+            data = f"the server redirects to {headers.get('location', '')}; is a login proxy in front of it?".encode()
         return api_error(request, status, data, self.credentials.source)
 
     def _failure(self, error: BaseException) -> RequestFailure:
-        """Of a proxy we notice no more than that it closes; our relay knows why."""
+        """Prefers the relay's problem: with a proxy we only see a closed connection."""
         found = failure(error)
         problem = self._relay.problem if self._relay is not None else ""
         return RequestFailure(problem, found.sent) if problem else found
@@ -248,7 +249,7 @@ class Connection:
         return Unreachable(f"cannot {request}: {broken.text} ({self.access.server})", lasting=broken.lasting)
 
     def _head(self, method: str, target: str, accept: str, content_type: str, has_body: bool) -> bytes:
-        """The head of a request but for its length, kept: many requests differ in their body alone."""
+        """The head of a request without its length. Cached, because many requests differ only in their body."""
         key = (self.credentials.generation, method, target, accept, content_type, has_body)
         head = self._heads.get(key)
         if head is None:

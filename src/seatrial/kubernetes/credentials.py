@@ -1,4 +1,4 @@
-"""Our credentials, kept fresh: tokens and certificates from files that change and plugins that expire."""
+"""Credentials that renew themselves: tokens and certificates from files and plugins."""
 
 import asyncio
 import base64
@@ -15,12 +15,12 @@ from multidict import CIMultiDict
 from seatrial.kubernetes.access import Access, Credential, Material, run_plugin
 from seatrial.kubernetes.errors import CredentialsError, KubeconfigError
 
-REREAD_S = 10.0  # files are read again after this; a kubelet renews tokens long before they expire
+REREAD_S = 10.0  # interval for reading files again; a kubelet renews tokens long before they expire
 LEEWAY_S = 10.0  # a plugin's credentials are renewed this long before they expire
 
 
 class Credentials:
-    """The headers and the TLS context of every request. Fresh ones cost nothing."""
+    """Headers and TLS context of requests, loaded again only when stale."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
@@ -46,13 +46,13 @@ class Credentials:
         return time.monotonic() >= self._fresh_until
 
     async def refresh(self) -> None:
-        """Read and run again what is due. Others that ask meanwhile wait and get the same."""
+        """Reloads stale credentials. Concurrent callers wait and get the same."""
         async with self._turn:
             if self.stale:
                 await self._load()
 
     async def renew(self, generation: int) -> bool:
-        """After a 401 of a request of that generation: get new ones. False when nothing of them can change."""
+        """Gets new credentials after a 401 for that generation. False if they cannot change."""
         identity = self.access.identity
         if not (identity.plugin or identity.token_file or identity.certificate.file):
             return False
@@ -77,7 +77,7 @@ class Credentials:
             self.tls, self._tls_of = tls_context(self.access, certificate, key), state
         files = (identity.token_file, self.access.authority.file, certificate.file)
         reread = time.monotonic() + REREAD_S if any(files) else float("inf")
-        # A plugin that hands out what has nearly expired is asked again with each request, but not more than that.
+        # A plugin that returns nearly expired credentials runs again for each request, but not more often.
         self._fresh_until = min(reread, self._expires - LEEWAY_S)
         self.generation += 1
 
@@ -95,23 +95,23 @@ class Credentials:
         for name, value in identity.impersonate:
             headers.add(name, value)
         if any("\n" in value or "\r" in value for value in headers.values()):
-            raise CredentialsError(self.source, "the token has a line break in it", lasting=True)
+            raise CredentialsError(self.source, "the token contains a line break", lasting=True)
         return headers
 
     def _read_token(self, file: Path) -> str:
         try:
             token = file.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
-            if "Authorization" in self.headers:  # as client-go does: the last one that could be read
+            if "Authorization" in self.headers:  # keep the last readable token, as client-go does
                 return self.headers["Authorization"].removeprefix("Bearer ")
-            raise CredentialsError(str(file), f"the token cannot be read: {error}") from None
+            raise CredentialsError(str(file), f"cannot read the token: {error}") from None
         if not token and not self.access.identity.token:
             raise CredentialsError(str(file), "the token file is empty")
         return token
 
 
 def tls_context(access: Access, certificate: Material, key: Material) -> ssl.SSLContext | None:
-    """A context that trusts the cluster's own authority alone, or the system's when the cluster names none."""
+    """A context that trusts only the cluster's authority, or those of the system if the cluster names none."""
     if not access.server.startswith("https:"):
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -122,8 +122,7 @@ def tls_context(access: Access, certificate: Material, key: Material) -> ssl.SSL
         try:
             context.load_verify_locations(cadata=access.authority.read().decode())
         except (OSError, ssl.SSLError, ValueError) as error:
-            problem = f"cannot be used: {_problem(error)}"
-            raise KubeconfigError(access.source, "certificate-authority", problem) from None
+            raise KubeconfigError(access.source, "certificate-authority", f"invalid: {_problem(error)}") from None
     else:
         context.load_default_certs()
     if certificate:
@@ -131,7 +130,7 @@ def tls_context(access: Access, certificate: Material, key: Material) -> ssl.SSL
             with _as_file(certificate) as chain, _as_file(key) as private:
                 context.load_cert_chain(chain, private, password=_no_password)
         except (OSError, ssl.SSLError, ValueError) as error:
-            problem = f"client-certificate and client-key cannot be used together: {_problem(error)}"
+            problem = f"cannot use client-certificate with client-key: {_problem(error)}"
             raise KubeconfigError(access.source, f"user {access.identity.name}", problem) from None
     return context
 
@@ -141,11 +140,11 @@ def _problem(error: Exception) -> str:
 
 
 def _no_password() -> str:
-    raise ValueError("the key is encrypted; keys with a password are not supported, by kubectl neither")
+    raise ValueError("the key is encrypted; keys with a password are not supported (nor by kubectl)")
 
 
 def _state(material: Material) -> object:
-    """Changes when the material does."""
+    """A value that changes with the material."""
     if material.file is None:
         return material.data
     try:
@@ -157,7 +156,7 @@ def _state(material: Material) -> object:
 
 @contextmanager
 def _as_file(material: Material) -> Iterator[str]:
-    """A path that OpenSSL can read. Inline keys go through memory, or through a file that only we can read."""
+    """A path for OpenSSL. Inline keys use memory, or a file that only we can read."""
     if material.file is not None:
         yield str(material.file)
         return

@@ -1,7 +1,6 @@
-"""What can go wrong between this client and a cluster, whether the server can have acted on a request that failed, and
-when to ask again. Each class stands for one way in which callers react.
+"""Errors of the client, whether the server may have acted on a failed request, and when to retry.
 
-`lasting` says whether asking the same again can help: a missing right stays missing, a server that starts does not.
+One class per way in which callers react. `lasting`: a retry cannot help, as for a missing permission.
 """
 
 import asyncio
@@ -26,66 +25,66 @@ OF_QUOTA = ("exceeded quota", "status unknown for quota")
 
 
 class KubernetesError(Exception):
-    """This client failed. Not a subclass: the answer is not one of an API server, or ended too early."""
+    """Base of all errors. Raised itself if the answer is not that of an API server, or ended too early."""
 
     lasting = False
 
     def __init__(self, *parts: str, lasting: bool | None = None) -> None:
-        """The text is all parts that are not empty, such as a file, a field and a problem."""
+        """The message joins the non-empty parts, such as a file, a field and a problem."""
         super().__init__(": ".join(filter(None, parts)))
         if lasting is not None:
             self.lasting = lasting
 
 
 class KubeconfigError(KubernetesError):
-    """What says how to reach the cluster cannot be used."""
+    """The kubeconfig is missing or invalid."""
 
     lasting = True
 
 
 class CredentialsError(KubernetesError):
-    """There are no valid credentials: a plugin failed, a token file cannot be read, the server refuses them (401)."""
+    """No valid credentials: a plugin failed, a token file is unreadable, or the server rejects them (401)."""
 
 
 class Unreachable(KubernetesError):
-    """No answer came. The text says so when the server may have done what was asked."""
+    """No answer. The message says so if the server may have acted on the request."""
 
 
 class Closed(KubernetesError):
-    """The client was closed under a request."""
+    """The client was closed during a request."""
 
     lasting = True
 
 
 class TooLarge(KubernetesError):
-    """What was to be fetched is larger than it may be."""
+    """The data to fetch exceed the limit."""
 
     lasting = True
 
 
 class CommandFailed(KubernetesError):
-    """A command inside a pod ended with another exit code than 0."""
+    """A command in a pod exited with a code other than 0."""
 
     lasting = True
 
     def __init__(self, what: str, exit_code: int, stderr: bytes) -> None:
         text = stderr[-STDERR_BYTES:].decode(errors="replace").strip()
-        super().__init__(f"{what} ended with exit code {exit_code}", text)
+        super().__init__(f"{what} exited {exit_code}", text)
 
 
 class ApiError(KubernetesError):
-    """The server answered, and refused."""
+    """The server answered with an error."""
 
     def __init__(self, request: ApiRequest, code: int, status: Status) -> None:
         self.request, self.code, self.reason = request, code, status.reason
         self.message = status.message[:ERROR_CHARACTERS]
         self.causes = {cause.reason for cause in status.details.causes} if status.details else set()
-        self.uncertain = False  # an earlier try of the same request may have been done
+        self.uncertain = False  # an earlier attempt at the same request may have succeeded
         super().__init__(self._text(), lasting=400 <= code < 500 and code not in (408, 409, 429))
 
     @property
     def expired(self) -> bool:
-        """The resourceVersion is too old for the server to go on from."""
+        """The resourceVersion is too old to continue from."""
         return self.code == 410 or self.reason == "Expired"
 
     def _text(self) -> str:
@@ -94,7 +93,7 @@ class ApiError(KubernetesError):
 
 
 class NotFound(ApiError):
-    """404: no such object, or no such kind on this cluster."""
+    """404: the object does not exist, or its kind on this cluster."""
 
 
 class AlreadyExists(ApiError):
@@ -102,34 +101,34 @@ class AlreadyExists(ApiError):
 
 
 class Forbidden(ApiError):
-    """403. `missing` is the right that RBAC wants; None when a quota or an admission check refused. `of_quota`: one
-    that is full, or that was just made and is not counted yet."""
+    """403. `missing` is the permission that RBAC requires; None if a quota or an admission check refused. `of_quota`:
+    the quota is full, or was just created and has no status yet."""
 
     def __init__(self, request: ApiRequest, code: int, status: Status) -> None:
         self.missing = missing_right(status.message[:ERROR_CHARACTERS])
         super().__init__(request, code, status)
         self.of_quota = self.missing is None and any(text in self.message for text in OF_QUOTA)
-        self.lasting = not self.of_quota  # a quota frees itself when others end; a right does not come by waiting
+        self.lasting = not self.of_quota  # a full quota is temporary, a missing permission is not
 
     def _text(self) -> str:
         if self.missing is None:
             return super()._text()
         yaml = grant_yaml([self.missing.right], self.missing.user)
         return (
-            f"cannot {self.request}: the right to {self.missing.right} is missing for user {self.missing.user!r}.\n"
-            f"Who administers the cluster grants it with `kubectl apply -f -` and:\n{yaml}"
+            f"cannot {self.request}: user {self.missing.user!r} lacks permission to {self.missing.right}\n"
+            f"a cluster administrator can grant it: kubectl apply -f -\n{yaml}"
         )
 
 
 class UnknownKind(KubernetesError):
-    """The cluster serves no such kind."""
+    """The cluster does not serve this kind."""
 
     lasting = True
 
 
 def api_error(request: ApiRequest, code: int, body: bytes, source: str = "") -> KubernetesError:
-    """The error of an answer: from its Status where it is one, else from its text (a proxy, a load balancer). `source`
-    is where our credentials come from."""
+    """The error for an answer, from its Status or else its text (of a proxy or load balancer). `source`: the origin of
+    our credentials."""
     try:
         status = msgspec.json.decode(body, type=Status)
     except UNDECODABLE:
@@ -140,8 +139,8 @@ def api_error(request: ApiRequest, code: int, body: bytes, source: str = "") -> 
 def status_error(request: ApiRequest, status: Status, code: int = 0, source: str = "") -> KubernetesError:
     code = code or status.code or 500
     if code == 401:
-        text = f"the server does not accept the credentials (401 {status.message[:ERROR_CHARACTERS]})."
-        renew = f" The credentials come from {source}: renew them." if source else ""
+        text = f"the server rejected the credentials (401 {status.message[:ERROR_CHARACTERS]})"
+        renew = f"; renew them: {source}" if source else ""
         return CredentialsError(f"cannot {request}: {text}{renew}", lasting=True)
     if status.reason == "AlreadyExists":
         return AlreadyExists(request, code, status)
@@ -151,15 +150,15 @@ def status_error(request: ApiRequest, status: Status, code: int = 0, source: str
 # ---- broken connections
 
 
-PATIENCE_S = 60.0  # how long one request goes on trying
+PATIENCE_S = 60.0  # how long one request is retried
 FIRST_DELAY_S, MOST_DELAY_S = 0.1, 10.0
-FAILED_TRIES = 4  # of a 5xx that does not say when to come back
+FAILED_TRIES = 4  # attempts for a 5xx without Retry-After
 STARTING_TRIES = 6
-NO_CONNECTION = "no connection within the time allowed; a firewall, a VPN that is down, or a wrong address?"
-_OTHER_AUTHORITY = "`certificate-authority` of the kubeconfig is not the one that signed it; get the cluster's own"
-CERTIFICATE_ADVICE = (  # by a part of OpenSSL's message, the first that fits
+NO_CONNECTION = "connection timed out; check the address, the firewall and the VPN"
+_OTHER_AUTHORITY = "`certificate-authority` in the kubeconfig did not sign it; use that of the cluster"
+CERTIFICATE_ADVICE = (  # by a part of OpenSSL's message, the first match
     ("expired", "renew the server's certificate, or check this machine's clock"),
-    ("mismatch", "its certificate is for another name: use that name in `server`, or set `tls-server-name`"),
+    ("mismatch", "the certificate is for another name: use that name in `server`, or set `tls-server-name`"),
     ("self-signed", _OTHER_AUTHORITY),
     ("self signed", _OTHER_AUTHORITY),
     ("local issuer", _OTHER_AUTHORITY),
@@ -171,11 +170,11 @@ CERTIFICATE_ADVICE = (  # by a part of OpenSSL's message, the first that fits
 class RequestFailure(msgspec.Struct, frozen=True):
     text: str
     sent: bool  # the server may have acted on the request
-    lasting: bool = False  # asking again cannot help
+    lasting: bool = False  # a retry cannot help
 
 
 def failure(error: BaseException) -> RequestFailure:
-    """What `error`, raised by a connection of ours or of aiohttp, means."""
+    """Interprets an error of our own connections or of aiohttp."""
     match error:
         case BrokenConnection():
             return _broken(error.sent, error.cause)
@@ -190,16 +189,16 @@ def failure(error: BaseException) -> RequestFailure:
         case aiohttp.ServerDisconnectedError():
             return _broken(True, None)
         case aiohttp.ClientPayloadError():
-            return RequestFailure("the connection was cut in the middle of the answer", sent=True)
+            return RequestFailure("the connection broke during the answer", sent=True)
         case aiohttp.ClientOSError():
             return _broken(True, error.__cause__ if isinstance(error.__cause__, OSError) else error)
         case asyncio.TimeoutError():
-            return RequestFailure("no answer within the time allowed", sent=True)
+            return RequestFailure("no answer within the time limit", sent=True)
         case aiohttp.ClientResponseError():
             message = " ".join(error.message.split())
             return RequestFailure(f"the answer is not HTTP: {message}; is this an API server?", sent=True)
         case aiohttp.InvalidURL():
-            return RequestFailure(f"not an address: {error}", sent=False, lasting=True)
+            return RequestFailure(f"invalid address: {error}", sent=False, lasting=True)
     return RequestFailure(f"{type(error).__name__}: {error}", sent=True)
 
 
@@ -212,19 +211,19 @@ def _broken(sent: bool, cause: Exception | None) -> RequestFailure:
         return RequestFailure(f"the connection broke: {cause}", sent=sent)
     text = f"cannot connect: {cause.strerror or cause}"
     if isinstance(cause, socket.gaierror):
-        text = f"the name is not known to DNS ({cause.strerror}); is the server's address right, is a VPN needed?"
+        text = f"unknown host name ({cause.strerror}); check the server's address and the VPN"
     elif isinstance(cause, TimeoutError):
         text = NO_CONNECTION
-    # Several addresses of one name are reported in one error without a number.
+    # The error for several addresses of one name has no errno.
     elif (
         isinstance(cause, ConnectionRefusedError) or "Connection refused" in str(cause) or "Connect call" in str(cause)
     ):
-        text = "nothing listens there (connection refused); is the API server up, is the address right?"
+        text = "connection refused; check the address and that the API server is up"
     return RequestFailure(text, sent=False)
 
 
 def _certificate(error: Exception) -> str:
-    """OpenSSL's finding with what to do about it."""
+    """OpenSSL's message with advice."""
     message = str(getattr(error, "verify_message", "") or error)
     advice = next((advice for part, advice in CERTIFICATE_ADVICE if part in message))
     return f"the server's certificate is not trusted: {message}; {advice}"
@@ -236,23 +235,23 @@ def _tls(error: OSError) -> RequestFailure:
     reason = str(getattr(error, "reason", "") or error)
     if "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER_FAILURE" in reason:
         return RequestFailure(
-            "the server does not speak TLS on this port; http:// instead of https://?", False, lasting=True
+            "the server does not use TLS on this port; use http:// instead of https://?", False, lasting=True
         )
     if "ALERT" in reason.upper() and "CERTIFICATE" in reason.upper():
-        text = f"the server does not accept our client certificate ({reason.lower().replace('_', ' ')})"
+        text = f"the server rejected our client certificate ({reason.lower().replace('_', ' ')})"
         return RequestFailure(text, sent=False, lasting=True)
     return RequestFailure(f"TLS failed: {reason}", sent=False)
 
 
-# ---- asking again: pure but for the clock
+# ---- retries: pure except for the clock
 
 
 def delay_after_refusal_s(
     refused: ApiError, headers: Mapping[str, str], attempt: int, until: float, repeatable: bool
 ) -> float:
-    """How long to wait before asking again; raises when that would not help."""
+    """How long to wait before a retry; raises `refused` if a retry would not help."""
     asked_s = _retry_after_s(headers)
-    # A server that has not read all its roles yet refuses, and names roles that it cannot find.
+    # A server that is starting refuses until it has loaded all roles, and names those it cannot find.
     starting = refused.code == 403 and "RBAC:" in refused.message and "not found" in refused.message
     comes_back = (
         refused.code == 429
@@ -278,6 +277,6 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def backoff_s(attempt: int) -> float:
-    """Doubling, with jitter, so that many clients do not come back as one."""
+    """Exponential backoff with jitter, so that clients do not retry at the same time."""
     most = min(MOST_DELAY_S, FIRST_DELAY_S * 2.0 ** min(attempt - 1, 20))
     return random.uniform(most / 2, most)

@@ -1,10 +1,10 @@
-"""Reads kubeconfigs: the list in KUBECONFIG merged as kubectl does, one file, or what a pod finds of its own cluster.
+"""Reads kubeconfigs: one file, the list in KUBECONFIG merged as by kubectl, or the service account of a pod.
 
-1. A file that is named must be there; files of the list in KUBECONFIG may be missing, as with kubectl.
-2. The first file that has a cluster, context or user of a name gives it whole; the first `current-context` wins.
+1. An explicit file must exist; files in KUBECONFIG may be missing, as for kubectl.
+2. A cluster, context or user comes completely from the first file that has it; the first `current-context` wins.
 3. Paths in a file are relative to that file.
-4. Every error names the file and the field in it, and no value of a field that may be secret. Nothing is guessed: an
-   unverified server only when the file says so.
+4. Every error names the file and the field, but no value that may be secret. A server is unverified only if the file
+   says so.
 """
 
 import base64
@@ -80,7 +80,7 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 
 @dataclass(frozen=True)
 class Entry(Generic[_T]):
-    """One cluster, context or user, with the file and the place that it was read from."""
+    """One cluster, context or user, with its file and field."""
 
     file: Path
     field: str
@@ -90,15 +90,15 @@ class Entry(Generic[_T]):
         return KubeconfigError(str(self.file), f"{self.field}.{name}", problem)
 
     def material(self, name: str) -> Material:
-        """`NAME-data` (base64 of PEM) before `NAME` (a file), as kubectl has it; the file is there, the text is PEM."""
+        """`NAME-data` (base64 of PEM), else the file in `NAME`, as for kubectl. Raises if it is missing or invalid."""
         attribute = name.replace("-", "_")
         if inline := getattr(self.values, f"{attribute}_data"):
             try:
                 data = base64.b64decode("".join(inline.split()), validate=True)
             except (binascii.Error, ValueError) as error:
-                raise self.error(f"{name}-data", f"is not base64: {error}") from None
+                raise self.error(f"{name}-data", f"invalid base64: {error}") from None
             if b"-----BEGIN" not in data:
-                raise self.error(f"{name}-data", "is base64, but not of a PEM text")
+                raise self.error(f"{name}-data", "invalid PEM in base64")
             return Material(data)
         return Material(file=self.existing_file(name, getattr(self.values, attribute)))
 
@@ -107,14 +107,14 @@ class Entry(Generic[_T]):
             return None
         file = self.file.parent / path  # an absolute path stays as it is
         if not file.is_file():
-            raise self.error(name, f"no such file: {file}")
+            raise self.error(name, f"file not found: {file}")
         return file
 
 
 def load_access(
     path: str | Path | None = None, context: str | None = None, env: Mapping[str, str] | None = None
 ) -> Access:
-    """The access that kubectl would use: `path`, else KUBECONFIG, else ~/.kube/config, else that of our own pod."""
+    """The access that kubectl would use: `path`, else KUBECONFIG, else ~/.kube/config, else that of this pod."""
     env = os.environ if env is None else env
     if path is not None:
         return _read([Path(path).expanduser()], context)
@@ -125,15 +125,15 @@ def load_access(
     if env.get("KUBERNETES_SERVICE_HOST") and not context:
         return in_cluster(env)
     where = ", ".join(map(str, files))
-    raise KubeconfigError(where, "", "no such file, and this is not a pod; set KUBECONFIG or name a kubeconfig")
+    raise KubeconfigError(where, "", "kubeconfig not found, and this is not a pod; set KUBECONFIG or `kubeconfig`")
 
 
 def in_cluster(env: Mapping[str, str], folder: Path = SERVICE_ACCOUNT_FOLDER) -> Access:
-    """From inside a pod: its service account's token, which the kubelet renews, and the cluster's authority."""
+    """Access from inside a pod: the service account's token, which the kubelet renews, and the cluster's authority."""
     host, port = env["KUBERNETES_SERVICE_HOST"], env.get("KUBERNETES_SERVICE_PORT", "443")
     for name in ("token", "ca.crt"):
         if not (folder / name).exists():
-            problem = "is not there: the pod has no service account token (automountServiceAccountToken?)"
+            problem = "not found: the pod has no service account token; check `automountServiceAccountToken`"
             raise KubeconfigError(str(folder / name), "", problem)
     namespace = folder / "namespace"
     return Access(
@@ -147,7 +147,7 @@ def in_cluster(env: Mapping[str, str], folder: Path = SERVICE_ACCOUNT_FOLDER) ->
 
 
 def _read(files: list[Path], name: str | None) -> Access:
-    """How to reach the cluster of the context `name` of these files, or of the current one."""
+    """Access for the context `name` in these files, or for the current context."""
     current, listed = "", ", ".join(map(str, files))
     clusters: dict[str, Entry[ClusterSettings]] = {}
     contexts: dict[str, Entry[ContextSettings]] = {}
@@ -164,15 +164,14 @@ def _read(files: list[Path], name: str | None) -> Access:
     names = ", ".join(sorted(contexts)) or "none"
     chosen, place = name or current, "contexts" if name else "current-context"
     if not chosen:
-        raise KubeconfigError(listed, place, f"is not set; say which context to use: {names}")
+        raise KubeconfigError(listed, place, f"not set; choose a context: {names}")
     if chosen not in contexts:
-        raise KubeconfigError(listed, place, f"there is no context {chosen!r}; there are: {names}")
+        raise KubeconfigError(listed, place, f"unknown context {chosen!r}; known: {names}")
     context = contexts[chosen]
     cluster = _referenced(clusters, context, "cluster")
     authority = cluster.material("certificate-authority")
     if authority and cluster.values.insecure_skip_tls_verify:
-        problem = "contradicts certificate-authority: either the server is verified or it is not"
-        raise cluster.error("insecure-skip-tls-verify", problem)
+        raise cluster.error("insecure-skip-tls-verify", "cannot be combined with certificate-authority")
     extensions = cluster.values.extensions
     user = _referenced(users, context, "user") if context.values.user else None
     return Access(
@@ -198,15 +197,15 @@ def _document(file: Path) -> Mapping[str, Any]:
             document = yaml.load(stream, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
     except OSError as error:
         missing = isinstance(error, FileNotFoundError)
-        problem = "no such file" if missing else f"cannot be read: {error.strerror}"
+        problem = "kubeconfig not found" if missing else f"cannot read the kubeconfig: {error.strerror}"
         raise KubeconfigError(str(file), "", problem) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # the last two from values that are not what they say
-        # The problem and its place, never the text: a kubeconfig is full of secrets.
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # the last two from invalid values
+        # The problem and its position, never the text: a kubeconfig is full of secrets.
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise KubeconfigError(str(file), where, f"is not YAML: {getattr(error, 'problem', 'not text')}") from None
+        raise KubeconfigError(str(file), where, f"invalid YAML: {getattr(error, 'problem', 'not text')}") from None
     if not isinstance(document, dict):
-        raise KubeconfigError(str(file), "", "must hold a mapping with clusters, contexts and users")
+        raise KubeconfigError(str(file), "", "must be a mapping with clusters, contexts and users")
     return document
 
 
@@ -239,14 +238,14 @@ def _referenced(entries: Mapping[str, Entry[_T]], context: Entry[ContextSettings
     wanted = getattr(context.values, name)
     if wanted not in entries:
         existing = ", ".join(sorted(entries)) or "none"
-        raise context.error(name, f"there is no {name} {wanted!r}; there are: {existing}")
+        raise context.error(name, f"unknown {name} {wanted!r}; known: {existing}")
     return entries[wanted]
 
 
 def _server(cluster: Entry[ClusterSettings]) -> str:
     server = cluster.values.server.rstrip("/")
     if not server:
-        raise cluster.error("server", "is missing: the address of the API server")
+        raise cluster.error("server", "missing; set the address of the API server")
     if "://" not in server:
         server = f"https://{server}"
     try:
@@ -255,7 +254,7 @@ def _server(cluster: Entry[ClusterSettings]) -> str:
     except ValueError:
         valid = False
     if not valid:
-        raise cluster.error("server", f"{server!r} is not an address such as https://host:6443")
+        raise cluster.error("server", f"invalid address {server!r}; use https://host:6443")
     return server
 
 
@@ -264,7 +263,7 @@ def _proxy_url(cluster: Entry[ClusterSettings]) -> str:
     try:
         valid = not proxy or urlsplit(proxy).scheme in PROXY_SCHEMES
     except ValueError:
-        raise cluster.error("proxy-url", f"{proxy!r} is not an address such as http://host:3128") from None
+        raise cluster.error("proxy-url", f"invalid address {proxy!r}; use http://host:3128") from None
     if not valid:
         raise cluster.error("proxy-url", f"must begin with one of {', '.join(f'{s}://' for s in PROXY_SCHEMES)}")
     return proxy
@@ -275,15 +274,15 @@ def _identity(name: str, user: Entry[UserSettings]) -> Identity:
     certificate, key = user.material("client-certificate"), user.material("client-key")
     if bool(certificate) != bool(key):
         has, lacks = ("client-certificate", "client-key") if certificate else ("client-key", "client-certificate")
-        raise user.error(lacks, f"is missing beside {has}")
+        raise user.error(lacks, f"missing; {has} needs it")
     plugin: Plugin | None = values.exec
     if plugin is not None:
         if plugin.api_version not in EXEC_VERSIONS:
-            raise user.error("exec.apiVersion", f"{plugin.api_version!r} is none of {', '.join(EXEC_VERSIONS)}")
+            raise user.error("exec.apiVersion", f"invalid {plugin.api_version!r}; use {' or '.join(EXEC_VERSIONS)}")
         plugin = msgspec.structs.replace(plugin, folder=user.file.parent)
     provider, token = values.auth_provider, values.token
     if provider is not None and not token:
-        # `auth-provider` is gone from kubectl but for `oidc`, whose token can be used while it is valid.
+        # kubectl dropped `auth-provider`; a token of `oidc` can still be used while it is valid.
         found = provider.config.get("id-token")
         if provider.name != "oidc" or not isinstance(found, str):
             instead = "use its exec plugin (kubelogin, gke-gcloud-auth-plugin)"
@@ -294,7 +293,7 @@ def _identity(name: str, user: Entry[UserSettings]) -> Identity:
     extra = [(f"Impersonate-Extra-{key}", one) for key, listed in values.as_user_extra.items() for one in listed]
     impersonate = tuple((header, value) for header, value in (*named, *groups, *extra) if value)
     if impersonate and not values.as_:
-        raise user.error("as", "is missing beside as-uid, as-groups or as-user-extra")
+        raise user.error("as", "missing; as-uid, as-groups and as-user-extra need it")
     return Identity(
         name=name,
         token=token,

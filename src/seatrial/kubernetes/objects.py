@@ -1,7 +1,6 @@
-"""What of Kubernetes' objects is read: small structs, never whole objects.
+"""Small structs for the parts of Kubernetes objects that are read.
 
-A caller who wants to see more of an object makes a subclass of `Object` with the fields that it needs; what it does not
-name is skipped by the decoder and never becomes a Python object.
+To read more of an object, subclass `Object` with the fields that you need; the decoder skips all others.
 """
 
 import re
@@ -13,19 +12,19 @@ import msgspec
 
 Manifest = dict[str, Any]  # an object of the API, or a part of one, as plain data
 
-# What decoding raises for something else than JSON of that form: text that is not UTF-8 and nesting without end, too.
+# Errors of decoding: invalid JSON or types, text that is not UTF-8, nesting that is too deep.
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class ObjectPart(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """A part of an object, named as in Kubernetes' JSON but in Python's way (`resource_version`).
+    """A part of an object, with Python names for the JSON fields (`resource_version`).
 
-    Without garbage collection: what comes out of JSON has no cycles, and thousands of these are kept.
+    Not tracked by the garbage collector: JSON has no cycles, and thousands of these are kept.
     """
 
 
 class Meta(ObjectPart, frozen=True, gc=False):
-    """`metadata`, without annotations and managed fields, which are the bulk of it."""
+    """`metadata` without annotations and managed fields, which are its largest part."""
 
     name: str = ""
     namespace: str = ""
@@ -37,13 +36,13 @@ class Meta(ObjectPart, frozen=True, gc=False):
 
 
 class Object(ObjectPart, frozen=True, gc=False):
-    """Any object, of which only the metadata is wanted: the server is then asked for no more than that."""
+    """Any object with only its metadata; the server then sends no more than that."""
 
     metadata: Meta = Meta()
 
 
 class Tree(Object, frozen=True, gc=False):
-    """An object with its content as plain data, for those whose form only the user knows. Not for many of them."""
+    """An object with its content as plain data, for kinds that only the user knows. Not for large numbers."""
 
     api_version: str = ""
     kind: str = ""
@@ -62,7 +61,7 @@ class Details(ObjectPart, frozen=True, gc=False):
 
 
 class Status(ObjectPart, frozen=True, gc=False):
-    """What the server says instead of an object, and at the end of an exec."""
+    """The server's Status: an error instead of an object, or the end of an exec."""
 
     status: str = ""
     message: str = ""
@@ -76,19 +75,18 @@ class ListMeta(ObjectPart, frozen=True, gc=False):
     continue_: str = msgspec.field(default="", name="continue")
 
 
-# The object that a caller wants, in every signature. Type checkers learn its default; at run time there is none.
+# The requested object in signatures. Only type checkers know its default.
 if TYPE_CHECKING:
     import typing_extensions
 
     O = typing_extensions.TypeVar("O", bound=Object, default=Object)  # noqa: E741
 else:
     O = TypeVar("O", bound=Object)  # noqa: E741
-OBJECT: Any = Object  # the default of parameters that name the wanted object; type checkers take that of `O`
+OBJECT: Any = Object  # default of parameters of type `type[O]`
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """A kind of object as the API server serves it, and the path under which it lives. The well-known ones below need
-    no discovery."""
+    """A kind of object as the API server serves it, with its path. The well-known ones below need no discovery."""
 
     group: str  # "" is the core group
     version: str
@@ -102,11 +100,11 @@ class Resource(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """As `kubectl` and the server's messages name it: `pods`, `jobs.batch`."""
+        """Name as in `kubectl` and the server's messages: `pods`, `jobs.batch`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The path of all, of all in a namespace, of one, or of a part of one."""
+        """Path of all objects, all in a namespace, one object, or a subresource of one."""
         within = f"namespaces/{quote(namespace, safe='')}" if self.namespaced and namespace else ""
         parts = (f"/apis/{self.group}" if self.group else "/api", self.version, within, self.plural)
         return "/".join(filter(None, (*parts, quote(name, safe=""), subresource)))
@@ -116,7 +114,7 @@ METHODS = {"create": "POST", "patch": "PATCH", "delete": "DELETE", "deletecollec
 
 
 class ApiRequest(msgspec.Struct, frozen=True):
-    """What is asked of the server: `verb` as RBAC has it, of a resource or of a path alone."""
+    """A request to the server: `verb` as in RBAC, on a resource or on a bare path."""
 
     verb: str
     resource: Resource | None = None
@@ -168,7 +166,7 @@ BY_KIND = {(resource.api_version, resource.kind): resource for resource in WELL_
 
 
 def pod_metadata(spec: Any) -> Iterator[Manifest]:
-    """The metadata of each pod template in a spec, at any depth: a Job in a JobSet, replicas of a training job."""
+    """Metadata of each pod template in a spec, at any depth: a Job in a JobSet, replicas of a training job."""
     if isinstance(spec, list):
         for one in spec:
             yield from pod_metadata(one)
@@ -186,6 +184,6 @@ _QUANTITY = re.compile(r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?
 
 
 def parse_quantity(text: str) -> float | None:
-    """The number that Kubernetes writes as `500m`, `8`, `1Gi` or `1e3`; None for what is none."""
+    """Number from a Kubernetes quantity such as `500m`, `8`, `1Gi` or `1e3`; None if it is invalid."""
     found = _QUANTITY.match(text)
     return float(found[1]) * _UNITS[found[2]] if found else None

@@ -1,7 +1,7 @@
-"""One pod: its logs, commands inside it, its ports, its files.
+"""Access to one pod: logs, commands, ports, files.
 
-Commands and ports are WebSockets with a channel for each stream. A command's result is known only when the server gives
-it on the status channel: a connection that ends without it is an error, never a success.
+Commands and ports use WebSockets with a channel for each stream. A command's result comes on the status channel; a
+connection that ends without it is an error, never a success.
 """
 
 import asyncio
@@ -22,19 +22,19 @@ from seatrial.kubernetes.queries import decoder
 
 EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDOUT, STDERR, STATUS = 1, 2, 3  # channels of a command
-# By a part of the server's message, the exit code that a shell has for a command that cannot be started.
+# Exit codes of a shell for commands that cannot be started, by a part of the server's message.
 START_FAILURES = (("executable file not found", 127), ("no such file or directory", 127), ("permission denied", 126))
 FORWARD_PROTOCOL = "v4.channel.k8s.io"
 DATA, ERROR = 0, 1  # channels of a port
 _BLOCK_BYTES = 1 << 16
-# The protocol cannot say that one side has no more to send: after its own end, a client may still wait for the answer.
+# The protocol has no half-close: after a client has sent everything, it may still wait for the answer.
 AFTER_END_S = 10.0
 LOG_PATIENCE_S = 60.0
-SILENCE_S = 30.0  # all of a log is there already: who sends nothing for so long is not there
+SILENCE_S = 30.0  # the whole log exists already, so a server that is silent this long is gone
 
 
 async def _messages(socket: Any) -> AsyncIterator[tuple[int, bytes]]:
-    """The channel and the content of each message."""
+    """Channel and content of each message."""
     async for message in socket:
         if message.type is aiohttp.WSMsgType.BINARY and message.data:
             yield message.data[0], message.data[1:]
@@ -47,12 +47,12 @@ class Completed(NamedTuple):
 
 
 class Command:
-    """A command that runs in a container; made by `Pod.start`. Iterate for (channel, bytes), then read `exit_code`."""
+    """A running command in a container, from `Pod.start`. Iterate for (channel, bytes), then read `exit_code`."""
 
     def __init__(self, socket: Any, what: str, request: ApiRequest) -> None:
         self._socket, self._what, self._request = socket, what, request
         self.exit_code: int | None = None
-        self.problem = ""  # why it could not be started, when it could not
+        self.problem = ""  # why it could not be started
 
     async def __aenter__(self) -> "Command":
         return self
@@ -69,13 +69,13 @@ class Command:
         if self.exit_code is None:
             error = self._socket.exception()
             why = f": {error}" if error else ""
-            raise KubernetesError(f"{self._what}: the connection ended before the command's result came{why}")
+            raise KubernetesError(f"{self._what}: the connection ended before the command's result arrived{why}")
 
     def _conclude(self, data: bytes) -> None:
         try:
             status = decoder(Status).decode(data)
         except UNDECODABLE:
-            raise KubernetesError(f"{self._what}: a result that is not understood: {data[:200]!r}") from None
+            raise KubernetesError(f"{self._what}: invalid result: {data[:200]!r}") from None
         causes = status.details.causes if status.details else ()
         codes = [cause.message for cause in causes if cause.reason == "ExitCode" and cause.message.isdigit()]
         if status.status == "Success" or codes:
@@ -88,8 +88,8 @@ class Command:
 
 
 class Forward(LocalPort):
-    """A port of a pod as a local one, a WebSocket for each connection. Connections that fail close: `problem` is what
-    went wrong with one last. `through` is set once one has come as far as the pod's node."""
+    """Forwards a local port to a pod's port, with a WebSocket for each connection. Failed connections are closed;
+    `problem` is the last error. `through` is set once a connection has reached the pod's node."""
 
     def __init__(self, pod: "Pod", port: int) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class Forward(LocalPort):
         try:
             async for channel, data in _messages(socket):
                 if channel not in greeted:
-                    greeted.add(channel)  # the first of each channel names the port again
+                    greeted.add(channel)  # the first message of each channel repeats the port
                     self.through.set()
                     data = data[2:]
                 if data and channel == ERROR:
@@ -136,7 +136,7 @@ class Forward(LocalPort):
 
 
 class Pod:
-    """Made by `Kubernetes.pod`. Asks nothing until it is used; `container` is needed when there are several."""
+    """A pod, from `Kubernetes.pod`. Sends no request until it is used; `container` is needed if there are several."""
 
     def __init__(self, connection: Connection, namespace: str, name: str, container: str = "") -> None:
         self.connection, self.namespace, self.name, self.container = connection, namespace, name, container
@@ -146,7 +146,7 @@ class Pod:
         return ApiRequest(verb, PODS, self.namespace, self.name, subresource)
 
     async def start(self, command: Sequence[str]) -> Command:
-        """A command whose streams the caller reads; use it as an async context manager."""
+        """Starts a command; the caller reads its streams. Use it as an async context manager."""
         request = self.request("create", "exec")
         query = (*(("command", part) for part in command), ("stdout", "true"), ("stderr", "true"), *self._container)
         socket = await self.connection.websocket(request, query, EXEC_PROTOCOLS)
@@ -160,8 +160,8 @@ class Pod:
         most_bytes: int = 16 << 20,
         write: Callable[[bytes], object] | None = None,
     ) -> Completed:
-        """Runs it to its end. `most_bytes` of each stream are kept, the newest; the rest is read and dropped. `write`
-        takes the standard output instead. `check`: an exit code other than 0 is raised."""
+        """Runs a command to its end. Keeps the last `most_bytes` of each stream; `write` receives stdout instead.
+        `check`: raises CommandFailed for an exit code other than 0."""
         kept = {STDOUT: bytearray(), STDERR: bytearray()}
         async with await self.start(command) as running:
             async for channel, data in running:
@@ -182,19 +182,19 @@ class Pod:
         return f"{command[0]} in pod {self.namespace}/{self.name}"
 
     def forward(self, port: int) -> Forward:
-        """Use it as an async context manager."""
+        """Forwards a port. Use it as an async context manager."""
         return Forward(self, port)
 
     async def fetch_folder(
         self, path: str, into: Path, pack: Sequence[str] = (), most_bytes: int = NO_LIMIT
     ) -> tuple[str, ...]:
-        """`pack`: another command than `tar` that writes the archive. Raises TooLarge beyond `most_bytes`. Gives what
-        was left out: links that lead outside, devices."""
+        """Fetches a folder. `pack`: command that writes the archive instead of `tar`. Raises TooLarge beyond
+        `most_bytes`. Returns what was skipped: links that lead outside, devices."""
         return await fetch_archive(self, path, into, pack, most_bytes)
 
     async def log(self, patience_s: float = LOG_PATIENCE_S) -> AsyncIterator[bytes]:
-        """What its node has of what the container has written so far: no more than the newest file (10 MiB by default).
-        After a cut it is read anew, and what was given is not given again."""
+        """The container's log so far, as far as its node has it: the newest file (10 MiB by default). After a broken
+        connection it is read again, without repeating blocks."""
         until_s, failures, given = time.monotonic() + patience_s, 0, 0
         while True:
             try:
@@ -223,6 +223,6 @@ class Pod:
                 yield block
         except TimeoutError:
             what = f"the log of {self.namespace}/{self.name}"
-            raise KubernetesError(f"{what}: nothing came for {SILENCE_S:g} s") from None
+            raise KubernetesError(f"{what}: no data for {SILENCE_S:g} s") from None
         finally:
             self.connection.hang_up(response)

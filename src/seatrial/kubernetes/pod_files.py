@@ -1,5 +1,5 @@
-"""Files out of a container, by `tar`: whole, or an error. A container is not to be trusted:
-nothing that it sends is written outside the folder that was asked for."""
+"""Fetches files from a container with `tar`, completely or with an error. The container is not trusted: nothing is
+written outside the destination folder."""
 
 import asyncio
 import contextlib
@@ -27,9 +27,9 @@ TAR_CHANGED = 1  # GNU tar's exit code when a file changed while it was read
 async def fetch_archive(
     source: "Pod", path: str, into: Path, pack: Sequence[str] = (), most_bytes: int = NO_LIMIT
 ) -> tuple[str, ...]:
-    """A folder with all below it. It appears under its name only when it is whole. `pack` is another command than `tar`
-    that writes the archive. After a cut it goes on where it stopped, as often as that gets it further. What does not
-    leave a container (links out of the folder, devices) is skipped, and given."""
+    """Fetches a folder. It appears under its name only when complete. `pack`: command that writes the archive instead
+    of `tar`. After a broken connection it continues where it stopped, as long as it makes progress. Links out of the
+    folder and devices are skipped; returns their names."""
     what = f"{path} of pod {source.namespace}/{source.name}"
     command = pack or ["tar", "cf", "-", "-C", path, "."]
     with tempfile.TemporaryDirectory(prefix=f".{into.name}.", dir=into.parent) as scratch:
@@ -41,17 +41,17 @@ async def fetch_archive(
                     skipped = await asyncio.to_thread(_unpack, archive, unpacked, what)
                     break
             except OSError as error:
-                raise KubernetesError(f"{archive}: cannot be written: {error.strerror}") from error
+                raise KubernetesError(f"cannot write {archive}: {error.strerror}") from error
             except KubernetesError as error:
                 here_bytes = archive.stat().st_size
                 further = here_bytes > begin_bytes
                 attempt, begin_bytes = 1 if further else attempt + 1, here_bytes
                 if error.lasting or attempt > TRIES:
                     raise
-            else:  # it changed meanwhile: all of it, once more
+            else:  # it changed meanwhile: fetch all of it again
                 attempt, begin_bytes, changes = 1, 0, changes + 1
                 if changes >= TRIES:
-                    raise KubernetesError(f"{what}: the archive was cut, and what is there changes all the time")
+                    raise KubernetesError(f"{what}: the archive is truncated, and the folder keeps changing")
             await asyncio.sleep(backoff_s(attempt))
         if into.is_dir():
             await asyncio.to_thread(shutil.copytree, unpacked, into, symlinks=True, dirs_exist_ok=True)
@@ -63,14 +63,14 @@ async def fetch_archive(
 async def _receive(
     source: "Pod", command: Sequence[str], archive: Path, begin_bytes: int, what: str, most_bytes: int
 ) -> bool:
-    """The archive from `begin_bytes` on; what came before is there already. Whether the pieces together are what the
-    container has."""
+    """Receives the archive from `begin_bytes` on; the bytes before exist already. Whether the result equals that of the
+    container."""
     sent = [*SKIP, str(begin_bytes + 1), *command] if begin_bytes else command
     with open(archive, "ab" if begin_bytes else "wb") as file:
 
         def write(block: bytes) -> None:
             if file.tell() + len(block) > most_bytes:
-                raise TooLarge(f"{what} is larger than {most_bytes} bytes")
+                raise TooLarge(f"{what} exceeds {most_bytes} bytes")
             file.write(block)
 
         done = await source.run(sent, write=write)
@@ -85,26 +85,26 @@ async def _receive(
 
 
 def _unpack(archive: Path, into: Path, what: str) -> list[str]:
-    """Everything but what would lead outside, is a device, or is not ours to make."""
+    """Unpacks everything except entries that lead outside, devices and special files; returns those."""
     skipped: list[str] = []
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir()
-    # Since 3.11.4 Python can filter by itself; before, and so for all, `_safe_members` does.
+    # `_safe_members` filters in all versions; Python itself only since 3.11.4.
     unfiltered: dict[str, Any] = {"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}
     try:
         with tarfile.open(archive, "r:") as opened:
             opened.extractall(into, _safe_members(opened, os.path.realpath(into), skipped), **unfiltered)
     except (tarfile.ReadError, EOFError) as error:
-        raise KubernetesError(f"{what}: the archive was cut: {error}") from error
+        raise KubernetesError(f"{what}: the archive is truncated: {error}") from error
     except OSError as error:
-        raise KubernetesError(f"{what}: cannot be unpacked: {error}") from error
+        raise KubernetesError(f"cannot unpack {what}: {error}") from error
     if not _ended(archive):
-        raise KubernetesError(f"{what}: the archive was cut: its end is missing")
+        raise KubernetesError(f"{what}: the archive is truncated: its end is missing")
     return skipped
 
 
 def _safe_members(archive: tarfile.TarFile, root: str, skipped: list[str]) -> Iterator[tarfile.TarInfo]:
-    """Each as it comes, when those before it are on the disk: a link among them may lead outside by now."""
+    """Checks each member after those before it are on disk, because a link among them may lead outside."""
     for member in archive:
         member.name = member.name.lstrip("/")
         path = os.path.join(root, member.name)
@@ -124,7 +124,7 @@ def _safe_members(archive: tarfile.TarFile, root: str, skipped: list[str]) -> It
 
 
 def _ended(archive: Path) -> bool:
-    """Two empty blocks stand at the end of every archive; without them it was cut between two files."""
+    """Every archive ends with two empty blocks; without them it was truncated between two files."""
     with open(archive, "rb") as file, contextlib.suppress(OSError):
         file.seek(-1024, os.SEEK_END)
         return file.read() == bytes(1024)

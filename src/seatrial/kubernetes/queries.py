@@ -1,4 +1,4 @@
-"""What is asked of a server: decoders of its answers, lists in pages, and the kinds that it serves."""
+"""Queries to a server: decoding of answers, paged lists, and discovery of kinds."""
 
 import asyncio
 import difflib
@@ -39,7 +39,7 @@ class WatchLine(ObjectPart, Generic[O], frozen=True, gc=False):
 
 
 class RawWatchLine(ObjectPart, frozen=True, gc=False):
-    """The same, for lines whose object is not what is watched: bookmarks and errors."""
+    """A line of a watch with another object than the watched kind: bookmarks and errors."""
 
     type: str
     object: msgspec.Raw
@@ -54,29 +54,29 @@ def decode_answer(request: ApiRequest, form: type[_P], body: bytes) -> _P:
     try:
         made: _P = decoder(form).decode(body)
     except UNDECODABLE as error:
-        problem = f"the answer is not what an API server gives ({error}){beginning(body)}"
+        problem = f"the answer is not that of an API server ({error}){beginning(body)}"
         raise KubernetesError(f"cannot {request}: {problem}") from None
     return made
 
 
 def beginning(body: bytes) -> str:
-    """How a text begins that is no object. An object is not shown: it may be a Secret."""
+    """The beginning of a text for a message. Empty for an object, because it may be a Secret."""
     return "" if body.lstrip()[:1] == b"{" else f"; it begins with {body[:200].decode(errors='replace')!r}"
 
 
 def accept(form: type[Object], many: bool = False) -> str:
-    """A caller that reads metadata alone is sent metadata alone."""
+    """Accept header that requests only metadata if the caller reads nothing else."""
     if form.__struct_fields__ != Object.__struct_fields__:
         return JSON
     return f"{JSON};as=PartialObjectMetadata{'List' if many else ''};g=meta.k8s.io;v=v1,{JSON}"
 
 
 PAGE = 500
-BEGIN_AGAIN = 3  # how often a list that expired in its middle begins again before it is asked for in one piece
+BEGIN_AGAIN = 3  # restarts of a list that expired midway before it is requested in one piece
 
 
 class ObjectSelection(msgspec.Struct, frozen=True):
-    """Which objects: of a resource, in a namespace ("" is all), by labels and fields as in kubectl's `-l`."""
+    """Selects objects of a resource by namespace ("" is all), labels and fields, as kubectl's `-l`."""
 
     resource: Resource
     namespace: str = ""
@@ -94,11 +94,11 @@ class ObjectSelection(msgspec.Struct, frozen=True):
 async def pages(
     connection: Connection, selection: ObjectSelection, form: type[O], size: int = PAGE
 ) -> AsyncIterator[ListPage[O] | None]:
-    """All pages of one consistent list, so that no answer holds everything. The last page's resourceVersion
-    is that of the whole.
+    """All pages of one consistent list, so that no answer holds everything. The last page's resourceVersion is that of
+    the whole.
 
-    None says that the list begins again, and that what came so far counts no more: its snapshot expired while it was
-    read (410). After some times it is asked for in one piece.
+    None means that the list starts over and earlier pages are void: its snapshot expired while it was read (410). After
+    several restarts the list is requested in one piece.
     """
     request = selection.request("list")
     token, begun_again = "", 0
@@ -126,7 +126,7 @@ async def pages(
 ALL_AT_ONCE = ",".join(
     [f"{JSON};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList" for version in ("v2", "v2beta1")] + [JSON]
 )
-REDISCOVER_S = 2.0  # a miss asks the server again, but not more often than this
+REDISCOVER_S = 2.0  # least time between queries after a miss
 
 
 class _Kind(ObjectPart, frozen=True):
@@ -154,7 +154,7 @@ class _Groups(ObjectPart, frozen=True):
 
 
 class Discovery:
-    """Which kinds a cluster serves, its own and those of custom resources. Read when needed, and again on a miss."""
+    """The kinds that a cluster serves, including custom resources. Read when needed, and again after a miss."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -167,9 +167,9 @@ class Discovery:
         known = BY_KIND.get((api_version, kind))
         if known is not None:
             return known
-        for anew in (False, True):
+        for reread in (False, True):
             async with self._turn:
-                if self._known is None or (anew and time.monotonic() - self._read_at >= REDISCOVER_S):
+                if self._known is None or (reread and time.monotonic() - self._read_at >= REDISCOVER_S):
                     self._known = [*await self._group("/api"), *await self._group("/apis")]
                     self._read_at = time.monotonic()
             for resource in self._known or []:
@@ -178,8 +178,8 @@ class Discovery:
         names = {f"{resource.api_version} {resource.kind}" for resource in self._known or []}
         wanted = f"{api_version} {kind}"
         near = difflib.get_close_matches(wanted, sorted(names), n=3, cutoff=0.7)
-        hint = f"it has {', '.join(near)}" if near else "is its custom resource definition installed?"
-        raise UnknownKind(f"the cluster has no {wanted}; {hint}")
+        hint = f"did you mean {', '.join(near)}?" if near else "is its custom resource definition installed?"
+        raise UnknownKind(f"unknown kind {wanted} on the cluster; {hint}")
 
     async def _group(self, path: str) -> list[Resource]:
         request = ApiRequest("discover", bare_path=path)

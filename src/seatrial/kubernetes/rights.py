@@ -1,4 +1,4 @@
-"""Rights, and the YAML that grants exactly those: for a message that says what is missing, and for `doctor`."""
+"""Permissions, and the YAML that grants exactly those, for error messages and `seatrial doctor`."""
 
 import hashlib
 import re
@@ -18,7 +18,7 @@ SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
 class Right(msgspec.Struct, frozen=True, order=True):
-    """One thing that one may do. `resource` has its subresource after a slash: `pods/log`."""
+    """One permission. `resource` has its subresource after a slash: `pods/log`."""
 
     verb: str
     group: str
@@ -31,14 +31,14 @@ class Right(msgspec.Struct, frozen=True, order=True):
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """A right that is missing according to the server, and the user that needs it."""
+    """A permission that is missing according to the server, and the user that needs it."""
 
     right: Right
     user: str
 
 
 def missing_right(message: str) -> Missing | None:
-    """What a 403 of RBAC says. None when something else refused: a quota, an admission check."""
+    """The missing permission in an RBAC error. None if something else refused: a quota, an admission check."""
     found = REFUSED.search(message)
     if found is None:
         return None
@@ -46,7 +46,7 @@ def missing_right(message: str) -> Missing | None:
 
 
 def rules(rights: Iterable[Right]) -> list[dict[str, list[str]]]:
-    """The fewest rules that give these rights and no others: verbs joined per resource, then resources per verbs."""
+    """Few rules that grant exactly these permissions: verbs joined per resource, then resources with the same verbs."""
     verbs: dict[tuple[str, str], set[str]] = {}
     for right in rights:
         verbs.setdefault((right.group, right.resource), set()).add(right.verb)
@@ -60,9 +60,9 @@ def rules(rights: Iterable[Right]) -> list[dict[str, list[str]]]:
 
 
 def grants(rights: Iterable[Right], user: str) -> list[Manifest]:
-    """A Role and its binding for each namespace, a ClusterRole and its binding for what is of the whole cluster.
+    """A Role with a binding for each namespace, and a ClusterRole with a binding for cluster-scoped permissions.
 
-    Their name is of these rights and this user alone: applied, they take nothing away that anybody has already."""
+    Their name is unique for these permissions and this user, so that applying them replaces no existing role."""
     subject = {"kind": "User", "name": user, "apiGroup": RBAC}
     if user.startswith(SERVICE_ACCOUNT):
         place, _, account = user.removeprefix(SERVICE_ACCOUNT).partition(":")
@@ -85,7 +85,7 @@ def grants(rights: Iterable[Right], user: str) -> list[Manifest]:
 
 
 def grant_yaml(rights: Iterable[Right], user: str) -> str:
-    """What an administrator gives to `kubectl apply -f -` so that `user` has these rights."""
+    """YAML for `kubectl apply -f -` that grants these permissions to `user`."""
     import yaml
 
     documents = grants(rights, user)
@@ -93,8 +93,8 @@ def grant_yaml(rights: Iterable[Right], user: str) -> str:
 
 
 def workload_rights(workload: Resource, namespace: str) -> list[Right]:
-    """What it takes to create many objects of a kind, follow their pods and remove all of them together, and to change
-    a pod in order to measure how late a watch is."""
+    """Permissions to create many objects of a kind, watch their pods and delete all together, and to change a pod,
+    which measures the lag of a watch."""
     verbs = {workload: ("create", "deletecollection", "get", "list", "watch")}
     verbs[PODS] = tuple(sorted({*verbs.get(PODS, ()), "create", "delete", "list", "patch", "watch"}))
     return [Right(verb, one.group, one.plural, namespace) for one, wanted in verbs.items() for verb in wanted]

@@ -1,16 +1,16 @@
-"""Watches all objects of a kind: what is there first, then every change, without loss or double.
+"""Watches all objects of a kind: first those that exist, then every change, without loss or repetition.
 
-1. First an `added` for every object that is there (its list read in pages), then `synced` once, then the changes.
-2. A stream that ends, breaks or gives nothing, not even a bookmark, for `SILENCE_S` is taken up from the last
-   resourceVersion: no event is lost, none comes twice. After some that gave nothing at all everything is listed again.
-3. When the server cannot go on from there (410), all is listed again and the differences are given: `added`,
-   `modified` and `deleted`, with `relisted` set. States in between are lost; the last of each is given.
+1. Yields `added` for every existing object (from a paged list), then `synced` once, then the changes.
+2. A stream that ends, breaks or is silent for `SILENCE_S`, without even a bookmark, continues from the last
+   resourceVersion: no event is lost or repeated. After several empty streams everything is listed again.
+3. If the server cannot continue from there (410), everything is listed again and the differences are yielded as
+   `added`, `modified` and `deleted`, with `relisted` set. States in between are lost, but not the last ones.
 4. `deleted` has the object in its last state. `at_s` is the monotonic clock when its bytes arrived, before decoding.
-5. Only what the caller's struct names is kept, in `objects`, by uid. With `keep=False` nothing is: after a 410 all that
-   is there is given as `added` once more, with `relisted` set, and then `synced`: what the caller knows and was not
-   given is gone.
-6. While the server cannot be reached it is tried again for `patience_s`; then the last error is raised. What the server
-   refuses for good (a right, a kind that is gone) is raised at once.
+5. `objects` keeps only the fields of the caller's struct, by uid. With `keep=False` it keeps nothing: after a 410 all
+   existing objects are yielded as `added` again, with `relisted` set, and then `synced`; objects that the caller knows
+   and that were not yielded are gone.
+6. An unreachable server is retried for `patience_s`, then the last error is raised. Permanent errors (a missing
+   permission, an unknown kind) are raised at once.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ from seatrial.kubernetes.queries import ObjectSelection, RawWatchLine, WatchLine
 ADDED, MODIFIED, DELETED, SYNCED = "added", "modified", "deleted", "synced"
 _KINDS = {"ADDED": ADDED, "MODIFIED": MODIFIED, "DELETED": DELETED}
 WATCH_PATIENCE_S = 300.0
-# The server ends a watch after a time of our choosing, spread so that many watches do not end at once.
+# Requested duration of a watch, random so that watches do not end at the same time.
 LEAST_S, MOST_S = 240, 480
-SILENCE_S = 120.0  # a server sends a bookmark every minute or so
-MOST_EMPTY = 3  # streams one after the other that are answered and give nothing
+SILENCE_S = 120.0  # a server sends a bookmark about every minute
+MOST_EMPTY = 3  # consecutive streams without data
 SHORT_S = 1.0
 REFUSAL_S = 10.0
 _LINE_BYTES = 16 << 20  # longer than any object that etcd can hold
@@ -45,7 +45,7 @@ class WatchEvent(NamedTuple, Generic[O]):
 
 
 class Watch(Generic[O]):
-    """Iterate over it, once. `objects` holds what is there now; `gaps` counts how often states in between were lost."""
+    """Iterate over it once. `objects` has the current objects; `gaps` counts how often states in between were lost."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Watch(Generic[O]):
         self._patience_s, self._keep = patience_s, keep
         self._request = selection.request("watch")
         self._lines = decoder(WatchLine[form])  # type: ignore[valid-type]
-        self._allowed = False  # once it was
+        self._allowed = False  # whether the server has ever allowed the watch
         self._failures = self._empty = 0
         self._failing_since: float | None = None
 
@@ -84,7 +84,7 @@ class Watch(Generic[O]):
                 raise
             except KubernetesError as error:
                 expired = isinstance(error, ApiError) and error.expired
-                # A resourceVersion from a future that the server does not know: its store was put back.
+                # The resourceVersion is newer than the server's: its store was restored from a backup.
                 if expired or (isinstance(error, ApiError) and TOO_LARGE in error.causes):
                     self._forget_place()
                 await self._wait(None if expired else error)
@@ -92,18 +92,18 @@ class Watch(Generic[O]):
                 self.reconnects += 1
                 if self._empty >= MOST_EMPTY:
                     self._forget_place()
-                if time.monotonic() - begun < SHORT_S:  # a server that takes watches and drops them at once
+                if time.monotonic() - begun < SHORT_S:  # the server accepts watches and drops them at once
                     await self._wait(None)
                 else:
                     self._failures, self._failing_since = 0, None
 
     def _forget_place(self) -> None:
-        """What comes next is a list of all."""
+        """List everything next."""
         self.resource_version, self._empty = "", 0
         self.gaps += 1
 
     async def _relist(self, again: bool) -> list[WatchEvent[O]]:
-        """The differences between what was there last and what is there now."""
+        """The differences between the last known and the current objects."""
         there: dict[str, O] = {}
         version = ""
         async for page in pages(self._connection, self._selection, self._form):
@@ -113,7 +113,7 @@ class Watch(Generic[O]):
             version = page.metadata.resource_version
             there.update((found.metadata.uid, found) for found in page.items or ())
         at_s, before = time.monotonic(), self.objects.copy()
-        # What is gone comes first: its name may have been taken by one that is new.
+        # Deleted objects first: a new one may have the same name.
         events = [WatchEvent(DELETED, found, at_s, again) for uid, found in before.items() if uid not in there]
         for uid, found in there.items():
             old = before.get(uid)
@@ -149,14 +149,14 @@ class Watch(Generic[O]):
                 except TimeoutError:  # the connection may be dead
                     return
                 if not block:
-                    return  # what is left is a cut line, which comes again
+                    return  # the rest is an incomplete line, which comes again
                 self._empty = 0
                 at_s = time.monotonic()
                 whole, newline, tail = block.rpartition(b"\n")
                 if not newline:
                     rest += block
                     if len(rest) > _LINE_BYTES:
-                        raise KubernetesError(f"cannot {self._request}: a line of more than {_LINE_BYTES} bytes")
+                        raise KubernetesError(f"cannot {self._request}: a line exceeds {_LINE_BYTES} bytes")
                     continue
                 whole, rest = (rest + whole if rest else whole), tail
                 for event in self._events(whole, at_s):
@@ -166,7 +166,7 @@ class Watch(Generic[O]):
             self._connection.hang_up(response)
 
     def _events(self, lines: bytes, at_s: float) -> Iterator[WatchEvent[O]]:
-        """Decoded together where all are of the watched kind; one by one where a bookmark or an error is among them."""
+        """Decodes all lines together if they are of the watched kind, else one by one (bookmarks, errors)."""
         decoded: Iterable[WatchLine[Any]]
         try:
             other = b'"BOOKMARK"' in lines or b'"ERROR"' in lines
@@ -178,11 +178,11 @@ class Watch(Generic[O]):
             kind, found = _KINDS.get(line.type), line.object
             if kind is None:
                 if line.type != "BOOKMARK":
-                    raise KubernetesError(f"cannot {self._request}: an event of the unknown type {line.type!r}")
+                    raise KubernetesError(f"cannot {self._request}: unknown event type {line.type!r}")
                 self.resource_version = found.metadata.resource_version
                 continue
             meta = found.metadata
-            # First the state, then the event: a caller who stops in the middle must find both agree.
+            # State before event, so that both agree if the caller stops here.
             self.resource_version = meta.resource_version
             if kind is DELETED:
                 objects.pop(meta.uid, None)
@@ -201,14 +201,12 @@ class Watch(Generic[O]):
                 form = Object if raw.type == "BOOKMARK" else self._form
                 yield WatchLine(raw.type, decoder(form).decode(raw.object))
             except UNDECODABLE as error:
-                raise KubernetesError(
-                    f"cannot {self._request}: a line that is no event ({error}){beginning(text)}"
-                ) from None
+                raise KubernetesError(f"cannot {self._request}: invalid event ({error}){beginning(text)}") from None
 
     async def _wait(self, error: KubernetesError | None) -> None:
-        """Before the next try; raises `error` when it lasts, or when nothing has come for too long.
+        """Waits before the next attempt; raises `error` if it is permanent, or nothing arrived for too long.
 
-        A server that has just started can refuse for a moment what it allowed before.
+        A server that has just started may briefly refuse what it allowed before.
         """
         self._failures += 1
         now = time.monotonic()

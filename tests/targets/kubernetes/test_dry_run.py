@@ -84,7 +84,7 @@ async def test_what_policies_and_bounds_say_is_known_before_a_run_and_can_be_sat
     keeper = {"memory": "96Mi"}
     for options, wanted, text in (
         ({}, job("true", resources=small), "everything has a team"),
-        ({"labels": {"team": "ml"}}, job("true", resources=small), "it is the keeper"),
+        ({"labels": {"team": "ml"}}, job("true", resources=small), "because of its keeper"),
         (
             {"labels": {"team": "ml"}, "keeper": keeper},
             job("true", resources=Resources(memory_bytes=2 << 30)),
@@ -105,7 +105,7 @@ async def test_what_policies_and_bounds_say_is_known_before_a_run_and_can_be_sat
             with pytest.raises(TargetError, match=text) as caught:
                 await target.verify(wanted)
             assert caught.value.outcome is Outcome.REFUSED, text
-            assert ("it is the keeper" in str(caught.value)) == (text == "it is the keeper")
+            assert ("because of its keeper" in str(caught.value)) == (text == "because of its keeper")
             if "everything" in text or "keeper" in text:
                 problems = [one.why for one in await target.examine() if one.level is DiagnosticLevel.PROBLEM]
                 assert any(text in problem for problem in problems), problems

@@ -121,7 +121,7 @@ def test_whatever_a_container_leaves_behind_has_an_end(message: str, exit_code: 
 def test_a_kill_for_memory_is_told_from_other_kills() -> None:
     killed = ended(pod({"exitCode": 137, "reason": "OOMKilled"}))
     assert (killed.outcome, killed.signal) == (Outcome.MEMORY, 9)
-    assert "more memory than its limit on node-a" in killed.message
+    assert "exceeded its memory limit on node-a" in killed.message
     other = ended(pod({"exitCode": 137, "reason": "Error"}))
     assert (other.outcome, other.signal, other.code) == (Outcome.LOST, 9, 137)
     child = ended(pod({"exitCode": 0, "reason": "OOMKilled"}))  # one of its processes was killed, and it went on
@@ -144,10 +144,10 @@ def test_other_exit_codes_are_just_that(code: int) -> None:
 @pytest.mark.parametrize(
     ("reason", "text"),
     [
-        ("PreemptionByScheduler", "a pod of higher priority took its place on node-a"),
-        ("DeletionByTaintManager", "its node node-a was lost or tainted"),
-        ("EvictionByEvictionAPI", "evicted from node-a, as when a node is drained"),
-        ("DeletionByPodGC", "its node node-a is gone"),
+        ("PreemptionByScheduler", "preempted on node-a by a pod with higher priority"),
+        ("DeletionByTaintManager", "node node-a was lost or tainted"),
+        ("EvictionByEvictionAPI", "evicted from node-a (for example because the node was drained)"),
+        ("DeletionByPodGC", "node node-a no longer exists"),
         ("SomethingNew", "SomethingNew on node-a"),
     ],
 )
@@ -162,8 +162,8 @@ def test_who_took_its_place_away_is_reported_with_the_node(reason: str, text: st
 def test_an_eviction_by_the_node_says_for_what() -> None:
     why: dict[str, Any] = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
     gone = ended(pod(None, disruption=("TerminationByKubelet", "short"), **why))
-    assert gone == Exit(Outcome.EVICTED, message="ended by its node node-a: The node was low on resource: memory.")
-    assert ended(pod({"exitCode": 137}, **why)).message.startswith("evicted by its node node-a: The node was low")
+    assert gone == Exit(Outcome.EVICTED, message="stopped by node node-a: The node was low on resource: memory.")
+    assert ended(pod({"exitCode": 137}, **why)).message.startswith("evicted by node node-a: The node was low")
 
 
 def test_what_ended_by_itself_before_it_was_evicted_ended_by_itself() -> None:
@@ -183,9 +183,9 @@ def test_what_ended_by_itself_before_it_was_evicted_ended_by_itself() -> None:
 
 def test_a_deletion_by_somebody_is_told_as_what_was_deleted() -> None:
     seen = pod({"exitCode": 143, "message": report("cancelled")}, deleted=True)
-    assert ended(seen) == Exit(Outcome.INFRA, message="its pod job-0-abcde on node-a was deleted, and not by us")
+    assert ended(seen) == Exit(Outcome.INFRA, message="pod job-0-abcde on node-a was deleted by someone else")
     of_root = msgspec.structs.replace(ROOT, root_gone=True)
-    assert "its Job job was deleted while it ran on node-a, and not by us" in ended(seen, of_root).message
+    assert "Job job was deleted by someone else while it ran on node-a" in ended(seen, of_root).message
     of_all = msgspec.structs.replace(of_root, namespace_going=True)
     assert ended(seen, of_all) == Exit(Outcome.INFRA, message="the namespace trials is being deleted")
     held = msgspec.structs.replace(ROOT, root=root(suspend=True))
@@ -241,7 +241,7 @@ def test_a_node_that_does_not_answer_is_named_and_it_may_still_be_running_there(
     assert over(silent)
     found = host_exit(silent, ROOT)
     assert found.outcome is Outcome.LOST
-    assert "its node node-a does not answer: it may still be running there" in found.message
+    assert "node node-a does not answer, so the job may still be running" in found.message
     ours = host_exit(silent, msgspec.structs.replace(ROOT, cancelled=True))
     assert ours.outcome is Outcome.CANCELLED
     assert "may still be running" in ours.message
@@ -256,7 +256,7 @@ def test_a_container_of_the_template_that_fails_before_the_trial_is_named() -> N
     state = {"terminated": {"exitCode": 7, "message": "no dataset"}}
     found = ended(pod(phase="Failed", initContainerStatuses=[{"name": "fetch", "state": state}]))
     assert found.outcome is Outcome.INFRA
-    assert found.message == "its container fetch failed with exit code 7 before it began: no dataset on node-a"
+    assert found.message == "container fetch failed with exit code 7 before the job started: no dataset on node-a"
 
 
 def test_how_steps_ended_is_not_read_from_the_code_of_a_kill() -> None:
@@ -287,20 +287,20 @@ def test_hosts_that_were_ended_because_of_another_do_not_decide() -> None:
     ]
     found = job_exit(hosts, around)
     assert found.outcome is Outcome.EVICTED
-    assert found.message.startswith("host 1 on node-b: a pod of higher priority")
+    assert found.message.startswith("host 1 on node-b: preempted on node-b by a pod with higher priority")
 
 
 def test_without_pods_the_root_is_all_that_can_tell() -> None:
     complete = root(("Complete", "CompletionsReached", ""))
     assert job_exit([], msgspec.structs.replace(ROOT, root=complete)) == Exit(
-        Outcome.EXITED, 0, message="its pods are gone; it completed"
+        Outcome.EXITED, 0, message="the job completed; its pods are gone"
     )
     failed = root(("Failed", "BackoffLimitExceeded", "too often"))
     lost = job_exit([], msgspec.structs.replace(ROOT, root=failed))
     assert lost.outcome is Outcome.LOST
     assert "BackoffLimitExceeded: too often" in lost.message
     gone = job_exit([], msgspec.structs.replace(ROOT, root_gone=True))
-    assert gone == Exit(Outcome.INFRA, message="its Job job was deleted before it ran, and not by us")
+    assert gone == Exit(Outcome.INFRA, message="Job job was deleted by someone else before it ran")
 
 
 def test_a_pod_as_it_is_now_has_what_runs_and_how_steps_ended() -> None:
@@ -342,5 +342,5 @@ def test_a_pod_that_its_node_deleted_once_more_was_asked_to_end_the_first_time()
 def test_a_job_that_failed_because_its_only_pod_was_deleted_is_not_the_reason_for_that() -> None:
     several = msgspec.structs.replace(ROOT, root=root(("Failed", "BackoffLimitExceeded", "too many")))
     found = pod({"exitCode": 143}, deleted=True)
-    assert "because its Job failed" in ended(found, several).message
-    assert "was deleted, and not by us" in ended(found, msgspec.structs.replace(several, alone=True)).message
+    assert "because the Job failed" in ended(found, several).message
+    assert "was deleted by someone else" in ended(found, msgspec.structs.replace(several, alone=True)).message

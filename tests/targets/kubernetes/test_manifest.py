@@ -53,13 +53,13 @@ def variables(found: manifest.JobObjects, name: str = "trial") -> dict[str, Any]
 
 def test_a_runtime_without_an_image_is_told_what_to_write() -> None:
     message = refusal(changed(environment=Environment("base", python="3.11")))
-    assert "runtime 'base' names no image" in message
-    assert "write `image: NAME` in the runtime, or in the target" in message
+    assert "runtime 'base' has no `image`" in message
+    assert "set it in the runtime or in the target" in message
 
 
 def test_a_driver_without_an_image_of_its_own_is_refused_whatever_image_the_target_has() -> None:
     driver = changed(environment=Environment("seatrial", seatrial=True), part="driver")
-    assert "the driver is a program of Seatrial's own" in refusal(driver)
+    assert "`driver` needs an image with Seatrial installed" in refusal(driver)
 
 
 def test_a_runtimes_own_image_comes_before_the_targets() -> None:
@@ -70,16 +70,16 @@ def test_a_runtimes_own_image_comes_before_the_targets() -> None:
 @pytest.mark.parametrize(
     ("resources", "written", "message"),
     [
-        (Resources(select={"pool": "a"}), "{select: {pool: b}}", "machine's `select` says pool=a, and the target's"),
+        (Resources(select={"pool": "a"}), "{select: {pool: b}}", "machine's `select` has pool=a, the target's"),
         (
             gpus(1, "A100", select={"pool": "a"}),
             "{gpu_models: {A100: {select: {pool: b}}}}",
-            "machine's `select` says pool=a, and `gpu_models.A100.select` says pool=b",
+            "machine's `select` has pool=a, `gpu_models.A100.select` has pool=b",
         ),
         (
             gpus(1, "A100", select={"nvidia.com/gpu.product": "H100"}),
             "{gpu_label: nvidia.com/gpu.product}",
-            "says nvidia.com/gpu.product=H100, and `gpu_label` for A100 says nvidia.com/gpu.product=A100",
+            "has nvidia.com/gpu.product=H100, `gpu_label` for A100 has nvidia.com/gpu.product=A100",
         ),
     ],
 )
@@ -94,7 +94,7 @@ def test_the_same_label_twice_is_no_conflict() -> None:
 
 def test_a_gpu_model_that_no_label_can_hold_is_told_where_to_say_its_label() -> None:
     message = refusal(changed(resources=gpus(1, "A100 (80 GB)")), "{gpu_label: product}")
-    assert "gpu model 'A100 (80 GB)' cannot be the value of the label product" in message
+    assert "GPU model 'A100 (80 GB)' is not a valid value of the label product" in message
     assert "gpu_models" in message
 
 
@@ -107,7 +107,7 @@ def test_the_interpreter_that_a_runtime_names_is_handed_in_for_the_agent() -> No
 
 def test_what_is_too_long_for_a_config_map_is_refused_before_the_cluster_does() -> None:
     steps = (Step("long", "command", {"command": "x" * (1 << 20)}),)
-    assert "put long commands and parameters into files" in refusal(changed(steps=steps))
+    assert "move long commands and parameters to files" in refusal(changed(steps=steps))
 
 
 @pytest.mark.parametrize("bad", ["a\0b", "\udcff"])
@@ -132,7 +132,7 @@ def test_a_value_that_no_variable_can_hold_is_refused_without_telling_it(bad: st
     ],
 )
 def test_text_that_no_object_can_hold_is_refused(field: str, value: Any) -> None:
-    assert f"`{field}` of the job has text in it that is not UTF-8" in refusal(changed(**{field: value}))
+    assert f"`{field}` of the job is not UTF-8" in refusal(changed(**{field: value}))
 
 
 def _made_with_secret(value: str) -> manifest.JobObjects:
@@ -148,7 +148,7 @@ def _made_with_secret(value: str) -> manifest.JobObjects:
 
 
 def test_a_secret_without_a_value_is_refused() -> None:
-    with pytest.raises(TargetError, match="no value for TOKEN") as raised:
+    with pytest.raises(TargetError, match="no value for the secrets TOKEN") as raised:
         manifest.make(
             changed(secrets={"TOKEN": "token"}),
             OPTIONS,
@@ -344,18 +344,21 @@ TAKING_AWAY = [
 @pytest.mark.parametrize(("patch", "lost"), TAKING_AWAY, ids=[patch for patch, _ in TAKING_AWAY])
 def test_a_template_that_takes_away_what_is_needed_is_refused(patch: str, lost: str) -> None:
     message = refusal(changed(secrets={"TOKEN": "t"}), f"{{template: {patch}}}")
-    assert "takes away or changes what Seatrial needs in its pods" in message
+    assert "removes or changes parts that Seatrial needs" in message
     assert lost in message
 
 
 @pytest.mark.parametrize(
     ("patch", "problem"),
     [
-        ("{spec: {containers: [{image: x}]}}", "spec.containers: an element has no `name`"),
-        ("{spec: {containers: [trial]}}", "spec.containers: an element has no `name`"),
-        ("{spec: {containers: [{name: trial, env: [{value: x}]}]}}", "spec.containers.env: an element has no `name`"),
-        ("{spec: {containers: [{name: trial, $patch: replace}]}}", "spec.containers.$patch: not known here"),
-        ("{spec: {$retainKeys: [a]}}", "spec.$retainKeys: not known here"),
+        ("{spec: {containers: [{image: x}]}}", "spec.containers: a list element has no `name`"),
+        ("{spec: {containers: [trial]}}", "spec.containers: a list element has no `name`"),
+        (
+            "{spec: {containers: [{name: trial, env: [{value: x}]}]}}",
+            "spec.containers.env: a list element has no `name`",
+        ),
+        ("{spec: {containers: [{name: trial, $patch: replace}]}}", "spec.containers.$patch: unknown directive"),
+        ("{spec: {$retainKeys: [a]}}", "spec.$retainKeys: unknown directive"),
     ],
 )
 def test_a_template_that_means_nothing_is_told_its_place(patch: str, problem: str) -> None:

@@ -101,22 +101,24 @@ def test_the_later_one_counts_where_two_have_the_same_name(folder: Path) -> None
 
 def test_a_folder_and_a_file_at_one_place_are_refused(folder: Path) -> None:
     message = refusal(Input(str(folder), "."), Input(str(folder / "run.sh"), "deep"))
-    assert "two inputs lie at 'deep', and one is a folder" in message
-    assert "two inputs lie at 'run.sh'" in refusal(Input(str(folder), "."), Input(str(folder / "run.sh"), "run.sh/x"))
+    assert "two inputs have the path 'deep', and only one is a folder" in message
+    assert "two inputs have the path 'run.sh'" in refusal(
+        Input(str(folder), "."), Input(str(folder / "run.sh"), "run.sh/x")
+    )
 
 
 def test_what_must_be_there_and_is_not_is_refused_and_what_may_be_missing_is_not(tmp_path: Path) -> None:
     missing = tmp_path / "nothing"
-    assert refusal(Input(str(missing), "a")) == f"input {missing} is not there"
+    assert refusal(Input(str(missing), "a")) == f"input not found: {missing}"
     (tmp_path / "dangling").symlink_to(missing)
-    assert "is not there" in refusal(Input(str(tmp_path / "dangling"), "a"))
+    assert "not found" in refusal(Input(str(tmp_path / "dangling"), "a"))
     assert manifest.inputs_archive([Input(str(missing), "a", required=False)]) == b""
     assert manifest.inputs_archive([]) == b""
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../up", "a/../../b"])
 def test_nothing_lies_outside_the_work_folder(path: str, folder: Path) -> None:
-    assert "would lie outside the work folder" in refusal(Input(str(folder / "run.sh"), path))
+    assert "is outside the work folder" in refusal(Input(str(folder / "run.sh"), path))
 
 
 def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path) -> None:
@@ -142,7 +144,7 @@ def test_a_folder_that_links_to_itself_ends(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_told_and_may_be_tried_again() -> None:
     """Root reads everything; but a file of the kernel has less in it than it says, as one that is being cut has."""
     cut = "/sys/kernel/uevent_seqnum"
-    with pytest.raises(TargetError, match=f"input {cut} cannot be read: ") as raised:
+    with pytest.raises(TargetError, match=f"cannot read input {cut}: ") as raised:
         manifest.inputs_archive([Input(cut, "a")])
     assert raised.value.outcome is Outcome.INFRA
 
@@ -163,7 +165,7 @@ def test_too_much_is_refused_with_what_to_do_instead(tmp_path: Path, monkeypatch
     big.write_bytes(os.urandom((1 << 20) + (1 << 16)))
     message = refusal(Input(str(big), "big"))
     assert "more than 1 MiB packed" in message
-    assert "put them into the image, let the job clone them (`workspace: {git: ...}`), or mount a volume" in message
+    assert "add them to the image, clone them in the job (`workspace: {git: ...}`), or mount a volume" in message
 
 
 def test_much_that_packs_well_is_refused_before_it_is_read(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_the_number_of_a_port_is_the_jobs_to_say_and_no_variable_of_the_user_cha
 
 
 def test_ready_by_a_port_that_there_is_not_is_refused() -> None:
-    with pytest.raises(TargetError, match=r"ready by its port 'grpc'; it has: http") as caught:
+    with pytest.raises(TargetError, match=r"names the port 'grpc'; it has: http") as caught:
         made_of(changed(ports=(HTTP,), ready=Ready("grpc")), options_of("{}"))
     assert caught.value.outcome is Outcome.REFUSED
 
@@ -233,7 +233,7 @@ async def test_it_is_ready_once_when_its_path_answers_and_never_before(
         await later.adopt(handle)
         found = [event.time.stage for event in await until_exit(later, handle) if event.time]
         assert found[-2:] == [Stage.READY, Stage.FINISHED]
-        with pytest.raises(TargetError, match="does not run"):
+        with pytest.raises(TargetError, match="the job has ended"):
             async with later.endpoint(handle, "http"):
                 pass
         await later.remove(handle)

@@ -187,7 +187,7 @@ async def test_a_quota_of_objects_that_is_full_is_waited_for_and_one_that_is_too
         allow(1)
         await until_allowed(cluster, fake_namespace, 1)
         waiting = asyncio.create_task(target.submit(job("true"), {}))
-        with pytest.raises(TargetError, match=r"no room in the namespace's quota for 1 s: .*exceeded quota") as caught:
+        with pytest.raises(TargetError, match=r"the namespace's quota was full for 1 s: .*exceeded quota") as caught:
             await target.submit(job("true", limits=Limits(queue_s=1)), {})
         assert caught.value.outcome is Outcome.QUEUE
         assert not waiting.done()

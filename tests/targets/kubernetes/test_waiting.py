@@ -110,7 +110,7 @@ def test_a_container_of_the_template_that_ends_again_and_again_is_named() -> Non
     found = why(pod(initContainerStatuses=[{"name": "proxy", "state": state}]))
     assert final(found) == (Outcome.REFUSED, 2.0)
     assert found is not None
-    assert found.why.startswith("its container proxy ends again and again: back-off 10s")
+    assert found.why.startswith("container proxy keeps restarting: back-off 10s")
 
 
 @pytest.mark.parametrize(
@@ -158,9 +158,9 @@ def test_a_full_cluster_is_waited_for_in_the_schedulers_words() -> None:
         (
             "3 Insufficient nvidia.com/gpu",
             {"nvidia.com/gpu": "9"},
-            "9 of nvidia.com/gpu, and no node has more than 8",
+            "9 of nvidia.com/gpu requested, no node has more than 8",
         ),
-        ("3 Insufficient google.com/tpu", {"google.com/tpu": "1"}, "1 of google.com/tpu, and no node has any"),
+        ("3 Insufficient google.com/tpu", {"google.com/tpu": "1"}, "1 of google.com/tpu requested, no node has any"),
         ("3 Insufficient memory", {"memory": "2Ti"}, "no node has more than"),
     ],
 )
@@ -175,7 +175,7 @@ def test_what_no_node_has_is_waited_for_within_the_limit_and_without_one_for_a_w
     found = why(unplaced, most=MOST, limited=True)
     assert found is not None
     assert not found.final
-    assert found.why.startswith("waiting for a node to be added: no node of this cluster can take it: 0/3")
+    assert found.why.startswith("waiting for a node to be added: no node in this cluster fits: 0/3")
 
 
 @pytest.mark.parametrize("reason", ["TriggeredScaleUp", "Nominated"])
@@ -290,7 +290,7 @@ def test_a_final_reason_of_one_host_weighs_more_than_the_waiting_of_another() ->
     found = why(waits, pod(("ErrImageNeverPull", "no")), hosts=2)
     assert final(found) == REFUSED
     assert found is not None
-    assert found.why.startswith("host 0: its image")
+    assert found.why.startswith("host 0: cannot pull image")
 
 
 def test_what_kueue_holds_back_waits_in_its_words() -> None:

@@ -18,9 +18,9 @@ pytestmark = pytest.mark.cluster
 ALL_STAGES = ["created", "queued", "scheduled", "started", "finished"]
 NEVER_STARTED = ["created", "queued", "scheduled", "finished"]
 NODE = "real-0"
-KILLED = Exit(Outcome.LOST, 137, 9, "its container was killed by signal 9 on real-0, and its agent with it")
+KILLED = Exit(Outcome.LOST, 137, 9, "the container and its agent were killed by signal 9 on real-0")
 UP = {"exec": {"command": ["test", "-e", "/tmp/up"]}, "periodSeconds": 1, "timeoutSeconds": 60}
-OUT_OF_MEMORY = Exit(Outcome.MEMORY, 137, 9, "it used more memory than its limit on real-0")
+OUT_OF_MEMORY = Exit(Outcome.MEMORY, 137, 9, "the job exceeded its memory limit on real-0")
 
 
 async def test_a_job_that_ends_well_gives_its_stages_and_keeps_its_pod(real_cluster: Cluster) -> None:
@@ -67,7 +67,7 @@ OWN_ENDS = {
     "memory-after-a-message": (reports("exited", 0) + "exec tail /dev/zero", OUT_OF_MEMORY),
     "signal": (
         "(exit 139); exit $?",
-        Exit(Outcome.LOST, 139, 11, "its container was killed by signal 11 on real-0, and its agent with it"),
+        Exit(Outcome.LOST, 139, 11, "the container and its agent were killed by signal 11 on real-0"),
     ),
 }
 
@@ -135,10 +135,10 @@ async def _cancel(watched: Watched, handle: str) -> None:
 
 SCRIPTS = {"silent": LONG, "with-a-message": cancelled_when_asked()}
 DONE_TO_IT = {
-    "evict": (_evict, Outcome.EVICTED, "evicted from real-0, as when a node is drained"),
-    "delete-pod": (_delete_pod, Outcome.INFRA, "on real-0 was deleted, and not by us"),
-    "force-pod": (_force_pod, Outcome.INFRA, "on real-0 was deleted, and not by us"),
-    "delete-root": (_delete_root, Outcome.INFRA, "was deleted while it ran on real-0, and not by us"),
+    "evict": (_evict, Outcome.EVICTED, "evicted from real-0 (for example because the node was drained)"),
+    "delete-pod": (_delete_pod, Outcome.INFRA, "on real-0 was deleted by someone else"),
+    "force-pod": (_force_pod, Outcome.INFRA, "on real-0 was deleted by someone else"),
+    "delete-root": (_delete_root, Outcome.INFRA, "was deleted by someone else while it ran on real-0"),
     "suspend": (_suspend, Outcome.EVICTED, "was suspended while it ran on real-0"),
     "delete-namespace": (_delete_namespace, Outcome.INFRA, "is being deleted"),
     "cancel": (_cancel, Outcome.CANCELLED, ""),
@@ -195,7 +195,7 @@ async def test_a_deadline_of_the_cluster_is_told_as_one(
         await watched.client.patch(resource, name, {"spec": {"activeDeadlineSeconds": 1}})
         found = await watched.exit(handle)
         assert found.outcome is outcome
-        assert "the deadline that the cluster keeps" in found.message
+        assert "exceeded its deadline on the cluster" in found.message
 
 
 async def test_an_eviction_by_the_node_is_told_in_its_words(real_cluster: Cluster) -> None:
@@ -204,7 +204,7 @@ async def test_an_eviction_by_the_node_is_told_in_its_words(real_cluster: Cluste
         handle = await watched.start(f"head -c 30000000 /dev/zero > /tmp/x; {LONG}", trial={"resources": limit})
         found = await watched.exit(handle)
         assert found.outcome is Outcome.EVICTED
-        assert "its node real-0: Pod ephemeral local storage usage exceeds" in found.message
+        assert "node real-0: Pod ephemeral local storage usage exceeds" in found.message
 
 
 MOUNTED = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
@@ -238,7 +238,7 @@ NOT_STARTED = {
     "selector": (
         {"nodeSelector": {"seatrial/none": "none"}},
         Outcome.REFUSED,
-        "no node of this cluster can take it",
+        "no node in this cluster fits",
     ),
 }
 
@@ -293,7 +293,7 @@ async def test_a_full_node_is_waited_for_and_a_higher_priority_takes_the_place_o
             taker = await watched.start(priorityClassName=urgent, **asks)
             found = await watched.exit(holder)
             assert found.outcome is Outcome.EVICTED
-            assert "a pod of higher priority took its place on real-0" in found.message
+            assert "preempted on real-0 by a pod with higher priority" in found.message
             for handle in (taker, waiter):  # a place is free when a pod is gone, not when its trial has ended
                 assert await watched.exit(handle) == Exit(Outcome.EXITED, 0)
                 await client.delete(JOBS, handle)

@@ -44,7 +44,9 @@ async def test_kueue_admits_holds_back_and_never_admits(addons_cluster: Cluster)
             assert too_much.outcome is Outcome.REFUSED
             assert "insufficient quota for nvidia.com/gpu" in too_much.message
             nowhere = await watched.exit(await _queued(watched, "none", 1))
-            assert nowhere == Exit(Outcome.REFUSED, message="Kueue will not admit it: LocalQueue none doesn't exist")
+            assert nowhere == Exit(
+                Outcome.REFUSED, message="Kueue will not admit the job: LocalQueue none doesn't exist"
+            )
 
 
 def _job_set(template: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Jobs on Kubernetes: pods that outlive who submitted them, found by label from anywhere."""
+"""The Kubernetes target: jobs are pods that outlive their submitter and are found by label from anywhere."""
 
 import os
 from pathlib import Path

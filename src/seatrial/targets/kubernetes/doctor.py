@@ -1,4 +1,4 @@
-"""What of a cluster is in order for the target, and what to do about the rest."""
+"""Diagnostics of a Kubernetes target for `seatrial doctor`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -28,14 +28,14 @@ async def examine_cluster(options: KubernetesOptions) -> list[Diagnostic]:
     try:
         access = target_access(options)
     except k8s.KubernetesError as error:
-        return [problem("kubeconfig", str(error), "set `context` or `kubeconfig` of the target")]
+        return [problem("kubeconfig", str(error), "set `context` or `kubeconfig` in the target")]
     async with k8s.Kubernetes(access, patience_s=_PATIENCE_S) as client:
         where = f"context {access.context or '(none)'} of {access.source}, {access.server}"
         try:
             version = await client.version()
             user = (await client.create(_SELF_REVIEW, k8s.Tree)).status["userInfo"]["username"]
         except k8s.KubernetesError as error:
-            return [problem("API server", f"{where}: {error}", "kubectl version should work first")]
+            return [problem("API server", f"{where}: {error}", "check that `kubectl version` works")]
         first = ok("API server", f"{version} at {access.server}, as {user}")
         return [first, *[diagnostic async for diagnostic in _Examination(client, options, user).diagnostics()]]
 
@@ -50,7 +50,7 @@ class _Examination:
         yield there
         if there.level is DiagnosticLevel.PROBLEM:
             return
-        allowed = await self._rights("rights", needed(self._options, self._namespace))
+        allowed = await self._rights("permissions", needed(self._options, self._namespace))
         yield allowed
         options = self._options
         named: list[tuple[k8s.Resource, str, str | None]] = [
@@ -65,7 +65,7 @@ class _Examination:
                 yield await self._there(resource, name, field)
         if allowed.level is DiagnosticLevel.OK:
             of_scale = k8s.workload_rights(k8s.JOBS, self._namespace)
-            yield await self._rights("rights for scale trials", of_scale, of_scale=True)
+            yield await self._rights("permissions for scale trials", of_scale, of_scale=True)
             yield await self._dry_run()
         yield await self._gpus()
 
@@ -74,46 +74,46 @@ class _Examination:
         try:
             found = await self._client.get(k8s.NAMESPACES, self._namespace)
         except k8s.NotFound:
-            return problem(what, "is not there", f"kubectl create namespace {self._namespace}")
+            return problem(what, "not found", f"kubectl create namespace {self._namespace}")
         except k8s.Forbidden:
-            return ok(what, "may not be read, which is no harm")
+            return ok(what, "not readable (not required)")
         except k8s.KubernetesError as error:
             return problem(what, str(error))
         enforced = found.metadata.labels.get(ENFORCED, "")
         if enforced == "restricted" and self._options.security != "restricted":
-            fix = "leave `security` of the target out, or use a namespace that allows more"
-            return problem(what, f"takes only restricted pods; security: {self._options.security}", fix)
-        return ok(what, f"enforces pod security {enforced}" if enforced else "is there")
+            fix = "remove `security` from the target, or use a less restricted namespace"
+            return problem(what, f"accepts only restricted pods (target: `security: {self._options.security}`)", fix)
+        return ok(what, f"enforces pod security {enforced}" if enforced else "exists")
 
     async def _rights(self, what: str, wanted: Sequence[k8s.Right], of_scale: bool = False) -> Diagnostic:
-        """`of_scale`: only trials of kind scale need these. That they are missing is no problem of the target."""
+        """`of_scale`: only scale trials need these permissions; missing ones are not a problem of the target."""
         try:
             allowed = await asyncio.gather(*(self._client.can(right) for right in wanted))
         except k8s.KubernetesError as error:
-            return warning(what, f"cannot be asked for: {error}")
+            return warning(what, f"cannot check: {error}")
         missing = [right for right, has in zip(wanted, allowed, strict=True) if not has]
         if not missing:
-            return ok(what, f"all {len(wanted)} that are needed{' for Jobs' if of_scale else ''}")
-        count, listed = f"{len(missing)} of {len(wanted)} are missing", "; ".join(map(str, missing))
+            return ok(what, f"all {len(wanted)} required{' for Jobs' if of_scale else ''}")
+        count, listed = f"{len(missing)} of {len(wanted)} missing", "; ".join(map(str, missing))
         if of_scale:
-            return ok(what, f"{count}, which other trials do not need: {listed}")
-        fix = f"an administrator applies this:\n{k8s.grant_yaml(missing, self._user)}"
+            return ok(what, f"{count} (other trials do not need them): {listed}")
+        fix = f"a cluster administrator can grant them: kubectl apply -f -\n{k8s.grant_yaml(missing, self._user)}"
         return problem(what, f"{count}: {listed}", fix)
 
     async def _there(self, resource: k8s.Resource, name: str, field: str) -> Diagnostic:
-        """Whether something that the options name, and others have to have made, is there."""
+        """Whether an existing object that the options name is there."""
         what = f"{field}: {name}"
         try:
             await self._client.get(resource, name)
         except k8s.NotFound as error:
-            return problem(what, str(error), f"make it, or correct `{field}` of the target")
+            return problem(what, str(error), f"create it, or correct `{field}` in the target")
         except k8s.KubernetesError as error:
-            return warning(what, f"cannot be read: {error}")
-        return ok(what, "is there")
+            return warning(what, f"cannot check: {error}")
+        return ok(what, "exists")
 
     async def _dry_run(self) -> Diagnostic:
-        """The whole of our manifest with the user's template, tried on the server."""
-        what, image = "a job's manifest", self._options.image or "localhost/any"
+        """Dry run of a complete manifest, with the user's template, on the server."""
+        what, image = "job manifest", self._options.image or "localhost/any"
         job = Job(
             name="doctor", run="doctor", cell="doctor", attempt=1, title="doctor",
             steps=(Step("run true", "command", {"command": "true"}),), environment=Environment(image=image),
@@ -128,8 +128,8 @@ class _Examination:
         except (k8s.KubernetesError, TargetError) as error:
             refused = isinstance(error, TargetError) and error.outcome is Outcome.REFUSED
             return problem(what, str(error), "correct the target's options" if refused else "")
-        untried = "; its pod was not tried, for want of the right to create pods, which nothing else needs"
-        return ok(what, f"is accepted by the server (dry run){'' if tried else untried}")
+        untried = "; pod not tested: no permission to create pods (not required otherwise)"
+        return ok(what, f"accepted by the server (dry run){'' if tried else untried}")
 
     async def _gpus(self) -> Diagnostic:
         others = (model.resource for model in self._options.gpu_models.values() if model.resource)
@@ -142,7 +142,7 @@ class _Examination:
                     amount = node.status.allocatable.get(resource, "0")
                     counts[resource] += int(amount) if amount.isdigit() else 0
         except k8s.KubernetesError:
-            return ok("nodes", "may not be listed: how many GPUs there are is not known")
+            return ok("nodes", "cannot list nodes, so the number of GPUs is unknown")
         if not nodes:
-            return warning("nodes", "there are none", "jobs wait until one joins, or an autoscaler adds one")
+            return warning("nodes", "none", "jobs wait until a node joins or an autoscaler adds one")
         return ok("nodes", f"{nodes}, with {', '.join(f'{count} {name}' for name, count in counts.items())}")

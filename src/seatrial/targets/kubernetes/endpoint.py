@@ -1,4 +1,4 @@
-"""A port of a job, reachable from here: forwarded, or by a Service, Ingress or Route where the target says so."""
+"""Makes a job's port reachable from here: forwarded, or through a Service, Ingress or Route if the target says so."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ from seatrial.targets.route import (
 
 @dataclass(frozen=True)
 class JobPort:
-    """`owner` is the reference to the job's root: what is made for the port goes with it."""
+    """A port of a job. Objects made for the port are deleted with the job's root, to which `owner` refers."""
 
     client: Kubernetes
     options: KubernetesOptions
@@ -49,7 +49,7 @@ class JobPort:
 
     @property
     def host(self) -> str:
-        """Of an ingress or route. The first port has the job's own name; each of the others needs another."""
+        """Host name of an ingress or route. The first port has the job's own name; the others need their own."""
         first = self.port == next(iter(self.job.ports))
         name = names.object_name(self.job.name) if first else self.service
         return (self.options.endpoint_host or "").replace("{job}", name)
@@ -72,7 +72,7 @@ async def opened_port(wanted: JobPort, how: str) -> AsyncIterator[Endpoint]:
                 await wanted.client.version(attempts=attempts)
                 return (attempts[-1].answered_s or 0.0) - (attempts[-1].sent_s or 0.0)
 
-            # What is forwarded goes to the API server first, and from there to the node.
+            # Forwarded traffic goes to the API server first, and from there to the node.
             with target_errors(f"cannot reach {wanted}"):
                 found = await measured(forward.address, "port-forward through the API server", round_trip_s)
             yield found
@@ -90,8 +90,8 @@ async def opened_port(wanted: JobPort, how: str) -> AsyncIterator[Endpoint]:
 
 
 async def make_service(wanted: JobPort) -> str:
-    """To the first host, as a forwarded port is. Also while its probe fails: a server under load may miss one, and
-    its load would then measure the Service. Its address is known to all pods of the cluster."""
+    """Creates a Service for the first host and returns its address, which all pods of the cluster can use. It also
+    routes to a pod that is not ready: a loaded server may fail a probe, and the test would then measure the Service."""
     job = wanted.job
     chosen = {names.RUN: names.label_value(job.run), names.JOB: names.object_name(job.name)}
     if job.hosts > 1:
@@ -111,7 +111,7 @@ async def _make(wanted: JobPort, one: Manifest) -> None:
 
 
 async def _running_pod(wanted: JobPort) -> str:
-    """The name of the first host's, once its trial runs."""
+    """Name of the first host's pod, once its trial runs."""
     labels = names.selector(job=names.object_name(wanted.job.name))
     with target_errors(f"cannot reach {wanted}"), contextlib.suppress(TimeoutError):
         async with asyncio.timeout(ANSWER_S):
@@ -120,11 +120,11 @@ async def _running_pod(wanted: JobPort) -> str:
                     if pod.number != 0:
                         continue
                     if pod.phase_ended or pod.trial.terminated is not None:
-                        raise TargetError(f"{wanted.job.name} does not run any more: {wanted} cannot be reached")
+                        raise TargetError(f"cannot reach {wanted}: the job has ended")
                     if pod.trial.running is not None:
                         return pod.metadata.name
                 await asyncio.sleep(AGAIN_S)
-    raise TargetError(f"{wanted.job.name} does not run, after {ANSWER_S:g} s: {wanted} cannot be reached")
+    raise TargetError(f"cannot reach {wanted}: the job did not run within {ANSWER_S:g} s")
 
 
 def ingress(wanted: JobPort) -> Manifest:

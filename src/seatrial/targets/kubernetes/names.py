@@ -1,5 +1,5 @@
-"""How things are called on a cluster: objects, labels, handles. All of it follows from the job alone, so that the
-same job, asked for twice, is found."""
+"""Names of objects, labels and handles on a cluster. They depend on the job alone, so that the same job submitted twice
+is found."""
 
 import hashlib
 import re
@@ -12,7 +12,7 @@ from seatrial.targets.protocol import refused
 MANAGED_BY, SEATRIAL = "app.kubernetes.io/managed-by", "seatrial"
 RUN, JOB, CELL, ATTEMPT, PART = "seatrial/run", "seatrial/job", "seatrial/cell", "seatrial/attempt", "seatrial/part"
 JOB_DATA, HOLDER, RENEWED = "seatrial/job-data", "seatrial/holder", "seatrial/renewed"  # annotations
-ELSEWHERE = "seatrial/namespaces"  # annotation of an object of a run: where else there is one of the same name
+ELSEWHERE = "seatrial/namespaces"  # annotation of a run object: other namespaces with an object of the same name
 
 TRIAL, KEEPER = "trial", "keeper"  # the containers of a pod
 PLACE = "/seatrial"  # in every pod
@@ -30,7 +30,7 @@ _LABEL_MOST_CHARACTERS = 63
 
 
 def object_name(name: str, most: int = NAME_CHARACTERS) -> str:
-    """A name that Kubernetes takes, readable, and another for every other `name`."""
+    """A readable name that Kubernetes accepts, different for every `name`."""
     plain = _NOT_ALLOWED.sub("-", name.lower()).strip("-")
     if plain == name and len(plain) <= most and plain[:1].isalpha():
         return plain
@@ -40,12 +40,12 @@ def object_name(name: str, most: int = NAME_CHARACTERS) -> str:
 
 
 def run_object_name(run: str, of: str = "") -> str:
-    """Of the object that owns all of a run; `of` one attempt of it, of the one that owns what its driver makes."""
+    """Name of the object that owns all objects of a run; with `of`, those that the driver of one attempt creates."""
     return object_name("-".join(filter(None, (SEATRIAL, run, of))))
 
 
 def label_value(text: str) -> str:
-    """`text` where it can be the value of a label, else something as readable that stands for no other text."""
+    """`text` if it is a valid label value, else a readable, unique replacement."""
     plain = _LABEL_NOT_ALLOWED.sub("-", text).strip("-._")
     if plain == text and len(plain) <= _LABEL_MOST_CHARACTERS:
         return plain
@@ -58,20 +58,20 @@ def run_labels(run: str, part: str) -> dict[str, str]:
 
 
 def job_labels(run: str, name: str, cell: str, attempt: int, part: str) -> dict[str, str]:
-    """`name` is the neutral job's."""
+    """`name` is that of the Seatrial job, not of its Kubernetes object."""
     own = {JOB: object_name(name), CELL: label_value(cell), ATTEMPT: str(attempt)}
     return {**run_labels(run, part), **own}
 
 
 def selector(**labels: str) -> str:
-    """Of all that is Seatrial's; `run=`, `cell=` and `attempt=`, or `job=` (the object's name) choose among it, `part=`
-    one sort of object."""
+    """Label selector of Seatrial's objects, limited by `run=`, `cell=` and `attempt=`, or `job=` (the object's name),
+    and to one kind of object by `part=`."""
     keys = {"run": RUN, "job": JOB, "part": PART, "cell": CELL, "attempt": ATTEMPT}
     return ",".join([f"{MANAGED_BY}={SEATRIAL}", *(f"{keys[key]}={value}" for key, value in labels.items())])
 
 
 class Handle(msgspec.Struct, frozen=True):
-    """`kubernetes://CONTEXT/NAMESPACE/NAME`. The context is for people: elsewhere it may be called otherwise."""
+    """`kubernetes://CONTEXT/NAMESPACE/NAME`. The context is informational: other machines may name it differently."""
 
     context: str
     namespace: str
@@ -85,6 +85,5 @@ class Handle(msgspec.Struct, frozen=True):
         url = urlsplit(text)
         parts = [unquote(part) for part in url.path.split("/")]
         if url.scheme != SCHEME or len(parts) != 3 or not all(parts[1:]):
-            message = f"{text!r} is not a handle of a job on Kubernetes ({SCHEME}://CONTEXT/NAMESPACE/NAME)"
-            raise refused(message)
+            raise refused(f"invalid handle {text!r}; expected {SCHEME}://CONTEXT/NAMESPACE/NAME")
         return cls(unquote(url.netloc), parts[1], parts[2])

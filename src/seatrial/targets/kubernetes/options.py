@@ -1,4 +1,4 @@
-"""What a suite may say of a Kubernetes target. What is not here, `template` can say."""
+"""Fields of a Kubernetes target in a suite. `template` covers everything else."""
 
 import os
 import re
@@ -17,13 +17,13 @@ _CPU = re.compile(r"(\d+(?:\.\d+)?)(m?)")
 _CPU_PATTERN = r"^\d+(\.\d+)?m?$"
 
 
-def _matching(pattern: str, problem: str) -> AfterValidator:
-    """A text that fits; `problem` is what the message says of others."""
+def _matching(pattern: str, what: str, use: str) -> AfterValidator:
+    """Accepts text that matches; the error for other text is "invalid WHAT TEXT; use USE"."""
     compiled = re.compile(pattern, re.DOTALL)
 
     def check(text: str) -> str:
         if not compiled.fullmatch(text):
-            raise ValueError(f"{text!r} {problem}")
+            raise ValueError(f"invalid {what} {text!r}; use {use}")
         return text
 
     return AfterValidator(check)
@@ -31,19 +31,19 @@ def _matching(pattern: str, problem: str) -> AfterValidator:
 
 def _folder(text: str) -> str:
     if not text.startswith("/") or text == "/" or ":" in text or ".." in text.split("/"):
-        raise ValueError(f"{text!r} is not a folder: an absolute path, not / itself, without .. and :")
+        raise ValueError(f"invalid folder {text!r}; use an absolute path other than /, without .. and :")
     return text.rstrip("/")
 
 
 def parse_cpu(value: Any) -> float:
-    """Cores of `0.5`, `"2"`, `"50m"`."""
+    """Number of cores from `0.5`, `"2"` or `"50m"`."""
     cores = 0.0
     if isinstance(value, int | float) and not isinstance(value, bool):
         cores = float(value)
     elif isinstance(value, str) and (found := _CPU.fullmatch(value.strip())):
         cores = float(found[1]) / (1000 if found[2] else 1)
     if not 0.001 <= cores <= 1e6:
-        raise ValueError(f"{value!r} is not a number of cores; write 2, 0.5 or thousandths (50m)")
+        raise ValueError(f"invalid number of cores {value!r}; use 2, 0.5 or thousandths (50m)")
     return cores
 
 
@@ -54,35 +54,33 @@ def _number_or(pattern: str) -> WithJsonSchema:
 
 
 _StrictText = Annotated[str, Field(strict=True)]
-NonEmptyText = Annotated[_StrictText, _matching(r"(?=.*\S)[^\0]*", "is empty, or has a NUL in it")]
+NonEmptyText = Annotated[_StrictText, _matching(r"(?=.*\S)[^\0]*", "text", "text that is not blank and has no NUL")]
 ObjectName = Annotated[
     _StrictText,
-    _matching(rf"(?=.{{1,253}}$){_SUBDOMAIN}", "cannot be the name of an object: lower case letters, digits, - and ."),
+    _matching(rf"(?=.{{1,253}}$){_SUBDOMAIN}", "object name", "up to 253 lower case letters, digits, - and ."),
 ]
-Namespace = Annotated[
-    _StrictText, _matching(_DNS_LABEL, "cannot be a namespace: at most 63 lower case letters, digits and -")
-]
+Namespace = Annotated[_StrictText, _matching(_DNS_LABEL, "namespace", "up to 63 lower case letters, digits and -")]
 LabelKey = Annotated[
     _StrictText,
     _matching(
-        rf"(?:{_SUBDOMAIN}/)?{_LABEL_PART}",
-        "cannot be a label: write name or domain/name, as in `kubectl get nodes --show-labels`",
+        rf"(?:{_SUBDOMAIN}/)?{_LABEL_PART}", "label", "NAME or DOMAIN/NAME, as in `kubectl get nodes --show-labels`"
     ),
 ]
 LabelValue = Annotated[
-    _StrictText, _matching(f"(?:{_LABEL_PART})?", "cannot be a label's value: at most 63 letters, digits, -, _ and .")
+    _StrictText, _matching(f"(?:{_LABEL_PART})?", "label value", "up to 63 letters, digits, -, _ and .")
 ]
 Labels = dict[LabelKey, LabelValue]
 ResourceName = Annotated[
     _StrictText,
     _matching(
         f"{_SUBDOMAIN}/{_LABEL_PART}",
-        "is not the name of a GPU resource: nvidia.com/gpu, nvidia.com/mig-1g.10gb, amd.com/gpu",
+        "GPU resource",
+        "a name such as nvidia.com/gpu, nvidia.com/mig-1g.10gb or amd.com/gpu",
     ),
 ]
 VariableName = Annotated[
     _StrictText,
-    _matching(r"[A-Za-z_][A-Za-z0-9_]*", "cannot be the name of a variable: letters, digits and _, and no digit first"),
+    _matching(r"[A-Za-z_][A-Za-z0-9_]*", "variable name", "letters, digits and _, not starting with a digit"),
 ]
 Folder = Annotated[_StrictText, AfterValidator(_folder)]
 DurationValue = Annotated[float, BeforeValidator(parse_duration), _number_or(DURATION_PATTERN)]
@@ -91,82 +89,82 @@ SizeValue = Annotated[
 ]
 Cpu = Annotated[float, BeforeValidator(parse_cpu), _number_or(_CPU_PATTERN)]
 
-USER = 1000  # of a pod under `restricted`, unless `user` is written
+USER = 1000  # default user of pods
 SHARED_MEMORY = "/dev/shm"
-# From a keeper that leaves to the end of a pod in which others go on. A kubelet measures volumes every one to two
-# minutes, compares them with their limits every ten seconds, and may be ending other pods.
+# Longest time from the keeper's exit to the end of a pod with other running containers. A kubelet measures volumes
+# every one to two minutes, compares them with their limits every ten seconds, and may be busy with other pods.
 NODE_ENDS_POD_S = 180.0
 LEAST_KEEP_GPU_S = NODE_ENDS_POD_S + 30.0
 
 
 class OptionsModel(BaseModel):
-    """What all options share. Built when first used: a suite without a cluster does not wait for it."""
+    """Base of all option models. Built on first use, so that suites without a cluster load faster."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Toleration(OptionsModel):
-    """As Kubernetes writes it."""
+    """A toleration, as in Kubernetes."""
 
-    key: LabelKey | None = Field(None, description="The taint's key; without it every taint.")
-    operator: Literal["Equal", "Exists"] | None = Field(None, description="Without it Equal.")
-    value: LabelValue | None = Field(None, description="The taint's value, for Equal.")
+    key: LabelKey | None = Field(None, description="Key of the taint; default: every taint.")
+    operator: Literal["Equal", "Exists"] | None = Field(None, description="Default: Equal.")
+    value: LabelValue | None = Field(None, description="Value of the taint, for Equal.")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
-        None, description="Without it every effect."
+        None, description="Default: every effect."
     )
     tolerationSeconds: int | None = Field(
-        None, strict=True, ge=0, description="How long a NoExecute taint is borne; without it for ever."
+        None, strict=True, ge=0, description="How long a NoExecute taint is tolerated; default: forever."
     )
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
         if self.operator == "Exists" and self.value:
-            raise ValueError("`operator: Exists` asks for no `value`")
+            raise ValueError("`value` cannot be combined with `operator: Exists`")
         if self.key is None and self.operator != "Exists":
-            raise ValueError("without `key` only `operator: Exists` has a meaning: it bears every taint")
+            raise ValueError("a toleration without `key` needs `operator: Exists`; it tolerates every taint")
         if self.tolerationSeconds is not None and self.effect != "NoExecute":
-            raise ValueError("`tolerationSeconds` is for `effect: NoExecute`")
+            raise ValueError("`tolerationSeconds` applies only to `effect: NoExecute`")
         return self
 
 
 class Volume(OptionsModel):
-    """Something that is there already, and where the trial finds it: exactly one of claim, host, config and secret."""
+    """An existing volume and its mount path: exactly one of claim, host, config and secret."""
 
     claim: ObjectName | None = Field(None, description="Name of a PersistentVolumeClaim.")
-    host: Folder | None = Field(None, description="Path on the node; `restricted` namespaces refuse it.")
+    host: Folder | None = Field(None, description="Path on the node; `restricted` namespaces reject it.")
     config: ObjectName | None = Field(None, description="Name of a ConfigMap.")
     secret: ObjectName | None = Field(None, description="Name of a Secret.")
-    at: Folder = Field(description="Where the trial finds it.")
-    path: NonEmptyText | None = Field(None, description="A part of it alone: relative, without `..`.")
-    read_only: bool = Field(True, strict=True, description="False: the trial may write there (claim and host only).")
+    at: Folder = Field(description="Mount path in the trial's container.")
+    path: NonEmptyText | None = Field(None, description="Mount only this path in the volume: relative, without `..`.")
+    read_only: bool = Field(True, strict=True, description="False lets the trial write to it (claim and host only).")
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
         given = [name for name in ("claim", "host", "config", "secret") if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(f"exactly one of claim, host, config and secret; this has {' and '.join(given) or 'none'}")
+            raise ValueError(f"set exactly one of claim, host, config, secret (found {' and '.join(given) or 'none'})")
         if given[0] in ("config", "secret") and not self.read_only:
-            raise ValueError(f"a {given[0]} cannot be written to; leave `read_only` out")
+            raise ValueError(f"a {given[0]} volume cannot be writable; remove `read_only`")
         if self.path is not None and (self.path.startswith("/") or ".." in self.path.split("/")):
-            raise ValueError(f"`path` {self.path!r} is relative to what is mounted, without `..`")
+            raise ValueError(f"invalid `path` {self.path!r}; use a path relative to the volume, without `..`")
         return self
 
 
 class GpuModel(OptionsModel):
-    """How one model of GPU is asked for."""
+    """How one GPU model is requested."""
 
     resource: ResourceName | None = Field(
-        None, description="Name of the resource; for MIG such as nvidia.com/mig-1g.10gb. Without it `gpu_resource`."
+        None, description="Resource name, for MIG such as nvidia.com/mig-1g.10gb; default: `gpu_resource`."
     )
-    select: Labels = Field({}, description="Labels of the nodes that have it.")
+    select: Labels = Field({}, description="Labels of the nodes with this model.")
 
 
 class Keeper(OptionsModel):
     """The small container that keeps a pod's files until they are collected."""
 
-    cpu: Cpu = Field(0.05, description="Cores that are asked for.")
-    cpu_limit: Cpu = Field(1.0, description="Cores that are allowed; the same as `cpu` makes Guaranteed pods.")
-    memory_bytes: SizeValue = Field(64 << 20, alias="memory", description="Memory, asked for and allowed.")
+    cpu: Cpu = Field(0.05, description="CPU request.")
+    cpu_limit: Cpu = Field(1.0, description="CPU limit; the same as `cpu` makes Guaranteed pods.")
+    memory_bytes: SizeValue = Field(64 << 20, alias="memory", description="Memory request and limit.")
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
@@ -182,8 +180,8 @@ def _home(path: Path) -> Path:
 def _keep_gpu(keep_s: float) -> float:
     if keep_s < LEAST_KEEP_GPU_S:
         raise ValueError(
-            f"{keep_s:g} s cannot be promised: a node needs up to {NODE_ENDS_POD_S:g} s to end a pod in which another "
-            f"container still runs; write {LEAST_KEEP_GPU_S:g} or more"
+            f"{keep_s:g} s is too short, because a node needs up to {NODE_ENDS_POD_S:g} s to stop a pod in which "
+            f"another container runs; use {LEAST_KEEP_GPU_S:g} or more"
         )
     return keep_s
 
@@ -192,131 +190,132 @@ def _template(template: dict[str, Any]) -> dict[str, Any]:
     unknown = [key for key in template if key not in ("metadata", "spec")]
     if unknown:
         raise ValueError(
-            f"a template is a part of a pod template: `metadata` (labels, annotations) and `spec` (as of a Pod), not "
-            f"{', '.join(map(repr, unknown))}"
+            f"unknown template field {', '.join(map(repr, unknown))}; use `metadata` (labels, annotations) and `spec` "
+            "(as in a Pod)"
         )
     return template
 
 
 class KubernetesOptions(OptionsModel):
-    context: NonEmptyText | None = Field(None, description="Context of the kubeconfig; without it the current one.")
+    context: NonEmptyText | None = Field(None, description="Context in the kubeconfig; default: the current one.")
     kubeconfig: Annotated[Path, AfterValidator(_home)] | None = Field(
-        None, description="File; without it as kubectl: $KUBECONFIG, ~/.kube/config."
+        None, description="Kubeconfig file; default: as for kubectl ($KUBECONFIG, ~/.kube/config)."
     )
-    namespace: Namespace | None = Field(None, description="Where everything is made; without it the context's.")
+    namespace: Namespace | None = Field(None, description="Namespace of all objects; default: that of the context.")
     parallel: int | None = Field(
-        None, strict=True, ge=1, description="How many cells are on the cluster at once; 50 unless written."
+        None, strict=True, ge=1, description="Maximum number of cells on the cluster at once; default: 50."
     )
     workload: Literal["job", "jobset"] = Field(
-        "job", description="What a job is on the cluster: a Job, or a JobSet, which must be installed there."
+        "job", description="Kind of object for jobs: Job, or JobSet, which must be installed on the cluster."
     )
-    queue: ObjectName | None = Field(None, description="Kueue's LocalQueue through which jobs start.")
+    queue: ObjectName | None = Field(None, description="Kueue LocalQueue that admits the jobs.")
 
-    image: NonEmptyText | None = Field(None, description="Image of runtimes that name none.")
+    image: NonEmptyText | None = Field(None, description="Image for runtimes without `image`.")
     pull: Literal["Always", "IfNotPresent", "Never"] | None = Field(
-        None, description="When images are pulled; without it as Kubernetes does by the image's tag."
+        None, description="Image pull policy; default: that of Kubernetes, which depends on the tag."
     )
-    pull_secrets: tuple[ObjectName, ...] = Field((), description="Secrets with which images are pulled.")
+    pull_secrets: tuple[ObjectName, ...] = Field((), description="Secrets for pulling images.")
     env: dict[VariableName, Annotated[str, Field(strict=True)]] = Field(
-        {}, description="Variables of all jobs; those of suite, runtime and trial come before them."
+        {}, description="Variables for all jobs; those of suite, runtime and trial override them."
     )
     service_account: ObjectName | None = Field(
-        None, description="The account of the token that pods get; without it the namespace's default, and no token."
+        None,
+        description="Service account whose token pods get; default: the namespace's default account without a token.",
     )
     user: int | None = Field(
         USER,
         strict=True,
         ge=0,
-        description="Number of the user in pods; null: the image's own, or the cluster's choice.",
+        description="User ID in pods; null: that of the image or chosen by the cluster.",
     )
     security: Literal["restricted", "none"] = Field(
         "restricted",
-        description="restricted: as the pod security standard of that name asks. none: as the image and cluster do.",
+        description="restricted: meet the restricted pod security standard. none: leave it to image and cluster.",
     )
 
-    labels: Labels = Field({}, description="Labels of everything that is made: a team, a cost centre.")
+    labels: Labels = Field({}, description="Labels for all objects, such as a team or a cost centre.")
     annotations: dict[LabelKey, Annotated[str, Field(strict=True)]] = Field(
-        {}, description="Annotations of everything that is made."
+        {}, description="Annotations for all objects."
     )
-    select: Labels = Field({}, description="Labels of the nodes for all jobs; machines add their own.")
-    tolerations: tuple[Toleration, ...] = Field((), description="Taints of nodes that pods bear.")
+    select: Labels = Field({}, description="Node labels for all jobs; machines add their own.")
+    tolerations: tuple[Toleration, ...] = Field((), description="Taints that pods tolerate.")
     priority: ObjectName | None = Field(None, description="Name of a PriorityClass.")
-    gpu_resource: ResourceName = Field("nvidia.com/gpu", description="Resource by which GPUs are asked for.")
+    gpu_resource: ResourceName = Field("nvidia.com/gpu", description="Resource name of GPUs.")
     gpu_label: LabelKey | None = Field(
-        None, description="Label of nodes whose value is the machine's `gpu.model`; without it `select` decides."
+        None, description="Node label with the machine's `gpu.model` as its value; default: only `select` is used."
     )
     gpu_models: dict[NonEmptyText, GpuModel] = Field(
-        {}, description="Models that are asked for in another way, by the machine's `gpu.model`: MIG, other labels."
+        {}, description="GPU models that need another resource or node labels (such as MIG), by `gpu.model`."
     )
 
-    volumes: tuple[Volume, ...] = Field((), description="Claims and other volumes that jobs find.")
+    volumes: tuple[Volume, ...] = Field((), description="Volumes to mount in jobs.")
     files_size_bytes: SizeValue | None = Field(
-        None, alias="files_size", description="Most that a job's files may take."
+        None, alias="files_size", description="Size limit of a job's files on the node."
     )
     fetch_bytes: SizeValue = Field(
-        10 << 30, alias="fetch_size", description="Most that is fetched of the files that a job keeps."
+        10 << 30, alias="fetch_size", description="Size limit for fetching the files that a job keeps."
     )
-    fetch_files: int = Field(10_000, strict=True, ge=0, description="The same, as a number of files.")
+    fetch_files: int = Field(10_000, strict=True, ge=0, description="Maximum number of files to fetch from a job.")
     shared_memory_bytes: SizeValue | None = Field(
         None, alias="shared_memory", description="Size of /dev/shm; counts as memory of the pod."
     )
     keeper: Keeper = Field(default_factory=Keeper, description="Resources of the container that keeps the files.")
-    keep_s: DurationValue = Field(3600.0, alias="keep", description="How long what was not collected stays.")
+    keep_s: DurationValue = Field(3600.0, alias="keep", description="How long uncollected jobs are kept.")
     keep_gpu_s: Annotated[DurationValue, AfterValidator(_keep_gpu)] = Field(
         480.0,
         alias="keep_gpu",
-        description="GPUs of a job that nobody collects are free again within this; its files stay for 3m less.",
+        description="An uncollected job frees its GPUs after this time; its files are deleted 3m earlier.",
     )
     deadline_s: DurationValue = Field(
-        86400.0, alias="deadline", description="The cluster's own bound for jobs without a limit for queue or run."
+        86400.0, alias="deadline", description="Deadline on the cluster for jobs without a queue or run limit."
     )
 
     endpoint: Literal["port-forward", "service", "ingress", "route"] = Field(
-        "port-forward", description="How a job's port is reached; service: from inside the cluster."
+        "port-forward", description="How to reach a job's port; service: only from inside the cluster."
     )
     endpoint_host: NonEmptyText | None = Field(
-        None, description="Host name of an ingress or route, with {job} in it: {job}.apps.example.com."
+        None, description="Host name of an ingress or route; must contain {job}: {job}.apps.example.com."
     )
     endpoint_class: ObjectName | None = Field(None, description="Name of an IngressClass.")
     endpoint_tls: Annotated[bool, Field(strict=True)] | ObjectName = Field(
         False,
-        description="An ingress or route speaks TLS: true, by its controller's certificate; a name, by that Secret's.",
+        description="TLS for an ingress or route: true uses the controller's certificate, a name that of the Secret.",
     )
 
     template: Annotated[dict[str, Any], AfterValidator(_template)] = Field(
-        {}, description="Whatever else pods need: merged into their template, {metadata, spec}."
+        {}, description="Anything else that pods need: {metadata, spec}, merged into the pod template."
     )
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
         if self.security == "restricted" and self.user == 0:
-            raise ValueError("`user: 0` is root, which `security: restricted` forbids; write `security: none` as well")
+            raise ValueError("`user: 0` (root) cannot be combined with `security: restricted`; set `security: none`")
         taken = [SHARED_MEMORY] if self.shared_memory_bytes else []
         for volume in self.volumes:
             for other in (*taken, PLACE):
                 if volume.at == other or volume.at.startswith(f"{PLACE}/"):
-                    raise ValueError(f"a volume cannot be at {volume.at}: something else is there already")
+                    raise ValueError(f"cannot mount a volume at {volume.at}: the path is already in use")
             taken.append(volume.at)
         outside = self.endpoint in ("ingress", "route")
         if outside and self.endpoint_host is None:
             raise ValueError(f"`endpoint: {self.endpoint}` needs `endpoint_host`, such as {{job}}.apps.example.com")
         for field in ("endpoint_host", "endpoint_tls"):
             if getattr(self, field) and not outside:
-                raise ValueError(f"`{field}` is for `endpoint: ingress` or `route`")
+                raise ValueError(f"`{field}` applies only to `endpoint: ingress` or `route`")
         if self.endpoint_host is not None and "{job}" not in self.endpoint_host:
-            raise ValueError(f"`endpoint_host` {self.endpoint_host!r} has no {{job}} in it: all jobs would share it")
+            raise ValueError(f"`endpoint_host` {self.endpoint_host!r} must contain {{job}}, or all jobs would share it")
         if self.endpoint_class is not None and self.endpoint != "ingress":
-            raise ValueError("`endpoint_class` is for `endpoint: ingress`")
+            raise ValueError("`endpoint_class` applies only to `endpoint: ingress`")
         return self
 
     @property
     def other_containers(self) -> tuple[str, ...]:
-        """The names of those that `template` adds to ours."""
+        """Names of containers that `template` adds."""
         spec = self.template.get("spec") or {}
         added = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
         return tuple(one["name"] for one in added if one["name"] not in (TRIAL, KEEPER) and "$patch" not in one)
 
     @property
     def run_as(self) -> int | None:
-        """The user of pods. Without security only one that was asked for: images may count on their own."""
+        """User of pods. With `security: none` only an explicit `user` counts, because images may need their own."""
         return self.user if self.security == "restricted" or "user" in self.model_fields_set else None

@@ -1,12 +1,13 @@
-"""Objects that a driver creates on a cluster for its run: any kind, with the run's labels, removed with the run.
+"""Objects of any kind that a driver creates on a cluster, with the labels of their run and deleted with it.
 
 async with ClusterObjects(client, options, "nightly-1", "69b56f04", 1) as mine:
     await client.create(mine.own(manifest, resource), resource=resource)
 
-1. While the block is open, the run counts as being worked on. When it ends, everything of this attempt goes and nothing
-   of another. If the driver is killed, `seatrial reap` removes it, or the cluster itself after some days.
-2. Owner and owned share a namespace, so each namespace has an object of the attempt. The one in the target's own
-   namespace names the others, and they go with it. Other namespaces and kinds without one are refused.
+1. While the block is open, the run counts as in use. When it ends, all objects of this attempt are deleted, and none of
+   another. If the driver is killed, `seatrial reap` deletes them, or the cluster itself after some days.
+2. An owner must be in the same namespace, so each namespace has an owner object for the attempt. The one in the
+   target's own namespace lists the others, which are deleted with it. Other namespaces and cluster-scoped kinds are
+   refused.
 """
 
 import copy
@@ -22,11 +23,11 @@ from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.run_object import RunObject
 from seatrial.targets.protocol import refused
 
-_WORKLOAD = "workload"  # the part of a run that these are
+_WORKLOAD = "workload"  # value of the part label
 
 
 def workload_labels(run: str) -> dict[str, str]:
-    """Of everything that is made for a run beside its jobs."""
+    """Labels of all objects of a run other than its jobs."""
     return names.run_labels(run, _WORKLOAD)
 
 
@@ -52,7 +53,7 @@ class ClusterObjects:
         self._runs[home].elsewhere = self.namespaces[1:]
         own = {"cell": names.label_value(cell), "attempt": str(attempt)}
         self.labels = {**workload_labels(run), names.CELL: own["cell"], names.ATTEMPT: own["attempt"]}
-        # Of all that belongs to this attempt: another of the same run may be at work beside it.
+        # Only of this attempt: others of the same run may exist at the same time.
         self.selector = names.selector(run=names.label_value(run), part=_WORKLOAD, **own)
         self._owners: dict[str, Manifest] = {}
 
@@ -72,13 +73,12 @@ class ClusterObjects:
     def own(self, manifest: Mapping[str, Any], resource: Resource) -> Manifest:
         what = f"{resource.kind} {(manifest.get('metadata') or {}).get('name', '')}".strip()
         if not resource.namespaced:
-            raise refused(f"{what} is of the whole cluster: it cannot belong to a run")
+            raise refused(f"{what} is cluster-scoped and cannot belong to a run")
         made = copy.deepcopy(dict(manifest))
         metadata = made.setdefault("metadata", {})
         namespace = metadata.setdefault("namespace", self.namespaces[0])
         if namespace not in self.namespaces:
-            problem = f"is in namespace {namespace}, and its run in {', '.join(self.namespaces)}"
-            raise refused(f"{what} {problem}: it cannot belong to it")
+            raise refused(f"{what} is in namespace {namespace} (expected one of {', '.join(self.namespaces)})")
         metadata["ownerReferences"] = [*metadata.get("ownerReferences", []), self._owners.get(namespace, {})]
         for one in (metadata, *pod_metadata(made.get("spec"))):
             one["labels"] = {**(one.get("labels") or {}), **self.labels}

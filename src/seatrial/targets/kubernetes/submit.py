@@ -1,4 +1,4 @@
-"""The annotation of a root object that describes its job, and dry runs of the objects of a job."""
+"""The annotation of a root object that describes its job, and dry runs of a job's objects."""
 
 import contextlib
 from typing import Any
@@ -15,21 +15,21 @@ from seatrial.targets.kubernetes.watch.objects import KILLED
 from seatrial.targets.kubernetes.watch.waiting import over_whole_quota
 from seatrial.targets.protocol import DamagedJob, refused
 
-MOST_NAMES_BYTES = 64 << 10  # of the names of steps; all annotations of an object together may have 256 KiB
+MOST_NAMES_BYTES = 64 << 10  # limit for step names; all annotations of an object may have 256 KiB together
 
 
 class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Describes the job of a root object, so that any process that finds the object can take the job up."""
+    """Describes the job of a root object, so that any process that finds the object can adopt the job."""
 
-    name: str  # of the neutral job
+    name: str  # of the Seatrial job
     run: str
     labels: dict[str, str] = {}
     hosts: int = 1
     grace_s: float = 10.0
-    steps: tuple[str, ...] = ()  # their names; none when they are too long
-    runs: int = 0  # how many steps there are, when all are plain commands; then the exit code says how they ended
-    ports: dict[str, int] = {}  # the number of each by its name
-    limited: bool = False  # its waiting for a place has a limit
+    steps: tuple[str, ...] = ()  # step names; none if they are too long
+    runs: int = 0  # number of steps if all are plain commands; then the exit code tells how they ended
+    ports: dict[str, int] = {}  # port numbers by name
+    limited: bool = False  # it has a queue limit
 
     @classmethod
     def of(cls, job: Job) -> "JobAnnotation":
@@ -48,18 +48,18 @@ class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
             return decode(found.metadata.annotations[names.JOB_DATA], cls)
         except (LookupError, Unreadable) as error:
             name = f"{found.metadata.namespace}/{found.metadata.name}"
-            raise DamagedJob(f"{name} carries Seatrial's labels, but does not say which job it is: {error}") from None
+            raise DamagedJob(f"{name} has Seatrial's labels, but no valid job description: {error}") from None
 
     def records(self, pod: TrackedPod) -> list[dict[str, Any]]:
-        """The agent's records as far as the status of its container has them: how each step ended, not its output.
-        Empty when it has none."""
+        """The agent's records as far as the container status has them: how each step ended, without output. Empty if it
+        has none."""
         ends = pod.step_ends
-        own = pod.exit_code is not None and 0 <= pod.exit_code < KILLED  # beyond, it was killed
+        own = pod.exit_code is not None and 0 <= pod.exit_code < KILLED  # above, it was killed
         if not ends and own and (pod.exit_code == 0 or self.runs == 1):
             ends = (("exited", pod.exit_code),) * self.runs
         lines: list[dict[str, Any]] = []
         for number, (outcome, code) in enumerate(ends):
-            note = {"note": "unseen", "text": "known from the status of its container alone: its files were gone"}
+            note = {"note": "unseen", "text": "only the container status is known; its files were gone"}
             lines.append({"event": "step", "step": number, "at_s": 0.0})
             lines.append({"event": "note", "step": number, "at_s": 0.0, "data": note})
             lines.append({"event": "done", "step": number, "at_s": 0.0, "outcome": outcome, "code": code})
@@ -67,8 +67,8 @@ class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 KEEPER = (
-    "it is the keeper, the small container that Seatrial adds for a job's files, that is refused: without it the pod "
-    "would be taken; see the target's `keeper`"
+    "the pod is rejected because of its keeper, the small container that Seatrial adds for a job's files; adjust "
+    "`keeper` in the target"
 )
 
 
@@ -78,9 +78,9 @@ async def try_run_object(client: Kubernetes, options: KubernetesOptions, run: st
 
 
 async def try_job(client: Kubernetes, options: KubernetesOptions, made: "manifest.JobObjects") -> bool:
-    """Tries the root and the pod of a job on the server, without making anything. The cluster makes the pod itself,
-    later: what would refuse it then (pod security, a LimitRange, an image policy) is found now. Raises what refused it.
-    False: the pod was not tried, for want of the right to create pods, which nothing else here needs."""
+    """Dry run of a job's root and pod on the server. The cluster creates the pod later: pod security, a LimitRange or
+    an image policy that would reject it then is found now. Raises the rejection. False if the pod was not tested,
+    because the permission to create pods is missing, which nothing else needs."""
     await _try(client, manifest.root_resource(options), made.root)
     root, job = made.root["metadata"], made.root["spec"]
     if "replicatedJobs" in job:
@@ -97,7 +97,7 @@ async def try_job(client: Kubernetes, options: KubernetesOptions, made: "manifes
         others = [one for one in spec["containers"] if one["name"] != names.KEEPER]
         with contextlib.suppress(KubernetesError):
             await client.create({**pod, "spec": {**spec, "containers": others}}, resource=PODS, dry_run=True)
-            raise refused(f"the cluster would not take its pod: {error}\n{KEEPER}") from error
+            raise refused(f"the cluster would reject the pod: {error}\n{KEEPER}") from error
         raise
     return True
 
@@ -108,6 +108,6 @@ async def _try(client: Kubernetes, resource: Resource, made: Manifest) -> None:
     except AlreadyExists:
         pass
     except Forbidden as error:
-        # A quota that is full now may have room when the job's turn comes.
+        # A quota that is full now may have room when the job is submitted.
         if not error.of_quota or over_whole_quota(error.message):
             raise

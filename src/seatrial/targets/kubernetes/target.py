@@ -1,4 +1,4 @@
-"""The Kubernetes target: a Job (or JobSet) for each job, and this process only makes and watches them."""
+"""The Kubernetes target: one Job or JobSet per job; this process only creates and watches them."""
 
 import asyncio
 import contextlib
@@ -26,28 +26,28 @@ from seatrial.targets.kubernetes.run_object import Annotated, Root, RunObject, i
 from seatrial.targets.kubernetes.submit import JobAnnotation, try_job, try_run_object
 from seatrial.targets.kubernetes.watch.objects import PodObject, TrackedJob, epoch_s
 from seatrial.targets.kubernetes.watch.waiting import over_whole_quota
-from seatrial.targets.kubernetes.watch.watcher import Bystander, Ender, JobWatcher
+from seatrial.targets.kubernetes.watch.watcher import Ender, JobWatcher, NoopEnder
 from seatrial.targets.protocol import Diagnostic, Endpoint, Found, RunInUse, TargetError, TargetLost, refused
 
-_FORCE_S = 20.0  # beyond the job's own grace, before one that does not end is deleted
+_FORCE_S = 20.0  # after the job's own grace, until it is deleted
 _GONE_S = 120.0
 _POLL_S = 0.5
-ROOM_S = 5.0  # until a quota that was full is tried again
+ROOM_S = 5.0  # retry interval for a full quota
 
 
 class KubernetesTarget:
-    """Implements `target.Target`; the numbers in its comments are those of the contract."""
+    """Implements `targets.Target`; numbers in comments refer to its guarantees."""
 
     def __init__(self, name: str, options: KubernetesOptions) -> None:
         self.name = name
         self._options = options
         self._runs: dict[str, RunObject] = {}
         self._annotations: dict[str, JobAnnotation] = {}
-        self._tried: set[str] = set()  # runs whose object the cluster was asked about
+        self._tried: set[str] = set()  # runs whose object had a dry run
         self._opened = False
 
     def address(self) -> dict[str, Any]:
-        """What leads to the same jobs; the rest is what they are made of."""
+        """The options needed to find the same jobs; the others only matter for creating them."""
         chosen = {"context": self._context or None, "namespace": self._namespace}
         if self._options.kubeconfig is not None:
             chosen["kubeconfig"] = str(self._options.kubeconfig.absolute())
@@ -55,7 +55,7 @@ class KubernetesTarget:
         return {**chosen, **self._options.model_dump(mode="json", include=fields)}
 
     async def open(self) -> None:
-        with target_errors("the cluster cannot be used"):
+        with target_errors("cannot use the cluster"):
             access = target_access(self._options)
             self._client = k8s.Kubernetes(access)
             try:
@@ -70,7 +70,7 @@ class KubernetesTarget:
         others = self._options.other_containers
         self._collector = Collector(self._client, self._watcher, self._options)
         self._live_log = LiveLog(self._client, self._watcher, others)
-        self._foreign = JobWatcher(self._client, self._resource, ender=Bystander(self._client, self._resource))
+        self._foreign = JobWatcher(self._client, self._resource, ender=NoopEnder(self._client, self._resource))
         self._foreign_log = LiveLog(self._client, self._foreign, others)
         self._progress = ProgressFollower(self._client, self._watcher)
         self._opened = True
@@ -86,20 +86,20 @@ class KubernetesTarget:
         await self._client.close()
 
     async def prepare(self, environment: Environment) -> None:
-        """Images are pulled by nodes, when they have a job: nothing can be begun before."""
+        """Does nothing: nodes pull images when they get a job."""
 
     def preparing(self, environment: Environment) -> str:
-        return ""  # nodes pull: what they are at comes as events
+        return ""  # nodes pull images; their progress comes as events
 
     async def examine(self) -> list[Diagnostic]:
         return await examine_cluster(self._options)
 
-    # ---- submitting and taking up
+    # ---- submitting and adopting
 
     async def verify(self, job: Job) -> None:
         owner = manifest.owner(k8s.JOBS, names.run_object_name(job.run), manifest.NO_UID)
         made = self._job_objects(job, dict.fromkeys(job.secrets, "secret"), owner, "agent", [])
-        with target_errors(f"the cluster would not take {job.title}"):
+        with target_errors(f"the cluster would reject {job.title}"):
             if job.run not in self._tried:
                 self._tried.add(job.run)
                 await try_run_object(self._client, self._options, job.run, job.environment.image or "")
@@ -111,19 +111,19 @@ class KubernetesTarget:
         submitting = asyncio.create_task(self._submit(job, secrets, handle, archive))
         try:
             await asyncio.shield(submitting)
-        except asyncio.CancelledError:  # (2) it leaves nothing that runs
+        except asyncio.CancelledError:  # (2) leave nothing running
             submitting.cancel()
             await asyncio.gather(submitting, return_exceptions=True)
             with contextlib.suppress(k8s.KubernetesError):
                 await self._ender.delete(names.object_name(job.name))
             raise
         except k8s.KubernetesError as error:
-            # Then it may have been made, and may run: the same name finds it again.
+            # The job may have been created and may run; the same name finds it again.
             raise target_error(error, f"cannot submit {job.name}", isinstance(error, k8s.Unreachable)) from error
         return handle
 
     async def _submit(self, job: Job, secrets: Mapping[str, str], handle: str, archive: bytes) -> None:
-        """A quota that is full has no room now: it is waited for as for any other place."""
+        """Submits again while the quota is full, within the queue limit."""
         limit_s = self._options.deadline_s if job.limits.queue_s is None else job.limits.queue_s
         until_s = time.monotonic() + limit_s
         while True:
@@ -135,7 +135,7 @@ class KubernetesTarget:
                 if not full:
                     raise
                 if time.monotonic() + ROOM_S > until_s:
-                    text = f"there was no room in the namespace's quota for {limit_s:g} s: {error}"
+                    text = f"the namespace's quota was full for {limit_s:g} s: {error}"
                     raise TargetError(text, Outcome.QUEUE) from error
             await asyncio.sleep(ROOM_S)
 
@@ -155,7 +155,7 @@ class KubernetesTarget:
         except k8s.AlreadyExists:
             root = await self._client.get(self._resource, made.root["metadata"]["name"], Root)
             created = _created(root)
-        if root.spec.suspend or self._options.queue is not None:  # what it needs may not have been made yet
+        if root.spec.suspend or self._options.queue is not None:  # the objects that it needs may be missing
             reference = manifest.owner(self._resource, root.metadata.name, root.metadata.uid)
 
             async def put(one: k8s.Manifest) -> None:
@@ -179,12 +179,12 @@ class KubernetesTarget:
 
     async def adopt(self, handle: str) -> None:
         name = self._name(handle)
-        with target_errors(f"cannot take up {handle}", lost=True):
+        with target_errors(f"cannot adopt {handle}", lost=True):
             try:
                 root = await self._client.get(self._resource, name, Root)
             except k8s.NotFound:
                 await self._refuse_held(name)
-                raise TargetError(f"there is no job {handle}") from None
+                raise TargetError(f"job not found: {handle}") from None
             if root.metadata.labels.get(names.PART) == "run":
                 await self._refuse_held(name)
         annotation = JobAnnotation.read(root)
@@ -192,12 +192,12 @@ class KubernetesTarget:
             await self._run(annotation.run).owner()
         except RunInUse:
             raise
-        except TargetError as error:  # the job is there, whatever is wrong with its run
-            raise TargetLost(f"cannot take up {handle}: {error}") from error
+        except TargetError as error:  # the job exists, whatever is wrong with its run
+            raise TargetLost(f"cannot adopt {handle}: {error}") from error
         self._take_up(handle, root, _created(root))
 
     async def _refuse_held(self, name: str) -> None:
-        """The object of a run is no job, and can only be removed; not while another machine works on that run."""
+        """A run object is not a job and can only be removed, unless another machine owns the run (RunInUse)."""
         with contextlib.suppress(k8s.NotFound):
             run = await self._client.get(k8s.JOBS, name, Annotated)
             await refuse_another(self._client, run, run.metadata.labels.get(names.RUN, name))
@@ -231,7 +231,7 @@ class KubernetesTarget:
             yield event
 
     async def logs(self, handle: str, follow: bool = False) -> AsyncIterator[bytes]:
-        """Takes nothing of the run over (6): of a job that is not ours, another watcher reads, which ends nothing."""
+        """(6) Does not take the run over: jobs of another process are read through a watcher that stops nothing."""
         if handle in self._annotations:
             live_log, annotation = self._live_log, self._annotations[handle]
         else:
@@ -244,7 +244,7 @@ class KubernetesTarget:
             try:
                 root = await self._client.get(self._resource, self._name(handle), Root)
             except k8s.NotFound:
-                raise TargetError(f"there is no job {handle}") from None
+                raise TargetError(f"job not found: {handle}") from None
         annotation = JobAnnotation.read(root)
         self._foreign.add(handle, self._tracked(root, annotation, _created(root)))
         await self._foreign.synced(handle)
@@ -255,7 +255,7 @@ class KubernetesTarget:
 
     @contextlib.asynccontextmanager
     async def endpoint(self, handle: str, port: str) -> AsyncIterator[Endpoint]:
-        """Takes nothing of the run over: the process that works on it goes on, here or on another machine."""
+        """Does not take the run over: the process that owns it continues, here or on another machine."""
         ports = await self._ports(handle)
         if port not in ports:
             raise refused(f"{handle} has no port {port!r}; it has: {', '.join(ports) or 'none'}")
@@ -263,7 +263,7 @@ class KubernetesTarget:
             yield address
 
     async def addresses(self, handle: str, asker: Mapping[str, Any]) -> dict[str, str]:
-        """Of Services, which every pod of the cluster reaches."""
+        """Addresses of Services, which every pod of the cluster can reach."""
         mine = self.address()
         if "namespace" not in asker or any(mine.get(key) != asker.get(key) for key in ("context", "kubeconfig")):
             return {}
@@ -280,7 +280,7 @@ class KubernetesTarget:
         self, run: str, cell: str, attempt: int, namespaces: tuple[str, ...], at_once: int, inside: bool
     ) -> AsyncIterator[ClusterObjects]:
         options = self._options
-        if inside:  # the files of the machine that submitted the job are not here
+        if inside:  # the submitter's kubeconfig is not on this machine
             options = options.model_copy(update={"kubeconfig": None, "context": None})
         with target_errors():
             access = target_access(options)
@@ -303,11 +303,11 @@ class KubernetesTarget:
             async for root in self._client.list(self._resource, Root, labels=names.selector(part="job", **chosen)):
                 if root.metadata.deletion_timestamp is None:
                     used = in_use_by(holders.get(root.metadata.labels.get(names.RUN, ""), ()), now_s)
-                    # What else is in its pods (keepers, and who came by a webhook) does not count.
+                    # Other containers of its pods (keepers, or injected by a webhook) do not count.
                     waiting = root.status.start_time is None and not root.spec.suspend
                     alive = root.status.active > kept[root.metadata.name] or (self._resource is k8s.JOBS and waiting)
                     found.append(self._found(root, used, alive))
-        # Objects of runs without jobs: of a process that was killed at its very end, or has not made any yet.
+        # Objects of runs without jobs: their process was killed at its end, or has not created any job yet.
         mine = {names.label_value(run) for run in (*self._runs, *(one.run for one in found))}
         for label, one in ((label, one) for label, objects in holders.items() for one in objects):
             if label not in mine and one.metadata.deletion_timestamp is None:
@@ -318,7 +318,7 @@ class KubernetesTarget:
     def _found(self, root: Root, used: bool | None, alive: bool) -> Found:
         try:
             annotation = JobAnnotation.read(root)
-        except TargetError:  # it has our labels, and so is ours to remove; it hides no other
+        except TargetError:  # it has our labels, so it can be removed
             annotation = JobAnnotation(root.metadata.name, root.metadata.labels.get(names.RUN, ""))
         return Found(
             handle=self._handle(root.metadata.name),
@@ -330,19 +330,19 @@ class KubernetesTarget:
             in_use=used,
         )
 
-    # ---- ending
+    # ---- stopping
 
     async def cancel(self, handle: str) -> None:
         name = self._name(handle)
         annotation = await self._annotation(handle)
         self._watcher.mark_cancelled(handle)
-        await self._watcher.synced(handle)  # of one that was just taken up, the pods may not be known yet
+        await self._watcher.synced(handle)  # the pods of a job adopted just now may be unknown
         if await self._ender.ask(self._watcher.pods(handle)):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(annotation.grace_s + _FORCE_S):
                     await self._watcher.ended(handle)
                     return
-        with target_errors(f"cannot end {handle}"):
+        with target_errors(f"cannot stop {handle}"):
             await self._ender.delete(name)
 
     async def remove(self, handle: str) -> None:
@@ -350,11 +350,11 @@ class KubernetesTarget:
         with target_errors(f"cannot remove {handle}"):
             run = "" if handle in self._annotations else await self._others_run(name)
             deleted = await self._ender.delete(name)
-            if deleted or handle in self._annotations:  # its root may be gone already, and its pods still ending
+            if deleted or handle in self._annotations:  # its root may be gone while its pods are still stopping
                 await self._until_gone(handle, name)
                 if run:
                     await remove_unused(self._client, self._resource, run)
-            elif self._resource is not k8s.JOBS:  # the object of a run that has no jobs any more
+            elif self._resource is not k8s.JOBS:  # the object of a run without jobs
                 await self._client.delete(k8s.JOBS, name)
         self._progress.forget(handle)
         self._watcher.forget(handle)
@@ -362,8 +362,8 @@ class KubernetesTarget:
         self._annotations.pop(handle, None)
 
     async def _others_run(self, name: str) -> str:
-        """The label of a run, when this process does not work on it: its object goes with its last job. What the object
-        of a driver names in other namespaces goes now."""
+        """Label of the run if this process does not own it; its object is then deleted with its last job. Objects that
+        a driver's run object lists in other namespaces are deleted now."""
         for resource in dict.fromkeys((self._resource, k8s.JOBS)):
             with contextlib.suppress(k8s.NotFound):
                 found = await self._client.get(resource, name, Annotated)
@@ -374,7 +374,7 @@ class KubernetesTarget:
         return ""
 
     async def _until_gone(self, handle: str, name: str) -> None:
-        """(8) Deleting is asking: what still runs gets its grace first."""
+        """(8) Waits until all pods are gone: deletion only starts their grace period."""
         annotation = self._annotations.get(handle)
         within_s = _GONE_S + (annotation.grace_s if annotation else 0.0)
         try:
@@ -386,7 +386,7 @@ class KubernetesTarget:
                 while await self._client.has_any(k8s.PODS, labels=labels):  # noqa: ASYNC110 - not watched
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
-            raise TargetError(f"{handle} was deleted, but after {within_s:g} s its pods are still there") from None
+            raise TargetError(f"{handle} was deleted, but its pods still exist after {within_s:g} s") from None
 
     # ---- handles
 
@@ -394,10 +394,10 @@ class KubernetesTarget:
         return str(Handle(self._context, self._namespace, name))
 
     def _name(self, handle: str) -> str:
-        """Of its root."""
+        """Name of its root."""
         parsed = Handle.parse(handle)
         if parsed.namespace != self._namespace:
-            raise refused(f"{handle} is a job of another namespace; target {self.name} works in {self._namespace}")
+            raise refused(f"{handle} is in another namespace; target {self.name} uses {self._namespace}")
         return parsed.name
 
     async def _annotation(self, handle: str) -> JobAnnotation:
@@ -407,5 +407,5 @@ class KubernetesTarget:
 
 
 def _created(root: Annotated) -> StageTime:
-    """By the API server's clock, which has whole seconds."""
+    """Creation time by the API server's clock, which has whole seconds."""
     return StageTime(Stage.CREATED, (epoch_s(root.metadata.creation_timestamp) or 0.0) + 0.5, "api-server", 0.5)

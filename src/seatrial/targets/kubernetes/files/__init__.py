@@ -1,1 +1,1 @@
-"""What a job writes, brought home from its pods: its log, its records, its files, and how far it is."""
+"""Fetches what a job writes from its pods: log, records, files and progress."""

@@ -1,4 +1,4 @@
-"""Brings home what a job wrote: out of the keeper of each pod while that is there, else what Kubernetes still knows."""
+"""Fetches a job's output from the keeper of each pod, or what is left in the pod status once the keeper is gone."""
 
 import asyncio
 import contextlib
@@ -23,28 +23,28 @@ from seatrial.targets.kubernetes.watch.jobs import TrackedPod
 from seatrial.targets.kubernetes.watch.watcher import JobWatcher
 from seatrial.targets.protocol import TargetError
 
-FETCH_PATIENCE_S = 120.0  # for a node that does not answer although its pod should run
+FETCH_PATIENCE_S = 120.0  # retry limit for a node that does not answer
 LAST_LOG_S = 5.0
-REFUSED_S = 15.0  # for one that refuses: when it has just started, it may for a moment
-# Packed by the agent, as far as the image has a Python; else by tar, without the files where those are too large.
+REFUSED_S = 15.0  # retry limit for a node that refuses, as it may just after its start
+# Packed by the agent if the image has a Python, else by tar, without the files if they are too large.
 PACK = (
     "/bin/sh", "-c", f'python=$(/bin/sh {names.AGENT}/start.sh find) && exec "$python" -I -S {names.AGENT}/agent.pyz '
     'pack "$@"', "sh", names.OUT,
 )  # fmt: skip
 WITHOUT_FILES = ("/bin/sh", "-c", f"cd {names.OUT} && tar cf - $(ls | grep -vx files)")
-OWN_BYTES = 1 << 30  # of records and log, at most, beside the files
+OWN_BYTES = 1 << 30  # limit for records and log, in addition to the files
 UNKEPT = "unkept.json"  # as in agent/pod/pack.py
 FETCH_RETRY_S = 1.0
-# Then nothing is wrong with the job, and what it wrote stays where it is.
+# After these errors the job is intact, and its output stays where it is.
 LOST = (k8s.CredentialsError, k8s.Forbidden, k8s.Unreachable)
 
 
 class Collector:
-    """What has ended is fetched once, whole, and given from there; what still runs is fetched each time anew."""
+    """Fetches the output of an ended pod once, completely, and serves it from disk; that of a running pod each time."""
 
     def __init__(self, client: k8s.Kubernetes, watcher: JobWatcher, options: KubernetesOptions) -> None:
         self._client, self._watcher = client, watcher
-        self._others = options.other_containers  # whose logs belong to the job's
+        self._others = options.other_containers  # their logs are part of the job's
         self._most_files, self._most_bytes = options.fetch_files, options.fetch_bytes
         self._whole: dict[tuple[str, int], asyncio.Task[Path]] = {}
 
@@ -78,20 +78,20 @@ class Collector:
     # ---- one pod
 
     async def _folder(self, handle: str, job: JobAnnotation, pod: TrackedPod, near: Path) -> Path:
-        """All of a pod's `out`, on the same disk as what it is for, so that files need not be copied again."""
+        """All of a pod's `out`, on the same disk as its destination, so that files need not be copied again."""
         key = (handle, pod.number)
         task = self._whole.get(key)
         if task is None or not pod.trial_ended or (task.done() and (task.cancelled() or task.exception())):
             folder = near / f".{job.name}.{pod.number}"
-            task = self._whole[key] = asyncio.create_task(self._bring(job, pod, folder))
+            task = self._whole[key] = asyncio.create_task(self._fetch(job, pod, folder))
         try:
             return await asyncio.shield(task)
         except k8s.KubernetesError as error:
-            raise target_error(error, f"cannot fetch what {job.name} wrote", isinstance(error, LOST)) from error
+            raise target_error(error, f"cannot fetch the output of {job.name}", isinstance(error, LOST)) from error
         except OSError as error:
-            raise TargetError(f"cannot write what {job.name} wrote: {error}") from error
+            raise TargetError(f"cannot write the output of {job.name}: {error}") from error
 
-    async def _bring(self, job: JobAnnotation, pod: TrackedPod, folder: Path) -> Path:
+    async def _fetch(self, job: JobAnnotation, pod: TrackedPod, folder: Path) -> Path:
         await asyncio.to_thread(shutil.rmtree, folder, True)
         folder.parent.mkdir(parents=True, exist_ok=True)
         begun_s = time.monotonic()
@@ -100,7 +100,7 @@ class Collector:
                 await self._from_status(job, pod, folder)
                 return folder
             try:
-                await self._fetch(self._client.pod(pod.name, names.KEEPER), folder)
+                await self._from_keeper(self._client.pod(pod.name, names.KEEPER), folder)
                 await asyncio.to_thread(_note_unkept, folder)
                 return folder
             except k8s.KubernetesError as error:
@@ -108,7 +108,7 @@ class Collector:
                     raise
             await asyncio.sleep(FETCH_RETRY_S)
 
-    async def _fetch(self, keeper: k8s.Pod, folder: Path) -> None:
+    async def _from_keeper(self, keeper: k8s.Pod, folder: Path) -> None:
         most = (str(self._most_files), str(self._most_bytes))
         try:
             await keeper.fetch_folder(names.OUT, folder, (*PACK, *most))
@@ -122,8 +122,8 @@ class Collector:
     # ---- without a keeper
 
     async def _from_status(self, job: JobAnnotation, pod: TrackedPod, folder: Path) -> None:
-        """The files are gone. What the pod's status says of the steps, and the last of the log, may still be there."""
-        folder.mkdir(exist_ok=True)  # of a fetch that came to nothing
+        """The files are gone; the step results in the pod's status and the end of the log may still exist."""
+        folder.mkdir(exist_ok=True)  # may exist from a failed fetch
         lines = job.records(pod)
         if lines:
             (folder / "records.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
@@ -145,7 +145,7 @@ def _join(
     more: list[tuple[TrackedPod, str, bytes]],
     into: Path,
 ) -> None:
-    """Each line with its host before it when there are several, and with its container when it is another's."""
+    """Prefixes lines with their host if there are several, and with their container if it is not the trial's."""
     into.parent.mkdir(parents=True, exist_ok=True)
     with open(into, "wb") as file:
         for pod, folder in zip(pods, folders, strict=True):
@@ -155,7 +155,7 @@ def _join(
 
 
 def _note_unkept(folder: Path) -> None:
-    """What was left behind is one more record of the job."""
+    """Records which files were not fetched."""
     with contextlib.suppress(FileNotFoundError, Unreadable):
         line = {"event": "unkept", "at_s": 0.0, "data": read_json(folder / UNKEPT, dict[str, Any])}
         with open(folder / "records.jsonl", "ab") as file:
@@ -170,24 +170,24 @@ def _prefixed(blocks: Iterable[bytes], prefix: bytes) -> Iterator[bytes]:
 
 
 def _host_of(path: str) -> tuple[int, str]:
-    """`hosts/3/files/x` is `files/x` of host 3; everything else is host 0's."""
+    """`hosts/3/files/x` is `files/x` of host 3; all other paths are of host 0."""
     first, _, rest = path.partition("/")
     number, _, inside = rest.partition("/")
     return (int(number), inside) if first == "hosts" and number.isdigit() else (0, path)
 
 
-AFTER_S = 0.3  # what has ended by then needs no progress
-_MOST = 64  # jobs at a time: each is a connection through the API server
+AFTER_S = 0.3  # jobs that end sooner report no progress
+_MOST = 64  # jobs at a time; each needs a connection through the API server
 FOLLOW_AGAIN_S = (0.2, 0.5, 2.0)
 
 
 class ProgressFollower:
-    """Reports how far running jobs are, from the agent's records in their keepers, for jobs that take long enough."""
+    """Reports the progress of running jobs from the agent's records, unless they end at once."""
 
     def __init__(self, client: k8s.Kubernetes, watcher: JobWatcher) -> None:
         self._client, self._watcher = client, watcher
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._all: set[asyncio.Task[None]] = set()  # those too that are just being ended
+        self._all: set[asyncio.Task[None]] = set()  # including tasks that are being cancelled
         self._places = asyncio.Semaphore(_MOST)
 
     def add(self, handle: str, job: JobAnnotation) -> None:
@@ -207,8 +207,8 @@ class ProgressFollower:
         await asyncio.gather(*self._all, return_exceptions=True)
 
     async def _follow(self, handle: str, job: JobAnnotation) -> None:
-        """Host 0 speaks for all. Whatever goes wrong here is no misfortune of the job."""
-        with contextlib.suppress(TargetError):  # those that wait for the job's events get it
+        """Reports host 0 only. Errors here do not affect the job."""
+        with contextlib.suppress(TargetError):  # raised for those who wait for the job's events
             await self._watcher.started(handle)
         await asyncio.sleep(AFTER_S)
         async with self._places:

@@ -1,7 +1,7 @@
-"""The log of one pod, read in its keeper from the agent's own files: each byte once, across cuts and restarts.
+"""Reads logs of jobs from the agent's files in the keepers: each byte once, across broken connections.
 
-Kubernetes' own log of a container loses lines when it is rotated; the agent's keeps a head and the last segments
-(`agent/log.py`), so a reader that is cut off for a while loses nothing; where it does, the log says so.
+Kubernetes' own container log loses lines when it is rotated. The agent keeps a head and the last segments
+(`agent/log.py`), so that a reader that was disconnected for a while loses nothing; if it does, the log says so.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ from seatrial.targets.kubernetes.watch.watcher import JobWatcher
 
 HEAD_BYTES, SEGMENT_BYTES = 4 << 20, 1 << 20  # as in agent/log.py
 _PATIENCE_S = 300.0
-_GONE = 77  # the part that was asked for is not there any more, later ones are
+_GONE = 77  # exit code: the requested part was deleted, later ones exist
 _BACKOFF_S = (0.1, 0.3, 1.0, 2.0)
 
-# $1: the first byte that is wanted, counted over all parts; $2: `once` or `follow`.
+# $1: offset over all parts; $2: `once` or `follow`.
 _READ = f"""
 at=$1
 until cd {names.OUT} 2>/dev/null; do
@@ -52,14 +52,14 @@ _FIRST = f'cd {names.OUT} && ls | sed -n "s/^log.txt.\\([0-9]*\\)$/\\1/p" | sort
 
 
 class KeeperLog:
-    """`pod` says whether the trial has ended; after that nothing is added to its log."""
+    """Log of one pod. Complete once `pod` reports that the trial has ended."""
 
     def __init__(self, keeper: Pod, pod: TrackedPod) -> None:
         self._keeper, self._pod = keeper, pod
         self._at = 0  # the next byte
 
     async def blocks(self, follow: bool) -> AsyncIterator[bytes]:
-        """`follow`: until the trial has ended. Raises the last error when the pod cannot be reached for long."""
+        """`follow`: until the trial has ended. Raises the last error if the pod is unreachable for too long."""
         for following in (True, False) if follow else (False,):
             async for block in self._patiently(following):
                 yield block
@@ -104,7 +104,7 @@ class KeeperLog:
                         if not following.done():
                             following.cancel()
                             await asyncio.gather(following, return_exceptions=True)
-                    if following.cancelled():  # the rest is read once, without following
+                    if following.cancelled():  # the rest is read without following
                         return
                     block = following.result()
                     if block is None:
@@ -117,7 +117,7 @@ class KeeperLog:
                 ended.cancel()
 
     async def _skip(self) -> bytes:
-        """Go on with the first part that is still there, and say what is left out."""
+        """Continues with the first part that still exists; returns a line with the number of skipped bytes."""
         found = await self._keeper.run(["/bin/sh", "-c", _FIRST], check=True)
         number = int(found.stdout.split()[0]) if found.stdout.split() else 1
         following = max(self._at, HEAD_BYTES + (number - 1) * SEGMENT_BYTES)
@@ -131,7 +131,7 @@ def line_prefix(number: int, hosts: int, container: str = "") -> bytes:
 
 
 class LinePrefixer:
-    """Fed with blocks that are cut anywhere; gives whole lines, each with `prefix`. Without one, blocks as they are."""
+    """Turns blocks, which may end anywhere, into whole lines with `prefix`. Without a prefix, blocks stay unchanged."""
 
     def __init__(self, prefix: bytes) -> None:
         self._prefix = prefix
@@ -144,7 +144,7 @@ class LinePrefixer:
         return b"".join(self._prefix + line + b"\n" for line in lines)
 
     def end(self) -> bytes:
-        """The last line, when it was not ended; it gets its newline."""
+        """The last line if it had no newline, with one added."""
         return self._prefix + self._rest + b"\n" if self._rest else b""
 
 
@@ -153,13 +153,14 @@ _POLL_S = 0.2
 
 
 class LiveLog:
-    """The log of a whole job while it is written: all hosts, and the containers that the user's template adds."""
+    """Log of a running job: all hosts, and the containers that the user's template adds."""
 
     def __init__(self, client: Kubernetes, watcher: JobWatcher, others: tuple[str, ...]) -> None:
         self._client, self._watcher, self._others = client, watcher, others
 
     async def blocks(self, handle: str, job: JobAnnotation, follow: bool) -> AsyncIterator[bytes]:
-        """With `follow` until the job has ended. Lines of several are whole and begin with their host or container."""
+        """With `follow` until the job has ended. With several sources, lines are whole and prefixed with host or
+        container."""
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUED_BLOCKS)
         reading = asyncio.create_task(self._read_all(handle, job, follow, queue))
         try:
@@ -175,8 +176,8 @@ class LiveLog:
     async def _read_all(
         self, handle: str, job: JobAnnotation, follow: bool, queue: "asyncio.Queue[bytes | None]"
     ) -> None:
-        """A reader for each pod as soon as it has begun; all pods of a job are there before it has ended. `None` is the
-        end, unless it is cancelled: its reader is gone, and a full queue would never take it."""
+        """Starts a reader for each pod once its trial runs; all pods exist before the job ends. Puts None at the end,
+        but not when cancelled: the consumer is gone, and a full queue would block forever."""
         ended = asyncio.create_task(self._watcher.ended(handle)) if follow else None
         readers: dict[str, asyncio.Task[None]] = {}
         try:
@@ -218,19 +219,19 @@ class LiveLog:
         await asyncio.gather(pass_on(self._trial(pod, follow)), *others)
 
     async def _trial(self, pod: TrackedPod, follow: bool) -> AsyncIterator[bytes]:
-        # The two containers of a pod start one after the other: its keeper may be just about to.
+        # The containers of a pod start one after the other: the keeper may be about to start.
         while not pod.keeper_running and not pod.over and not (pod.trial_ended and pod.real):  # noqa: ASYNC110
             await asyncio.sleep(_POLL_S)
         if pod.keeper_running:
             keeper = self._client.pod(pod.name, names.KEEPER)
             async for block in KeeperLog(keeper, pod).blocks(follow):
                 yield block
-        elif pod.real:  # its keeper has left: what the node still has
+        elif pod.real:  # the keeper has exited: read the node's log
             async for block in self._container(pod, names.TRIAL, follow):
                 yield block
 
     async def _container(self, pod: TrackedPod, container: str, follow: bool) -> AsyncIterator[bytes]:
-        """What its node has of it, at the end of the trial: it is not for live reading."""
+        """The node's log of a container, read when the trial has ended."""
         if follow:
             await pod.ended.wait()
         async for block in self._client.pod(pod.name, container).log():

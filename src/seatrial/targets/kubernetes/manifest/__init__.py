@@ -1,7 +1,7 @@
-"""From the neutral job and the target's options to the objects of Kubernetes: plain data, made without asking anybody.
+"""Manifests for a job, from the job and the target's options. Pure functions that return plain data.
 
 made = make(job, options, ...)     # root, config, secret, service
-run_object(...), agent_configs(...), input_configs(...)   # what a run has once
+run_object(...), agent_configs(...), input_configs(...)   # once per run
 """
 
 from seatrial.targets.kubernetes.manifest.make import (

@@ -1,4 +1,4 @@
-"""All objects of a job, made of the neutral job and the target's options. Pure: the same job gives the same objects."""
+"""All objects of a job, from the job and the target's options. Pure: the same job gives the same objects."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,21 +30,21 @@ def root_resource(options: KubernetesOptions) -> Resource:
 
 
 def root_deadline_s(job: Job, options: KubernetesOptions) -> float:
-    """From its release until the cluster ends the job: waiting for a place, and all of the pod's life."""
+    """From its release until the cluster stops the job: queue time plus the pod's deadline."""
     queue_s = options.deadline_s if job.limits.queue_s is None else job.limits.queue_s
     return queue_s + pod_deadline_s(job, options)
 
 
-# The merge patch that lets a root start. With a queue, Kueue does it when there is room.
+# The merge patch that starts a root. With a queue, Kueue does it instead.
 RELEASE = {"spec": {"suspend": False}}
 
 
 def root_object(job: Job, options: KubernetesOptions, metadata: Manifest, template: Manifest) -> Manifest:
-    """A Job or a JobSet around the same pod, made suspended, then released."""
+    """A Job or a JobSet around the same pod, created suspended and then released."""
     resource = root_resource(options)
-    if options.queue is not None:  # from the start: a policy may demand it of every Job
+    if options.queue is not None:  # from the start: a policy may require it of every Job
         metadata["labels"] = {**metadata["labels"], QUEUE: options.queue}
-    # Every pod has a number; none is made twice, and none while another of its number still ends.
+    # Every pod has an index; none is retried, and none is replaced before it has failed.
     indexed = {
         "completionMode": "Indexed",
         "completions": job.hosts,
@@ -68,15 +68,15 @@ def root_object(job: Job, options: KubernetesOptions, metadata: Manifest, templa
     return {**head, "spec": {"suspend": True, **spec}}
 
 
-TITLE = "seatrial/title"  # an annotation: the cell's id, for people
-NO_UID = "00000000-0000-0000-0000-000000000000"  # the uid of an owner in a dry run
-LOG_SEGMENTS = 16  # of 1 MiB at its end: more than is written while a reader is cut off
-# Kubernetes' own bound for all of a ConfigMap is 1 MiB.
+TITLE = "seatrial/title"  # annotation with the cell's id
+NO_UID = "00000000-0000-0000-0000-000000000000"  # owner uid in a dry run
+LOG_SEGMENTS = 16  # kept at the end of a log, 1 MiB each: more than is written while a reader is disconnected
+# Kubernetes limits a ConfigMap to 1 MiB.
 MOST_CONFIG_BYTES = 1000 << 10
 
 
 class JobObjects(msgspec.Struct, frozen=True):
-    """The root is created first, suspended; the others are made its own (`owned_by`), and then it is released."""
+    """The root is created first, suspended; then the others, owned by it (`owned_by`); then it is released."""
 
     root: Manifest
     config: Manifest
@@ -94,14 +94,14 @@ def make(
     inputs: Sequence[str],
     secrets: Mapping[str, str],
 ) -> JobObjects:
-    """`agent` and `inputs` are names of ConfigMaps.
+    """Objects of a job. `agent` and `inputs` are names of ConfigMaps.
 
-    Raises TargetError (REFUSED) for what no cluster could run."""
+    Raises TargetError (REFUSED) for a job that no cluster could run."""
     _check_utf8(job)
     if job.ready is not None and job.ready.port not in {port.name for port in job.ports}:
-        # The server takes a probe of a port that there is not, and the job would never be ready.
+        # The server accepts a probe for an unknown port, and the job would never be ready.
         listed = ", ".join(port.name for port in job.ports) or "none"
-        raise refused(f"{job.title} is ready by its port {job.ready.port!r}; it has: {listed}")
+        raise refused(f"`ready` of {job.title} names the port {job.ready.port!r}; it has: {listed}")
     hosts = hosts_of(job, options, namespace)
     ours = pod_template(job, options, _image(job, options), agent, inputs, hosts)
     template = templated(ours, options.template)
@@ -118,17 +118,17 @@ def make(
 
 
 def owner(resource: Resource, name: str, uid: str) -> Manifest:
-    """The reference by which an object owns others. It blocks nothing: its deletion waits for no other."""
+    """An owner reference that does not block the owner's deletion."""
     return {"apiVersion": resource.api_version, "kind": resource.kind, "name": name, "uid": uid}
 
 
 def owned_by(manifest: Mapping[str, Any], owner: Mapping[str, Any]) -> Manifest:
-    """The same object, which goes away when its owner does."""
+    """The same object with an owner, so that it is deleted with it."""
     return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [dict(owner)]}}
 
 
 def job_text(job: Job, inputs: bool) -> str:
-    """`job.json`: what the agent in the pod is to do. It names the variables that are secret, never their values."""
+    """`job.json` for the agent in the pod. It has the names of secret variables, never their values."""
     environment, limits = job.environment, job.limits
     content = {
         "version": 1,
@@ -153,26 +153,22 @@ def job_text(job: Job, inputs: bool) -> str:
 
 
 def _check_utf8(job: Job) -> None:
-    """Names of files need not be UTF-8; what a cluster keeps must be. Variables are checked one by one elsewhere."""
+    """File names need not be UTF-8, but objects on a cluster must be. `check_text` checks the variables."""
     for field in job.__struct_fields__:
         if field != "env":
             try:
                 msgspec.json.encode(getattr(job, field))
             except UnicodeEncodeError:
-                problem = "has text in it that is not UTF-8, which no object of a cluster can hold"
-                raise refused(f"`{field}` of the job {problem}") from None
+                raise refused(f"`{field}` of the job is not UTF-8, which Kubernetes requires") from None
 
 
 def _image(job: Job, options: KubernetesOptions) -> str:
     if job.environment.seatrial and job.environment.image is None:
-        text = f"the {job.part} is a program of Seatrial's own: in a pod it needs an image that has Seatrial installed"
+        text = f"`{job.part}` needs an image with Seatrial installed to run in a pod"
         raise refused(f"{text}; without one, run it on this machine")
     image = job.environment.image or options.image
     if image is None:
-        raise refused(
-            f"runtime {job.environment.name!r} names no image, and pods need one: write `image: NAME` in the runtime, "
-            "or in the target for all runtimes that name none"
-        )
+        raise refused(f"runtime {job.environment.name!r} has no `image`; set it in the runtime or in the target")
     return image
 
 
@@ -188,8 +184,8 @@ def _config(job: Job, namespace: str, inputs: bool) -> Manifest:
     size = sum(len(text.encode()) for text in data.values())
     if size > MOST_CONFIG_BYTES:
         raise refused(
-            f"what {job.title} is to do takes {size >> 10} KiB to say, and a cluster keeps at most "
-            f"{MOST_CONFIG_BYTES >> 10} KiB; put long commands and parameters into files of the workspace"
+            f"the job spec of {job.title} is {size >> 10} KiB (limit {MOST_CONFIG_BYTES >> 10} KiB); move long "
+            "commands and parameters to files in the workspace"
         )
     head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(job, namespace, "config")}
     return {**head, "immutable": True, "data": data}
@@ -200,14 +196,14 @@ def _secret(job: Job, namespace: str, secrets: Mapping[str, str]) -> Manifest | 
         return None
     missing = sorted(set(job.secrets) - set(secrets))
     if missing:
-        raise refused(f"no value for {', '.join(missing)}, which {job.title} takes from secrets")
+        raise refused(f"{job.title} has no value for the secrets {', '.join(missing)}")
     values = {name: check_text(name, secrets[name]) for name in sorted(job.secrets)}
     head = {"apiVersion": "v1", "kind": "Secret", "metadata": _metadata(job, namespace, "secret")}
     return {**head, "immutable": True, "type": "Opaque", "stringData": values}
 
 
 def _service(job: Job, namespace: str, hosts: Hosts) -> Manifest | None:
-    """The names of several hosts, from before they are ready; a JobSet has a service of its own."""
+    """DNS names for several hosts, also before they are ready; a JobSet has its own service."""
     if hosts.subdomain is None:
         return None
     chosen = {names.RUN: names.label_value(job.run), names.JOB: names.object_name(job.name)}

@@ -1,4 +1,4 @@
-"""Where a pod may run and what it gets there: node labels, hosts to avoid, CPUs, memory, GPUs."""
+"""Where a pod may run and which resources it gets: node labels, hosts to avoid, CPUs, memory, GPUs."""
 
 import math
 import re
@@ -10,13 +10,13 @@ from seatrial.targets.protocol import refused
 
 
 def cpu_quantity(cores: float) -> str:
-    """As Kubernetes writes it: whole cores, or thousandths, which are the least."""
+    """Kubernetes notation: whole cores, or thousandths, at least one."""
     thousandths = max(1, math.ceil(round(cores * 1000, 3)))
     return str(thousandths // 1000) if thousandths % 1000 == 0 else f"{thousandths}m"
 
 
 def size_quantity(size_bytes: int) -> str:
-    """As Kubernetes writes it, with the largest unit that says it exactly."""
+    """Kubernetes notation, with the largest unit that is exact."""
     for unit, factor in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
         if size_bytes and size_bytes % factor == 0:
             return f"{size_bytes // factor}{unit}"
@@ -24,7 +24,7 @@ def size_quantity(size_bytes: int) -> str:
 
 
 def seconds(duration_s: float) -> int:
-    """A limit on the server: whole seconds, never shorter than asked, and no more than the server can hold."""
+    """Whole seconds for the server: rounded up, within the range of a 32-bit integer."""
     return min(max(1, math.ceil(duration_s)), (1 << 31) - 1)
 
 
@@ -33,7 +33,7 @@ _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 def resources(job: Job, options: KubernetesOptions) -> Manifest:
-    """As much as the machine of the cell has: asked for and allowed alike, so that metrics can be compared."""
+    """As much as the cell's machine declares. Requests equal limits, so that metrics are comparable."""
     wanted: dict[str, str] = {}
     if job.resources.cpu is not None:
         wanted["cpu"] = cpu_quantity(job.resources.cpu)
@@ -45,7 +45,7 @@ def resources(job: Job, options: KubernetesOptions) -> Manifest:
 
 
 def node_selector(job: Job, options: KubernetesOptions) -> dict[str, str]:
-    """What the machine, the model of its GPUs and the target say; where two of them disagree, no node can be meant."""
+    """Node labels from the machine, its GPU model and the target. Raises TargetError (REFUSED) if they conflict."""
     sources = [
         ("the machine's `select`", job.resources.select),
         ("the target's `select`", options.select),
@@ -57,14 +57,14 @@ def node_selector(job: Job, options: KubernetesOptions) -> dict[str, str]:
             other = chosen.setdefault(key, (value, source))
             if other[0] != value:
                 raise refused(
-                    f"no node can be chosen for {job.title}: {other[1]} says {key}={other[0]}, and {source} "
-                    f"says {key}={value}; leave one of them out"
+                    f"conflicting node labels for {job.title}: {other[1]} has {key}={other[0]}, {source} has "
+                    f"{key}={value}; remove one of them"
                 )
     return {key: value for key, (value, _) in sorted(chosen.items())}
 
 
 def affinity(job: Job) -> Manifest:
-    """Rather elsewhere than on the hosts to avoid; there all the same when nothing else is free."""
+    """Prefers other hosts than those to avoid, but allows them if nothing else is free."""
     hosts = sorted({host.strip() for avoided in job.avoid for host in avoided.split(",")} - {""})
     if not hosts:
         return {}
@@ -84,21 +84,21 @@ def _gpu_labels(job: Job, options: KubernetesOptions) -> tuple[str, dict[str, st
     own = _gpu(job, options)
     if own.select or own.resource or options.gpu_label is None:
         return f"`gpu_models.{gpu.model}.select`", own.select
-    value = gpu.model.replace(" ", "-")  # as the device plugins' own labels are made
+    value = gpu.model.replace(" ", "-")  # as the device plugins do in their labels
     if not _LABEL_VALUE.fullmatch(value):
         raise refused(
-            f"gpu model {gpu.model!r} cannot be the value of the label {options.gpu_label}; give its nodes' label in "
-            f"the target's `gpu_models: {{{gpu.model!r}: {{select: {{...}}}}}}`"
+            f"GPU model {gpu.model!r} is not a valid value of the label {options.gpu_label}; set its node labels in "
+            f"the target: `gpu_models: {{{gpu.model!r}: {{select: {{...}}}}}}`"
         )
     return f"`gpu_label` for {gpu.model}", {options.gpu_label: value}
 
 
-QUEUE = "kueue.x-k8s.io/queue-name"  # Kueue's own label
+QUEUE = "kueue.x-k8s.io/queue-name"  # label of Kueue
 
 
 def marked(made: Manifest, options: KubernetesOptions) -> Manifest:
-    """Adds the target's own labels and annotations to an object and to the pods that it describes; those that Seatrial
-    needs stand over them. Changes `made`."""
+    """Adds the target's labels and annotations to an object and its pod templates; Seatrial's own take precedence.
+    Changes `made`."""
     if options.labels or options.annotations:
         for metadata in (made["metadata"], *pod_metadata(made.get("spec"))):
             for field, added in (("labels", options.labels), ("annotations", options.annotations)):

@@ -1,5 +1,7 @@
-"""The pod of a job: the trial, the keeper of its files, what they find around them, and the names by which hosts of a
-job find each other. No value of a secret is ever in it: only where to find it."""
+"""The pod of a job: the trial, the keeper of its files, their volumes and variables, and the names of a job's hosts.
+
+It never has secret values, only references to them.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -16,27 +18,27 @@ from seatrial.targets.kubernetes.manifest.placement import cpu_quantity, seconds
 from seatrial.targets.kubernetes.options import NODE_ENDS_POD_S, SHARED_MEMORY, KubernetesOptions, Volume
 from seatrial.targets.protocol import refused
 
-# The volumes of a pod. A keeper that leaves fills END, so that the node ends what else is in the pod.
+# The volumes of a pod. A keeper that exits fills END over its limit, so that the node stops the rest of the pod.
 AGENT, CONFIG, INPUTS, VOLUME = "seatrial-agent", "seatrial-job", "seatrial-inputs", "seatrial-volume"
 END, END_SIZE = "seatrial-end", "1Mi"
-PROBE_TIMEOUT_S = 5  # for an answer; a connection that is accepted needs no time
-PULL_MARGIN_S = 900.0  # for pulling images and for the agent to end by itself before the cluster does it
+PROBE_TIMEOUT_S = 5
+PULL_MARGIN_S = 900.0  # for pulling images, and for the agent to stop by itself before the cluster stops it
 GRACE_MARGIN_S = 5.0
 
 
 # ---- variables
 
-# Images made for GPUs say `all`; with NVIDIA's runtime a container that asked for none would then see every GPU.
+# GPU images set this to `all`; with NVIDIA's runtime a container that requested no GPU would then see every GPU.
 _NO_GPU = {"NVIDIA_VISIBLE_DEVICES": "void"}
 MASTER_PORT = 29500
 REPLICATED_JOB = "h"  # short: NAME-h-0-NUMBER-RANDOM must fit into 63 characters
 
 
 class Hosts(msgspec.Struct, frozen=True):
-    """`names` are complete enough for every pod of the namespace; of one host alone there are none."""
+    """DNS names of the hosts, valid in all pods of the namespace; empty for a single host."""
 
     names: tuple[str, ...] = ()
-    subdomain: str | None = None  # of the pods, where no controller sets it
+    subdomain: str | None = None  # of the pods, if no controller sets it
 
 
 def hosts_of(job: Job, options: KubernetesOptions, namespace: str) -> Hosts:
@@ -49,7 +51,7 @@ def hosts_of(job: Job, options: KubernetesOptions, namespace: str) -> Hosts:
 
 
 def trial_variables(job: Job, options: KubernetesOptions, hosts: Hosts) -> list[Manifest]:
-    """What comes later stands over what came before; what Seatrial itself needs stands over all."""
+    """Variables of the trial. Later sources override earlier ones; Seatrial's own override all."""
     own = {
         "HOME": f"{names.VOLUME}/home",
         "TMPDIR": f"{names.VOLUME}/tmp",
@@ -60,7 +62,7 @@ def trial_variables(job: Job, options: KubernetesOptions, hosts: Hosts) -> list[
         "SEATRIAL_JOB": job.name,
         **{f"SEATRIAL_PORT_{port.name.upper().replace('-', '_')}": str(port.number) for port in job.ports},
     }
-    if job.ports:  # each pod has a network of its own: every port has the number that the job asked for
+    if job.ports:  # each pod has its own network, so every port keeps the requested number
         own["SEATRIAL_PORT"] = str(job.ports[0].number)
     if job.hosts > 1:
         own |= {"SEATRIAL_HOSTS": str(job.hosts), "SEATRIAL_HOSTNAMES": ",".join(hosts.names)}
@@ -74,22 +76,19 @@ def trial_variables(job: Job, options: KubernetesOptions, hosts: Hosts) -> list[
 
 
 def _literal(name: str, value: str) -> Manifest:
-    """Kubernetes replaces `$(NAME)` in values; a doubled `$` is one of the value's own."""
+    """Doubles each `$`, because Kubernetes expands `$(NAME)` in values."""
     return {"name": name, "value": check_text(name, value).replace("$", "$$")}
 
 
 def check_text(name: str, value: str) -> str:
-    """`value` if a variable of a pod can hold it. The message never has it: it may be a secret."""
-    problem = "has a NUL in it" if "\0" in value else ""
+    """Returns `value` if a pod variable can hold it. The error never shows it: it may be a secret."""
+    problem = "contains a NUL" if "\0" in value else ""
     try:
         value.encode()
     except UnicodeEncodeError:
         problem = "is not UTF-8"
     if problem:
-        raise refused(
-            f"the value of {name} {problem}, which no variable of a pod can hold; encode it (base64), or put it into a "
-            "file"
-        )
+        raise refused(f"the value of {name} {problem}, which a pod cannot hold; encode it (base64) or use a file")
     return value
 
 
@@ -97,12 +96,13 @@ def check_text(name: str, value: str) -> str:
 
 
 def keep_s(job: Job, options: KubernetesOptions) -> float:
-    """How long the keeper stays when the files are not collected. GPUs are back in time whatever else is in the pod."""
+    """How long the keeper waits for the files to be collected. With GPUs, short enough to free them within `keep_gpu`
+    even if other containers are in the pod."""
     return min(options.keep_s, options.keep_gpu_s - NODE_ENDS_POD_S) if job.resources.gpu.count else options.keep_s
 
 
 def pod_deadline_s(job: Job, options: KubernetesOptions) -> float:
-    """From the pod's start until the cluster ends it, whatever the agent does."""
+    """From the pod's start until the cluster stops it, whatever the agent does."""
     limits = job.limits
     run_s = options.deadline_s if limits.run_s is None else limits.run_s
     return run_s + limits.grace_s + keep_s(job, options) + PULL_MARGIN_S
@@ -160,7 +160,7 @@ def _trial(job: Job, options: KubernetesOptions, image: str, inputs: bool, hosts
     if job.ports:
         made["ports"] = [{"name": port.name, "containerPort": port.number} for port in job.ports]
     if job.ready is not None:
-        # Asked every second by the node, at the pod's own address. An answer below 400 counts, as Kubernetes has it.
+        # Probed every second by the node at the pod's address. As in Kubernetes, a status below 400 counts as ready.
         port, path = {"port": job.ready.port}, job.ready.path
         how = {"httpGet": {"path": path, **port}} if path else {"tcpSocket": port}
         made["readinessProbe"] = {**how, "periodSeconds": 1, "timeoutSeconds": PROBE_TIMEOUT_S}
@@ -171,7 +171,7 @@ def _keeper(job: Job, options: KubernetesOptions, image: str) -> Manifest:
     made = _container(names.KEEPER, "keep.sh", options, image)
     own = {**_NO_GPU, "SEATRIAL_KEEP_S": str(seconds(keep_s(job, options)))}
     made["env"] = [_literal(name, value) for name, value in sorted(own.items())]
-    # It asks for next to nothing; to fetch files, and to start programs for that, it may take more.
+    # Low requests; the CPU limit is higher for fetching files.
     keeper, memory = options.keeper, size_quantity(options.keeper.memory_bytes)
     made["resources"] = {
         "requests": {"cpu": cpu_quantity(keeper.cpu), "memory": memory},
@@ -197,7 +197,7 @@ def _container(name: str, script: str, options: KubernetesOptions, image: str) -
 def _pod_security(options: KubernetesOptions) -> Manifest:
     user, made = options.run_as, Manifest()
     if user is not None:
-        # Without the policy every file of a claim is visited at each start.
+        # Without the policy, each start changes the owner of every file of a claim.
         made = {"runAsUser": user, "runAsGroup": user, "fsGroup": user, "fsGroupChangePolicy": "OnRootMismatch"}
     if options.security == "restricted":
         made |= {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
@@ -235,32 +235,32 @@ def _source(volume: Volume) -> Manifest:
     return {"secret": {"secretName": volume.secret}}
 
 
-NEEDS = "a Python of 3.8 or later in the image; there is none"
+NEEDS = "Python 3.8 or later in the image (none found)"
 
 
 def plain_script(job: Job) -> str:
-    """`plain.sh` of a job, for an image without Python: what is the same for all, and the steps of this one as a plain
-    shell can run them.
+    """`plain.sh` of a job, for an image without Python: a fixed part, then the job's steps as a plain shell can run
+    them.
 
-    Commands and names reach the shell single-quoted, and nothing else of the job does."""
+    Only commands and names of the job reach the shell, single-quoted."""
     return "\n".join([script("plain"), *_calls(job), "finish", ""]).encode("utf-8", "replace").decode()
 
 
 def script(name: str) -> str:
-    """The text of one of the programs that are handed into pods."""
+    """Text of a script for pods."""
     return (files(__package__) / "scripts" / f"{name}.sh").read_text(encoding="utf-8")
 
 
 def _calls(job: Job) -> Iterator[str]:
     environment = job.environment
     needs_more = {
-        "The job has secrets, and to keep them out of its log and files": job.secrets,
-        "An environment with an interpreter": environment.interpreter,
-        "An environment with packages": environment.python or environment.packages,
-        "A job on several hosts": job.hosts > 1,
-        "A job with files of the machine that submits it": job.inputs,
+        "masking secrets in log and files": job.secrets,
+        "a runtime with an interpreter": environment.interpreter,
+        "a runtime with packages": environment.python or environment.packages,
+        "a job on several hosts": job.hosts > 1,
+        "a job with input files": job.inputs,
     }
-    yield from (f"finish refused {quote(f'{what} needs {NEEDS}.')}" for what, wanted in needs_more.items() if wanted)
+    yield from (f"finish refused {quote(f'{what} needs {NEEDS}')}" for what, wanted in needs_more.items() if wanted)
     yield f"grace_s={math.ceil(job.limits.grace_s)}"
     for index, step in enumerate(job.steps):
         heading = " ".join(f"[{index + 1}/{len(job.steps)}] {step.name}".split()).replace("\0", "?")

@@ -1,4 +1,4 @@
-"""What a run has once on the cluster, shared by all its jobs: the object that owns all else, the agent, the inputs."""
+"""Manifests of the objects that all jobs of a run share: the run object, the agent, the inputs."""
 
 import base64
 import gzip
@@ -19,13 +19,12 @@ from seatrial.targets.kubernetes.manifest.pod import script
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.protocol import TargetError, refused
 
-PART_BYTES = 896 << 10  # of an archive in one ConfigMap, which holds at most 1 MiB
+PART_BYTES = 896 << 10  # size of an archive's parts; a ConfigMap holds at most 1 MiB
 
 
 def run_object(run: str, ttl_s: float, options: KubernetesOptions, namespace: str, image: str = "") -> Manifest:
-    """A Job of no pods: it is complete at once, and the cluster removes it, and so all that it owns, after `ttl_s`.
-    Its `image`, which is never pulled, is that of a job of the run, so that a policy for images has nothing against it.
-    """
+    """A Job without pods, which completes at once; the cluster deletes it and all that it owns after `ttl_s`. Its
+    `image`, which is never pulled, is that of a job of the run, so that image policies accept it."""
     container = {
         "name": "none",
         "image": image or options.image or "none",
@@ -56,7 +55,7 @@ def run_object(run: str, ttl_s: float, options: KubernetesOptions, namespace: st
 
 
 def agent_configs(run: str, agent: bytes, owner: Mapping[str, Any], namespace: str) -> list[Manifest]:
-    """The agent and the scripts that start it. Its name follows from the content: a newer agent has another."""
+    """The agent and the scripts that start it. The name depends on the content, so a newer agent has another."""
     scripts = {f"{name}.sh": script(name) for name in ("start", "keep")}
     digest = hashlib.sha256(agent + "".join(scripts.values()).encode())
     made = _config_map(run, "agent", digest.hexdigest(), owner, namespace)
@@ -64,7 +63,7 @@ def agent_configs(run: str, agent: bytes, owner: Mapping[str, Any], namespace: s
 
 
 def input_configs(run: str, archive: bytes, owner: Mapping[str, Any], namespace: str) -> list[Manifest]:
-    """An archive in parts, in order; two archives of a run with the same part share it. None of an empty one."""
+    """Parts of an archive in order; archives of a run share equal parts. Empty for an empty archive."""
     made = []
     for start in range(0, len(archive), PART_BYTES):
         part = archive[start : start + PART_BYTES]
@@ -83,26 +82,25 @@ def _config_map(run: str, part: str, digest: str, owner: Mapping[str, Any], name
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "immutable": True}
 
 
-INPUT_BYTES = 16 << 20  # packed: what a cluster's database can be burdened with
+INPUT_BYTES = 16 << 20  # packed: acceptable for the cluster's database
 MOST_UNPACKED_BYTES = 1 << 30
-# Zip files, and so wheels, know nothing before 1980. One time for all: the same files give the same archive.
+# One time for all files, so that the same files give the same archive. Zip files, and so wheels, need 1980 or later.
 _TIME_S = 315_619_200
 _INSTEAD = (
-    "put them into the image, let the job clone them (`workspace: {git: ...}`), or mount a volume that has them "
-    "(the target's `volumes`)"
+    "add them to the image, clone them in the job (`workspace: {git: ...}`), or mount a volume (target: `volumes`)"
 )
 
 
 def inputs_archive(inputs: Sequence[Input]) -> bytes:
-    """A tar.gz of all inputs; the same for the same files, whenever and by whomever it is made. Empty: there are none.
+    """A reproducible tar.gz of all inputs; empty if there are none.
 
-    Of two that lie at the same path the later one counts, as when they are copied one after the other."""
+    Of two inputs with the same path the later one counts, as if they were copied one after the other."""
     entries: dict[str, Path] = {}
     for given in inputs:
         for name, source in _entries(given):
             other = entries.get(name)
             if other is not None and _is_folder(other) != _is_folder(source):
-                raise refused(f"two inputs lie at {name!r}, and one is a folder: {other} and {source}")
+                raise refused(f"two inputs have the path {name!r}, and only one is a folder: {other} and {source}")
             entries[name] = source
     if not entries:
         return b""
@@ -120,7 +118,7 @@ def inputs_archive(inputs: Sequence[Input]) -> bytes:
 
 
 class _Bounded(io.BytesIO):
-    """Stops as soon as it is too much, not when a disk of files has been read."""
+    """Raises as soon as the limit is exceeded, not after all files were read."""
 
     def write(self, data: object) -> int:
         written = super().write(data)  # type: ignore[arg-type]
@@ -130,18 +128,18 @@ class _Bounded(io.BytesIO):
 
 
 def _too_much(how_much: str) -> TargetError:
-    return refused(f"the inputs are {how_much}, too much to hand to a cluster: {_INSTEAD}")
+    return refused(f"the inputs are {how_much}, too large for a cluster; {_INSTEAD}")
 
 
 def _entries(given: Input) -> Iterator[tuple[str, Path]]:
     """Each file, folder and link of an input, by its path in the work folder."""
     source, goal = Path(given.source), PurePosixPath(given.path)
     if goal.is_absolute() or ".." in goal.parts:
-        raise refused(f"input {given.path!r} would lie outside the work folder")
+        raise refused(f"input path {given.path!r} is outside the work folder")
     try:
         if not source.exists():
             if given.required:
-                raise refused(f"input {given.source} is not there")
+                raise refused(f"input not found: {given.source}")
         elif source.is_dir():
             yield from _parents(goal, source)
             yield from _walk(goal, source)
@@ -151,11 +149,11 @@ def _entries(given: Input) -> Iterator[tuple[str, Path]]:
         else:
             raise refused(f"input {given.source} is neither a file nor a folder")
     except OSError as error:
-        raise TargetError(f"input {given.source} cannot be read: {error}") from error
+        raise TargetError(f"cannot read input {given.source}: {error}") from error
 
 
 def _parents(goal: PurePosixPath, source: Path) -> Iterator[tuple[str, Path]]:
-    """The folders on the way; any folder stands for one."""
+    """The parent folders; `source` stands in for each."""
     folder = source.resolve()
     for part in reversed([goal, *goal.parents]):
         if part.parts:
@@ -179,7 +177,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _add(archive: tarfile.TarFile, name: str, source: Path) -> int:
-    """The bytes of its content. Only whether a file may be executed counts of its rights: the pod's user is another."""
+    """Returns the size of its content. Of the permissions only the executable bit is kept: the pod's user differs."""
     entry = tarfile.TarInfo(name)
     entry.mtime = _TIME_S
     try:
@@ -198,5 +196,5 @@ def _add(archive: tarfile.TarFile, name: str, source: Path) -> int:
                     raise _too_much(f"more than {MOST_UNPACKED_BYTES >> 20} MiB ({source})")
                 archive.addfile(entry, file)
     except OSError as error:
-        raise TargetError(f"input {source} cannot be read: {error}") from error
+        raise TargetError(f"cannot read input {source}: {error}") from error
     return entry.size

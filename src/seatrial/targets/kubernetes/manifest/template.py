@@ -1,4 +1,4 @@
-"""The user's `template:` put on our pod template, and the check that what Seatrial needs in a pod is still there."""
+"""Merges the user's `template:` into our pod template and checks that everything that Seatrial needs is still there."""
 
 import copy
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.manifest.pod import VOLUME
 from seatrial.targets.protocol import TargetError, refused
 
-# Lists that are merged element by element, by that field; every other list is replaced. As the API server does it.
+# Lists that are merged by that field of their elements; all others are replaced, as on the API server.
 MERGED = {
     "containers": "name", "initContainers": "name", "ephemeralContainers": "name", "env": "name",
     "ports": "containerPort", "volumeMounts": "mountPath", "volumeDevices": "devicePath", "volumes": "name",
@@ -22,25 +22,23 @@ _OWN_FIELDS = ("command", "args", "terminationMessagePath", "terminationMessageP
 
 
 def templated(ours: Manifest, patch: Mapping[str, Any]) -> Manifest:
-    """`ours` with the patch on it. TargetError (REFUSED) when the patch means nothing or takes away what is needed."""
+    """`ours` with the patch applied. Raises TargetError (REFUSED) if the patch is invalid or removes what is needed."""
     if not patch:
         return ours
     made = _merged(ours, patch, ())
     lost = list(_lost(ours, made))
     if lost:
-        raise refused(
-            "the target's `template` takes away or changes what Seatrial needs in its pods: " + "; ".join(lost)
-        )
+        raise refused("the target's `template` removes or changes parts that Seatrial needs: " + "; ".join(lost))
     return made
 
 
 def _merged(ours: Mapping[str, Any], patch: Mapping[str, Any], path: tuple[str, ...]) -> Manifest:
-    """Maps are merged, null takes a field away, lists are merged where MERGED has them."""
+    """Merges maps; null removes a field; lists in MERGED are merged, others replaced."""
     made = dict(ours)
     for field, value in patch.items():
         place = (*path, str(field))
         if place[-1].startswith("$"):
-            raise _meaningless(place, "not known here; `$patch: delete` in an element of a list is")
+            raise _invalid(place, "unknown directive; only `$patch: delete` in a list element is supported")
         before = made.get(field)
         if value is None:
             made.pop(field, None)
@@ -54,11 +52,11 @@ def _merged(ours: Mapping[str, Any], patch: Mapping[str, Any], path: tuple[str, 
 
 
 def _merged_list(ours: list[Any], patch: list[Any], key: str, path: tuple[str, ...]) -> list[Any]:
-    """Ours in their order, then what is new."""
+    """Our elements in their order, then new ones."""
     made = {one[key]: one for one in ours}
     for element in patch:
         if not isinstance(element, dict) or not isinstance(element.get(key), str | int):
-            raise _meaningless(path, f"an element has no `{key}`, by which it would be found: {str(element)[:80]}")
+            raise _invalid(path, f"a list element has no `{key}`, which identifies it: {str(element)[:80]}")
         if DELETE.items() <= element.items():
             made.pop(element[key], None)
         else:
@@ -66,7 +64,7 @@ def _merged_list(ours: list[Any], patch: list[Any], key: str, path: tuple[str, .
     return list(made.values())
 
 
-def _meaningless(path: tuple[str, ...], problem: str) -> TargetError:
+def _invalid(path: tuple[str, ...], problem: str) -> TargetError:
     return refused(f"the target's `template`: {'.'.join(path)}: {problem}")
 
 
@@ -106,7 +104,7 @@ def _lost_of(ours: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _changed(ours: list[Manifest], made: Any, key: str) -> list[Manifest]:
-    """Those of our elements that are not in the other list as they were."""
+    """Our elements that are missing or changed in the other list."""
     found = _by(made, key)
     return [one for one in ours if found.get(one[key]) != one]
 

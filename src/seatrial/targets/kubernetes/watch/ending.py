@@ -1,9 +1,9 @@
-"""From what was observed of a job's pods to how it ended, and what caused that. Pure.
+"""How a job ended and why, from the observed state of its pods. Pure.
 
-1. The trial's own termination message counts when it is there and agrees with its exit code.
-2. A trial that was asked to end reports "cancelled" and cannot know by whom. If not by us, then the state of its pod
-   says it (evicted, preempted, drained, deleted, over its deadline).
-3. Of several hosts the first that failed decides; those that were ended because of it do not.
+1. The trial's own termination message counts if it exists and agrees with its exit code.
+2. A trial that was asked to stop reports "cancelled" and cannot know by whom. If not by us, the state of its pod tells
+   (evicted, preempted, drained, deleted, over its deadline).
+3. Of several hosts the first that failed decides; hosts that were stopped because of it do not.
 """
 
 import re
@@ -29,35 +29,35 @@ from seatrial.targets.kubernetes.watch.objects import (
 _MESSAGE_CHARACTERS = 1000
 HIGHEST_SIGNAL = 64
 OUT_OF_MEMORY = "OOMKilled"
-LOST_TRACK = frozenset({"ContainerStatusUnknown", "Unknown"})  # the node started anew, or its runtime forgot it
+LOST_TRACK = frozenset({"ContainerStatusUnknown", "Unknown"})  # the node restarted, or its runtime lost the container
 DEADLINE = "DeadlineExceeded"
 DISRUPTION = "DisruptionTarget"
-# In the message of a container that could not be started: its image, its command or its memory limit is wrong.
+# Start errors of a container that are the user's: a wrong image, command or memory limit.
 WRONG_IMAGE = re.compile(
     "no such file or directory|executable file not found|permission denied|exec format error|memory limit too low"
 )
 DISRUPTIONS = {
-    "PreemptionByScheduler": "a pod of higher priority took its place on {}",
-    "DeletionByTaintManager": "its node {} was lost or tainted",
-    "EvictionByEvictionAPI": "evicted from {}, as when a node is drained",
-    "DeletionByPodGC": "its node {} is gone",
-    "TerminationByKubelet": "ended by its node {}",
+    "PreemptionByScheduler": "preempted on {} by a pod with higher priority",
+    "DeletionByTaintManager": "node {} was lost or tainted",
+    "EvictionByEvictionAPI": "evicted from {} (for example because the node was drained)",
+    "DeletionByPodGC": "node {} no longer exists",
+    "TerminationByKubelet": "stopped by node {}",
 }
 
 
 class HostEnd(msgspec.Struct, frozen=True):
-    """A pod of the job in its last state. `gone`: its object is. `silent`: it was deleted, and its node, which should
-    end it, does not answer."""
+    """A pod of the job in its last state. `gone`: its object was deleted. `silent`: its deletion was requested, but its
+    node does not answer."""
 
     pod: PodObject
     finished_s: float = 0.0
     gone: bool = False
     silent: bool = False
-    deleted_s: float | None = None  # when it was first deleted; None: as its last state says
+    deleted_s: float | None = None  # when it was first deleted; None: use its last state
 
 
 class EndContext(msgspec.Struct, frozen=True):
-    """What is known beside the pods. `cancelled`: by us."""
+    """State other than that of the pods. `cancelled`: by us."""
 
     root: RootObject | None = None
     root_name: str = ""
@@ -66,7 +66,7 @@ class EndContext(msgspec.Struct, frozen=True):
     namespace: str = ""
     namespace_going: bool = False
     cancelled: bool = False
-    alone: bool = False  # the job has one pod: what fails because of its pods fails because of that one
+    alone: bool = False  # the job has one pod, so a failure of its root is that of the pod
 
     @property
     def failed(self) -> ObjectCondition | None:
@@ -74,19 +74,19 @@ class EndContext(msgspec.Struct, frozen=True):
 
 
 def over(host: HostEnd) -> bool:
-    """Whether nothing of the trial runs there any more, as far as can be known."""
+    """Whether the trial no longer runs on this host, as far as is known."""
     return host.gone or host.silent or host.pod.phase_ended or host.pod.trial.terminated is not None
 
 
 def depends_on_context(host: HostEnd) -> bool:
-    """Whether how it ended may depend on what becomes of its root and its namespace, not on its message alone."""
+    """Whether the exit may depend on the state of its root and namespace, not only on its message."""
     own = _own_end(host)
     silent = own is None or own.outcome is Outcome.CANCELLED
     return silent and (host.gone or host.pod.being_deleted)
 
 
 def job_exit(hosts: Sequence[HostEnd], context: EndContext) -> Exit:
-    """Of a job all of whose hosts are over, or that will never have any."""
+    """Exit of a job whose hosts have all ended, or that will never have any."""
     if not hosts:
         return _without_pods(context)
     ends = [(host, host_exit(host, context)) for host in hosts]
@@ -105,19 +105,19 @@ def job_exit(hosts: Sequence[HostEnd], context: EndContext) -> Exit:
 
 
 def host_exit(host: HostEnd, context: EndContext) -> Exit:
-    """How one of its hosts ended."""
+    """Exit of one host."""
     pod = host.pod
     own = _own_end(host)
     if own is not None and own.outcome is not Outcome.CANCELLED:
         return own
-    still_running = f"its node {_node(pod)} does not answer: it may still be running there"
+    still_running = f"node {_node(pod)} does not answer, so the job may still be running"
     if context.cancelled:
         return Exit(Outcome.CANCELLED, message=still_running if host.silent else own.message if own else "")
     if host.silent:
-        return Exit(Outcome.LOST, message=f"{_why_deleted(host, context)}, and {still_running}")
+        return Exit(Outcome.LOST, message=f"{_why_deleted(host, context)}; {still_running}")
     ended = pod.trial.terminated
     if ended is not None and ended.reason == OUT_OF_MEMORY and ended.exit_code:
-        return Exit(Outcome.MEMORY, ended.exit_code, _signal(ended), f"it used more memory than its limit{_on(pod)}")
+        return Exit(Outcome.MEMORY, ended.exit_code, _signal(ended), f"the job exceeded its memory limit{_on(pod)}")
     taken = _taken_away(host, context)
     if taken is not None and (own is not None or ended is None or _because_asked_to_end(host, ended)):
         return taken
@@ -142,7 +142,7 @@ def _own_end(host: HostEnd) -> Exit | None:
     return Exit(message.outcome, code, message=clean_text(message.message, _MESSAGE_CHARACTERS))
 
 
-# ---- what was done to it
+# ---- disruptions
 
 
 def _taken_away(host: HostEnd, context: EndContext) -> Exit | None:
@@ -153,14 +153,14 @@ def _taken_away(host: HostEnd, context: EndContext) -> Exit | None:
     if disruption is not None:
         return Exit(Outcome.EVICTED, message=_disrupted(disruption, pod))
     if pod.status.reason == "Evicted":
-        return Exit(Outcome.EVICTED, message=f"evicted by its node {_node(pod)}: {clean_line(pod.status.message)}")
+        return Exit(Outcome.EVICTED, message=f"evicted by node {_node(pod)}: {clean_line(pod.status.message)}")
     if not host.gone and not pod.being_deleted:
         return None
     deadline = _deadline(context, pod.started)
     if deadline is not None:
         return deadline
     if context.root is not None and context.root.suspended and not context.root_gone:
-        return Exit(Outcome.EVICTED, message=f"its {context.root_kind} was suspended while it ran{_on(pod)}")
+        return Exit(Outcome.EVICTED, message=f"the {context.root_kind} was suspended while it ran{_on(pod)}")
     return Exit(Outcome.INFRA, message=_why_deleted(host, context))
 
 
@@ -182,12 +182,12 @@ def _why_deleted(host: HostEnd, context: EndContext) -> str:
     if context.root_gone:
         return _root_deleted(context, f"while it ran{_on(pod)}" if pod.spec.node_name else "while it waited")
     if failure is not None and not (context.alone and failure.reason == "BackoffLimitExceeded"):
-        return f"it was ended because its {context.root_kind} failed: {_reason(failure.reason, failure.message)}"
-    return f"its pod {pod.metadata.name}{_on(pod)} was deleted, and not by us"
+        return f"stopped because the {context.root_kind} failed: {_reason(failure.reason, failure.message)}"
+    return f"pod {pod.metadata.name}{_on(pod)} was deleted by someone else"
 
 
 def _root_deleted(context: EndContext, when: str) -> str:
-    return f"its {context.root_kind} {context.root_name} was deleted {when}, and not by us"
+    return f"{context.root_kind} {context.root_name} was deleted by someone else {when}"
 
 
 def _namespace_deleted(context: EndContext) -> str:
@@ -203,8 +203,8 @@ def _deadline(context: EndContext, started: bool) -> Exit | None:
 
 def _out_of_time(started: bool) -> Exit:
     if started:
-        return Exit(Outcome.TIMEOUT, message="the deadline that the cluster keeps for it is over")
-    return Exit(Outcome.QUEUE, message="the deadline that the cluster keeps for it was over before it could start")
+        return Exit(Outcome.TIMEOUT, message="the job exceeded its deadline on the cluster")
+    return Exit(Outcome.QUEUE, message="the job exceeded its deadline on the cluster before it started")
 
 
 def _without_pods(context: EndContext) -> Exit:
@@ -215,39 +215,39 @@ def _without_pods(context: EndContext) -> Exit:
     if context.root_gone or context.root is None:
         return Exit(Outcome.INFRA, message=_root_deleted(context, "before it ran"))
     if context.root.completed is not None:
-        return Exit(Outcome.EXITED, 0, message="its pods are gone; it completed")
+        return Exit(Outcome.EXITED, 0, message="the job completed; its pods are gone")
     failure = context.failed
-    why = _reason(failure.reason, failure.message) if failure is not None else "nothing says why"
-    lost = Exit(Outcome.LOST, message=f"its pods are gone, and how it ended is not known: {why}")
+    why = _reason(failure.reason, failure.message) if failure is not None else "no reason given"
+    lost = Exit(Outcome.LOST, message=f"the job's pods are gone, so how it ended is unknown: {why}")
     return _deadline(context, started=False) or lost
 
 
-# ---- the state of its container
+# ---- container state
 
 
 def _from_state(ended: Terminated, pod: PodObject) -> Exit:
     message, detail = clean_text(ended.message, _MESSAGE_CHARACTERS), clean_line(ended.message) or ended.reason
     if ended.reason in CANNOT_START:
         outcome = Outcome.REFUSED if WRONG_IMAGE.search(ended.message.lower()) else Outcome.INFRA
-        return Exit(outcome, message=f"its container could not be started{_on(pod)}: {detail}")
+        return Exit(outcome, message=f"the container could not be started{_on(pod)}: {detail}")
     if ended.reason in LOST_TRACK:
-        return Exit(Outcome.LOST, message=f"its node{_on(pod)} was started anew, or lost track of it: {detail}")
+        return Exit(Outcome.LOST, message=f"node {_node(pod)} restarted or lost track of the container: {detail}")
     number = _signal(ended)
     if number is None:
         return Exit(Outcome.EXITED, ended.exit_code, message=message)
-    # What a step died of, the agent reports. That it could not means that it was killed itself.
-    what = f"its container was killed by signal {number}{_on(pod)}, and its agent with it"
+    # The agent reports how a step was killed; no report means that the agent itself was killed.
+    what = f"the container and its agent were killed by signal {number}{_on(pod)}"
     return Exit(Outcome.LOST, ended.exit_code, number, f"{what}: {message}" if message else what)
 
 
 def _other_container_failed(pod: PodObject) -> str:
-    """Which one, where the trial itself never began: one that the user's template adds."""
+    """Message for a pod whose trial never began: another container failed, such as one of the user's template."""
     for name, state in pod.states():
         if name != TRIAL and state.terminated is not None and state.terminated.exit_code:
-            what = f"its container {name} failed with exit code {state.terminated.exit_code} before it began"
+            what = f"container {name} failed with exit code {state.terminated.exit_code} before the job started"
             message = clean_line(state.terminated.message)
             return f"{what}: {message}" if message else what
-    return "its pod failed without a reason"
+    return "the pod failed without a reason"
 
 
 def _signal(ended: Terminated) -> int | None:
@@ -256,8 +256,8 @@ def _signal(ended: Terminated) -> int | None:
 
 
 def _because_asked_to_end(host: HostEnd, ended: Terminated) -> bool:
-    """Whether a trial without a message ended badly because its pod was to end, and not before."""
-    # A node that is done with a pod deletes it once more, without grace: the first time is when it was asked.
+    """Whether a trial without a message failed because its pod was asked to stop, and not before."""
+    # A node deletes a finished pod a second time, without grace: the first time is the request to stop.
     deleted_s = host.deleted_s if host.deleted_s is not None else host.pod.deleted_s
     asked = [one for one in (host.pod.transition_s(DISRUPTION), deleted_s) if one is not None]
     asked_s, finished_s = min(asked, default=None), epoch_s(ended.finished_at)
@@ -267,7 +267,7 @@ def _because_asked_to_end(host: HostEnd, ended: Terminated) -> bool:
 
 
 def _consequence(host: HostEnd, ended: Exit) -> bool:
-    """Whether it may have been ended because of another that ended."""
+    """Whether this host may have been stopped because another one ended."""
     if ended.outcome is Outcome.CANCELLED:
         return True
     done_to_it = ended.outcome in (Outcome.INFRA, Outcome.TIMEOUT, Outcome.QUEUE)

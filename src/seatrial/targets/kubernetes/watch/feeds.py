@@ -1,8 +1,8 @@
-"""What the cluster says of the jobs of a namespace: watches that keep the state of each, and questions asked once.
+"""The state of all jobs of a namespace: watches that keep it up to date, and single queries.
 
-A watch each for the pods and the roots of a run, and one for the events of the namespace, which cannot be chosen by
-label: those of others come too and are dropped. Of jobs that are not followed only what is there now is kept.
-A question that may not be asked, or is not answered, leaves something unknown; nothing fails for it.
+One watch each for the pods and the roots of a run, and one for the events of the namespace; events cannot be selected
+by label, so those of other jobs are dropped. For jobs that are not followed only the current state is kept. A query
+that is forbidden or not answered leaves something unknown; nothing fails because of it.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ from seatrial.targets.kubernetes.watch.jobs import SUBMITTER, JobState, TrackedP
 from seatrial.targets.kubernetes.watch.objects import KUEUE_WORKLOAD, PodObject, Regarding, RootObject, WarningEvent
 from seatrial.targets.kubernetes.watch.waiting import AUTOSCALER, INSUFFICIENT
 
-UNMATCHED_WARNINGS = 512  # of jobs that may be followed yet
+UNMATCHED_WARNINGS = 512  # kept for jobs that may be followed later
 ASK_AGAIN_S = 5.0
-ON_ITS_WAY_S = 30.0  # behind hundreds of others that are just being made
+ON_ITS_WAY_S = 30.0  # limit for the watch to report a new root, behind hundreds of others
 WORKLOAD_LABEL, WORKLOAD_VERSIONS = "kueue.x-k8s.io/job-uid", ("v1beta1", "v1beta2")
-NODES_S = 60.0  # that what is known of nodes counts
-# Warnings, and the word of autoscalers, which is an event like any other: all but what every pod and job gives.
+NODES_S = 60.0  # how long a list of nodes is reused
+# Selects warnings and messages of autoscalers, which are normal events: all but the routine ones.
 EVERYDAY = ("Scheduled", "Pulling", "Pulled", "Created", "Started", "Killing", "SuccessfulCreate", "Completed")
-_TELLING = ",".join(f"reason!={reason}" for reason in EVERYDAY)
+_NOT_EVERYDAY = ",".join(f"reason!={reason}" for reason in EVERYDAY)
 
 
 class NodeStatus(k8s.ObjectPart, frozen=True, gc=False):
@@ -39,14 +39,14 @@ class NodeObject(k8s.Object, frozen=True, gc=False):
 
 
 class Feeds:
-    """Its holder asks what has changed; nothing of it calls back."""
+    """Feeds of a namespace. The caller polls `changed`; there are no callbacks."""
 
     def __init__(self, client: k8s.Kubernetes, resource: k8s.Resource) -> None:
         self._client, self._resource = client, resource
-        self.synced: set[str] = set()  # runs all of whose pods are known
-        self.most: dict[str, float] | None = None  # of each resource that any node has; None: not known
-        self._ask_nodes_s: float | None = 0.0  # not before; None: never again
-        self.jobs: dict[str, JobState] = {}  # those that are followed, by the root's name
+        self.synced: set[str] = set()  # runs with all pods known
+        self.most: dict[str, float] | None = None  # largest amount of each resource on a node; None if unknown
+        self._ask_nodes_s: float | None = 0.0  # earliest time of the next query; None: never again
+        self.jobs: dict[str, JobState] = {}  # followed jobs by the root's name
         self._pods: dict[str, dict[str, TrackedPod]] = {}  # of all jobs, by root's name and uid
         self._roots: dict[str, RootObject] = {}
         self._runs: dict[str, list[asyncio.Task[None]]] = {}
@@ -58,7 +58,7 @@ class Feeds:
         self._news = asyncio.Event()
 
     async def changed(self, within_s: float | None) -> list[str]:
-        """The followed jobs of which something is new since the last call; raises what a task failed with."""
+        """Names of the followed jobs that changed since the last call. Raises the error of a failed task."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self._news.wait()
@@ -73,7 +73,7 @@ class Feeds:
         self._news.set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """In the background, until `close`. When it fails, `changed` raises that."""
+        """Runs `work` in the background until `close`. If it fails, `changed` raises its error."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -120,7 +120,7 @@ class Feeds:
             del self._pods[name]
 
     def leave(self, run: str) -> None:
-        """Ends the watches of a run of which no job is followed any more."""
+        """Stops the watches of a run if none of its jobs is followed any more."""
         if run not in self._runs or any(job.known.run == run for job in self.jobs.values()):
             return
         for task in self._runs.pop(run):
@@ -174,8 +174,8 @@ class Feeds:
                     self.mark_changed(name)
 
     async def _watch_warnings(self) -> None:
-        # A relist may give them again, which does no harm; keeping all would.
-        async for event in self._client.watch(k8s.EVENTS, WarningEvent, fields=_TELLING, keep=False):
+        # Repeated events after a relist are harmless; keeping all events would cost memory.
+        async for event in self._client.watch(k8s.EVENTS, WarningEvent, fields=_NOT_EVERYDAY, keep=False):
             if event.object is None or event.kind is k8s.DELETED:
                 continue
             if event.object.type != "Warning" and event.object.reason not in AUTOSCALER:
@@ -188,13 +188,13 @@ class Feeds:
                 self.mark_changed(job.known.name)
 
     async def _find_root(self, job: JobState) -> None:
-        """One that a synced watch does not know is on its way to us, or was gone before we came."""
-        if job.known.created.source == SUBMITTER:  # a moment ago: the watch will report it without being asked
+        """A root that a synced watch does not know is either still to come or was deleted before the watch began."""
+        if job.known.created.source == SUBMITTER:  # created just now: the watch will report it
             await asyncio.sleep(ON_ITS_WAY_S)
         while job.root is None and not job.root_gone and self.jobs.get(job.known.name) is job:
             try:
                 await self.read_root(job)
-            except k8s.KubernetesError as error:  # the watches have more patience, and fail when theirs is over
+            except k8s.KubernetesError as error:  # the watches retry longer and fail by themselves
                 if error.lasting:
                     raise
                 await asyncio.sleep(ASK_AGAIN_S)
@@ -202,7 +202,7 @@ class Feeds:
                 self.mark_changed(job.known.name)
 
     def _about(self, warning: WarningEvent) -> JobState | None:
-        """The job of the root, pod or workload that it regards: their names begin with the root's."""
+        """The job of the warning's root, pod or workload: their names begin with the root's name."""
         about = warning.involved_object
         if about.kind == self._resource.kind and about.name in self.jobs:
             job = self.jobs[about.name]
@@ -212,10 +212,10 @@ class Feeds:
             name = name.rpartition("-")[0]
         return self.jobs.get(name)
 
-    # ---- questions
+    # ---- queries
 
     async def read_root(self, job: JobState) -> None:
-        """A job's root as it is now, or that it is gone, which no watch reports of one that went before it began."""
+        """Reads a job's root, or notes that it is gone: a watch does not report roots deleted before it began."""
         known_gone = job.root_gone
         try:
             found = await self._client.get(self._resource, job.known.name, RootObject)
@@ -228,7 +228,7 @@ class Feeds:
             self.mark_changed(job.known.name)
 
     async def has_other_pods(self, job: JobState) -> bool:
-        """Whether there are pods of it that the watch has not reported yet."""
+        """Whether the job has pods that the watch has not reported yet."""
         labels = names.selector(job=job.known.name)
         with contextlib.suppress(k8s.KubernetesError):
             async for pod in self._client.list(k8s.PODS, labels=labels):
@@ -244,7 +244,7 @@ class Feeds:
         return found.metadata.deletion_timestamp is not None
 
     async def ask_kueue(self, job: JobState) -> None:
-        """Why it does not admit a job, as if it had warned: for some reasons it does not."""
+        """Adds Kueue's reason for not admitting a job as a warning, because Kueue does not send events for all."""
         labels = f"{WORKLOAD_LABEL}={job.known.uid}"
         for version in WORKLOAD_VERSIONS:
             resource = k8s.Resource("kueue.x-k8s.io", version, KUEUE_WORKLOAD, "workloads")
@@ -259,14 +259,14 @@ class Feeds:
                     return
 
     def should_ask_nodes(self, why: str) -> bool:
-        """Whether a reason can be judged better with what nodes have. True once in a while."""
+        """Whether the capacity of nodes could explain the reason better. True at most once per NODES_S."""
         if INSUFFICIENT not in why or self._ask_nodes_s is None or time.monotonic() < self._ask_nodes_s:
             return False
         self._ask_nodes_s = time.monotonic() + NODES_S
         return True
 
     async def ask_nodes(self) -> None:
-        """What nodes have. The reasons of all jobs that wait can be judged better then."""
+        """Reads the capacity of nodes and marks all waiting jobs as changed."""
         most: dict[str, float] = {}
         try:
             async for node in self._client.list(k8s.NODES, NodeObject):

@@ -1,10 +1,9 @@
-"""The jobs and pods that are followed: each as it was last observed, and when it came to each stage of its life.
+"""Followed jobs and pods: their last observed state, and the time of each stage.
 
-1. Observed live, a time is our clock's when the watch reported it; it is off by at most the time since the second that
-   was stamped on it. Without a stamp it is the time since the pod was last observed otherwise, which does not count how
-   late a node reports.
-2. Found late (the job was taken up, the watch had a gap), it is the server's stamp. Those are cut to whole seconds, so
-   their middle is taken and may be off by half a second, and by whatever the server's clock is off.
+1. A stage observed live has the time by our clock when the watch reported it. Its uncertainty is the time since the
+   server's timestamp, or without one since the previous observation of the pod, which ignores how late a node reports.
+2. A stage found later (the job was adopted, the watch had a gap) has the server's timestamp. Timestamps are truncated
+   to seconds, so half a second is added, with an uncertainty of half a second plus any offset of the server's clock.
 """
 
 import asyncio
@@ -32,12 +31,12 @@ from seatrial.targets.kubernetes.watch.waiting import Patience, Waiting
 API_SERVER, KUBELET, WATCH, SUBMITTER = "api-server", "kubelet", "watch", "submitter"
 OUR_CLOCK = frozenset({WATCH, SUBMITTER})
 HALF_S = 0.5
-UNKNOWN_S = 1.0  # nothing was observed before and nothing is stamped
+UNKNOWN_S = 1.0  # uncertainty without an earlier observation or a timestamp
 _ORDER = (Stage.QUEUED, Stage.SCHEDULED, Stage.STARTED, Stage.READY, Stage.FINISHED)
 KUEUE_AGAIN_S = 60.0
-HELD_S = 3.0  # from our release until the watch reports it
-HELD = "waiting: it is suspended, and not by Seatrial: by a queue that takes all jobs, or by a person"
-_WARNINGS = 32  # of one job
+HELD_S = 3.0  # limit for the watch to report our release
+HELD = "waiting: suspended by a queue controller or a user"
+_WARNINGS = 32  # kept per job
 
 
 _OFFSET_S = time.time() - time.monotonic()
@@ -45,7 +44,7 @@ _by_time = attrgetter("wall_s")
 
 
 def wall_s(at_s: float) -> float:
-    """Wall time of a monotonic time, by one pair: differences stay those of one clock."""
+    """Wall time of a monotonic time, with a fixed offset, so that differences are those of the monotonic clock."""
     return at_s + _OFFSET_S
 
 
@@ -54,7 +53,7 @@ def now_s() -> float:
 
 
 class TrackedPod:
-    """A pod as it was last observed, and its times. It changes while the pod is watched."""
+    """The last observed state of a pod, and its stage times. Changes while the pod is watched."""
 
     def __init__(self, pod: PodObject) -> None:
         self.pod = pod
@@ -62,9 +61,9 @@ class TrackedPod:
         self.arrived_s: float | None = None
         self.live = False
         self.gone = False
-        self.deleted_s: float | None = None  # when it was first asked to end, by the server's clock
-        self.ended = asyncio.Event()  # its trial
-        self._before_s: float | None = None  # the arrival before: what comes in one block has no order in time
+        self.deleted_s: float | None = None  # when it was first asked to stop, by the server's clock
+        self.ended = asyncio.Event()  # set when its trial has ended
+        self._before_s: float | None = None  # previous arrival; updates of one block arrive at the same time
 
     @property
     def name(self) -> str:
@@ -80,7 +79,7 @@ class TrackedPod:
 
     @property
     def over(self) -> bool:
-        """Nothing of it runs any more, and nothing will."""
+        """None of its containers runs or will run."""
         return self.gone or self.pod.phase_ended
 
     @property
@@ -97,18 +96,18 @@ class TrackedPod:
 
     @property
     def real(self) -> bool:
-        """A node made its containers and still has their logs."""
+        """A node created its containers and still has their logs."""
         return not self.gone and any(one.container_id for one in self.pod.status.container_statuses)
 
     @property
     def exit_code(self) -> int | None:
-        """Of its trial."""
+        """Exit code of its trial."""
         ended = self.pod.trial.terminated
         return ended.exit_code if ended is not None else None
 
     @property
     def step_ends(self) -> tuple[tuple[str, int | None], ...]:
-        """The outcome and code of each step, as far as the termination message has them."""
+        """Outcome and code of each step, as far as they are in the termination message."""
         message = read_termination_message(self.pod.trial.terminated)
         return tuple((outcome.value, code) for outcome, code in message.steps) if message is not None else ()
 
@@ -138,7 +137,7 @@ class TrackedPod:
 
 
 def _reached(pod: PodObject, gone: bool) -> dict[Stage, tuple[float | None, str]]:
-    """The stages that it has come to, with the stamp and the clock of each."""
+    """The stages that the pod has reached, each with its timestamp and clock."""
     found: dict[Stage, tuple[float | None, str]] = {}
     found[Stage.QUEUED] = (epoch_s(pod.metadata.creation_timestamp), API_SERVER)
     if pod.spec.node_name:
@@ -148,7 +147,7 @@ def _reached(pod: PodObject, gone: bool) -> dict[Stage, tuple[float | None, str]
         began = state.running or state.terminated
         found[Stage.STARTED] = (epoch_s(began.started_at) if began else None, KUBELET)
     if pod.ready:
-        found[Stage.READY] = (pod.transition_s("Ready"), KUBELET)  # of all containers: there is none for one of them
+        found[Stage.READY] = (pod.transition_s("Ready"), KUBELET)  # of the whole pod: containers have no timestamp
     if state.terminated is not None:
         found[Stage.FINISHED] = (epoch_s(state.terminated.finished_at), KUBELET)
     elif gone or pod.phase_ended:
@@ -157,7 +156,7 @@ def _reached(pod: PodObject, gone: bool) -> dict[Stage, tuple[float | None, str]
 
 
 def _before(found: StageTime, reached: dict[Stage, tuple[float | None, str]]) -> StageTime:
-    """One without a stamp, found late, came at the latest when the next stage did, if that has one."""
+    """Limits the time of a stage found later without a timestamp to that of the next stage with one."""
     later = _ORDER[_ORDER.index(found.stage) + 1 :]
     stamps = [reached[stage][0] for stage in later if stage in reached]
     until_s = next((one + HALF_S for one in stamps if one is not None), None)
@@ -169,26 +168,26 @@ def _before(found: StageTime, reached: dict[Stage, tuple[float | None, str]]) ->
 
 
 class JobState:
-    """One job: what is known of its objects, which stages were reported, and until when it may wait."""
+    """One job: the state of its objects, the reported stages, and how long it may wait."""
 
     def __init__(self, handle: str, known: TrackedJob) -> None:
         self.handle, self.known = handle, known
-        self.pods: dict[str, TrackedPod] = {}  # by uid; those that are gone stay
-        self.root: RootObject | None = None  # its last state, also when it is gone
+        self.pods: dict[str, TrackedPod] = {}  # by uid, including deleted ones
+        self.root: RootObject | None = None  # its last state, even if it was deleted
         self.root_gone = False
         self.cancelled = False
         self.released = False
         self.deciding = False
         self.started, self.exited, self.gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self.wake_s = math.inf  # when it is to be considered again, whatever comes
+        self.wake_s = math.inf  # when to consider it again even without a change
         self._warnings: dict[tuple[str, str], WarningEvent] = {}  # by object and reason, the latest last
         self._given: dict[Stage, StageTime] = {}
         self._last: StageTime | None = None
-        self.progress = ""  # why it waits, as it was reported last
-        self._final: tuple[str, float] | None = None  # the kind of a final reason, and since when
-        self.others_ended = False  # hosts that went on although another had failed
-        # By what is waited for: since when it is suspended and not by Kueue's word ("held"), when to ask Kueue, and by
-        # the uid of a pod when its node counts as silent.
+        self.progress = ""  # last reported reason for waiting
+        self._final: tuple[str, float] | None = None  # kind of the final reason, and since when
+        self.others_ended = False  # the other hosts were asked to stop after one failed
+        # Times by topic: since when it is suspended without Kueue ("held"), when to ask Kueue ("kueue"), and by a pod's
+        # uid when its node counts as silent.
         self._times_s: dict[str, float] = {}
 
     @property
@@ -203,7 +202,7 @@ class JobState:
             del self._warnings[next(iter(self._warnings))]
 
     def hosts(self) -> list[TrackedPod]:
-        """A pod for each number, in their order: the one that is there, or that was there last."""
+        """One pod per host number, in order: the current one, or the last if all are gone."""
         if len(self.pods) < 2:
             return list(self.pods.values())
         chosen: dict[int, TrackedPod] = {}
@@ -218,11 +217,11 @@ class JobState:
         return self.root_gone and all(pod.gone for pod in self.pods.values())
 
     def node_names(self) -> tuple[str, ...]:
-        """Of its hosts in their order, each once."""
+        """Nodes of its hosts in order, without duplicates."""
         return tuple(dict.fromkeys(one.pod.spec.node_name for one in self.hosts() if one.pod.spec.node_name))
 
     def release(self) -> None:
-        """Nothing more will be reported of it: whatever waits for it goes on."""
+        """Ends reporting and wakes all waiters."""
         self.released = True
         for event in (self.started, self.exited, self.gone):
             event.set()
@@ -230,7 +229,8 @@ class JobState:
     # ---- stages
 
     def next_time(self, found: StageTime) -> StageTime:
-        """Not before the one that was given last. By the same clock, it is off by no more than since then."""
+        """Adjusts a time so that it is not before the last one. By the same clock, its uncertainty is at most the time
+        since then."""
         last = self._last
         if last is not None and found.wall_s < last.wall_s:
             off_s = max(found.uncertainty_s, last.wall_s - found.wall_s)
@@ -262,10 +262,10 @@ class JobState:
             return msgspec.structs.replace(self.known.created, stage=stage) if held else None
         if stage is Stage.READY:  # as `endpoint` is: the first host's
             return next((one.times[stage] for one in hosts if one.number == 0 and stage in one.times), None)
-        return max(times, key=_by_time) if len(times) >= self.known.hosts else None  # when the last of them has
+        return max(times, key=_by_time) if len(times) >= self.known.hosts else None  # when the last host has
 
     def finished(self) -> StageTime:
-        """When the last of its hosts had; now, when nothing says it, off by as long as nothing was observed."""
+        """When its last host finished. If unknown: now, with an uncertainty back to the last observation."""
         hosts = self.hosts()
         times = [one.times[Stage.FINISHED] for one in hosts if Stage.FINISHED in one.times]
         if times and len(times) == len(hosts):
@@ -277,7 +277,8 @@ class JobState:
     # ---- ends
 
     def host_ends(self, lost_s: float) -> list[HostEnd]:
-        """As far as is known now. A node is silent when it has not ended a deleted pod `lost_s` after its grace."""
+        """The ends of its hosts as far as known. A node is silent if a deleted pod still exists `lost_s` after its
+        grace."""
         ends = []
         self.wake_s = math.inf
         for one in self.hosts():
@@ -294,7 +295,7 @@ class JobState:
         return ends
 
     def over(self, hosts: list[HostEnd], synced: bool) -> bool:
-        """Whether its trial runs nowhere and never will. Pods that are not listed yet may be anything."""
+        """Whether its trial runs on no host and never will. Without a sync, there may be unknown pods."""
         if not synced or not all(over(host) for host in hosts):
             return False
         done = self.root is not None and (self.root.failed is not None or self.root.completed is not None)
@@ -314,7 +315,7 @@ class JobState:
         return reason
 
     def _why_held(self) -> Waiting | None:
-        """Suspended although it was released: by a queue that takes all jobs, or by a person."""
+        """The job is suspended although we released it: by a queue controller or a user."""
         if self.root is None or not self.root.suspended or self.known.queue:
             self._times_s.pop("held", None)
             return None
@@ -322,7 +323,7 @@ class JobState:
         return Waiting(HELD) if self._is_due(since_s + HELD_S) else None
 
     def kueue_is_silent(self, after_s: float) -> bool:
-        """Whether Kueue has held it back for a while and not said why. True once in a while."""
+        """Whether Kueue has not admitted it for a while without a reason. True at most once per KUEUE_AGAIN_S."""
         held = self.known.queue and self.root is not None and self.root.suspended
         if not held or any(one.involved_object.kind == KUEUE_WORKLOAD for one in self.warnings):
             return False
@@ -340,7 +341,7 @@ class JobState:
         return self._is_due(self._final[1] + reason.after_s)
 
     def _is_due(self, at_s: float) -> bool:
-        """Whether that time has come; if not, the job is considered again then."""
+        """Whether that time has come; if not, schedules the job for then."""
         due = time.monotonic() >= at_s
         if not due:
             self.wake_s = min(self.wake_s, at_s)

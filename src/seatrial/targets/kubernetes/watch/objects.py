@@ -1,5 +1,5 @@
-"""What is read of a job's objects on a cluster: its root, its pods, warnings about them, and its trial's termination
-message. Small structs, each with the questions that others ask of it; what they do not name is never kept."""
+"""The objects of a job that are read: root, pods, warnings and termination message. Small structs: fields that are not
+declared are never decoded."""
 
 from datetime import datetime
 
@@ -16,13 +16,13 @@ CANNOT_START = frozenset({"StartError", "ContainerCannotRun", "RunContainerError
 ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 MESSAGE_VERSION = 1
 MESSAGE_BYTES = 4096
-KILLED = 128  # an exit code of 128 + N is a shell's and a container's way to say signal N
-# A trial cannot know these of itself.
+KILLED = 128  # exit code 128 + N: killed by signal N
+# A trial cannot report these itself.
 UNKNOWN_TO_TRIAL = frozenset({Outcome.EVICTED, Outcome.LOST, Outcome.QUEUE})
 
 
 def epoch_s(stamp: str | None) -> float | None:
-    """Seconds of a time that a server wrote; None for none, and for the zero that stands for none."""
+    """Seconds since the epoch of a server's timestamp; None if it is missing, zero or invalid."""
     if not stamp:
         return None
     try:
@@ -79,7 +79,7 @@ class ContainerStatus(ObjectPart, frozen=True, gc=False):
 
 
 class Probe(ObjectPart, frozen=True, gc=False):
-    """That there is one is all that matters."""
+    """Only its presence matters."""
 
 
 class ContainerResources(ObjectPart, frozen=True, gc=False):
@@ -120,7 +120,7 @@ class PodObject(Object, frozen=True, gc=False):
 
     @property
     def number(self) -> int:
-        """Of the host; a pod without one is the only one."""
+        """Number of the host; 0 for a pod without one."""
         labels = self.metadata.labels
         within, across = _index(labels.get(INDEX_LABEL, "")), _index(labels.get(JOBSET_INDEX, ""))
         return within or across  # a JobSet has its hosts either in one Job or in one Job each
@@ -131,7 +131,7 @@ class PodObject(Object, frozen=True, gc=False):
 
     @property
     def deleted_s(self) -> float | None:
-        """When it was deleted. What the API calls so is when its grace is over."""
+        """When its deletion was requested. `deletionTimestamp` is the end of its grace period."""
         over_s = epoch_s(self.metadata.deletion_timestamp)
         return None if over_s is None else over_s - (self.metadata.deletion_grace_period_seconds or 0)
 
@@ -150,14 +150,14 @@ class PodObject(Object, frozen=True, gc=False):
         return next(found, ContainerState())
 
     def states(self) -> list[tuple[str, ContainerState]]:
-        """Of all containers, those first that must be done before the others begin."""
+        """States of all containers, init containers first."""
         return [
             (one.name, one.state) for one in (*self.status.init_container_statuses, *self.status.container_statuses)
         ]
 
     @property
     def started(self) -> bool:
-        """Its trial has."""
+        """Whether its trial has started."""
         state = self.trial
         if state.terminated is not None:
             return epoch_s(state.terminated.started_at) is not None and state.terminated.reason not in CANNOT_START
@@ -165,8 +165,8 @@ class PodObject(Object, frozen=True, gc=False):
 
     @property
     def ready(self) -> bool:
-        """Whether its trial's readiness probe has passed. Of one that has ended, whether it ever had: a pod that
-        was ready is not any more since some time after the container's start; one that never was, since before it."""
+        """Whether its trial's readiness probe has passed. For an ended trial, whether it ever had: if so, the pod's
+        Ready condition turned false after the container's start, else before it."""
         if not any(one.name == TRIAL and one.readiness_probe is not None for one in self.spec.containers):
             return False
         ended = self.trial.terminated
@@ -181,7 +181,7 @@ class RootSpec(ObjectPart, frozen=True, gc=False):
 
 
 class RootObject(Object, frozen=True, gc=False):
-    """A Job or JobSet; also Kueue's Workload, of which only the conditions are read."""
+    """A Job or JobSet, or Kueue's Workload, of which only the conditions are read."""
 
     spec: RootSpec = RootSpec()
     status: Conditions = Conditions()
@@ -192,7 +192,7 @@ class RootObject(Object, frozen=True, gc=False):
 
     @property
     def failed(self) -> ObjectCondition | None:
-        """Also while its pods are still being ended for it."""
+        """Set while its pods are still being stopped, too."""
         return self.status.condition("Failed") or self.status.condition("FailureTarget")
 
     @property
@@ -207,7 +207,7 @@ class Regarding(ObjectPart, frozen=True, gc=False):
 
 
 class WarningEvent(Object, frozen=True, gc=False):
-    """An event that says why something does not go on: a warning, or the word of an autoscaler."""
+    """An event that explains why something is stuck: a warning, or a message of an autoscaler."""
 
     type: str = "Warning"
     involved_object: Regarding = Regarding()
@@ -216,7 +216,7 @@ class WarningEvent(Object, frozen=True, gc=False):
 
 
 class TrackedJob(msgspec.Struct, frozen=True):
-    """What the submitter or finder of a job knows of it. `name` is its root's, and the value of its label."""
+    """What the process that submitted or adopted a job knows. `name` is that of its root and the value of its label."""
 
     name: str
     run: str
@@ -224,11 +224,11 @@ class TrackedJob(msgspec.Struct, frozen=True):
     hosts: int
     created: StageTime
     queue: bool = False  # Kueue decides when it starts
-    limited: bool = False  # its waiting for a place has a limit, which the engine keeps
+    limited: bool = False  # it has a queue limit, which the engine enforces
 
 
 class TerminationMessage(msgspec.Struct, frozen=True):
-    """A trial's own, as its agent writes it."""
+    """The termination message that the agent writes."""
 
     seatrial: int
     outcome: Outcome
@@ -238,7 +238,7 @@ class TerminationMessage(msgspec.Struct, frozen=True):
 
 
 def read_termination_message(ended: Terminated | None) -> TerminationMessage | None:
-    """None where there is none, or another program's, or one that contradicts the exit code."""
+    """The agent's message; None if it is missing, of another program, or contradicts the exit code."""
     if ended is None:
         return None
     try:
@@ -247,7 +247,7 @@ def read_termination_message(ended: Terminated | None) -> TerminationMessage | N
         return None
     if found.seatrial != MESSAGE_VERSION or found.outcome in UNKNOWN_TO_TRIAL:
         return None
-    # A message from before the trial was killed, or written by what it ran, is not how it ended.
+    # A message written before the trial was killed, or by another program, does not tell how it ended.
     if found.outcome is Outcome.EXITED:
         agrees = found.code is None or ended.exit_code in (found.code & 0xFF, min(found.code, 255))
     else:
@@ -260,7 +260,7 @@ def _index(text: str) -> int:
 
 
 def clean_text(text: str, most: int = 1000) -> str:
-    """The text of a cluster or a job, fit to be shown: printable, lines kept, not longer than `most`."""
+    """Text of a cluster or a job made safe to show: printable, with its lines, at most `most` characters."""
     lines = ("".join(one if one.isprintable() else " " for one in line) for line in text[: 4 * most].splitlines())
     kept = "\n".join(line.rstrip() for line in lines if line.strip())
     return kept if len(kept) <= most else f"{kept[: most - 1]}…"

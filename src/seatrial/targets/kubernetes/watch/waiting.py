@@ -1,7 +1,7 @@
 """Why a job does not start, and whether waiting can help. Pure.
 
-A reason that only the user can change is REFUSED, one that may be the place's is INFRA; both are `final`: when one
-lasts for `after_s` the job is given up. The others are waited out (the queue limit of the engine ends that).
+A reason that only the user can fix is REFUSED, one that may be the cluster's is INFRA; both are `final`: the job is
+stopped if one lasts for `after_s`. For other reasons the job waits until the engine's queue limit.
 """
 
 import re
@@ -22,31 +22,31 @@ from seatrial.targets.kubernetes.watch.objects import (
     clean_line,
 )
 
-# As in a text of the scheduler: "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match ...".
+# Message of the scheduler: "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match ...".
 UNSCHEDULABLE = re.compile(r"^0/\d+ nodes are available: (?P<reasons>.*?)\.?(?:$|\. .*)", re.DOTALL)
 BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*": (?=.)')
 INSUFFICIENT = "Insufficient "
 NO_MATCH = ("didn't match Pod's node affinity/selector", "didn't match node selector")
 TAINT = re.compile(r"had untolerated taint(?:\(s\)|s)? ?\{?(?P<key>[^:}\s]*)")
-OF_NODES = "node.kubernetes.io/"  # taints that say how a node is; they come and go
+OF_NODES = "node.kubernetes.io/"  # taints for the condition of a node; they are temporary
 MISSING_CLAIM = re.compile(r'persistentvolumeclaim "[^"]*" not found')
-# Each try is about another pod, with a random name.
+# Each attempt names another pod, with a random name.
 NAMELESS = re.compile(r'^Error creating: (?:pods "[^"]*" is forbidden: )?')
-CREATE_CHARACTERS = 800  # what a namespace's security standard demands is a long text
-_MESSAGE_CHARACTERS = 8000  # of a condition that are read
+CREATE_CHARACTERS = 800  # violations of a namespace's security standard are long
+_MESSAGE_CHARACTERS = 8000  # read from a condition
 QUOTA = re.compile(r"requested: (?P<requested>\S+), used: \S+, limited: (?P<limited>\S+)")
 
-# What a node says of an image that only the user can change, and of one where that depends on the message.
+# Reasons of nodes for image errors: those that only the user can fix, and all.
 WRONG_IMAGE = frozenset({"ErrImageNeverPull", "InvalidImageName", "SignatureValidationFailed"})
 IMAGE = WRONG_IMAGE | {"ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable"}
 CONTAINER = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
-CRASH_LOOP = "CrashLoopBackOff"  # of a container that the user's template adds: ours are started once
+CRASH_LOOP = "CrashLoopBackOff"  # of a container from the user's template: ours are started once
 MOUNT = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 _SANDBOX = frozenset({"FailedCreatePodSandBox", "FailedCreatePodContainer", "FailedPodSandBoxStatus"})
 CREATE = frozenset({"FailedCreate", "FailedCreatePod"})
 NO_QUEUE, OVER_WHOLE_QUEUE = "doesn't exist", "> maximum capacity"
-NEVER = "never"  # the kind of a reason that rests on what nodes have
-# What autoscalers say of a pod: of the cluster's own (and GKE's), and of Karpenter.
+NEVER = "never"  # kind of a reason that depends on the capacity of nodes
+# Event reasons of autoscalers: the cluster autoscaler (also GKE's), and Karpenter.
 ADDS_NODE = frozenset({"TriggeredScaleUp", "Nominated"})
 NO_SCALE_UP = "NotTriggerScaleUp"
 AUTOSCALER = ADDS_NODE | {NO_SCALE_UP, "FailedScaleUp"}
@@ -55,8 +55,8 @@ KARPENTER = "Failed to schedule pod, "
 
 
 class Phrases(msgspec.Struct, frozen=True):
-    """In a message, in small letters, when only the user can change its reason: one that `some` finds and `none` does
-    not. Both are patterns."""
+    """Matches lower-cased messages of problems that only the user can fix: `some` is found and `none` is not. Both are
+    patterns."""
 
     some: str
     none: str
@@ -68,7 +68,7 @@ class Phrases(msgspec.Struct, frozen=True):
 
 _UNREACHABLE = "timeout|timed out|connection refused"
 _NOT_READY = "timed out|failed to sync|not registered|deadline exceeded|connection refused"
-# What a controller of the cluster puts into every namespace: of a new one it may be on its way.
+# Objects that a controller creates in every namespace: in a new one they may still be missing.
 _OF_EVERY_NAMESPACE = r'kube-root-ca\.crt|serviceaccount "default"'
 NO_SUCH_IMAGE = Phrases(
     "not found|manifest unknown|does not exist|access denied|unauthorized|authentication required|403 forbidden|"
@@ -86,20 +86,20 @@ NOT_ADMITTED = Phrases(
 
 
 class Patience(msgspec.Struct, frozen=True):
-    """How long a reason must last before a job is given up for it."""
+    """How long a reason must last before the job is stopped because of it."""
 
-    refused_s: float = 8.0  # a node tries again, and what was missing may just be being made
+    refused_s: float = 8.0  # nodes retry, and a missing object may be about to be created
     infra_s: float = 20.0
-    never_s: float = 900.0  # no node can take it, and it may wait for ever: a node with GPUs takes up to ten minutes
-    setup_s: float = 60.0  # a node cannot set up the pod, or mount what it needs
-    lost_s: float = 30.0  # a node that should end a deleted pod, beyond the pod's own grace
+    never_s: float = 900.0  # no node fits, and there is no queue limit: adding a GPU node takes up to ten minutes
+    setup_s: float = 60.0  # a node cannot set up the pod or mount a volume
+    lost_s: float = 30.0  # a node has not stopped a deleted pod, after the pod's own grace
 
 
 class Waiting(msgspec.Struct, frozen=True):
     why: str
     outcome: Outcome = Outcome.QUEUE
     after_s: float = 0.0
-    kind: str = ""  # reasons of the same kind are one, whatever their text; without one waiting may help
+    kind: str = ""  # reasons of the same kind count as one; empty if waiting may help
 
     @property
     def final(self) -> bool:
@@ -107,18 +107,18 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class WaitContext(msgspec.Struct, frozen=True):
-    """What is known beside the pods. `most` is the most of each resource that any node has; None: not known."""
+    """State other than that of the pods. `most`: largest amount of each resource on a node; None if unknown."""
 
     root: RootObject | None = None
     warnings: tuple[WarningEvent, ...] = ()
     hosts: int = 1
     queue: bool = False
-    limited: bool = False  # its waiting for a place has a limit, which ends it
+    limited: bool = False  # it has a queue limit
     most: Mapping[str, float] | None = None
 
 
 def why_waiting(pods: Sequence[PodObject], context: WaitContext, patience: Patience) -> Waiting | None:
-    """The reason that weighs most; None when nothing is known to be in the way."""
+    """The most important reason; None if no obstacle is known."""
     found = list(_reasons(pods, context, patience))
     return next((one for one in found if one.final), found[0] if found else None)
 
@@ -150,16 +150,16 @@ def _of_pod(pod: PodObject, context: WaitContext, patience: Patience) -> Iterato
         if waiting.reason in IMAGE:
             yield _image(waiting, warnings, patience)
         elif waiting.reason in CONTAINER:
-            why = f"its container {name} cannot be made ({waiting.reason}): {clean_line(waiting.message)}"
+            why = f"cannot create container {name} ({waiting.reason}): {clean_line(waiting.message)}"
             yield _refused_or_infra(WRONG_CONTAINER.match(waiting.message), why, "container", patience)
         elif waiting.reason == CRASH_LOOP:
-            why = f"its container {name} ends again and again: {clean_line(waiting.message)}"
+            why = f"container {name} keeps restarting: {clean_line(waiting.message)}"
             yield Waiting(why, Outcome.REFUSED, patience.infra_s, "crash")
     scheduled = pod.status.condition("PodScheduled", "False")
     if scheduled is not None and not pod.spec.node_name:
         yield _unscheduled(scheduled, pod, context, warnings, patience)
     elif not any(state.running for _, state in pod.states()):
-        # By the latest warning about its volumes or its sandbox.
+        # The latest warning about its volumes or its sandbox.
         found = next((one for one in reversed(warnings) if one.reason in MOUNT | _SANDBOX), None)
         if found is not None:
             yield _not_set_up(found, patience)
@@ -175,20 +175,20 @@ def _refused_or_infra(refused: bool, why: str, kind: str, patience: Patience) ->
 
 
 def _image(waiting: WaitingState, warnings: list[WarningEvent], patience: Patience) -> Waiting:
-    # Between two tries some versions say only that they wait: what went wrong is in a warning then.
+    # Between two attempts some versions report only the back-off; the error is in a warning then.
     pulls = [one.message for one in warnings if "pull image" in one.message]
     missing = NO_SUCH_IMAGE.match(" ".join([waiting.message, *pulls[-1:]]))
     detail = BACK_OFF.sub("", waiting.message)
     detail = pulls[-1] if pulls and detail.startswith("Back-off pulling") else detail
-    why = f"its image cannot be had ({waiting.reason}): {clean_line(detail or waiting.reason)}"
+    why = f"cannot pull image ({waiting.reason}): {clean_line(detail or waiting.reason)}"
     return _refused_or_infra(waiting.reason in WRONG_IMAGE or missing, why, "image", patience)
 
 
 def _not_set_up(found: WarningEvent, patience: Patience) -> Waiting:
     if found.reason in _SANDBOX:
-        why = f"its node cannot set up its pod: {clean_line(found.message)}"
+        why = f"the node cannot set up the pod: {clean_line(found.message)}"
         return Waiting(why, Outcome.INFRA, patience.setup_s, "sandbox")
-    why = f"a volume of it cannot be mounted: {clean_line(found.message)}"
+    why = f"cannot mount a volume: {clean_line(found.message)}"
     if NO_SUCH_VOLUME.match(found.message):
         return Waiting(why, Outcome.REFUSED, patience.refused_s, "mount")
     return Waiting(why, Outcome.INFRA, patience.setup_s, "mount")
@@ -200,20 +200,20 @@ def _not_set_up(found: WarningEvent, patience: Patience) -> Waiting:
 def _unscheduled(
     condition: ObjectCondition, pod: PodObject, context: WaitContext, events: list[WarningEvent], patience: Patience
 ) -> Waiting:
-    """A node may yet be added, and the limit for waiting is the user's: it is given up when an autoscaler says that no
-    node that it could add would do."""
+    """A node may still be added, and the queue limit is the user's: final only if an autoscaler reports that no node
+    that it could add would fit, or without a queue limit."""
     whole = " ".join(condition.message[:_MESSAGE_CHARACTERS].split())
     matched = UNSCHEDULABLE.match(whole)
-    # What follows the reasons is about preemption, and of use to authors of schedulers.
+    # The rest of the message is about preemption and does not help users.
     text = clean_line(whole[: matched.end("reasons")] if matched else whole)
     why = f"waiting: {text or condition.reason}"
     if MISSING_CLAIM.search(text):
-        return Waiting(f"it cannot be scheduled: {text}", Outcome.REFUSED, patience.refused_s, "claim")
-    said = next((one for one in reversed(events) if one.reason in AUTOSCALER or KARPENTER in one.message), None)
-    if said is not None:
-        if said.reason in ADDS_NODE:
-            return Waiting(f"waiting for a node that is being added: {clean_line(said.message)}")
-        why += f"; the autoscaler: {clean_line(said.message)}"
+        return Waiting(f"the pod cannot be scheduled: {text}", Outcome.REFUSED, patience.refused_s, "claim")
+    autoscaler = next((one for one in reversed(events) if one.reason in AUTOSCALER or KARPENTER in one.message), None)
+    if autoscaler is not None:
+        if autoscaler.reason in ADDS_NODE:
+            return Waiting(f"waiting for a node that is being added: {clean_line(autoscaler.message)}")
+        why += f"; the autoscaler: {clean_line(autoscaler.message)}"
     if matched is None:
         return Waiting(why)
     reasons = re.split(r", (?=\d+ )", matched["reasons"])
@@ -221,27 +221,27 @@ def _unscheduled(
     if not all(more or _never(reason) for reason, more in zip(reasons, too_much, strict=True)):
         return Waiting(why)
     listed = "; ".join(dict.fromkeys(filter(None, too_much)))
-    never = f"no node of this cluster can take it: {text}" + (f" ({listed})" if listed else "")
-    if said is not None and _adds_none(said):
-        why = f"{never}, and its autoscaler can add none that would: {clean_line(said.message)}"
+    never = f"no node in this cluster fits: {text}" + (f" ({listed})" if listed else "")
+    if autoscaler is not None and _adds_none(autoscaler):
+        why = f"{never}; the autoscaler cannot add one that fits: {clean_line(autoscaler.message)}"
         return Waiting(why, Outcome.REFUSED, patience.infra_s, NEVER)
     if context.limited:
         return Waiting(f"waiting for a node to be added: {never}")
     return Waiting(never, Outcome.REFUSED, patience.never_s, NEVER)
 
 
-def _adds_none(said: WarningEvent) -> bool:
-    """Whether an autoscaler has considered every node that it could add, and none would do: not that it may not add
-    one now (a group at its largest, a failure that it backs off from)."""
-    found = NOT_TRIGGERED.match(said.message)
-    if said.reason != NO_SCALE_UP or found is None:
+def _adds_none(event: WarningEvent) -> bool:
+    """Whether an autoscaler has considered every node that it could add, and none would fit. False if it only cannot
+    add one now (a group at its maximum, a back-off)."""
+    found = NOT_TRIGGERED.match(event.message)
+    if event.reason != NO_SCALE_UP or found is None:
         return False
-    reasons = re.split(r", (?=\d+ )", said.message[found.end() :])
+    reasons = re.split(r", (?=\d+ )", event.message[found.end() :])
     return all(INSUFFICIENT in reason or _never(reason) for reason in reasons)
 
 
 def _never(reason: str) -> bool:
-    """Whether no waiting for others to end will change it."""
+    """Whether the reason remains even when other jobs end."""
     if any(text in reason for text in NO_MATCH):
         return True
     taint = TAINT.search(reason)
@@ -249,16 +249,16 @@ def _never(reason: str) -> bool:
 
 
 def _too_much(reason: str, pod: PodObject, most: Mapping[str, float] | None) -> str:
-    """What it asks for and no node has, not even an empty one; nothing when one has, or when that is not known."""
+    """Message if the pod requests more than even an empty node has; "" if a node has enough or that is unknown."""
     _, found, resource = reason.partition(INSUFFICIENT)
     if not found or most is None:
         return ""
     resource = resource.strip().rstrip(".")
-    asked = sum(parse_quantity(one.resources.requests.get(resource, "0")) or 0.0 for one in pod.spec.containers)
+    requested = sum(parse_quantity(one.resources.requests.get(resource, "0")) or 0.0 for one in pod.spec.containers)
     has = most.get(resource, 0.0)
-    if asked <= has:
+    if requested <= has:
         return ""
-    return f"it asks for {asked:g} of {resource}, and no node has " + (f"more than {has:g}" if has else "any")
+    return f"{requested:g} of {resource} requested, no node has " + (f"more than {has:g}" if has else "any")
 
 
 # ---- before there are pods
@@ -266,7 +266,7 @@ def _too_much(reason: str, pod: PodObject, most: Mapping[str, float] | None) -> 
 
 def _not_created(message: str, patience: Patience) -> Waiting:
     text = clean_line(NAMELESS.sub("", message), CREATE_CHARACTERS)
-    why = f"its pods cannot be made: {text}"
+    why = f"cannot create the pods: {text}"
     if not any(words in message for words in OF_QUOTA):
         return _refused_or_infra(NOT_ADMITTED.match(message), why, "create", patience)
     if over_whole_quota(message):
@@ -275,7 +275,7 @@ def _not_created(message: str, patience: Patience) -> Waiting:
 
 
 def over_whole_quota(message: str) -> bool:
-    """Whether it asks for more than the quota would ever give."""
+    """Whether the request exceeds the whole quota."""
     found = QUOTA.search(message)
     if found is None:
         return False
@@ -295,7 +295,7 @@ def _queued(warnings: Sequence[WarningEvent], patience: Patience) -> Waiting:
         return Waiting("waiting: not admitted by Kueue yet")
     text = clean_line(messages[-1])
     if NO_QUEUE in text:
-        return Waiting(f"Kueue will not admit it: {text}", Outcome.REFUSED, patience.refused_s, "queue")
+        return Waiting(f"Kueue will not admit the job: {text}", Outcome.REFUSED, patience.refused_s, "queue")
     if OVER_WHOLE_QUEUE in text:
-        return Waiting(f"Kueue can never admit it: {text}", Outcome.REFUSED, patience.setup_s, "queue")
+        return Waiting(f"Kueue can never admit the job: {text}", Outcome.REFUSED, patience.setup_s, "queue")
     return Waiting(f"waiting: not admitted by Kueue yet: {text}")

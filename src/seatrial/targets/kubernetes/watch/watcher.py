@@ -1,11 +1,11 @@
-"""Follows jobs on a cluster: when each comes to its stages, why one does not start, how each ends.
+"""Follows jobs on a cluster: their stages, why they do not start, how they end.
 
-1. Everything comes from watches; nothing is polled. What a watch cannot report (who deleted a pod, whether a root is
-   gone) is asked once, when it matters. Data flows one way: feeds keep the state, one loop considers the jobs that
-   changed or whose time is up, events go out by a queue.
-2. `add` again is no error and gives no event twice. A job that ended long ago gives its events from what is found.
-3. A job ends when the containers of its trial have ended on all hosts. Its pods may stay on, for their files.
-4. Times of a job never go backwards.
+1. All state comes from watches; nothing is polled. What a watch cannot report (who deleted a pod, whether a root is
+   gone) is queried once, when it matters. Data flows one way: feeds keep the state, one loop considers jobs that
+   changed or are due, events leave through a queue.
+2. `add` twice is not an error and repeats no event. A job that ended long ago yields events from its last state.
+3. A job ends when the containers of its trial have ended on all hosts. Its pods may stay, for their files.
+4. The times of a job never go backwards.
 5. When a watch fails for good, `events`, `started`, `ended` and `gone` raise a TargetError that says what to do.
 """
 
@@ -33,29 +33,29 @@ from seatrial.targets.kubernetes.watch.objects import TrackedJob
 from seatrial.targets.kubernetes.watch.waiting import NEVER, Patience, Waiting
 
 PATIENCE = Patience()
-OTHERS_S = 60.0  # that hosts which have started get to end, when another never will start
-_AFTER_FAILURE_S = 5.0  # from the first host's failure to the end of the others, which would wait for it for ever
-PENDING_S = 60.0  # for a host that has no place yet, when another has failed
+OTHERS_S = 60.0  # for started hosts to stop, if another one can never start
+_AFTER_FAILURE_S = 5.0  # from the first host's failure until the others are stopped, which would wait for it forever
+PENDING_S = 60.0  # for a host that is not scheduled yet, if another has failed
 _POLL_S = 0.5
 SYNC_S = 0.05
-_LINGER_S = 30.0  # that the watches of a run stay open without a job: the next may come at once
-ASK_S = 20.0  # for one try to ask a pod to end
+_LINGER_S = 30.0  # how long the watches of a run stay open without a job
+ASK_S = 20.0  # for one attempt to ask a pod to stop
 REQUEST_AGAIN_S = 0.5
 _ASK = ["/bin/sh", "-c", f"mkdir -p {names.OUT} && : > {names.OUT}/cancel"]
 
 
 class Ender:
-    """Ends jobs: asked politely, by a file that their keepers write for them, or deleted."""
+    """Stops jobs: asks them, through a file that their keepers write, or deletes them."""
 
     def __init__(self, client: Kubernetes, resource: Resource = JOBS) -> None:
         self._client, self._resource = client, resource
 
     async def delete(self, name: str) -> bool:
-        """The root, and with it all of the job, each pod after its grace. False: it was not there."""
+        """Deletes the root, and with it the whole job, each pod after its grace. False if it did not exist."""
         return await self._client.delete(self._resource, name)
 
     async def ask(self, pods: Sequence[TrackedPod]) -> bool:
-        """Whether all that run were reached. One that has not begun cannot be asked: it is deleted."""
+        """Asks all running pods to stop; whether all were reached. A pod that has not started must be deleted."""
         running = [pod for pod in pods if pod.trial_running]
         if not running and any(pod.trial_ended for pod in pods):
             return True
@@ -72,8 +72,8 @@ class Ender:
         return False
 
 
-class Bystander(Ender):
-    """Ends nothing: of one who only looks at the jobs of somebody else."""
+class NoopEnder(Ender):
+    """Stops nothing: used when only observing another process's jobs."""
 
     async def delete(self, name: str) -> bool:
         return False
@@ -83,8 +83,8 @@ class Bystander(Ender):
 
 
 class JobWatcher:
-    """It ends what must not go on: a job that will never start, before its exit is given, and the hosts that would wait
-    for ever for one that failed."""
+    """Sends the events of jobs. Also stops jobs that can never start, before their exit event, and hosts that would
+    wait forever for a failed one."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class JobWatcher:
         self._failure: BaseException | None = None
         self._closed = False
 
-    # ---- for others
+    # ---- public
 
     async def events(self) -> AsyncIterator[Event]:
         while True:
@@ -117,13 +117,13 @@ class JobWatcher:
                 yield event
 
     def report(self, event: Event) -> None:
-        """What another observed of a job, in its place among the others and never after its exit."""
+        """Adds an event from elsewhere, in order and never after the job's exit."""
         job = self._jobs.get(event.handle)
         if job is not None and not job.exited.is_set():
             self._queue.put_nowait(event)
 
     def add(self, handle: str, known: TrackedJob) -> None:
-        """From now on. Again is no error and gives no event twice."""
+        """Watches a job from now on. A second call does nothing."""
         if handle in self._jobs or self._closed:
             return
         job = self._jobs[handle] = JobState(handle, known)
@@ -135,12 +135,12 @@ class JobWatcher:
             job.release()
 
     def mark_cancelled(self, handle: str) -> None:
-        """Whatever ends after this without a message of its own was cancelled."""
+        """If the job ends after this without its own message, it counts as cancelled."""
         if handle in self._jobs:
             self._jobs[handle].cancelled = True
 
     def forget(self, handle: str) -> None:
-        """Of a job that is removed: no more events."""
+        """Stops events of a removed job."""
         job = self._jobs.pop(handle, None)
         if job is None:
             return
@@ -150,35 +150,35 @@ class JobWatcher:
         asyncio.get_running_loop().call_later(_LINGER_S, self._feeds.leave, job.known.run)
 
     def pods(self, handle: str) -> list[TrackedPod]:
-        """In the order of hosts."""
+        """Its pods in the order of hosts."""
         job = self._jobs.get(handle)
         return job.hosts() if job is not None else []
 
     async def synced(self, handle: str) -> None:
-        """Until all pods are known that it has now."""
+        """Waits until all of its current pods are known."""
         job = self._jobs.get(handle)
         while job is not None and not job.released and job.known.run not in self._feeds.synced:  # noqa: ASYNC110 - once
             await asyncio.sleep(SYNC_S)
         self._raise_failure()
 
     async def started(self, handle: str) -> None:
-        """Until it has started on all hosts, or will not any more."""
+        """Waits until it has started on all hosts, or never will."""
         await self._until(handle, lambda job: job.started)
 
     async def ended(self, handle: str) -> None:
-        """Until its exit event was given, or it was forgotten."""
+        """Waits until its exit event was sent, or it was forgotten."""
         await self._until(handle, lambda job: job.exited)
 
     async def gone(self, handle: str) -> None:
-        """Until neither its root nor a pod of it is there, or it was forgotten."""
+        """Waits until its root and all pods are gone, or it was forgotten."""
         job = self._jobs.get(handle)
-        if job is not None and job.root is None:  # it may have gone before its watch began
+        if job is not None and job.root is None:  # it may have been deleted before its watch began
             with contextlib.suppress(KubernetesError):
                 await self._feeds.read_root(job)
         await self._until(handle, lambda job: job.gone)
 
     def fail(self, error: BaseException) -> None:
-        """Jobs cannot be followed any more: all that waits for them is raised this."""
+        """Jobs cannot be followed any more: raises this error in all waiters."""
         self._failure = self._failure or error
         for job in self._jobs.values():
             job.release()
@@ -205,7 +205,7 @@ class JobWatcher:
 
     def _raise_failure(self) -> None:
         if isinstance(self._failure, KubernetesError):
-            doing = f"the jobs in namespace {self._namespace} cannot be watched any more"
+            doing = f"cannot watch the jobs in namespace {self._namespace} any more"
             raise target_error(self._failure, doing, lost=True)
         if self._failure is not None:
             raise self._failure
@@ -229,7 +229,7 @@ class JobWatcher:
             raise
 
     def _consider(self, job: JobState) -> None:
-        """A job of which something has changed, or whose time is up."""
+        """Considers a job that changed or is due."""
         if job.all_gone:
             job.gone.set()
         if job.exited.is_set() or job.released:
@@ -271,7 +271,7 @@ class JobWatcher:
             self._feeds.start(self._give_up(job, reason))
 
     def _consider_again(self, job: JobState) -> None:
-        """At the first of the times that were found to matter."""
+        """Schedules the job for the earliest time that matters."""
         if job.wake_s < math.inf and not job.released:
             self._due_s[job.known.name] = job.wake_s
 
@@ -291,7 +291,7 @@ class JobWatcher:
         )
 
     async def _decide(self, job: JobState) -> None:
-        """How it ended depends on more than its pods, which other watches may not have reported yet."""
+        """Decides on an exit that depends on more than the pods, which other watches may not have reported yet."""
         with contextlib.suppress(KubernetesError):
             await self._feeds.read_root(job)
         missing = len(job.hosts()) < job.known.hosts and await self._feeds.has_other_pods(job)
@@ -304,8 +304,8 @@ class JobWatcher:
         self._exit(job, job_exit(hosts, self._context(job, namespace_going)))
 
     async def _give_up(self, job: JobState, reason: Waiting) -> None:
-        """It will never start: first it is made sure that it does not after all, then that is reported."""
-        if reason.kind == NEVER:  # unless a node has come since
+        """Deletes a job that can never start, then reports its exit."""
+        if reason.kind == NEVER:  # unless a node was added meanwhile
             await self._feeds.ask_nodes()
             again = job.why_waiting(self._feeds.most, self._patience)
             if again is None or again.kind != NEVER:
@@ -316,7 +316,7 @@ class JobWatcher:
         try:
             await self._ender.delete(job.known.name)
         except KubernetesError as error:
-            message += f"\nit could not be held back: {error}"
+            message += f"\nthe job could not be deleted: {error}"
         running = [pod.ended.wait() for pod in job.hosts() if Stage.STARTED in pod.times]
         with contextlib.suppress(TimeoutError):  # of several hosts, some may have started
             async with asyncio.timeout(OTHERS_S):
@@ -325,7 +325,7 @@ class JobWatcher:
         self._exit(job, Exit(outcome, message=message))
 
     async def _end_others(self, job: JobState, numbers: set[int]) -> None:
-        """Those that run are asked. One that has no place yet cannot be: if it gets none, the whole job is deleted."""
+        """Asks running hosts to stop. If one is still not scheduled after PENDING_S, deletes the whole job."""
         await asyncio.sleep(_AFTER_FAILURE_S)
         until_s, placed = time.monotonic() + PENDING_S, False
         while time.monotonic() < until_s and not job.exited.is_set():
