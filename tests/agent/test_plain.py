@@ -102,7 +102,7 @@ def test_a_job_that_needs_more_is_refused(plain: Plain) -> None:
         (plain.out / "started").unlink(missing_ok=True)
         end = plain.ended(plain.begin(*run("echo next"), **fields))
         assert (end["exit"], end["outcome"], end["steps"]) == (1, "refused", []), fields
-        assert "needs a Python" in end["message"]
+        assert "needs Python 3.8" in end["message"]
 
 
 HOSTILE = [

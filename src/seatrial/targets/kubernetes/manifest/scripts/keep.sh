@@ -1,14 +1,14 @@
 #!/bin/sh
-# What the container beside a trial starts: it stays until the trial has ended, and then for SEATRIAL_KEEP_S seconds, so
-# that its files can be fetched. `collected` in its volume, or SIGTERM, and it leaves at once.
+# The keeper, a container next to the trial: waits until the trial has ended, and then for SEATRIAL_KEEP_S seconds, so
+# that the files can be fetched. Exits at once on SIGTERM or if its volume has a file `collected`.
 place=${SEATRIAL_PLACE:-/seatrial}
 keep_s=${SEATRIAL_KEEP_S:-600}
 keep_s=${keep_s%%.*}
 out=$place/volume/out
-start_s=3600 # for a trial that does not start
-still_s=30   # without a new sign from the trial: it was killed
+start_s=3600 # limit for the trial to start
+still_s=30   # the trial was killed if `alive` does not change for this long
 
-# Ends the pod by its node, also what else is in it: see agent/pod/keep.py.
+# Makes the node stop the whole pod: see agent/pod/keep.py.
 end_pod() {
     dd if=/dev/zero of="$place/end/full" bs=65536 count=64 2>/dev/null
     exit 0
@@ -18,7 +18,7 @@ trap 'exit 0' TERM INT
 python=$(/bin/sh "$place/agent/start.sh" find) &&
     exec "$python" -I -S "$place/agent/agent.pyz" keep "$keep_s"
 
-# Without a Python there are no locks: the trial writes something new into `alive` every few seconds.
+# Without Python there are no locks: the trial changes the file `alive` every few seconds instead.
 uptime() {
     read -r up rest </proc/uptime
     up=${up%.*}
@@ -44,5 +44,5 @@ while [ ! -e "$out/collected" ]; do
         end_pod
     fi
     sleep 1 &
-    wait $! # a signal is heard while this waits, not while another program runs
+    wait $! # signals are handled during `wait`, not while another program runs
 done

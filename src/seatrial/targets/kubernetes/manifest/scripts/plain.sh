@@ -1,13 +1,13 @@
 #!/bin/sh
-# Runs the commands of a job in an image that has no Python: one after the other, with their exit codes and the end of
-# what each printed, and leaves that where the agent would: records.jsonl, log.txt, the termination message.
-# The limit of the whole job is kept by Seatrial and by the cluster. What still runs at the end goes with the container.
-# Below these lines come the steps of one job.
+# Runs the commands of a job one after the other in an image without Python, and writes their exit codes and the end of
+# their output where the agent would: records.jsonl, log.txt, the termination message.
+# Seatrial and the cluster enforce the limit of the whole job. Processes left at the end are killed with the container.
+# The steps of one job follow below these lines.
 place=${SEATRIAL_PLACE:-/seatrial}
 termination=${SEATRIAL_TERMINATION:-/dev/termination-log}
 volume=$place/volume
 out=$volume/out
-output_bytes=4096 # of a step's output, in its record
+output_bytes=4096 # kept of a step's output in its record
 asked='' child='' first_code=0 ends=''
 exec 2>/dev/null
 
@@ -21,12 +21,12 @@ record() {
     printf '%s\n' "$1" >>"$out/records.jsonl"
 }
 
-# Text from the standard input as what is between the quotes of a JSON string. What JSON may not hold becomes `?`.
+# Turns stdin into the content of a JSON string. Characters that JSON does not allow become `?`.
 json_text() {
     LC_ALL=C tr -c '\12\40-\176' '?' | sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/$/\\n/' | tr -d '\n'
 }
 
-# To the step's process group, or to its shell where the image cannot make groups.
+# Signals the step's process group, or its shell if the image has no setsid.
 send() {
     kill "-$1" -- "-$child" || kill "-$1" "$child"
 }
@@ -41,7 +41,7 @@ run() {
     timer=$!
     wait "$child"
     code=$?
-    [ -z "$asked" ] || wait "$child" # it was the signal that ended the first
+    [ -z "$asked" ] || wait "$child" # the signal ended the first wait
     kill "$timer"
     child=''
     clock
@@ -49,7 +49,7 @@ run() {
     [ -z "$asked" ] || outcome=cancelled code=null
 }
 
-# step INDEX HEADING KIND SECONDS TEXT: TEXT is the command, or of kind refused why it needs more than a shell, in JSON.
+# step INDEX HEADING KIND SECONDS TEXT: TEXT is the command; for kind refused, the reason in JSON.
 step() {
     [ -z "$asked" ] || finish
     clock
@@ -79,7 +79,7 @@ step() {
 
 # finish [OUTCOME MESSAGE]: both safe in JSON.
 finish() {
-    [ -z "$asked" ] || set -- cancelled 'asked to end'
+    [ -z "$asked" ] || set -- cancelled 'asked to stop'
     code=$first_code exit=$first_code
     [ -z "$1" ] || code=null exit=1
     clock
@@ -88,16 +88,16 @@ finish() {
     : >"$out/end.json"
     if [ ${#ends} -gt 2500 ]; then ends=''; else ends=",\"steps\":[${ends#,}]"; fi
     [ -e "$termination" ] && printf '%s' "{\"seatrial\":1,$facts,\"code\":$code,\"wall_s\":$(date +%s || echo 0)$ends}" >"$termination"
-    kill -KILL "$watcher" # just forked, it may still have our trap for TERM
+    kill -KILL "$watcher" # just after the fork it may still have our trap for TERM
     exit "$exit"
 }
 
 mkdir -p "$out/files" "$volume/work" "$volume/home" "$volume/tmp" && (set -C && : >"$out/started") ||
-    finish lost 'the container was started before, or its volume cannot be written: nothing was run'
+    finish lost 'the container was started before, or its volume is not writable; nothing was run'
 clock
 : >>"$out/log.txt"
 record "{\"event\":\"begin\",\"version\":1,\"wall_s\":$(date +%s || echo 0),\"at_s\":$up,\"host\":\"$(hostname)\",\"pid\":$$,\"hardware\":{}}"
 trap 'asked=1; send TERM' TERM INT
-# Shows the keeper that this goes on, and sees when it is asked to end.
+# Shows the keeper that the trial is alive, and watches for the request to stop.
 (until [ -e "$out/cancel" ]; do cat /proc/uptime >"$out/alive"; sleep 1; done; kill $$) &
 watcher=$!

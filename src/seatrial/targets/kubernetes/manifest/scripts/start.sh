@@ -1,6 +1,6 @@
 #!/bin/sh
-# What the container of a trial starts: the agent, by the Python of 3.8 or later that the job names or the image has;
-# without one, the steps as a plain shell can run them. `start.sh find` prints that Python.
+# Entry point of a trial's container: starts the agent with the job's interpreter or the image's Python (3.8 or later),
+# or without one runs the steps in a plain shell. `start.sh find` prints that Python.
 place=${SEATRIAL_PLACE:-/seatrial}
 for name in "$(cat "$place/job/python" 2>/dev/null)" python3 python python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 \
     /usr/local/bin/python3 /usr/bin/python3 /opt/conda/bin/python3 /opt/venv/bin/python3; do
@@ -10,7 +10,7 @@ for name in "$(cat "$place/job/python" 2>/dev/null)" python3 python python3.13 p
         printf '%s\n' "$path"
         exit 0
     fi
-    # -I -S: what the job's variables say of Python is for its steps, not for the agent.
+    # -I -S: the job's Python variables are for its steps, not for the agent.
     exec "$path" -I -S "$place/agent/agent.pyz" pod "$place/job/job.json"
 done
 [ "$1" = find ] && exit 1
