@@ -71,7 +71,7 @@ def test_from_runs_to_bounds_to_a_new_level(filled: World) -> None:
 
 def test_an_entry_that_has_to_stay_ends_with_1_and_the_others_are_made(filled: World) -> None:
     done = filled.seatrial("baseline", "update", "suite.yaml", "--reason", "first", check=1)
-    assert "tiny[model=b]: no run of it has a metric that can have bounds yet" in done.stderr
+    assert "tiny[model=b]: no run has a metric that can have bounds yet" in done.stderr
     assert "tiny[model=a]" in bounds(filled)
     before = bounds(filled)
     done = filled.seatrial("baseline", "widen", "suite.yaml", *AB, "--to", "50%", "--reason", "x", check=1)
@@ -87,8 +87,8 @@ def test_an_entry_that_has_to_stay_ends_with_1_and_the_others_are_made(filled: W
         (("update", "suite.yaml"), "Missing option '--reason'"),
         (("update", "suite.yaml", "--reason", "  "), "--reason is empty"),
         (("widen", "suite.yaml", "--reason", "x"), "exactly one of --by"),
-        (("widen", "suite.yaml", "--reason", "x", "--by", "wide"), "'wide' is no percentage"),
-        (("widen", "suite.yaml", "--reason", "x", "--to", "-3%"), "is no percentage"),
+        (("widen", "suite.yaml", "--reason", "x", "--by", "wide"), "invalid percentage 'wide'"),
+        (("widen", "suite.yaml", "--reason", "x", "--to", "-3%"), "invalid percentage '-3%'"),
         (("update", "suite.yaml", "--reason", "x", "--since", "long"), "is not a duration"),
         (("update", "suite.yaml", "--reason", "x", "--select", "model=c"), "no model 'c'"),
         (("show", "none.yaml"), "cannot be read"),
@@ -104,7 +104,9 @@ def test_what_is_typed_wrong_ends_with_2_and_says_what_is_expected(
 
 def test_a_suite_without_a_baseline_says_how_to_get_one(world: World) -> None:
     world.suite(SUITE.replace("    baseline: bounds.yaml\n", ""))
-    assert "give its trial `baseline: bounds.yaml`" in world.seatrial("baseline", "show", "suite.yaml", check=2).stderr
+    assert (
+        "add `baseline: bounds.yaml` to its trial" in world.seatrial("baseline", "show", "suite.yaml", check=2).stderr
+    )
 
 
 def test_a_broken_file_of_bounds_is_told_with_line_and_column_and_left_alone(world: World) -> None:
@@ -148,8 +150,8 @@ def test_runs_that_do_not_say_what_they_are_of_are_asked_for_it(world: World) ->
     world.suite(SUITE)
     file = runs(world, "oct", 10, 3, 2.44)
     arguments = ("baseline", "import", "suite.yaml", file, "--reason", "x")
-    assert "the runs name no `benchmark`" in world.seatrial(*arguments, check=2).stderr
-    assert "the runs name no `metric`" in world.seatrial(*arguments, *AB, check=2).stderr
+    assert "the runs have no `benchmark`" in world.seatrial(*arguments, check=2).stderr
+    assert "the runs have no `metric`" in world.seatrial(*arguments, *AB, check=2).stderr
     done = world.seatrial(*arguments, *AB, "--metric", "steptime", check=2)
     assert "unknown metric 'steptime' of trial 'tiny'; did you mean 'step_time'?" in done.stderr
     done = world.seatrial(*arguments, *AB, "--metric", "loss", check=2)
@@ -170,7 +172,7 @@ def test_runs_in_another_unit_are_converted_to_that_of_the_suite(world: World) -
     said = ("--metric", "step_time", "--unit", "ms", "--reason", "x")
     done = world.seatrial("baseline", "import", "suite.yaml", str(file), *AB, *said, check=0)
     assert "added 2 runs of step_time" in done.stdout
-    assert "1 row without a value left out, the first at" in done.stderr
+    assert "skipped 1 row without a value, first at" in done.stderr
     (series,) = open_history(world.folder / "runs" / "history.db").series()
     assert (series.unit, series.better, series.values) == ("s", "lower", [2.44, 2.45])
     bounds_file = world.folder / "other.yaml"

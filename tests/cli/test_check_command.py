@@ -279,7 +279,7 @@ def test_an_address_is_read_like_a_folder(tmp_path: Path, theirs: Path) -> None:
         (["suite.yaml"], "suite.yaml is a file, not a folder"),
         (["."], "there is no log in"),
         ([".", "--log", "none.log"], "there is no log none.log"),
-        ([".", "--trial", "stf"], "has no trial 'stf'; did you mean 'sft'?"),
+        ([".", "--trial", "stf"], "unknown trial 'stf' in suite.yaml; did you mean 'sft'?"),
         ([".", "--select", "model=x"], "matches nothing"),
     ],
 )

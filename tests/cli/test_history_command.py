@@ -122,16 +122,22 @@ def test_without_a_trial_it_lists_what_there_is(past: History, world: World) -> 
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["lama"], "no trial 'lama'; did you mean llama?"),
-        (["llama", "--metric", "step"], "no metric 'step' in this trial; did you mean step_time?"),
+        (["lama"], "trial not found: 'lama'; did you mean llama?"),
+        (["llama", "--metric", "step"], "metric not found in this trial: 'step'; did you mean step_time?"),
         (["llama", "--benchmark", "llama[model=9b]"], "did you mean llama[model="),
-        (["--metric", "step_time"], "are of a TRIAL"),
-        (["mark", "nightly-0", "--fixed", "--reason", "x"], "is the beginning of 40 runs"),
-        (["mark", "weekly", "--fixed", "--reason", "x"], "no run 'weekly'; did you mean nightly-"),
-        (["mark", "last", "--fixed"], "--reason is missing"),
-        (["mark", "last", "--fixed", "--reason", "  "], "--reason is missing"),
-        (["mark", "last", "--reason", "x"], "--false-alarm, --regression, --fixed or --clear"),
-        (["mark", "last", "--fixed", "--reason", "x", "--benchmark", "llama"], "no benchmark 'llama'; did you mean"),
+        (["--metric", "step_time"], "need a TRIAL"),
+        (["mark", "nightly-0", "--fixed", "--reason", "x"], "ambiguous run 'nightly-0': 40 match"),
+        (
+            ["mark", "weekly", "--fixed", "--reason", "x"],
+            "run not found in the history: 'weekly'; did you mean nightly-",
+        ),
+        (["mark", "last", "--fixed"], "--reason is required"),
+        (["mark", "last", "--fixed", "--reason", "  "], "--reason is required"),
+        (["mark", "last", "--reason", "x"], "--false-alarm, --regression, --fixed, --clear"),
+        (
+            ["mark", "last", "--fixed", "--reason", "x", "--benchmark", "llama"],
+            "benchmark not found in run nightly-039: 'llama'; did you mean",
+        ),
         (["llama", "--history", "mysql://x/y"], "neither a file nor a PostgreSQL server"),
         (["llama", "--last", "0"], "0 is not in the range"),
     ],
@@ -175,7 +181,7 @@ def test_a_regression_that_no_alarm_found_can_be_marked_fixed_and_taken_back(pas
         return [point.mark for point in series.points if point.mark]
 
     done = world.seatrial("history", "mark", "nightly-030", "--regression", "--reason", "driver", check=0)
-    assert "raised no alarm" in done.stderr
+    assert "has no alerts" in done.stderr
     world.seatrial("history", "mark", "nightly-035", "--fixed", "--reason", "driver 2", check=0)
     assert words() == ["regression", "fixed"]
     world.seatrial("history", "mark", "nightly-030", "--clear", "--reason", "it was not", check=0)
@@ -205,7 +211,7 @@ def test_a_very_long_reason_is_kept_whole_and_told_in_short(past: History, world
 def test_a_broken_history_is_infrastructure(world: World) -> None:
     (world.folder / "runs").mkdir()
     (world.folder / "runs" / "history.db").write_bytes(b"garbage" * 1000)
-    for args in (["llama"], [], ["alarms"], ["mark", "r", "--fixed", "--reason", "x"]):
+    for args in (["llama"], [], ["alerts"], ["mark", "r", "--fixed", "--reason", "x"]):
         assert "Move it away" in world.seatrial("history", *args, check=3).stderr
 
 
@@ -265,7 +271,16 @@ def test_metrics_that_nobody_judges_are_counted_and_shown_when_asked(world: Worl
 
 def test_help_shows_the_options_of_the_trial_and_the_other_commands(world: World) -> None:
     said = world.seatrial("history", "--help", check=0).stdout
-    assert all(word in said for word in ("--benchmark", "--last", "mark", "alarms"))
+    assert all(word in said for word in ("--benchmark", "--last", "mark", "alerts"))
+
+
+def test_alarms_is_a_hidden_alias_of_alerts(past: History, world: World) -> None:
+    listed = world.seatrial("history", "alerts", check=0).stdout
+    assert "run nightly-039, commit c0ffee39" in listed
+    assert world.seatrial("history", "alarms", check=0).stdout == listed
+    asked = json.loads(world.seatrial("history", "alerts", "--json", check=0).stdout)
+    assert json.loads(world.seatrial("history", "alarms", "--json", check=0).stdout) == asked
+    assert "alarms" not in world.seatrial("history", "--help", check=0).stdout
 
 
 def test_runs_of_seatrial_are_in_its_history(world: World, tmp_path: Path) -> None:
@@ -287,7 +302,7 @@ def test_history_until_a_day_knows_nothing_of_later_runs(made: Path) -> None:
     assert all(one["changes"] for one in whole)
     assert not any(one["changes"] for one in before)
     wrong = CliRunner().invoke(main, [*arguments, "--until", "soon"])
-    assert (wrong.exit_code, "write 2026-10-03" in wrong.stderr) == (2, True)
+    assert (wrong.exit_code, "use 2026-10-03" in wrong.stderr) == (2, True)
 
 
 def test_a_regression_that_is_open_is_one_of_a_strict_run(made: Path) -> None:

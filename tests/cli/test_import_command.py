@@ -92,7 +92,7 @@ def test_a_command_gets_the_names_as_one_word_each_whatever_is_in_them(world: Wo
 def test_nothing_is_written_over_unless_told(world: World) -> None:
     their(world)
     world.suite("mine", "seatrial.yaml")
-    assert "already here" in world.seatrial("import", "step_time_bounds.yaml", check=2).stderr
+    assert "already exists" in world.seatrial("import", "step_time_bounds.yaml", check=2).stderr
     assert (world.folder / "seatrial.yaml").read_text() == "mine"
     world.seatrial("import", "step_time_bounds.yaml", "--force", check=0)
     assert (world.folder / "seatrial.yaml").read_text() != "mine"
@@ -135,7 +135,7 @@ def test_a_suite_that_could_not_be_loaded_is_told_by_the_lines_of_its_source_and
 def test_a_folder_that_is_not_there_is_told_and_not_made(world: World) -> None:
     their(world)
     done = world.seatrial("import", "step_time_bounds.yaml", "--out", "nowhere/suite.yaml", check=2)
-    assert "nowhere/suite.yaml cannot be written: there is no folder nowhere" in done.stderr
+    assert "cannot write nowhere/suite.yaml: folder not found: nowhere" in done.stderr
     assert not (world.folder / "nowhere").exists()
 
 

@@ -25,7 +25,7 @@ def test_a_run_is_copied_and_read_from_its_address(world: World) -> None:
     assert (world.folder / log).is_file()
     assert "no verdict changed" in world.seatrial("compare", address, address, check=0).stdout
     assert "\nfine\n" in world.seatrial("logs", address, "ok", check=0).stdout
-    assert "is a copy" in world.seatrial("attach", address, check=2).stderr
+    assert "is a read-only copy" in world.seatrial("attach", address, check=2).stderr
     assert "add one of its runs to the URL: " + run in world.seatrial("report", out, check=2).stderr
 
 
@@ -35,7 +35,7 @@ def test_a_copy_that_failed_is_no_success_and_attach_makes_it(world: World) -> N
     world.suite(f"name: s\ntrials:\n  ok: {{kind: runtime, run: ['mv {out} {out}.gone && touch {out}']}}\n")
     done = world.seatrial("run", "suite.yaml", "--out", "elsewhere", check=3)
     assert "files were not copied to" in done.stderr
-    assert f"`seatrial attach {world.run().run}` copies what is missing" in done.stderr
+    assert f"`seatrial attach {world.run().run}` to copy the missing files" in done.stderr
     assert world.verdicts() == {"ok": "passed"}
     out.unlink()
     world.seatrial("attach", str(world.run().path), check=0)
@@ -47,7 +47,7 @@ def test_a_place_that_cannot_be_written_is_said_before_anything_runs(world: Worl
     assert "install s3fs" in world.seatrial("run", "suite.yaml", "--out", "s3://bucket/runs", check=2).stderr
     secret = world.seatrial("run", "suite.yaml", "--out", "ftp://me:hunter2@host/runs", check=2).stderr
     assert "hunter2" not in secret
-    assert "a password would stand in the run folder" in secret
+    assert "the run folder would contain the password" in secret
     assert not (world.folder / "runs").exists()
     assert not (world.folder / "ran").exists()
 

@@ -9,7 +9,7 @@ SUITE = "name: nightly\ntrials:\n  ok: {kind: runtime, run: ['true']}\n  bad: {k
 
 
 def test_without_any_it_says_how_to_make_one(world: World) -> None:
-    assert "there are no runs in runs yet" in world.seatrial("runs", check=0).stdout
+    assert "no runs in runs yet" in world.seatrial("runs", check=0).stdout
 
 
 def test_runs_are_listed_with_what_they_came_to_or_how_far_they_are(world: World) -> None:

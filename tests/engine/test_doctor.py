@@ -23,7 +23,7 @@ def test_without_a_suite_this_machine_is_examined_and_nothing_is_left(far: FarWo
     done = far.seatrial("doctor", check=0)
     assert done.stdout.startswith("here (local)\n")
     assert "ok       job folder" in done.stdout
-    assert "the target is fit for jobs" in done.stdout
+    assert "target ready" in done.stdout
     assert there(far) == before
 
 
@@ -36,7 +36,7 @@ def test_what_to_do_is_told_line_by_line_and_foreign_text_moves_no_cursor(far: F
     done = far.seatrial("doctor", "--target", far.target, check=0)
     assert "warning  the door  it creaks loudly\n" in done.stdout
     assert "            kind: Oil\n            metadata:\n              name: hinge\n" in done.stdout
-    assert "fit for jobs, with 1 warning\n" in done.stdout
+    assert "target ready (1 warning)\n" in done.stdout
     assert "\x1b" not in done.stdout
 
 
@@ -46,7 +46,7 @@ def test_a_target_that_cannot_be_reached_is_a_problem_and_no_traceback_and_hides
     done = far.seatrial("doctor", "suite.yaml", check=3)
     assert "far (far)\n  problem  examined  it cannot be: ConnectionError: no route to host" in done.stdout
     assert "here (local)" in done.stdout
-    assert "1 of 2 targets cannot run jobs now" in done.stdout
+    assert "1 of 2 targets cannot run jobs" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 
 

@@ -257,7 +257,7 @@ def test_a_run_folder_that_is_deleted_while_the_run_goes_on_is_told(world: World
     told = world.seatrial("run", "suite.yaml", check=3)
     assert "deleted" in told.stderr or "No such file" in told.stderr
     assert "nothing is lost" not in told.stderr
-    assert "what was known of the run is lost with its folder" in told.stderr
+    assert "the run folder and its results are gone" in told.stderr
 
 
 def test_cancel_reaches_a_run_that_was_stopped(world: World) -> None:

@@ -62,7 +62,7 @@ def test_a_run_is_refused_while_its_first_machine_works_on_it_and_taken_up_when_
         refused = far.elsewhere("cancel", str(copy), "--runs", "carried")
         assert refused.returncode == 3, refused.stdout + refused.stderr
         left = far.elsewhere("reap", "--target", far.on_target)
-        assert left.stdout.count("left, its run goes on") == 2, left.stdout + left.stderr
+        assert left.stdout.count("kept: its run is in progress") == 2, left.stdout + left.stderr
     just_lost = far.elsewhere("attach", str(copy), "--runs", "carried")
     assert just_lost.returncode == 3, just_lost.stdout + just_lost.stderr
     far.forgotten()
@@ -107,19 +107,19 @@ def test_reap_from_another_machine_removes_a_run_by_its_label_once_its_heartbeat
     killed(far)
     left = far.elsewhere("reap", "--target", far.on_target)
     assert left.returncode == 0
-    assert left.stdout.count("left, its run goes on") == 2, left.stdout + left.stderr
+    assert left.stdout.count("kept: its run is in progress") == 2, left.stdout + left.stderr
     assert len(far.kubectl("get", "pods", "-o", "name").split()) == 2
     far.forgotten()
     left = far.elsewhere("reap", "--target", far.on_target)
-    assert left.stdout.count("left, it still runs and its machine may be asleep") == 2, left.stdout + left.stderr
+    assert left.stdout.count("kept: still running, machine may be asleep") == 2, left.stdout + left.stderr
     assert len(far.kubectl("get", "pods", "-o", "name").split()) == 2
     output = far.elsewhere("reap", "--target", far.on_target, "--running", "--dry-run")
-    assert output.stdout.count("would be removed: kubernetes://") == 2, output.stdout + output.stderr
+    assert output.stdout.count(": would delete\n") == 2, output.stdout + output.stderr
     removed = far.elsewhere("reap", "--target", far.on_target, "--running")
     assert removed.returncode == 0, removed.stdout + removed.stderr
-    assert removed.stdout.count("removed: kubernetes://") == 2
+    assert removed.stdout.count(": deleted\n") == 2
     # What holds the run together goes with its last job.
-    assert far.elsewhere("reap", "--target", far.on_target).stdout == "nothing was found\n"
+    assert far.elsewhere("reap", "--target", far.on_target).stdout == "nothing to delete\n"
     far.gone()
 
 
@@ -128,13 +128,13 @@ def test_reap_leaves_what_runs_whatever_its_clock_its_process_numbers_or_a_sleep
 ) -> None:
     with far.begun(2) as process:
         ahead = far.elsewhere("reap", "--target", far.on_target, ahead_s=3600)
-        assert ahead.stdout.count("left, its run goes on") == 2, ahead.stdout + ahead.stderr
+        assert ahead.stdout.count("kept: its run is in progress") == 2, ahead.stdout + ahead.stderr
         inside = far.elsewhere("reap", "--target", far.on_target, host=socket.gethostname(), container=True)
-        assert inside.stdout.count("left, its run goes on") == 2, inside.stdout + inside.stderr
+        assert inside.stdout.count("kept: its run is in progress") == 2, inside.stdout + inside.stderr
         process.send_signal(signal.SIGSTOP)
         far.forgotten()
         asleep = far.elsewhere("reap", "--target", far.on_target)
-        assert asleep.stdout.count("left, it still runs and its machine may be asleep") == 2, asleep.stdout
+        assert asleep.stdout.count("kept: still running, machine may be asleep") == 2, asleep.stdout
         process.send_signal(signal.SIGCONT)
         far.go()
         output = process.communicate(timeout=600)[0]
@@ -146,8 +146,8 @@ def test_reap_leaves_what_runs_whatever_its_clock_its_process_numbers_or_a_sleep
 def test_reap_of_the_machine_whose_process_was_killed_need_not_wait_for_the_heartbeat(far: ClusterWorld) -> None:
     killed(far)
     removed = far.seatrial("reap", "--target", far.on_target, check=0)
-    assert removed.stdout.count("removed: kubernetes://") == 2
-    assert far.seatrial("reap", "--target", far.on_target, check=0).stdout == "nothing was found\n"
+    assert removed.stdout.count(": deleted\n") == 2
+    assert far.seatrial("reap", "--target", far.on_target, check=0).stdout == "nothing to delete\n"
     far.gone()
 
 
@@ -161,8 +161,8 @@ def test_a_run_goes_on_while_another_of_its_namespace_is_lost_and_reaped(far: Cl
         assert mine != lost
         removed = far.elsewhere("reap", "--target", far.on_target, "--running")
         assert removed.returncode == 0, removed.stdout + removed.stderr
-        assert removed.stdout.count("left, its run goes on") == 2
-        gone = [line for line in removed.stdout.splitlines() if line.startswith("removed: ")]
+        assert removed.stdout.count("kept: its run is in progress") == 2
+        gone = [line for line in removed.stdout.splitlines() if line.endswith(": deleted")]
         assert gone
         assert all(lost in line for line in gone)
         until(lambda: not far.kubectl("get", "jobs,configmaps,pods", "-l", f"seatrial/run={lost}", "-o", "name"))
@@ -181,7 +181,7 @@ def test_two_people_in_one_namespace_do_not_disturb_each_other(far: ClusterWorld
     other.trials(waiting("[1, 2]"))
     with far.begun(2) as mine, other.begun(2) as theirs:
         reaped = other.elsewhere("reap", "--target", other.on_target)
-        assert reaped.stdout.count("left, its run goes on") == 4, reaped.stdout + reaped.stderr
+        assert reaped.stdout.count("kept: its run is in progress") == 4, reaped.stdout + reaped.stderr
         far.seatrial("cancel", "last", check=0)
         assert mine.wait() == 130
         until(lambda: not far.kubectl("get", "jobs,pods", "-l", f"seatrial/run={far.run().run}", "-o", "name"))

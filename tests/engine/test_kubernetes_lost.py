@@ -211,7 +211,7 @@ def test_reap_takes_a_trial_that_has_ended_for_ended_whatever_is_still_in_its_po
     with far.begun(1):
         pass
     far.forgotten()
-    assert "left, it still runs" in far.elsewhere("reap", "--target", far.on_target).stdout
+    assert "kept: still running" in far.elsewhere("reap", "--target", far.on_target).stdout
     assert len(gpus_in_use(far)) == 1
     far.go()
     state = "jsonpath={..containerStatuses[?(@.name=='trial')].state}"

@@ -83,7 +83,7 @@ def test_reap_leaves_a_job_whose_workspace_is_being_copied(world: World) -> None
         wait_for((hook / "copying").exists)
         (job,) = world.jobs()
         assert len(list((job / "work").iterdir())) == 1
-        assert "left, its run goes on" in world.seatrial("reap").stdout
+        assert "kept: its run is in progress" in world.seatrial("reap").stdout
     finally:
         (hook / "go").touch()
         run.communicate()
@@ -281,7 +281,7 @@ timeout: {grace: 10m}""".replace("GO", str(world.folder / "go")),
     process.send_signal(signal.SIGINT)
     told, _ = process.communicate(timeout=600)
     assert process.returncode == 130
-    assert told.endswith(f"left: `seatrial attach {world.run().run}` goes on with what was not done\n")
+    assert told.endswith(f"left: resume with `seatrial attach {world.run().run}`\n")
     (world.folder / "go").touch()
     world.seatrial("attach", "last", check=0)
     results = world.results()
@@ -369,11 +369,11 @@ def test_reap_leaves_the_jobs_of_a_living_run_alone(world: World) -> None:
     suite(world, f'run: ["until test -e {go}; do sleep 0.05; done"]')
     process = world.start("run", "suite.yaml")
     wait_for(lambda: list(world.state.glob("jobs/*/*/claim.json")))
-    assert "left, its run goes on" in world.seatrial("reap", check=0).stdout
+    assert "kept: its run is in progress" in world.seatrial("reap", check=0).stdout
     go.touch()
     process.communicate(timeout=600)
     assert process.returncode == 0
-    assert "nothing was found" in world.seatrial("reap", check=0).stdout
+    assert "nothing to delete" in world.seatrial("reap", check=0).stdout
 
 
 def test_failed_runs_only_what_did_not_pass_before(world: World) -> None:

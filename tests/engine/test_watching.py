@@ -50,7 +50,7 @@ def test_ctrl_c_ends_the_view_and_not_the_run(world: World) -> None:
         watching.stdout.readline()
         watching.stdout.readline()
         watching.send_signal(signal.SIGINT)
-        assert "goes on; `seatrial cancel" in watching.stdout.read()
+        assert "still in progress; stop it with `seatrial cancel" in watching.stdout.read()
         assert watching.wait() == 130
     assert owner.alive()
     (world.folder / "go").touch()

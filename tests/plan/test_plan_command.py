@@ -118,18 +118,18 @@ def test_a_broken_history_takes_the_estimates_not_the_plan(world: Any) -> None:
 def test_pairwise_prints_its_proof(world: Any) -> None:
     world.suite("trials: {t: {kind: runtime, run: ['true'], matrix: {a: [1, 2, 3], b: [1, 2, 3], c: [1, 2, 3]}}}")
     text = world.seatrial("plan", "suite.yaml", "--pairwise", check=0).stdout
-    assert re.search(r"pairwise: \d+ of 27 cells, pairs covered 27 / 27 possible; 0 pairs no valid cell has", text)
+    assert re.search(r"pairwise: \d+ of 27 cells, pairs covered 27 / 27 possible; 0 pairs occur in no valid cell", text)
 
 
 def test_init_writes_a_suite_that_can_be_planned_and_never_writes_over_one(world: Any) -> None:
     world.seatrial("init", check=0)
     assert "2 cells, 0 excluded" in world.seatrial("plan", "seatrial.yaml", check=0).stdout
     (world.folder / "seatrial.yaml").write_text("mine")
-    assert "already here" in world.seatrial("init", check=2).stderr
+    assert "already exists" in world.seatrial("init", check=2).stderr
     assert (world.folder / "seatrial.yaml").read_text() == "mine"
     world.seatrial("init", "runtime", "--force", check=0)
     assert (world.folder / "seatrial.yaml").read_text() != "mine"
-    assert "no suite to start from for kind 'trainin'" in world.seatrial("init", "trainin", check=2).stderr
+    assert "no starter suite for kind 'trainin'" in world.seatrial("init", "trainin", check=2).stderr
 
 
 def test_init_where_nothing_can_be_written_says_so(world: Any) -> None:
@@ -143,7 +143,7 @@ def test_init_where_nothing_can_be_written_says_so(world: Any) -> None:
 def test_a_plan_says_which_metrics_nobody_will_judge(world: Any) -> None:
     world.suite("trials: {t: {kind: training, command: 'true', baseline: b.yaml, matrix: {n: [1, 2]}}}")
     told = world.seatrial("plan", "suite.yaml", check=0).stdout
-    assert "metrics of 2 cells will not be judged: b.yaml does not exist yet" in told
+    assert "metrics of 2 cells will not be checked: b.yaml does not exist yet" in told
 
 
 def test_init_writes_a_training_suite_that_runs(world: Any) -> None:

@@ -33,7 +33,7 @@ def test_cells_without_an_estimate_are_counted_and_bounded_by_their_run_limit(su
     plan = expand(suite_of({"machine": "all", "timeout": {"run": "30m"}}, machines=PRICED))
     assert plan.cost.unknown == 2
     assert (plan.hours, plan.price, plan.cost.bound) == (0, 0, 3)
-    assert "2 cells without an estimate, with the limits of their runs up to 3.00" in totals(plan)
+    assert "no estimate for 2 cells (price at most 3.00 by their run limits)" in totals(plan)
     plan.check_cost(3)
     with pytest.raises(PlanError, match=r"may cost up to 3\.00 \(limit 2\.99\)"):
         plan.check_cost(2.99)
@@ -43,7 +43,7 @@ def test_what_nothing_bounds_is_refused_under_any_limit(suite_of: Make) -> None:
     plan = expand(suite_of({"machine": "all", "timeout": {"run": None}}, machines=PRICED))
     assert plan.cost.unbounded == 1
     assert plan.as_json()["price_bound"] is None
-    assert "what they may cost has no bound" in totals(plan)
+    assert "so the cost is unlimited" in totals(plan)
     with pytest.raises(PlanError, match="cannot check the cost limit of") as caught:
         plan.check_cost(1e9)
     assert "1 cell on priced machines without `estimate` or run limit" in str(caught.value)

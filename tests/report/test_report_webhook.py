@@ -131,7 +131,7 @@ def test_where_nobody_listens_the_error_names_the_host_and_no_more() -> None:
 def test_an_address_that_is_none_ends_before_anything_is_done(url: str, tmp_path: Path) -> None:
     made = CliRunner().invoke(report, [str(tmp_path), "--notify", url], env={"SEATRIAL_NOTIFY_SECRET": SECRET})
     assert made.exit_code == 2
-    assert "--notify takes an address such as https://HOST/PATH" in made.stderr
+    assert "invalid --notify URL; use https://HOST/PATH" in made.stderr
 
 
 def test_the_command_needs_the_secret_and_says_whom_it_did_not_reach(tmp_path: Path) -> None:

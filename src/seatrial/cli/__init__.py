@@ -1,4 +1,4 @@
-"""The command line: one module a command, imported only when it is called, so that `seatrial --help` stays quick."""
+"""The command line. Each command's module is imported only when called, to keep `seatrial --help` fast."""
 
 import importlib
 import keyword
@@ -9,35 +9,51 @@ import click
 from seatrial import SeatrialError, __version__
 
 COMMANDS = {
-    "init": "Write a suite that runs here as it is.",
-    "plan": "Show what would run, what would not and why, and what it costs.",
+    "init": "Create a starter suite that runs on this machine.",
+    "plan": "Show what would run, what is excluded and why, and the cost.",
     "run": "Run a suite.",
-    "runs": "List the runs that are there.",
-    "logs": "Show the logs of a run, live.",
-    "attach": "Watch a run that goes on, or take up one whose process is gone and finish it.",
-    "cancel": "Stop a run, wherever it was started on this machine.",
-    "reap": "Remove what runs left behind, by its label alone.",
-    "doctor": "Examine targets: what is reachable and allowed, and what to do about the rest.",
-    "check": "Judge the log and the files of a training job that ran elsewhere.",
+    "runs": "List runs.",
+    "logs": "Show a run's logs, also while it is in progress.",
+    "attach": "Watch a run in progress, or resume an interrupted one.",
+    "cancel": "Stop a run that was started on this machine.",
+    "reap": "Delete jobs that runs left behind.",
+    "doctor": "Check targets and show how to fix problems.",
+    "check": "Check the log and files of a training job that ran elsewhere.",
     "report": "Show a run: terminal, HTML, JUnit, JSON, Markdown.",
-    "history": "Show past runs: what cells came to, metrics with their bounds and changes, alarms.",
-    "serve": "Serve the dashboard: runs live, suites and metrics over time.",
-    "compare": "Say what moved between two runs, by how much and how sure.",
-    "baseline": "Show bounds, make them from the history, move or widen them, each change with its reason.",
-    "record": "Write what a trusted model server answers as what is expected of others.",
-    "calibrate": "Measure how far the answers of a trusted model server are apart when nothing is wrong.",
+    "history": "Show past results: verdicts, metrics with bounds and level changes, alerts.",
+    "serve": "Serve the dashboard: live runs, suites and metrics over time.",
+    "compare": "Compare two runs: what changed, by how much, how certain.",
+    "baseline": "Show and change the bounds of metrics.",
+    "record": "Record a trusted model server's answers as expected answers.",
+    "calibrate": "Measure the normal variation of a trusted model server's answers.",
     "scale": "Submit, sample and plot workloads with the flags and files of Run:ai's scale test tool.",
-    "import": "Make a suite from a file of another tool.",
+    "import": "Create a suite from another tool's file.",
     "schema": "Print the JSON Schema of suites, for editors.",
 }
 
 
-# The commands that share a module with another one.
+# Commands defined in another command's module.
 BESIDE = {"cancel": ("attach", "cancel_command"), "reap": ("runs", "reap_command")}
 
 
-class LazyGroup(click.Group):
-    """Knows its commands by name and one line each; the module of a command is imported when it is needed."""
+class CommandGroup(click.Group):
+    """A group that suggests the nearest command for an unknown one."""
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(context)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], known, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
+            raise click.UsageError(f"unknown command '{args[0]}'; {hint}", context)
+        return super().resolve_command(context, args)
+
+
+class LazyGroup(CommandGroup):
+    """Knows its commands by name and one line each; imports a command's module when it is needed."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -49,19 +65,8 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(f"seatrial.cli.{module}"), attribute)
         return command
 
-    def resolve_command(
-        self, context: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            import difflib
-
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f" Did you mean '{near[0]}'?" if near else f" There are: {', '.join(COMMANDS)}."
-            raise click.UsageError(f"There is no command '{args[0]}'.{hint}", context)
-        return super().resolve_command(context, args)
-
     def main(self, *args: Any, **options: Any) -> Any:
-        """As click's own, but Ctrl-C ends with 130 wherever it comes."""
+        """Like click's own, but Ctrl-C always exits 130."""
         try:
             return super().main(*args, **{**options, "standalone_mode": False})
         except click.ClickException as error:
@@ -74,7 +79,7 @@ class LazyGroup(click.Group):
             from seatrial.cli.common import fail_with
 
             fail_with(error)
-        except OSError as error:  # a folder that cannot be made, a disk that is full
+        except OSError as error:  # for example a full disk
             click.echo(f"seatrial: {error}", err=True)
             raise SystemExit(3) from None
 
@@ -86,11 +91,11 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="seatrial")
 def main() -> None:
-    """Seatrial proves AI compute before its users do: the same checks on every valid combination of runtime, machine,
-    model and configuration, and a verdict for each.
+    """Seatrial tests AI compute: it runs the same checks on every valid combination of runtime, machine, model and
+    configuration, and gives a verdict for each.
 
     \b
-    seatrial init             a suite that runs here as it is
-    seatrial plan SUITE       what would run, and what would not and why
+    seatrial init             create a suite that runs on this machine
+    seatrial plan SUITE       show what would run, what is excluded and why
     seatrial run SUITE        run it
     """

@@ -1,4 +1,4 @@
-"""`seatrial attach`: takes up a run whose process is gone, or shows one that another process works on."""
+"""`seatrial attach`: resumes an interrupted run, or watches one that another process owns. `seatrial cancel`."""
 
 import os
 import signal
@@ -19,9 +19,9 @@ from seatrial.record import owner_of
 @HISTORY
 @RUNS
 def command(run: str, notify: str | None, runs: Path, history: str | None) -> None:
-    """Take up RUN (an id, its beginning, a path, or `last`) and finish it. Nothing that was done is done again.
+    """Resume RUN (an id or prefix, a path, or `last`) and finish it. Completed work is not repeated.
 
-    A run that another process works on is shown live and left alone; Ctrl-C then ends the view, not the run.
+    If another process owns the run, show it live; Ctrl-C then stops the view, not the run.
     """
     from seatrial.cli.common.watching import finished, reopened, run_shown, watched
 
@@ -36,9 +36,6 @@ def command(run: str, notify: str | None, runs: Path, history: str | None) -> No
     raise SystemExit(copied(folder, folder.read_plan().options.out, done))
 
 
-# `seatrial cancel`: stops a run.
-
-
 _PATIENCE_S = 120.0
 
 
@@ -47,26 +44,26 @@ _PATIENCE_S = 120.0
 @HISTORY
 @RUNS
 def cancel_command(run: str, runs: Path, history: str | None) -> None:
-    """Stop RUN: what runs is ended and collected, nothing new starts, nothing is left behind."""
+    """Stop RUN. Running jobs are stopped, their results collected, their resources removed."""
     from seatrial.cli.common.watching import finished, reopened, run_shown
 
     folder, kept = find_own(runs, run), history_of(runs, history)
     owner = owner_of(folder.path)
     if owner and owner.alive():
-        over = final_results(folder) is not None  # then it writes its reports, which is to be waited for
+        over = final_results(folder) is not None  # it is writing its reports: only wait for that
         try:
             if not over:
                 os.kill(owner.pid, signal.SIGINT)
-            os.kill(owner.pid, signal.SIGCONT)  # one that was stopped would never hear it
+            os.kill(owner.pid, signal.SIGCONT)  # a suspended process would not handle SIGINT
         except PermissionError:
-            fail(f"process {owner.pid}, which runs {folder.run}, belongs to another user")
+            fail(f"cannot stop {folder.run}: process {owner.pid} belongs to another user")
         if not over:
             click.echo(f"asked process {owner.pid} to stop {folder.run}", err=True)
         until_s = time.monotonic() + _PATIENCE_S
         while owner.alive():
             if time.monotonic() > until_s:
-                fail(f"process {owner.pid} has not stopped within {_PATIENCE_S:g} s; jobs may be using their grace", 3)
+                fail(f"process {owner.pid} did not stop within {_PATIENCE_S:g} s; jobs may use their grace period", 3)
             time.sleep(0.1)
     elif finished(folder, kept, show=False) is None:
         run_shown(reopened(folder), kept, cancel=True)
-    click.echo(f"{folder.run} has ended; `seatrial report {folder.run}` shows it")
+    click.echo(f"{folder.run} has ended; show it with `seatrial report {folder.run}`")

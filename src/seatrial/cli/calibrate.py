@@ -1,4 +1,4 @@
-"""`seatrial calibrate`: measures how far the answers of a trusted server are apart when nothing is wrong."""
+"""`seatrial calibrate`: measures the normal variation of a trusted model server's answers."""
 
 import os
 import time
@@ -17,20 +17,20 @@ from seatrial.record import write_whole
 
 @click.command()
 @click.argument("suite", type=click.Path(path_type=Path))
-@click.option("--select", multiple=True, metavar="EXPR", help="Cells by id glob, axis=value or /hash.")
-@click.option("--repeat", type=click.IntRange(min=1), default=2, show_default=True, help="Start each server so often.")
+@click.option("--select", multiple=True, metavar="EXPR", help="Only cells that match an id glob, axis=value or /hash.")
+@click.option("--repeat", type=click.IntRange(min=1), default=2, show_default=True, help="Times to start each server.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="The file of tolerances.  [default: what the trial names, or tolerances.yaml beside SUITE]",
+    help="Tolerances file to write.  [default: the one the trial uses, or tolerances.yaml next to SUITE]",
 )
 @RUNS
 def command(suite: Path, select: tuple[str, ...], repeat: int, out: Path | None, runs: Path) -> None:
-    """Ask the servers of SUITE every case, alone and in a crowd, and write how far the answers are apart: from what is
-    expected, and where nothing is, from each other.
+    """Send every case to the servers of SUITE, one at a time and concurrently, and write how much the answers differ
+    from the expected ones, or from each other if none are expected.
 
-    The servers must be trusted: what is wrong with them becomes what is tolerated.
+    Use only trusted servers: their errors become part of the tolerance.
     """
     run, cells = ask_trusted(suite, "calibrate", select, runs, repeat)
     found: dict[Path, dict[str, Tolerance]] = {}
@@ -38,28 +38,29 @@ def command(suite: Path, select: tuple[str, ...], repeat: int, out: Path | None,
         seen = series.seen
         _print(series.name, seen)
         if seen.tolerance is None:
-            fail(f"{series.name}: no answer has tokens with log-probabilities, so there is nothing to measure", 1)
+            fail(f"{series.name}: nothing to measure: no answer has tokens with log-probabilities", 1)
         source = (
             f"{time.strftime('%Y-%m-%d', time.gmtime())}, run {run}: {seen.answers} answers, {seen.positions} tokens, "
-            f"alone and in a crowd, servers started {repeat} times; largest {seen.largest:.3g}, rms {seen.rms:.3g}, "
-            f"{seen.near_ties} near ties"
+            f"sequential and concurrent, servers started {repeat} times; largest {seen.largest:.3g}, "
+            f"rms {seen.rms:.3g}, {seen.near_ties} near ties"
         )
         measured = msgspec.structs.replace(seen.tolerance, source=source)
         found.setdefault(out or series.path, {})[series.name] = measured
     for path, tolerances in found.items():
         text = path.read_text() if path.exists() else ""
         write_whole(path, with_tolerances(text, str(path), tolerances).encode())
-        click.echo(f"wrote {path}; a trial uses it by `compare: {{tolerances: {os.path.relpath(path, suite.parent)}}}`")
+        use = f"`compare: {{tolerances: {os.path.relpath(path, suite.parent)}}}`"
+        click.echo(f"wrote {path}; use it in a trial with {use}")
 
 
 def _print(series: str, seen: Calibrated) -> None:
     click.echo(f"\n{series}")
     click.echo(
-        f"  {seen.answers} answers, {seen.positions} tokens: a log-probability moved by up to {seen.largest:.3g}, all "
-        f"by {seen.rms:.3g} (root mean square); {seen.near_ties} went another way"
+        f"  {seen.answers} answers, {seen.positions} tokens: log-probabilities differ by up to {seen.largest:.3g} "
+        f"(rms {seen.rms:.3g}); {seen.near_ties} near ties"
     )
     if seen.tolerance is not None:
         one = seen.tolerance
         click.echo(f"  tolerance: drift {one.drift:g}, rms {one.rms:g}, near_tie {one.near_tie:g}")
     if seen.floored:
-        click.echo("  next to nothing moved: this is a tenth of what the precision has without calibration")
+        click.echo("  almost no variation: using a tenth of the precision's default tolerance")

@@ -1,4 +1,4 @@
-"""`seatrial check`: judges the log and the files of a training job that ran elsewhere, without running anything."""
+"""`seatrial check`: checks the log and files of a training job that ran elsewhere, without running anything."""
 
 import shutil
 import signal
@@ -28,16 +28,16 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 @click.command()
 @click.argument("folder", metavar="DIR|URL")
-@click.option("--suite", required=True, type=_FILE, help="Suite with the trial whose checks are to judge it.")
-@click.option("--trial", required=True, metavar="TRIAL", help="Name of a training trial of the suite.")
-@click.option("--select", multiple=True, metavar="EXPR", help="Which cell of the trial: id glob, axis=value or /hash.")
-@click.option("--log", "logs", multiple=True, type=_FILE, help="Log; once for each host. Default: those in DIR.")
-@click.option("--exit-code", type=click.IntRange(0, 255), help="How the job ended, if you know.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, in the form of results.json.")
+@click.option("--suite", required=True, type=_FILE, help="Suite that contains the trial.")
+@click.option("--trial", required=True, metavar="TRIAL", help="Training trial with the checks to apply.")
+@click.option("--select", multiple=True, metavar="EXPR", help="The trial's cell: id glob, axis=value or /hash.")
+@click.option("--log", "logs", multiple=True, type=_FILE, help="Log file, one per host.  [default: those in DIR]")
+@click.option("--exit-code", type=click.IntRange(0, 255), help="Exit code of the job, if known.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, in the format of results.json.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")
 @click.option("--markdown", type=_FILE, metavar="FILE", help="Write Markdown, for a CI job's summary page.")
-@click.option("--record", is_flag=True, help="Add its metrics to the history; the same job again replaces them.")
-@click.option("--commit", default="", help="With --record: commit of what was tested.")
+@click.option("--record", is_flag=True, help="Add the metrics to the history; replaces those of the same job.")
+@click.option("--commit", default="", help="Commit under test, for --record.")
 @RUNS
 @HISTORY
 def command(
@@ -54,12 +54,12 @@ def command(
     history: str | None,
     **files: Path | None,
 ) -> None:
-    """Judge the log and the files in DIR, or at an fsspec URL, by the checks of a training trial. Nothing is run.
+    """Apply a training trial's checks to the log and files in DIR or at an fsspec URL. Nothing is run.
 
-    Ends as a run would: 0 passed, 1 a check failed or a metric is out of bounds.
+    Exit codes are those of `seatrial run`: 0 passed, 1 a check failed or a metric is out of bounds.
     """
     cell, name = _cell(suite, trial, select)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # from here on there is a folder and a process to tidy
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # so that the temporary folder and processes are removed
     try:
         with tempfile.TemporaryDirectory(prefix="seatrial-check-") as scratch:
             place = Path(folder)
@@ -98,17 +98,17 @@ def command(
 
 
 def _cell(suite: Path, trial: str, select: tuple[str, ...]) -> tuple[Cell, str]:
-    """The one cell that is meant."""
+    """Returns the one selected cell, and the suite's name."""
     read = loaded(suite)
     if trial not in read.trials:
-        fail(f"{suite} has no trial {trial!r}{nearest(trial, read.trials)}")
+        fail(f"unknown trial {trial!r} in {suite}{nearest(trial, read.trials)}")
     cells = [cell for cell in expand(read, Selection(select)).cells if cell.trial == trial]
     distinct = {cell.benchmark or cell.id: cell for cell in reversed(cells)}
     if not cells:
-        fail(f"no cell of trial {trial!r} is left to judge by; `seatrial plan {suite}` says why")
+        fail(f"trial {trial!r} has no cell to check; run `seatrial plan {suite}` to see why")
     if len(distinct) > 1:
         names = "\n".join(f"  --select '{cell.id}'" for cell in list(reversed(distinct.values()))[:20])
-        fail(f"trial {trial!r} has {len(distinct)} cells; say which one this is:\n{names}")
+        fail(f"trial {trial!r} has {len(distinct)} cells; choose one:\n{names}")
     return next(iter(distinct.values())), read.name
 
 

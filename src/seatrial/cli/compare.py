@@ -1,4 +1,4 @@
-"""`seatrial compare`: what moved between two runs."""
+"""`seatrial compare`: shows what changed between two runs."""
 
 import json
 from pathlib import Path
@@ -18,15 +18,15 @@ from seatrial.report.view.series import POINTS_SHOWN
 @click.command()
 @click.argument("before", metavar="RUN")
 @click.argument("after", metavar="RUN")
-@click.option("--all", "all_metrics", is_flag=True, help="Also metrics that are not judged.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--all", "all_metrics", is_flag=True, help="Include metrics that are not checked.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @RUNS
 @HISTORY
 def command(before: str, after: str, all_metrics: bool, as_json: bool, runs: Path, history: str | None) -> None:
-    """Say what moved from the first RUN to the second, and how sure that is. A RUN is an id, its beginning, a path, the
+    """Show what changed from the first RUN to the second, and how certain it is. RUN is an id or prefix, a path, the
     URL of a copy, or `last`.
 
-    Ends with 0 when they could be compared, whatever came of it.
+    Exits 0 if the runs could be compared, whatever changed.
     """
     first, second = _results(runs, before), _results(runs, after)
     found = compare_runs(first, second, _past(history_of(runs, history), second, all_metrics), all_metrics)
@@ -44,11 +44,11 @@ def _results(runs: Path, name: str) -> RunResults:
         folder = direct if (direct / "results.json").is_file() else find(runs, name).path
         return read_results(folder)
     except (OSError, ValueError) as error:
-        fail(f"there is no run {name[:80]!r}: {error}")
+        fail(f"run not found: {name[:80]!r}: {error}")
 
 
 def _past(history: History, results: RunResults, all_metrics: bool) -> list[Series]:
-    """Where noise is taken from. Without it single runs cannot be told apart, but all else can."""
+    """Past series, to estimate noise. Without them, metrics of single runs cannot be compared; all else can."""
     try:
         return history.filled(history.names(run=results.run, judged=not all_metrics), POINTS_SHOWN)
     except HistoryError as error:

@@ -1,4 +1,4 @@
-"""`seatrial doctor`: what of the targets is reachable and allowed, and what to do about the rest."""
+"""`seatrial doctor`: checks targets and shows how to fix problems."""
 
 import asyncio
 from pathlib import Path
@@ -15,10 +15,10 @@ _COLORS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 @click.command()
 @click.argument("suite", required=False, type=click.Path(path_type=Path))
-@click.option("--target", metavar="T", help="Only this one: of the suite, a kind, kind:key=value,… or a YAML file.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--target", metavar="T", help="Only this target: a suite's name, a kind, kind:key=value,… or a file.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(suite: Path | None, target: str | None, as_json: bool) -> None:
-    """Examine the targets of SUITE, or this machine and the cluster that kubectl would use. Exit code 3: a problem."""
+    """Check the targets of SUITE; without SUITE, this machine and kubectl's current cluster. Exits 3 on a problem."""
     nothing_named = suite is None and target is None
     wanted = available_targets() if nothing_named else chosen_targets(loaded(suite) if suite else None, target)
     found = asyncio.run(examine(wanted))
@@ -36,7 +36,7 @@ def _print(found: list[Examined]) -> None:
             level = click.style(f"{diagnostic.level:<7}", fg=_COLORS[diagnostic.level])
             click.echo(f"  {level}  {one_line(diagnostic.what):<{width}}  {one_line(diagnostic.why)}".rstrip())
             for line in diagnostic.fix.splitlines():
-                # With its indent, for it may be YAML; without what moves a cursor.
+                # Keep the indent, because it may be YAML; replace control characters.
                 kept = "".join(character if character.isprintable() else "?" for character in line)
                 click.echo(f"           {' ' * bool(line)}{kept}")
         click.echo()
@@ -44,7 +44,7 @@ def _print(found: list[Examined]) -> None:
     warnings = sum(diagnostic.level == "warning" for one in found for diagnostic in one.diagnostics)
     if problems:
         which = "the target" if len(found) == 1 else f"{problems} of {len(found)} targets"
-        click.echo(f"{which} cannot run jobs now; what to do is listed above")
+        click.echo(f"{which} cannot run jobs; see the fixes above")
     else:
-        each = "the target is" if len(found) == 1 else f"all {len(found)} targets are"
-        click.echo(f"{each} fit for jobs" + (f", with {warnings} warning{'s' * (warnings > 1)}" if warnings else ""))
+        each = "target" if len(found) == 1 else f"{len(found)} targets"
+        click.echo(f"{each} ready" + (f" ({warnings} warning{'s' * (warnings > 1)})" if warnings else ""))

@@ -1,4 +1,4 @@
-"""`seatrial history`: past metrics with their bounds and changes, alarms, and what people said of them."""
+"""`seatrial history`: past results: verdicts, metrics with bounds and level changes, alerts and their reviews."""
 
 import difflib
 import getpass
@@ -23,13 +23,15 @@ from seatrial.report.view import series as view
 if TYPE_CHECKING:
     from seatrial.api import RunPlan
 
-MOST_READ = 500  # series, for a terminal
+MOST_READ = 500  # series shown on a terminal
+OLD_NAMES = {"alarms": "alerts"}  # hidden aliases
 
 
 class WithDefault(click.Group):
-    """A group that takes what is none of its commands as the arguments of its first one."""
+    """A group that passes arguments which do not start with a command to its first command."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        args = [OLD_NAMES.get(arg, arg) for arg in args[:1]] + args[1:]
         known = {*self.commands, *context.help_option_names}
         default = next(iter(self.commands))
         return super().parse_args(context, args if args and args[0] in known else [default, *args])
@@ -39,35 +41,35 @@ class WithDefault(click.Group):
         self.format_commands(context, formatter)
 
     def collect_usage_pieces(self, context: click.Context) -> list[str]:
-        return ["[OPTIONS] [TRIAL]", "| mark RUN ... | alarms"]
+        return ["[OPTIONS] [TRIAL]", "| mark RUN ... | alerts"]
 
 
 @click.group(cls=WithDefault)
 def command() -> None:
-    """Show what the cells of TRIAL came to over its runs, and draw its metrics: bounds, changes of level, alarms.
-    Without TRIAL: what there is.
+    """Show the verdicts of TRIAL's cells in past runs, and plot its metrics with bounds, level changes and alerts.
+    Without TRIAL, list all trials.
 
     \b
-    seatrial history TRIAL --benchmark B --metric M    one series
+    seatrial history TRIAL --benchmark B --metric M    show one series
     seatrial history mark RUN --false-alarm --reason TEXT
-    seatrial history add                               runs of a time when the history could not be reached
-    seatrial history alarms                            all alarms, and how often they were right
-    seatrial history show mark                         a trial that is called like a command
+    seatrial history add                               add runs made while the history was unreachable
+    seatrial history alerts                            list all alerts and how many were correct
+    seatrial history show mark                         show a trial named like a command
     """
 
 
 @command.command()
 @click.argument("trial", required=False)
-@click.option("--benchmark", metavar="B", help="Only benchmarks of this name, or that fit this glob.")
-@click.option("--metric", metavar="M", help="Only metrics of this name, or that fit this glob.")
+@click.option("--benchmark", metavar="B", help="Only benchmarks with this name or glob.")
+@click.option("--metric", metavar="M", help="Only metrics with this name or glob.")
 @click.option(
     "--last", metavar="N", type=click.IntRange(min=1), help="Only the last N points of each series.  [default: 400]"
 )
-@click.option("--since", metavar="TIME", help="Only runs from then on: 2026-10-03, 2026-10-03T12:00, or 30d ago.")
-@click.option("--until", metavar="TIME", help="Only runs until then, as if there were no later ones.")
+@click.option("--since", metavar="TIME", help="Only runs since this time: 2026-10-03, 2026-10-03T12:00, or 30d ago.")
+@click.option("--until", metavar="TIME", help="Only runs until this time; later runs are ignored.")
 @click.option("--suite", type=click.Path(path_type=Path), help="Show the bounds of this suite's baselines.")
-@click.option("--all", "all_metrics", is_flag=True, help="Also metrics that are not judged.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--all", "all_metrics", is_flag=True, help="Include metrics that are not checked.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @RUNS
 @HISTORY
 def show(
@@ -83,20 +85,20 @@ def show(
     runs: Path,
     history: str | None,
 ) -> None:
-    """Show the cells and draw the metrics of TRIAL over its runs. Without TRIAL: what the history has."""
+    """Show TRIAL's cells and plot its metrics over past runs. Without TRIAL, list all trials."""
     past = history_of(runs, history)
     window = TimeWindow(_time(since, "--since"), _time(until, "--until", ends=True))
     if trial is None:
         if benchmark or metric or since or until:
-            fail("--benchmark, --metric, --since and --until are of a TRIAL: `seatrial history TRIAL --metric M`")
+            fail("--benchmark, --metric, --since and --until need a TRIAL: `seatrial history TRIAL --metric M`")
         _show_all(past, as_json)
         return
     cells = past.cells(trial, terminal.RUNS_SHOWN)
     if not cells:
         known = past.trials()
         if not known:
-            fail(f"the history {past.place} is empty: each `seatrial run` adds to it")
-        fail(f"the history has no trial {trial!r}{_nearest(trial, [one.trial for one in known])}")
+            fail(f"the history {past.place} is empty; `seatrial run` adds results to it")
+        fail(f"trial not found: {trial!r}{_nearest(trial, [one.trial for one in known])}")
     chosen = _chosen(past.names(trial), benchmark, metric)
     judged = chosen if all_metrics or metric else [one for one in chosen if one.better]
     read = judged if as_json else judged[:MOST_READ]
@@ -104,7 +106,7 @@ def show(
     benchmarks = {one.benchmark for one in series}
     alarms = [alarm for alarm in past.alarms() if alarm.benchmark in benchmarks]
     if len(read) < len(judged):
-        say(f"only the first {len(read)} of {len(judged)} series were read; --benchmark and --metric choose others")
+        say(f"showing the first {len(read)} of {len(judged)} series; use --benchmark or --metric to choose others")
     views = _views(series, plan_of(suite, runs) if suite else None, as_json)
     cells = [cell for cell in cells if window.has(cell.at_s) and not (benchmark or metric)]
     if as_json:
@@ -119,14 +121,14 @@ def show(
 
 
 def _time(text: str | None, option: str, ends: bool = False) -> float | None:
-    """A time, a day (its beginning, or its end), or so long ago."""
+    """Parses a time, a day (its start, or its end with `ends`) or a duration before now."""
     if text is None:
         return None
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
         if not text[:1].isdigit() or "-" in text:
-            fail(f"{option} {text!r} is no time; write 2026-10-03, 2026-10-03T12:00 or 30d")
+            fail(f"invalid {option} {text!r}; use 2026-10-03, 2026-10-03T12:00 or 30d")
         return time.time() - duration(text.removesuffix(" ago"))
     found = found if found.tzinfo else found.replace(tzinfo=UTC)
     return found.timestamp() + (86_400 - 1e-6 if ends and len(text) == len("2026-10-03") else 0.0)
@@ -137,72 +139,75 @@ def _time(text: str | None, option: str, ends: bool = False) -> float | None:
 @RUNS
 @HISTORY
 def add(names: tuple[str, ...], runs: Path, history: str | None) -> None:
-    """Add runs to the history: those that are missing because it could not be reached, or each RUN (an id, its
-    beginning, a path, or `last`). One that is there already is replaced."""
+    """Add RUNs (an id or prefix, a path, or `last`) to the history, replacing existing entries. Without RUN, add the
+    runs that are missing because the history was unreachable."""
     past = history_of(runs, history)
     if not names:
         added = add_missed(runs, past)
-        click.echo(f"added {', '.join(added)}" if added else f"no run in {runs} is missing in {past.place}")
+        click.echo(f"added {', '.join(added)}" if added else f"nothing to add: {past.place} has every run in {runs}")
     for folder in [find(runs, name) for name in names]:
         if not add_run(folder, past):
-            fail(f"{folder.run} has no results that can be read; `seatrial attach {folder.run}` finishes it")
+            fail(f"{folder.run} has no readable results; finish it with `seatrial attach {folder.run}`")
         click.echo(f"added {folder.run}")
 
 
 @command.command()
 @click.argument("run")
-@click.option("--false-alarm", "label", flag_value="false-alarm", help="The alarm was wrong: the run counts as good.")
+@click.option("--false-alarm", "label", flag_value="false-alarm", help="A false alarm: the run counts as good.")
 @click.option(
-    "--regression", "label", flag_value="regression", help="It was right: this run and all later ones are out."
+    "--regression",
+    "label",
+    flag_value="regression",
+    help="A real regression: this run and later ones are not used for bounds.",
 )
-@click.option("--fixed", "label", flag_value="fixed", help="From this run on, all is well again.")
-@click.option("--clear", "label", flag_value="", help="Take back earlier marks of it.")
-@click.option("--reason", metavar="TEXT", default="", help="Why; kept with your name and the time.")
-@click.option("--benchmark", metavar="B", help="Only this benchmark; default: those that raised an alarm, else all.")
+@click.option("--fixed", "label", flag_value="fixed", help="Fixed: this run and later ones count as good again.")
+@click.option("--clear", "label", flag_value="", help="Remove earlier marks of this run.")
+@click.option("--reason", metavar="TEXT", default="", help="The reason; stored with your name and the time.")
+@click.option("--benchmark", metavar="B", help="Only this benchmark.  [default: those with an alert, else all]")
 @RUNS
 @HISTORY
 def mark(run: str, label: str | None, reason: str, benchmark: str | None, runs: Path, history: str | None) -> None:
-    """Record your judgement of the alarms of RUN: its metrics are left out of bounds, or count, accordingly."""
+    """Review the alerts of RUN. The mark decides whether the run's metrics are used to compute bounds."""
     if label is None:
-        fail("say which: --false-alarm, --regression, --fixed or --clear")
+        fail("set one of --false-alarm, --regression, --fixed, --clear")
     if not reason.strip():
-        fail("--reason is missing: whoever reads this in a year will want to know")
+        fail("--reason is required")
     past = history_of(runs, history)
     run = _run_of(past, run)
-    chosen = _meant(past, run, benchmark, label)
+    chosen = _marked(past, run, benchmark, label)
     for one in chosen or [""]:
         past.mark(run, one or None, label, reason, getpass.getuser(), time.time())
     what = f"{', '.join(chosen)} of {run}" if chosen else f"all of {run}"
-    click.echo(f"{what}: {label or 'earlier marks are taken back'}")
+    click.echo(f"{what}: {label or 'earlier marks removed'}")
 
 
-def _meant(past: History, run: str, benchmark: str | None, label: str) -> list[str]:
-    """The benchmarks that a mark of a run is about; none means all. A mark of alarms is about those that raised one."""
+def _marked(past: History, run: str, benchmark: str | None, label: str) -> list[str]:
+    """Returns the benchmarks to mark; empty means all. Reviews of alerts apply to benchmarks with an alert."""
     if benchmark is not None:
         known = past.benchmarks(run)
         if benchmark not in known:
-            fail(f"run {run} has no benchmark {benchmark!r}{_nearest(benchmark, known)}")
+            fail(f"benchmark not found in run {run}: {benchmark!r}{_nearest(benchmark, known)}")
         return [benchmark]
     if label not in ("false-alarm", "regression"):
         return []
     alarmed = [alarm.benchmark for alarm in past.alarms() if alarm.run == run]
     if not alarmed:
-        say(f"{run} raised no alarm, so this is about all its benchmarks; --benchmark names one")
+        say(f"{run} has no alerts, so this marks all its benchmarks; use --benchmark to mark one")
     return list(dict.fromkeys(alarmed))
 
 
 @command.command()
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @RUNS
 @HISTORY
-def alarms(as_json: bool, runs: Path, history: str | None) -> None:
-    """List all alarms with what people said of them, and how often they were right."""
+def alerts(as_json: bool, runs: Path, history: str | None) -> None:
+    """List all alerts with their reviews, and how many were correct."""
     found = history_of(runs, history).alarms()
     print_json(_judged(found)) if as_json else print_lines(terminal.alarms_lines(found))
 
 
 def _judged(alarms: list[Alarm]) -> dict[str, object]:
-    """For programs: the alarms, and how often they were right."""
+    """The alerts and their precision, for --json."""
     found = view.alarm_precision(alarms)
     precision = {**msgspec.structs.asdict(found), "unjudged": found.unjudged, "precision": found.share}
     return {"alarms": alarms, "precision": precision}
@@ -214,13 +219,13 @@ def _show_all(past: History, as_json: bool) -> None:
         found = {"history": past.place, "trials": trials, "runs": runs}
         print_json({**found, "precision": _judged(alarms)["precision"]})
     elif not runs:
-        click.echo(f"the history {past.place} is empty: each `seatrial run` adds to it")
+        click.echo(f"the history {past.place} is empty; `seatrial run` adds results to it")
     else:
         print_lines(terminal.trials_lines(trials, runs, alarms))
 
 
 def _views(series: list[Series], suite: "RunPlan | None", as_json: bool) -> list[view.SeriesView]:
-    """With the bounds of a suite, else with those that the runs give: only of what is shown, for they take a while."""
+    """Uses the suite's bounds if given, else computes them from the runs, which is slow: only for shown series."""
     if suite is not None:
         bounds = {cell.benchmark: cell.bounds for cell in suite.cells}
         return terminal.ranked([view.view_series(one, bounds.get(one.benchmark, ())) for one in series])
@@ -237,13 +242,13 @@ def _chosen(series: list[Series], benchmark: str | None, metric: str | None) -> 
             known = sorted({getattr(one, name) for one in series})
             fitting = {one for one in known if glob_matches(wanted, one)}
             if not fitting:
-                fail(f"there is no {name} {wanted!r} in this trial{_nearest(wanted, known)}")
+                fail(f"{name} not found in this trial: {wanted!r}{_nearest(wanted, known)}")
             series = [one for one in series if getattr(one, name) in fitting]
     return series
 
 
 def _run_of(past: History, name: str) -> str:
-    """The run of that id, of a beginning that only one has, of the folder that a path leads to, or the last."""
+    """Resolves an id, a unique prefix, the path of a run folder, or `last`."""
     known = [one.run for one in past.runs()]
     name = Path(name).name if "/" in name else name
     matching = [run for run in known if run == name] or [run for run in known if run.startswith(name)]
@@ -252,8 +257,8 @@ def _run_of(past: History, name: str) -> str:
     if len(matching) == 1:
         return matching[0]
     if matching:
-        fail(f"{name!r} is the beginning of {len(matching)} runs: {', '.join(matching[:5])}")
-    fail(f"the history has no run {name!r}{_nearest(name, known)}")
+        fail(f"ambiguous run {name!r}: {len(matching)} match: {', '.join(matching[:5])}")
+    fail(f"run not found in the history: {name!r}{_nearest(name, known)}")
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

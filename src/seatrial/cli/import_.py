@@ -1,4 +1,4 @@
-"""`seatrial import`: makes a suite from a file of another tool."""
+"""`seatrial import`: creates a suite from another tool's file."""
 
 from pathlib import Path
 
@@ -15,38 +15,38 @@ from seatrial.record import write_whole
 @click.option(
     "--command",
     metavar="TEXT",
-    help="How a job or server is started; {benchmark} and {name} of a benchmark are put in.",
+    help="Command that starts a job or server; {benchmark} and {name} are replaced for each benchmark.",
 )
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="The suite to write.  [default: seatrial.yaml beside FILE]",
+    help="Suite to write.  [default: seatrial.yaml next to FILE]",
 )
-@click.option("--force", is_flag=True, help="Write over a suite that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing suite.")
 def command(file: Path, command: str | None, out: Path | None, force: bool) -> None:
-    """Make a suite from FILE, say what FILE leaves open, and leave FILE as it is.
+    """Create a suite from FILE and list what FILE does not specify. FILE is not changed.
 
     \b
-    torchprime   step_time_bounds.yaml: a training trial for each benchmark, judged by the file's own bounds
+    torchprime   step_time_bounds.yaml: a training trial for each benchmark, checked against the file's bounds
     tgis-tester  config.yaml: a serving trial for each configuration of each model, with the same cases
     """
     out = out or file.with_name("seatrial.yaml")
     if out.exists() and out.samefile(file):
-        fail(f"{out} is the file to import; --out names the suite that is made of it")
+        fail(f"{out} is the file to import; use --out to write the suite to another file")
     if (out.exists() or out.is_symlink()) and not force:
-        fail(f"already here: {out}; --force writes over it, --out writes another")
+        fail(f"{out} already exists; use --force to overwrite it, or --out to write another file")
     if not out.parent.is_dir():
-        fail(f"{out} cannot be written: there is no folder {out.parent}")
+        fail(f"cannot write {out}: folder not found: {out.parent}")
     try:
         made = import_suite(file, out, command, models())
         write_whole(out, made.text.encode())
     except OSError as error:
-        fail(f"{out} cannot be written: {error.strerror}", 3)
+        fail(f"cannot write {out}: {error.strerror}", 3)
     for warning in made.warnings:
         click.echo(warning, err=True)
     click.echo(f"wrote {out}: {made.about}")
-    click.echo("what the file does not say:")
+    click.echo("not specified in the file:")
     for line in made.unknown:
         click.echo(f"  {line}")
     click.echo(f"next: seatrial plan {out}")

@@ -1,4 +1,4 @@
-"""`seatrial init`: writes a suite that runs here as it is. The files are in `starters`."""
+"""`seatrial init`: creates a starter suite that runs on this machine, from the files in `starters`."""
 
 import sys
 from importlib.resources import files
@@ -9,7 +9,7 @@ import click
 from seatrial.cli.common import fail
 
 SUITE_FILE = "seatrial.yaml"
-# By the kind of its trial: what is written, and the file of `starters` that it is made from.
+# By kind: each file to write, and its source in `starters`.
 _STARTERS = {
     "runtime": {"first.ipynb": "first.ipynb", SUITE_FILE: "runtime.yaml"},
     "training": {"first_train.py": "first_train.py.txt", SUITE_FILE: "training.yaml"},
@@ -18,15 +18,15 @@ _STARTERS = {
 
 @click.command()
 @click.argument("kind", default="runtime")
-@click.option("--force", is_flag=True, help="Write over files that are there.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 def command(kind: str, force: bool) -> None:
-    """Write seatrial.yaml, a suite with a trial of KIND (runtime or training) that runs here as it is."""
+    """Create seatrial.yaml, a suite with a trial of KIND (runtime or training) that runs on this machine."""
     if kind not in _STARTERS:
-        fail(f"there is no suite to start from for kind {kind!r}; there is one for: {', '.join(_STARTERS)}")
+        fail(f"no starter suite for kind {kind!r}; known: {', '.join(_STARTERS)}")
     names = _STARTERS[kind]
     there = [name for name in names if Path(name).exists() or Path(name).is_symlink()]
     if there and not force:
-        fail(f"already here: {' and '.join(there)}; --force writes over what is there, or go to another folder")
+        fail(f"already exists: {' and '.join(there)}; use --force to overwrite, or another folder")
     try:
         for name, source in names.items():
             text = files("seatrial.cli").joinpath("starters", source).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`seatrial logs`: what the jobs of a run wrote, also while they run."""
+"""`seatrial logs`: shows the logs of a run's jobs, also while they run."""
 
 import asyncio
 import signal
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
 @click.command()
 @RUN
 @click.argument("cell", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on until they have ended.")
-@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="That attempt.  [default: the last]")
+@click.option("-f", "--follow", is_flag=True, help="Follow the logs until the jobs end.")
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Attempt to show.  [default: the last]")
 @RUNS
 def command(run: str, cell: str | None, follow: bool, attempt: int | None, runs: Path) -> None:
-    """Show the logs of RUN, or of CELL of it: an id, a glob of ids, axis=value, or / and the beginning of a hash.
+    """Show the logs of RUN, or only of CELL: an id, a glob, axis=value, or / and a hash prefix.
 
-    Of all parts and hosts, from whatever target; jobs that still run are not disturbed. Of several cells or parts each
-    line has its cell before it. With -f and without CELL, those that have not ended yet, and those that come.
+    Shows all parts and hosts, on any target, without disturbing running jobs. With several cells or parts, each line
+    starts with its cell. With -f and without CELL, shows running cells and those that start later.
     """
 
     from seatrial.plan import PlanError
 
     if follow and attempt:
-        fail("--attempt is of what has been: with -f there is only the last")
+        fail("--attempt cannot be combined with --follow")
     folder = find(runs, run)
     cells = cells_of(folder, cell)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # targets are let go of in order
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # so that targets are closed properly
     try:
         problems = asyncio.run(_show(folder, cells, follow, ended_too=cell is not None, attempt=attempt))
     except (RecordError, DamagedRun, PlanError) as error:
         fail(str(error), ExitCode.INFRA)
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read it has had enough
+        sys.stderr.close()  # the reader closed the pipe
         raise SystemExit(0) from None
     except KeyboardInterrupt:
         raise SystemExit(ExitCode.INTERRUPTED) from None
@@ -52,7 +52,7 @@ def command(run: str, cell: str | None, follow: bool, attempt: int | None, runs:
 
 
 async def _show(folder: RunFolder, cells: list[PlannedCell], follow: bool, ended_too: bool, attempt: int | None) -> int:
-    """How many logs could not be had."""
+    """Returns how many logs could not be read."""
     from seatrial.engine import RunLogs
 
     ids = {cell.hash: cell.id for cell in cells}
@@ -70,10 +70,10 @@ async def _show(folder: RunFolder, cells: list[PlannedCell], follow: bool, ended
                 printer.write(_name(ids, piece.source) if named else "", piece.data)
         printer.close()
     if not shown and follow and not ended_too and logs.over():
-        say(f"every cell has ended; `seatrial logs {folder.run}` shows their logs")
+        say(f"every cell has ended; show their logs with `seatrial logs {folder.run}`")
     elif not shown:
         what = cells[0].id if len(cells) == 1 else folder.run
-        say(f"there is no log of {what}{f', attempt {attempt}' if attempt else ''}: nothing of it has been started")
+        say(f"no log of {what}{f', attempt {attempt}' if attempt else ''} yet: it has not started")
     return problems
 
 

@@ -1,4 +1,4 @@
-"""`seatrial plan`: what would run, what would not and why, how long and for how much. Touches no target."""
+"""`seatrial plan`: shows what would run, what is excluded and why, the time and the cost. Contacts no target."""
 
 import json
 import shutil
@@ -27,13 +27,13 @@ _LISTED = 40
 @click.argument("suite", type=click.Path(path_type=Path))
 @SELECTING
 @click.option("--list", "list_cells", is_flag=True, help="List every cell with its hash.")
-@click.option("--json", "as_json", is_flag=True, help="For programs; every excluded combination with its reason.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with the reason for each excluded combination.")
 @HISTORY
 @RUNS
 def command(
     suite: Path, max_cost: float | None, list_cells: bool, as_json: bool, runs: Path, history: str | None, **chosen: Any
 ) -> None:
-    """Show what running SUITE would do: its cells, its excluded combinations with their reasons, hours and price."""
+    """Show what SUITE would run: its cells, excluded combinations with their reasons, hours and price."""
     from seatrial.engine.prepare import with_contents
 
     made = plan_of(suite, runs, history=history, **chosen)
@@ -47,7 +47,7 @@ def command(
 
 
 def _lines(plan: "Plan", list_cells: bool, columns: int) -> "list[Line]":
-    """A grid for each trial of two axes, the cells of the others, excluded combinations by reason, the sums."""
+    """A grid for each trial with two axes, the cells of the others, excluded combinations by reason, totals."""
     marks = {_key(one.trial, one.axes): _MARKS.get(one.cause, _NOT_WANTED) for one in plan.excluded}
     marks |= {_key(cell.trial, cell.axes): _RUNS for cell in plan.cells}
     grids = {trial: axes for trial, axes in plan.labels.items() if len(axes) == 2}
@@ -59,20 +59,20 @@ def _lines(plan: "Plan", list_cells: bool, columns: int) -> "list[Line]":
     if len(listed) > _LISTED and not list_cells:
         lines.append([(f"and {len(listed) - _LISTED:,} more (--list shows all)", "")])
     if plan.excluded:
-        lines += [[], [(f"excluded ({len(plan.excluded):,}; --json has each with its reason)", "bold")]]
+        lines += [[], [(f"excluded ({len(plan.excluded):,}; --json lists each)", "bold")]]
         lines += _excluded_lines(plan)
     contents = _contents_lines(plan)
     lines += [[], *contents] if contents else []
     for why, number in Counter(cell.unbounded for cell in plan.cells if cell.unbounded).items():
-        lines += [[], [(f"metrics of {count(number, 'cell')} will not be judged: {why}", "yellow")]]
+        lines += [[], [(f"metrics of {count(number, 'cell')} will not be checked: {why}", "yellow")]]
     return [*lines, [], *([(line, "bold")] for line in totals(plan).splitlines())]
 
 
 _RUNS = "●"
-_MARKS = {"needs": "–", "exclude": "x", "disabled": "x"}  # any other cause: not wanted this time
+_MARKS = {"needs": "–", "exclude": "x", "disabled": "x"}  # any other cause: deselected
 _NOT_WANTED = "·"
 _STYLES = {_RUNS: "green", "x": "red"}
-_LEGEND = "● runs   – lacks a capability   x excluded   · not wanted"
+_LEGEND = "● runs   – missing capability   x excluded   · deselected"
 
 
 def _key(trial: str, axes: dict[str, str]) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ def _key(trial: str, axes: dict[str, str]) -> tuple[str, ...]:
 def _grid_lines(
     trial: str, axes: dict[str, tuple[str, ...]], marks: dict[tuple[str, ...], str], columns: int
 ) -> "list[Line]":
-    """Rows and columns are those of the tables of a run."""
+    """Uses the same rows and columns as the tables of a run."""
     from seatrial.report.view.words import pad, width
 
     (row_axis,), column_axis = table_axes({axis: len(labels) for axis, labels in axes.items()})
@@ -99,7 +99,7 @@ def _grid_lines(
         line: Line = [(pad(row, first), "")]
         for key, column in zip(keys, axes[column_axis], strict=True):
             mark = marks.get((trial, column, row) if turned else (trial, row, column), " ")
-            before = (width(key) - 1) // 2  # a mark stands below the middle of its column's name
+            before = (width(key) - 1) // 2  # center the mark below its column's name
             after = width(key) - 1 - before
             line += [(" " * (gap + before), ""), (mark, _STYLES.get(mark, "dim")), (" " * after, "")]
         lines.append(line)
@@ -111,7 +111,7 @@ def _letter(number: int) -> str:
 
 
 def _excluded_lines(plan: Plan) -> "list[Line]":
-    """Most frequent first. Reasons that differ only in who and where are one line; the JSON form has each in full."""
+    """Reasons, most frequent first. Reasons that differ only in the cell are one line; JSON has each in full."""
     groups: dict[str, list[Excluded]] = {}
     for combination in plan.excluded:
         why = short_need(combination.why) if combination.cause == "needs" else f"{combination.cause}: {combination.why}"
@@ -139,7 +139,7 @@ def _some(labels: list[str]) -> str:
 
 
 def _contents_lines(plan: Plan) -> "list[Line]":
-    """Of each trial whose cells consist of things that are known before; what is skipped, over all cells, by reason."""
+    """Contents of each trial's cells that are known in advance, and what is skipped, by reason."""
     trials: dict[str, list[tuple[Cell, Contents]]] = {}
     for cell in plan.cells:
         if cell.contents is not None:
@@ -163,20 +163,20 @@ def _contents_lines(plan: Plan) -> "list[Line]":
 
 
 def totals(plan: Plan) -> str:
-    """`102 cells, 42 excluded combinations of 144 combinations; 25.5 hours, price 37.20; 3 cells without estimate`"""
+    """`102 cells, 42 excluded of 144 combinations; 25.5 hours, price 37.20; no estimate for 3 cells`"""
     counts = plan.counts
     text = f"{count(counts['cells'], 'cell')}, {counts['holes']:,} excluded"
     text += f" of {count(counts['combinations'], 'combination')}"
     if counts["cells"] > plan.cost.unknown:
         text += f"; {plan.hours:,.2f} hours, price {plan.price:,.2f}"
     if plan.cost.unknown:
-        text += f"; {count(plan.cost.unknown, 'cell')} without an estimate"
+        text += f"; no estimate for {count(plan.cost.unknown, 'cell')}"
         if plan.cost.unbounded:
-            text += ", and what they may cost has no bound"
+            text += " (no run limit either, so the cost is unlimited)"
         elif plan.cost.bound > plan.price:
-            text += f", with the limits of their runs up to {plan.cost.bound:,.2f}"
+            text += f" (price at most {plan.cost.bound:,.2f} by their run limits)"
     if pairs := plan.coverage:
         text += f"\npairwise: {len(plan.cells):,} of {count(pairs.of_cells, 'cell')}"
         text += f", pairs covered {pairs.covered:,} / {pairs.possible:,} possible"
-        text += f"; {len(pairs.impossible):,} pairs no valid cell has"
+        text += f"; {len(pairs.impossible):,} pairs occur in no valid cell"
     return text

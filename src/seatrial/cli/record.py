@@ -1,4 +1,4 @@
-"""`seatrial record`: writes what a trusted server answers as what is expected of others. `calibrate` asks it, too."""
+"""`seatrial record`: records a trusted model server's answers as expected answers. Shares code with `calibrate`."""
 
 from pathlib import Path
 
@@ -29,14 +29,14 @@ from seatrial.suite.yaml.problem import printable
 
 @click.command()
 @click.argument("suite", type=click.Path(path_type=Path))
-@click.option("--select", multiple=True, metavar="EXPR", help="Cells by id glob, axis=value or /hash: those to trust.")
-@click.option("--diff", is_flag=True, help="Show what would change, token by token, and write nothing.")
+@click.option("--select", multiple=True, metavar="EXPR", help="Trusted cells: id glob, axis=value or /hash.")
+@click.option("--diff", is_flag=True, help="Show what would change, token by token, without writing it.")
 @RUNS
 def command(suite: Path, select: tuple[str, ...], diff: bool, runs: Path) -> None:
-    """Ask the servers of SUITE every case, and write what they answer into the case files: responses, errors, what
-    streams come to. Comments, order and everything else in the files stay as they are.
+    """Send every case to the servers of SUITE and write their answers into the case files: responses, errors, joined
+    streams. Comments, order and everything else in the files are kept.
 
-    What is left to chance, and what a server answers in two ways, is not written. With --diff it ends with 1 when
+    Answers to sampled requests and answers that differ between two tries are not written. With --diff, exits 1 if
     something would change.
     """
     changed = False
@@ -47,7 +47,7 @@ def command(suite: Path, select: tuple[str, ...], diff: bool, runs: Path) -> Non
         to_write = [one for one in recorded if one.state in (RecordingState.NEW, RecordingState.CHANGED)]
         changed = changed or bool(to_write)
         if to_write and not diff:
-            for path, text in new_texts(trusted.cell, to_write).items():  # all files of a cell or none
+            for path, text in new_texts(trusted.cell, to_write).items():  # all of a cell's files or none
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_whole(path, text.encode())
                 click.echo(f"  wrote {path}")
@@ -69,17 +69,17 @@ def _print(recorded: list[Recorded], diff: bool) -> None:
 def ask_trusted(
     suite: Path, purpose: str, select: tuple[str, ...], runs: Path, repeat: int = 1
 ) -> tuple[str, list[TrustedCell]]:
-    """Run the serving cells that are meant; the run, and what came back. Ends the command where any of them failed:
-    what a server answers that does not hold out is not to be trusted."""
+    """Runs the selected serving cells; returns the run and their answers. Exits if any failed: its answers cannot be
+    trusted."""
     trusted = suite_for(purpose, loaded(suite), models())
     made = plan(trusted, select=select, repeat=repeat if repeat > 1 else None, runs=runs)
     if purpose == "record":
         check_one_each(made.cells)
     prepared = prepare(made, runs, RunOptions(retries=0))
-    # A history of its own: what was asked to be recorded says nothing of how trials went.
+    # A separate history: recordings are not results of trials.
     code = run_shown(prepared, open_history(prepared.folder.path / "history.db"))
     if code:
-        say(f"nothing was written: not every server answered everything ({prepared.folder.run})")
+        say(f"nothing was written: not every cell passed; see `seatrial report {prepared.folder.run}`")
         raise SystemExit(code)
     return prepared.folder.run, [_read(prepared.folder, cell) for cell in prepared.plan.cells]
 
@@ -88,7 +88,7 @@ def _read(folder: RunFolder, cell: Cell) -> TrustedCell:
     results = folder.read_results()
     done = next((one for one in results.cells if one.hash == cell.hash), None) if results else None
     if done is None or not done.attempts:
-        fail(f"{folder.path} has no results of {cell.id}", 3)
+        fail(f"results not found: {cell.id} in {folder.path}", 3)
     try:
         observed = {DRIVER: folder.read_observation(cell.hash, done.attempts[-1].number, DRIVER)}
     except Unreadable as error:

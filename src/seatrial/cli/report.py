@@ -1,4 +1,4 @@
-"""`seatrial report`: shows a run that is over."""
+"""`seatrial report`: shows a finished run."""
 
 import importlib
 import os
@@ -22,7 +22,7 @@ from seatrial.report.view.changes import past_of_run, with_news
 from seatrial.report.view.run import RunView
 
 _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
-# By the option that writes it: the module of `seatrial.report` and its function. The page has one of its own.
+# By option: the module of `seatrial.report` and its function. HTML is rendered separately.
 _RENDERERS = {
     "junit": ("junit", "render_junit"),
     "markdown": ("markdown", "render_markdown"),
@@ -38,20 +38,18 @@ _RENDERERS = {
 @AGAINST
 @NOTIFY_NOW
 @RUNS
-@click.option("--cell", metavar="CELL", help="All that is known of it: an id, a glob, axis=value or /hash.")
-@click.option("-v", "--verbose", is_flag=True, help="All that is known of each cell that did not pass.")
-@click.option("--html", type=_FILE, metavar="FILE", help="Write the HTML report; - is standard output.")
+@click.option("--cell", metavar="CELL", help="Show full details of one cell: id, glob, axis=value or /hash.")
+@click.option("-v", "--verbose", is_flag=True, help="Show full details of each cell that did not pass.")
+@click.option("--html", type=_FILE, metavar="FILE", help="Write the HTML report; - for standard output.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")
 @click.option("--markdown", type=_FILE, metavar="FILE", help="Write Markdown, for a CI job's summary page.")
+@click.option("--csv", type=_FILE, metavar="FILE", help="Write CSV: one row per cell, with its axes and metrics.")
+@click.option("--ctrf", type=_FILE, metavar="FILE", help="Write a Common Test Report (CTRF JSON).")
 @click.option(
-    "--csv", type=_FILE, metavar="FILE", help="Write a table: a row for each cell, with its axes and metrics."
+    "--openmetrics", type=_FILE, metavar="FILE", help="Write OpenMetrics, for node exporter's textfile collector."
 )
-@click.option("--ctrf", type=_FILE, metavar="FILE", help="Write a common test report (CTRF JSON).")
-@click.option(
-    "--openmetrics", type=_FILE, metavar="FILE", help="Write metrics, for the textfile folder of a node exporter."
-)
-@click.option("--svg", type=_FILE, metavar="FILE", help="Draw the grid and the metrics as one picture.")
-@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON (its schema is in the docs).")
+@click.option("--svg", type=_FILE, metavar="FILE", help="Write the grid and metrics as an SVG image.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, in the format of results.json.")
 def command(
     run: str,
     against: str | None,
@@ -63,10 +61,10 @@ def command(
     as_json: bool,
     **files: Path | None,
 ) -> None:
-    """Show RUN (an id, its beginning, a path, the URL of a copy, or `last`): what passed, what failed and why; with
-    --cell only of those cells, and all of it.
+    """Show RUN (an id or prefix, a path, the URL of a copy, or `last`): what passed, what failed and why. With --cell,
+    show only those cells, in full.
 
-    Ends with 0 when it could be shown, whatever the run's verdict is; with 3 when --notify reached nobody.
+    Exits 0 whatever the run's verdict is; 3 if --notify could not deliver.
     """
     notify = checked_notify(notify)
     found = find(runs, run)
@@ -102,7 +100,7 @@ def command(
 
 
 def write_reports(view: RunView, files: Mapping[str, Path | None]) -> None:
-    """`files`: where the report of each form goes, if one is wanted."""
+    """Writes a report in each requested format; `files` maps each format to its path or None."""
     for form, file in files.items():
         if file:
             module, function = _RENDERERS[form]
@@ -113,17 +111,17 @@ def write_reports(view: RunView, files: Mapping[str, Path | None]) -> None:
 
 def _fail_unfinished(folder: RunFolder) -> NoReturn:
     found = run_overview(folder)
-    text = f"{found.done} of {count(found.cells, 'cell')} are judged"
+    text = f"{found.done} of {count(found.cells, 'cell')} done"
     if found.state is RunState.DAMAGED:
         fail(found.why, ExitCode.INFRA)
     if found.owner is not None:
-        shows = f"`seatrial attach {folder.run}` shows it"
-        fail(f"{folder.run} is still running (process {found.owner.pid}): {text}; {shows}")
-    fail(f"{folder.run} was not finished: {text}; `seatrial attach {folder.run}` finishes it")
+        watch = f"watch it with `seatrial attach {folder.run}`"
+        fail(f"{folder.run} is in progress (process {found.owner.pid}): {text}; {watch}")
+    fail(f"{folder.run} was interrupted: {text}; resume with `seatrial attach {folder.run}`")
 
 
 def _write(path: Path, data: bytes, whole: bool = False) -> None:
-    """`whole`: whoever reads it meanwhile gets the old file or the new one, and anybody may."""
+    """`whole`: replaces the file atomically and makes it readable for all users."""
     if path == Path("-"):
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
@@ -131,4 +129,4 @@ def _write(path: Path, data: bytes, whole: bool = False) -> None:
     try:
         write_whole(path, data, mode=0o644) if whole else path.write_bytes(data)
     except OSError as error:
-        fail(f"{path} cannot be written: {error.strerror}")
+        fail(f"cannot write {path}: {error.strerror}")

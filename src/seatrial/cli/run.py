@@ -14,22 +14,20 @@ from seatrial.record import RecordError, remote
 @click.command()
 @click.argument("suite", type=click.Path(path_type=Path))
 @SELECTING
-@click.option("--failed", metavar="RUN", help="Only the cells that did not pass in that run.")
-@click.option("--parallel", type=click.IntRange(min=1), help="Cells at a time on each target.")
-@click.option("--retries", type=click.IntRange(min=0), help="Further attempts for each class that the trial retries.")
-@click.option(
-    "--max-failures", type=click.IntRange(min=1), help="Start nothing more after this many cells have failed."
-)
-@click.option("--detach", is_flag=True, help="Return at once; `seatrial attach` shows it live, `cancel` stops it.")
-@click.option("--commit", default="", help="Commit of what is tested; default: what the CI or the checkout says.")
+@click.option("--failed", metavar="RUN", help="Only cells that did not pass in this run.")
+@click.option("--parallel", type=click.IntRange(min=1), help="Maximum number of cells at a time on each target.")
+@click.option("--retries", type=click.IntRange(min=0), help="Retries per cell; the trial's `retry_on` says for what.")
+@click.option("--max-failures", type=click.IntRange(min=1), help="Start no more cells after this many have failed.")
+@click.option("--detach", is_flag=True, help="Run in the background; `attach` shows the run, `cancel` stops it.")
+@click.option("--commit", default="", help="Commit under test.  [default: from the CI environment or the checkout]")
 @click.option(
     "--out",
     metavar="URL",
     default="",
     envvar="SEATRIAL_OUT",
-    help="Copy the run folder to below this fsspec URL (s3://…, gs://…, a path) when the run is over.",
+    help="Copy the finished run folder to a folder below this fsspec URL (s3://…, gs://…, a path).",
 )
-@click.option("--strict", is_flag=True, help="A metric without bounds, or a regression inside them, ends with 1, too.")
+@click.option("--strict", is_flag=True, help="Also exit 1 if a metric has no bounds or an open regression.")
 @AGAINST
 @NOTIFY
 @HISTORY
@@ -51,7 +49,7 @@ def command(
     max_cost: float | None,
     **chosen: Any,
 ) -> None:
-    """Run SUITE and say what passed, what failed and why."""
+    """Run SUITE and show what passed, what failed and why."""
     from seatrial.cli.common.watching import detached, run_shown
     from seatrial.engine import RunOptions
 

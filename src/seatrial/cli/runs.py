@@ -1,4 +1,4 @@
-"""`seatrial runs`: the runs that are there."""
+"""`seatrial runs`: lists runs. `seatrial reap`: deletes jobs that runs left behind."""
 
 import asyncio
 import time
@@ -13,36 +13,31 @@ from seatrial.report.terminal.history import runs_lines
 
 
 @click.command()
-@click.option("--last", metavar="N", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--last", metavar="N", type=click.IntRange(min=1), default=20, show_default=True, help="Show the last N.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @RUNS
 def command(last: int, as_json: bool, runs: Path) -> None:
-    """List runs, the newest first: what each came to, or how far it is and who works on it."""
+    """List runs, newest first, with their results, or their progress and the process that owns them."""
     found, there = run_overviews(runs, last)
     if as_json:
         print_json({"runs": found, "there": there})
     elif not found:
-        click.echo(f"there are no runs in {runs} yet: `seatrial run SUITE` makes one")
+        click.echo(f"no runs in {runs} yet; start one with `seatrial run SUITE`")
     else:
         print_lines(runs_lines(found, there))
 
 
-# `seatrial reap`: removes what runs left behind.
-
-
 @click.command()
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-@click.option(
-    "--suite", type=click.Path(path_type=Path), help="Look on the targets of this suite, too; default: this machine."
-)
-@click.option("--target", metavar="T", help="Look on this one only: of the suite, a kind, kind:key=value,… or a file.")
-@click.option("--older-than", "older", metavar="TIME", help="Only what was created longer ago: 90s, 2h, 1d.")
-@click.option("--running", is_flag=True, help="Also what still runs and was submitted by a machine that may be asleep.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--suite", type=click.Path(path_type=Path), help="Search this suite's targets.  [default: this machine]")
+@click.option("--target", metavar="T", help="Only this target: a suite's name, a kind, kind:key=value,… or a file.")
+@click.option("--older-than", "older", metavar="TIME", help="Only jobs created longer ago than this: 90s, 2h, 1d.")
+@click.option("--running", is_flag=True, help="Also delete running jobs of machines that stopped responding.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted without deleting it.")
 def reap_command(
     runs: tuple[str, ...], suite: Path | None, target: str | None, older: str | None, running: bool, dry_run: bool
 ) -> None:
-    """Remove the jobs of RUNs, or of all runs that no process works on. They are found by their label alone."""
+    """Delete the jobs of the given RUNs, or of every run that no process owns. Jobs are found by label."""
 
     from seatrial.engine import reap
     from seatrial.engine.verify import chosen_targets
@@ -52,15 +47,15 @@ def reap_command(
     wanted = chosen_targets(loaded(suite) if suite else None, target)
     reaping = asyncio.run(reap(wanted, runs, older_s, now_s, dry_run, running))
     for one in reaping.reaped:
-        what = "left, its run goes on" if one.in_use else "would be removed" if dry_run else "removed"
+        what = "kept: its run is in progress" if one.in_use else "would delete" if dry_run else "deleted"
         if one.asleep:
-            what = "left, it still runs and its machine may be asleep (--running removes it)"
-        what = f"could not be removed ({one.problem})" if one.problem else what
+            what = "kept: still running, machine may be asleep (--running deletes it)"
+        what = f"cannot delete: {one.problem}" if one.problem else what
         state = "running" if one.found.alive else "ended"
-        click.echo(f"{what}: {one.found.handle} ({state}, {max(0.0, now_s - one.found.created_s):.0f} s old)")
+        click.echo(f"{one.found.handle} ({state}, {max(0.0, now_s - one.found.created_s):.0f} s old): {what}")
     for name, why in reaping.unreached.items():
-        say(f"nothing is known of target {name}: {why}")
+        say(f"cannot search target {name}: {why}")
     if not reaping.reaped and reaping.done:
-        click.echo("nothing was found")
+        click.echo("nothing to delete")
     if not reaping.done:
         raise SystemExit(ExitCode.INFRA)

@@ -1,4 +1,4 @@
-"""`seatrial schema`: the JSON Schema of suites, for editors."""
+"""`seatrial schema`: prints the JSON Schema of suites, for editors."""
 
 import json
 
@@ -10,7 +10,7 @@ from seatrial.suite import suite_schema
 
 @click.command()
 def command() -> None:
-    """Print the JSON Schema of suite files, of the installed kinds and targets.
+    """Print the JSON Schema of suites, including installed kinds and targets.
 
     \b
     seatrial schema > suite.schema.json

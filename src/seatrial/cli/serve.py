@@ -1,4 +1,4 @@
-"""`seatrial serve`: the dashboard."""
+"""`seatrial serve`: serves the dashboard."""
 
 import asyncio
 from pathlib import Path
@@ -11,11 +11,11 @@ PORT = 8642
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="What to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0: any that is free.")
-@click.option("--token-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Holds the token.")
-@click.option("--allow-host", multiple=True, metavar="NAME", help="Another name that requests may use, of a proxy.")
-@click.option("--public", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Write files instead.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 for any free port.")
+@click.option("--token-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="The token's file.")
+@click.option("--allow-host", multiple=True, metavar="NAME", help="Also accept this host name, such as a proxy's.")
+@click.option("--public", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Write static files.")
 @RUNS
 @HISTORY
 def command(
@@ -27,14 +27,14 @@ def command(
     runs: Path,
     history: str | None,
 ) -> None:
-    """Serve the dashboard of a folder of runs and its history: what runs now, live, suites over time, cells, metrics.
+    """Serve the dashboard for a runs folder and its history: live runs, suites over time, cells, metrics.
 
-    It only shows: what would change something is written out as the command to copy. On an address that other machines
-    reach it asks for a token, from --token-file or SEATRIAL_SERVE_TOKEN: it is the password that a browser asks for.
+    The dashboard is read-only; it shows commands to copy for changes. On an address that other machines can reach, it
+    requires a token from --token-file or SEATRIAL_SERVE_TOKEN. Enter it as the password in the browser.
 
     \b
     seatrial serve                      http://127.0.0.1:8642/
-    seatrial serve --public DIR         the same pages as files, for any web server
+    seatrial serve --public DIR         write the pages as files, for any web server
     """
     from seatrial.cli.baseline.scope import RecenterPreview
     from seatrial.web.access import CannotServe, WebAccess, read_token
@@ -43,14 +43,14 @@ def command(
     from seatrial.web.public import ENDING, write_public
 
     past = history_of(runs, history)
-    # Of commands that are to be about the same runs. A history may have a password in it: that is left to the user.
+    # Options for the commands that pages show. A history URL may contain a password, so it is left out.
     options = ("--runs", str(runs)) if runs != Path("runs") else ()
     if history and "://" not in history:
         options = (*options, "--history", history)
     if public is not None:
-        # No path of this machine is in them.
+        # Without `options`, so that the pages contain no path of this machine.
         written = write_public(Site(runs, past, RecenterPreview(runs, past), ENDING), public)
-        click.echo(f"wrote {written.pages} pages and {written.files} files of jobs to {public}")
+        click.echo(f"wrote {written.pages} pages and {written.files} job files to {public}")
         for path in written.left_out[:5]:
             say(f"left out: {path}")
         if len(written.left_out) > 5:
@@ -59,6 +59,6 @@ def command(
     site = Site(runs, past, RecenterPreview(runs, past, options), options=options)
     try:
         access = WebAccess.of(host, read_token(file=token_file), allow_host)
-        asyncio.run(serve(site, access, port, lambda at: click.echo(f"serving {runs} at {at} (Ctrl-C ends it)")))
+        asyncio.run(serve(site, access, port, lambda at: click.echo(f"serving {runs} at {at} (Ctrl-C to stop)")))
     except CannotServe as error:
         fail(str(error))

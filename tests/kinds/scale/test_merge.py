@@ -153,7 +153,7 @@ def test_four_drivers_of_a_run_are_merged_and_judged(world: World) -> None:
     assert told["broken"] == []
     assert_gangs_are_whole(world)
     late = world.seatrial("scale", "merge", "last", "--bound", "finished.p50=1ms", check=1).stdout
-    assert "4 drivers, 40 of 40 workloads made" in late
+    assert "4 load generators: 40 of 40 workloads created" in late
     assert "broken: finished.p50" in late
     one = json.loads(world.seatrial("scale", "merge", "last", "--json", "--select", "shard=2").stdout)
     assert (one["drivers"], one["whole"]["count"]) == (1, 10)
@@ -166,7 +166,7 @@ def test_four_drivers_of_a_run_are_merged_and_judged(world: World) -> None:
     spoilt = replace(results.cells[0], findings=[bad])
     world.run().write_results(replace(results, cells=[spoilt, *results.cells[1:]]))
     told_late = world.seatrial("scale", "merge", "last", check=1).stdout
-    assert "not to be judged: part[shard=1]: the watch lagged" in told_late
+    assert "unreliable: part[shard=1]: the watch lagged" in told_late
     files = world.run().path / "cells" / results.cells[3].hash / "1" / "driver" / "files"
     few = (files / "submitted.jsonl").read_text().splitlines(keepends=True)[:-2]
     (files / "submitted.jsonl").write_text("".join(few))

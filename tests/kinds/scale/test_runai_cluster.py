@@ -130,7 +130,7 @@ def test_when_the_control_plane_knew_of_a_job_is_sampled_and_plotted(
     name = database.partition("@/")[2].partition("?")[0]
     postgres.sql(f"CREATE TABLE jobs ({columns}); INSERT INTO jobs VALUES ({row})", name)
     runai.sample_until_decided()
-    assert "1 are known to the control plane, 1 are not" in runai.scale(
+    assert "1 known to the control plane, 1 unknown" in runai.scale(
         "sample", "-p", runai.project, "--backend", database
     )
     known = {one["jobName"]: one["backendJobCreatedTimestamp"] for one in runai.read("sampled.json")}

@@ -124,7 +124,7 @@ def test_tolerances_are_measured_written_with_their_source_and_used(world: World
     assert "tolerance: drift" in done.stdout
     text = path.read_text()
     assert "tiny[precision=f16]" in text
-    assert "alone and in a crowd, servers started 1 times" in text
+    assert "sequential and concurrent, servers started 1 times" in text
     missing = world.seatrial("run", "suite.yaml", check=2)
     assert "no tolerance for tiny[precision=f32]; run `seatrial calibrate`" in missing.stderr
     world.seatrial("run", "suite.yaml", "--select", "precision=f16", check=0)

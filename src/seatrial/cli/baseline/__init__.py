@@ -1,4 +1,4 @@
-"""`seatrial baseline`: shows bounds and changes them, each change as a diff and with its reason."""
+"""`seatrial baseline`: shows and changes the bounds of metrics."""
 
 import time
 from collections.abc import Callable
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seatrial.cli import CommandGroup
 from seatrial.cli.baseline.import_ import curve, import_bounds, import_runs
 from seatrial.cli.baseline.scope import BaselineScope, say
 from seatrial.cli.common import HISTORY, RUNS, SELECT, duration, fail, options
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     Entries = list[tuple[str, Callable[[], Updated]]]
 
 _SUITE = click.argument("suite", type=click.Path(path_type=Path))
-_METRIC = click.option("--metric", metavar="NAME", help="Just this metric.")
+_METRIC = click.option("--metric", metavar="NAME", help="Only this metric.")
 
 
 def _changing(change: Callable[..., None]) -> Callable[..., Any]:
-    """The arguments of every command that changes an entry, as a scope."""
+    """Adds the options of all commands that change entries, and passes them as a BaselineScope."""
 
     @wraps(change)
     def command(
@@ -38,38 +39,38 @@ def _changing(change: Callable[..., None]) -> Callable[..., Any]:
     ) -> None:
         reason = " ".join(reason.encode("utf-8", "replace").decode().split())
         if not reason:
-            fail("--reason is empty: say why, for whoever looks at these bounds later")
+            fail("--reason is empty")
         change(BaselineScope(suite, select, runs, history, reason, force, dry_run), **given)
 
     add = options(
         _SUITE,
         SELECT,
-        click.option("--reason", required=True, metavar="TEXT", help="Why; it is kept."),
-        click.option("--force", is_flag=True, help="Also bounds that are wider than the cap."),
-        click.option("--dry-run", is_flag=True, help="Print the change, and make none."),
+        click.option("--reason", required=True, metavar="TEXT", help="Reason for the change; stored in the file."),
+        click.option("--force", is_flag=True, help="Allow bounds wider than the cap."),
+        click.option("--dry-run", is_flag=True, help="Show the change without writing it."),
         RUNS,
         HISTORY,
     )
     return add(command)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def command() -> None:
-    """Bounds that metrics are judged by: show them, make them from the history, move them, widen them.
+    """Show and change the bounds that metrics are checked against.
 
-    The file is what `baseline:` of the suite's trials names: Seatrial's own, or torchprime's step_time_bounds.yaml.
-    Only the selected entries are touched; everything else in the file stays as it is written, comments too.
+    The file is the `baseline` of the suite's trials: Seatrial's own format, or torchprime's step_time_bounds.yaml. Only
+    the selected entries change; the rest of the file, including comments, is kept.
     """
 
 
-@command.command(short_help="Say what the last run is by its bounds, and where these come from.")
+@command.command(short_help="Show bounds, their origin, and how the last run compares.")
 @_SUITE
 @SELECT
 @_METRIC
 @RUNS
 @HISTORY
 def show(suite: Path, select: tuple[str, ...], metric: str | None, runs: Path, history: str | None) -> None:
-    """Say for each entry what the last run is by its bounds, and where the bounds come from."""
+    """Show each entry's bounds, where they come from, and how the last run compares with them."""
     from seatrial.baseline import describe
 
     scope = BaselineScope(suite, select, runs, history, switched_off=not select)
@@ -82,15 +83,14 @@ def show(suite: Path, select: tuple[str, ...], metric: str | None, runs: Path, h
                 say(f"      {detail}")
 
 
-@command.command(short_help="Make bounds from the runs in the history.")
+@command.command(short_help="Compute bounds from the runs in the history.")
 @_changing
 @_METRIC
-@click.option("--since", metavar="TIME", help="Only runs of the last so long: 30d, 12h.")
+@click.option("--since", metavar="TIME", help="Use only runs from this period: 30d, 12h.")
 def update(scope: BaselineScope, metric: str | None, since: str | None) -> None:
-    """Make bounds from the runs in the history: good ones, of the newest level, of the same configuration.
+    """Compute bounds from the good runs in the history that have the newest level and the same configuration.
 
-    Entries without bounds are made; those that have some are brought up to date. Too few runs, or too wide a spread,
-    change nothing that is in use.
+    Creates missing entries and updates existing ones. With too few runs or too much noise, existing bounds are kept.
     """
     from seatrial.baseline import new_bounds, selection
 
@@ -104,17 +104,17 @@ def update(scope: BaselineScope, metric: str | None, since: str | None) -> None:
             if place.covers(benchmark, one.series.metric)
         ]
 
-    scope.change(made, f"no run of it has {metric or 'a metric that can have bounds'} yet")
+    scope.change(made, f"no run has {metric or 'a metric that can have bounds'} yet")
 
 
-@command.command(short_help="Move bounds to the newest level; their width stays.")
+@command.command(short_help="Move bounds to the newest level; keeps their width.")
 @_changing
 @_METRIC
 def recenter(scope: BaselineScope, metric: str | None) -> None:
-    """Move bounds to the level of the newest runs; their width stays. That level is in order from then on.
+    """Move bounds to the level of the newest runs and accept it. The width stays the same.
 
-    The newest level is that of the last runs which are out of the bounds on one side; when the last run is inside, of
-    the runs since the last change. Older runs count no more for `seatrial baseline update`.
+    The newest level is that of the latest runs out of bounds on one side or, if the last run is within bounds, of the
+    runs since the last level change. `seatrial baseline update` ignores older runs from then on.
     """
     from seatrial.baseline import new_bounds, selection
 
@@ -126,28 +126,28 @@ def recenter(scope: BaselineScope, metric: str | None) -> None:
             if name in found
         ]
 
-    scope.change(made, "it has no entry, or no run")
+    scope.change(made, "no entry, or no run in the history")
 
 
 def _known(scope: BaselineScope, place: "SelectedFile", chosen: "MetricHistory") -> tuple[Any, ...]:
-    """What new bounds depend on beside the runs: the entry, the reason, the hardware and the form of the file."""
+    """The entry, reason, hardware and file format that new bounds depend on besides the runs."""
     from seatrial.baseline.describe import hardware_of
 
     entry = place.entry(chosen.series.benchmark, chosen.series.metric)
     return entry, scope.why, hardware_of(scope.runs, chosen.points), place.baselines.form
 
 
-@command.command(short_help="Make bounds wider, and keep them so.")
+@command.command(short_help="Widen bounds permanently.")
 @_changing
 @_METRIC
-@click.option("--by", metavar="PERCENT", help="So much wider than they are: 20%.")
-@click.option("--to", metavar="PERCENT", help="So much of the center to each side: 3%.")
+@click.option("--by", metavar="PERCENT", help="Widen by this share of the current width: 20%.")
+@click.option("--to", metavar="PERCENT", help="Set the half-width to this share of the center: 3%.")
 def widen(scope: BaselineScope, metric: str | None, by: str | None, to: str | None) -> None:
-    """Make bounds wider, and keep them so: the width becomes the floor of the entry."""
+    """Widen bounds. The new width becomes the entry's minimum, so later updates keep it."""
     from seatrial.baseline import adjust
 
     if (by is None) == (to is None):
-        fail("say how much wider: exactly one of --by 20% and --to 3%")
+        fail("set exactly one of --by, --to; for example --by 20% or --to 3%")
     by_share, to_share = (None if text is None else _percent(text) for text in (by, to))
 
     def made(place: "SelectedFile", benchmark: str) -> "Entries":
@@ -157,32 +157,32 @@ def widen(scope: BaselineScope, metric: str | None, by: str | None, to: str | No
             if metric is None or name == metric
         ]
 
-    scope.change(made, "it has no entry")
+    scope.change(made, "no entry")
 
 
 def _percent(text: str) -> float:
-    """`20%` or `20`: 0.2."""
+    """Parses `20%` or `20` as 0.2."""
     try:
         share = float(text.strip().removesuffix("%")) / 100
     except ValueError:
         share = -1.0
     if not 0 < share < 100:
-        fail(f"{text!r} is no percentage; write 3% or 20%")
+        fail(f"invalid percentage {text!r}; use 3% or 20%")
     return share
 
 
-@command.command("import", short_help="Take over bounds or runs that another tool kept.")
+@command.command("import", short_help="Import bounds or runs from another tool.")
 @_changing
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--metric", metavar="NAME", help="Of runs: what their values are metrics of.")
-@click.option("--unit", metavar="TEXT", default="", help="Of runs: s, MiB; default: that of the suite.")
-@click.option("--better", type=click.Choice(["lower", "higher"]), help="Of runs; default: as the suite says.")
+@click.option("--metric", metavar="NAME", help="Metric that the runs measure (runs only).")
+@click.option("--unit", metavar="TEXT", default="", help="Unit: s, MiB (runs only).  [default: from the suite]")
+@click.option("--better", type=click.Choice(["lower", "higher"]), help="Runs only.  [default: from the suite]")
 def import_(scope: BaselineScope, file: Path, metric: str | None, unit: str, better: str | None) -> None:
-    """Take over what another tool kept in FILE.
+    """Import bounds or runs from FILE.
 
     \b
-    bounds   torchprime's step_time_bounds.yaml, or a baseline of Seatrial: into the suite's own baseline
-    runs     CSV, JSON or YAML, a row with `run`, `time` and `value` each: into the history, for `update`
+    bounds   torchprime's step_time_bounds.yaml or a Seatrial baseline; added to the suite's baseline
+    runs     CSV, JSON or YAML rows with `run`, `time` and `value`; added to the history, for `update`
     """
     from seatrial.baseline.read import is_bounds
 

@@ -1,4 +1,4 @@
-"""What `seatrial baseline import` takes over of another tool, and `seatrial baseline curve` of a run."""
+"""`seatrial baseline import`: imports another tool's bounds or runs. `seatrial baseline curve`: saves a loss curve."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ def import_bounds(scope: BaselineScope, file: Path) -> None:
     refused, done = [], 0
     for place in scope.places:
         if place.exists and place.path.resolve() == file.resolve():
-            fail(f"{file} is what the suite judges by already; there is nothing to import")
+            fail(f"nothing to import: {file} is already the suite's baseline")
         updates, no = imported.import_bounds(place, taken, file.name, scope.why, scope.suite.trials)
         refused += no
         done += len(updates)
@@ -32,15 +32,15 @@ def import_bounds(scope: BaselineScope, file: Path) -> None:
     known = {benchmark for place in scope.places for benchmark in place.trials}
     others = [benchmark for benchmark in taken.entries if benchmark not in known]
     if others:
-        say(f"of no selected cell, and not imported: {', '.join(others)}", err=True)
+        say(f"not imported: {', '.join(others)} (no selected cell has this benchmark)", err=True)
     for line in refused:
         say(f"refused: {line}", err=True)
     if refused or not done:
-        fail("nothing was imported: no benchmark of the file is one of the suite's" if not done else "not all", 1)
+        fail("some bounds were not imported" if done else "nothing imported: the suite has none of these benchmarks", 1)
 
 
 def import_runs(scope: BaselineScope, file: Path, metric: str | None, unit: str, better: str | None) -> None:
-    """What an option says counts before what the rows say."""
+    """Options take precedence over the rows."""
     from seatrial.baseline import imported, past_runs
     from seatrial.checks.bounds import short_date
 
@@ -49,14 +49,14 @@ def import_runs(scope: BaselineScope, file: Path, metric: str | None, unit: str,
     groups: dict[tuple[str, str], list[PastRun]] = {}
     for one in past_runs.assign_benchmarks(found.runs, trials):
         groups.setdefault((one.benchmark, one.metric), []).append(one)
-    # Nothing is added before it is known of all groups what they are metrics of.
+    # Resolve the metric of every group before adding anything.
     series = [
         _metric(scope, trials, benchmark, metric or named, unit or runs[0].unit, better or runs[0].better or None)
         for (benchmark, named), runs in groups.items()
     ]
     if found.without_value:
         rows = f"{len(found.without_value)} row{'' if len(found.without_value) == 1 else 's'}"
-        say(f"{rows} without a value left out, the first at {found.without_value[0]}", err=True)
+        say(f"skipped {rows} without a value, first at {found.without_value[0]}", err=True)
     for row, runs in zip(series, groups.values(), strict=True):
         fingerprint = imported.newest_fingerprint(scope.history, row.benchmark)
         if not scope.dry_run:
@@ -66,26 +66,25 @@ def import_runs(scope: BaselineScope, file: Path, metric: str | None, unit: str,
         say(f"{row.benchmark}: {'would add' if scope.dry_run else 'added'} {summary} to {scope.history.place}")
         if not fingerprint:
             say(
-                "  nothing ran here yet, so it is not known whether that was under the same conditions. "
-                "Bounds made from them judge the first runs here, but are never mixed with them; if it was the same, "
-                "run the suite once and import them again"
+                "  conditions unknown: the suite has not run here yet. Bounds from these runs apply to the first runs "
+                "here, but the two are never mixed; if the conditions are the same, run the suite once and import again"
             )
 
 
 def _metric(
     scope: BaselineScope, trials: dict[str, str], benchmark: str, metric: str, unit: str, better: str | None
 ) -> "ImportedMetric":
-    """What a row of runs is a metric of, from what it says, the options, and what is known of it already."""
+    """The metric of a group of runs, from its rows, the options, the history and the baseline."""
     from seatrial.baseline.imported import imported_metric
     from seatrial.suite import nearest
 
     if not benchmark and len(trials) == 1:
         (benchmark,) = trials
     if benchmark not in trials:
-        what = f"there is no cell with benchmark {benchmark!r}" if benchmark else "the runs name no `benchmark`"
-        fail(f"{what}{nearest(benchmark, trials)}; --select one cell, or give each run its `benchmark`")
+        what = f"unknown benchmark {benchmark!r}" if benchmark else "the runs have no `benchmark`"
+        fail(f"{what}{nearest(benchmark, trials)}; choose one cell with --select, or set `benchmark` for each run")
     if not metric:
-        fail("the runs name no `metric`; say --metric step_time, or what they are metrics of")
+        fail("the runs have no `metric`; use --metric, for example --metric step_time")
     series = scope.history.series(benchmark=benchmark, metric=metric, last=1)
     entries = [place.entry(benchmark, metric) for place in scope.places]
     before = [(one.unit, one.better) for one in reversed(series)]
@@ -94,17 +93,17 @@ def _metric(
     return imported_metric(benchmark, trial, scope.suite.trials[trial], metric, unit, better, before)
 
 
-@click.command("curve", short_help="Save the losses of a run as the curve that others are compared with.")
+@click.command("curve", short_help="Save a run's losses as a reference curve.")
 @RUN
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--cell", metavar="CELL", help="Whose losses: an id, a glob, axis=value or /hash.")
-@click.option("--host", type=click.IntRange(min=0), help="Of several hosts, whose; default: the first that told any.")
-@click.option("--force", is_flag=True, help="Also over a file that is there, and from a cell that did not pass.")
+@click.option("--cell", metavar="CELL", help="The cell: id, glob, axis=value or /hash.")
+@click.option("--host", type=click.IntRange(min=0), help="Number of the host.  [default: the first with losses]")
+@click.option("--force", is_flag=True, help="Overwrite an existing file; accept a cell that did not pass.")
 @RUNS
 def curve(run: str, file: Path, cell: str | None, host: int | None, force: bool, runs: Path) -> None:
-    """Save the losses that the log of RUN told (an id, its beginning, a path, or `last`) in FILE, by their steps.
+    """Save the losses in the log of RUN (an id or prefix, a path, or `last`) to FILE, by step.
 
-    `loss: {curve: FILE}` of a training trial compares later runs with it.
+    Use `loss: {curve: FILE}` in a training trial to compare later runs with it.
     """
     from seatrial.job import Unreadable
     from seatrial.kinds.training.curve import curve_of, curve_text
@@ -112,17 +111,17 @@ def curve(run: str, file: Path, cell: str | None, host: int | None, force: bool,
     folder = find(runs, run)
     results = folder.read_results()
     if results is None:
-        fail(f"{folder.run} is not finished; `seatrial attach {folder.run}` finishes it")
+        fail(f"{folder.run} is not finished; finish it with `seatrial attach {folder.run}`")
     wanted = {one.hash for one in cells_of(folder, cell)}
     tried = [one for one in results.cells if one.hash in wanted and one.attempts]
     if len(tried) != 1:
         names = "".join(f"\n  --cell '{one.id}'" for one in tried[:20])
-        fail(f"{len(tried)} cells of {folder.run} are meant; say which one:{names}" if tried else "no such cell ran")
+        fail(f"{len(tried)} cells of {folder.run} match; choose one:{names}" if tried else "no cell that ran matches")
     (found,) = tried
     if not found.verdict.good and not force:
-        fail(f"{found.id} is {found.verdict}: {found.why}; --force saves its losses all the same", 1)
+        fail(f"{found.id} is {found.verdict}: {found.why}; use --force to save its losses anyway", 1)
     if file.exists() and not force:
-        fail(f"{file} is there already; --force replaces it", 1)
+        fail(f"{file} already exists; use --force to overwrite it", 1)
     last = found.attempts[-1]
     try:
         curve = curve_of(folder.read_observation(found.hash, last.number, next(iter(last.parts), "job")), host)
@@ -130,5 +129,5 @@ def curve(run: str, file: Path, cell: str | None, host: int | None, force: bool,
     except Unreadable as error:
         fail(f"{found.id}: {error}", 1)
     except OSError as error:
-        fail(f"{file} cannot be written: {error.strerror}")
-    click.echo(f"saved {len(curve)} losses of {found.id}, steps {min(curve)} to {max(curve)}, in {file}")
+        fail(f"cannot write {file}: {error.strerror}")
+    click.echo(f"saved {len(curve)} losses of {found.id}, steps {min(curve)} to {max(curve)}, to {file}")

@@ -1,4 +1,4 @@
-"""What the commands of `seatrial baseline` share: the files that they are about, and how a change is made."""
+"""Shared by the `seatrial baseline` commands: which files they use, and how they change them."""
 
 import getpass
 import shlex
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from seatrial.baseline.edit import Updated
     from seatrial.baseline.selection import SelectedFile
 
-    # The entries of a benchmark that a command changes: the metric of each, and what makes the change.
+    # For a file and benchmark, the entries to change: each metric with a function that makes the change.
     Changes = Callable[[SelectedFile, str], list[tuple[str, Callable[[], Updated]]]]
 
 
 def say(text: str, err: bool = False) -> None:
-    """Print a line. Names and reasons come from files and runs: what could move a terminal's cursor is written out."""
+    """Prints a line with control characters escaped, because names and reasons come from files and runs."""
     from seatrial.suite.yaml.problem import printable
 
     click.echo(printable(text), err=err)
 
 
 class BaselineScope:
-    """The suite, the files of its baselines and the history that a command is about; of one that changes them, why."""
+    """The suite, baseline files and history that a command uses, and the reason for its changes."""
 
     def __init__(
         self,
@@ -54,13 +54,11 @@ class BaselineScope:
         self.dry_run = dry_run
         if not self.places:
             trials = ", ".join(self.suite.trials)
-            fail(
-                f"no selected cell has a baseline: give its trial `baseline: bounds.yaml` (trials: {trials}); "
-                "the file need not exist yet"
-            )
+            hint = "add `baseline: bounds.yaml` to its trial; the file need not exist yet"
+            fail(f"no selected cell has a baseline (trials: {trials}); {hint}")
 
     def change(self, changes: "Changes", nothing: str) -> None:
-        """Make the change of each entry, print it, write it. Ends with 1 when an entry had to stay as it was."""
+        """Changes, prints and writes each entry. Exits 1 if an entry could not be changed; `nothing` says why."""
         from seatrial.baseline.edit import Refused
 
         refused = 0
@@ -89,13 +87,13 @@ class BaselineScope:
         changed = change(place, [update.edit for update in updates])
         if not self.dry_run:
             write_change(changed)
-            # The alarms of a level that was accepted need no judgement any more.
+            # Alerts of an accepted level need no review.
             for one in updates:
                 edit, user = one.edit, getpass.getuser()
                 if one.accepted:
-                    said = (ACCEPTED, edit.reason["why"], user, time.time())
-                    self.history.mark(one.accepted, edit.benchmark, *said, metric=edit.metric)
-        click.echo(changed.diff)  # of YAML, which holds no control characters
+                    review = (ACCEPTED, edit.reason["why"], user, time.time())
+                    self.history.mark(one.accepted, edit.benchmark, *review, metric=edit.metric)
+        click.echo(changed.diff)  # YAML has no control characters
         for update in updates:
             for note in update.notes:
                 say(f"{update.edit.benchmark} {update.edit.metric}: {note}", err=True)
@@ -103,20 +101,20 @@ class BaselineScope:
         say(f"{'would change' if self.dry_run else 'changed'} {entries}", err=True)
 
 
-REASON = "why"  # stands for what a person writes
+REASON = "why"  # placeholder for the user's reason
 MOST_SELECTED = 4
 
 
 class RecenterPreview:
-    """What `seatrial baseline recenter` would change for one metric, and the command; nothing is changed here."""
+    """Previews `seatrial baseline recenter` for one metric: the command and its diff. Changes nothing."""
 
     def __init__(self, runs: Path, history: History, options: tuple[str, ...] = ()) -> None:
         self._runs = runs
         self._history = history
-        self._options = options  # of the command, so that it is about the same runs
+        self._options = options  # added to the command, so that it uses the same runs
 
     def __call__(self, suite_path: str, benchmark: str, metric: str) -> ProposedChange | None:
-        """None for a metric that no baseline file has an entry of, and for a suite that is not here."""
+        """Returns None if no baseline file has an entry for the metric, or if the suite file does not exist."""
         from seatrial.api import load
         from seatrial.baseline import new_bounds, selection
         from seatrial.baseline.describe import hardware_of

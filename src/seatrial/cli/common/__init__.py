@@ -1,4 +1,4 @@
-"""What several commands share: options, errors as exit codes, and what is printed of suites, plans and runs."""
+"""Shared by several commands: options, exit codes of errors, loading and printing of suites, plans and runs."""
 
 import functools
 import math
@@ -27,12 +27,12 @@ RUNS = click.option(
     default=Path("runs"),
     envvar="SEATRIAL_RUNS",
     show_default=True,
-    help="Folder of all runs and their history.",
+    help="Folder with all runs and their history.",
 )
 
 
 def _complete_run(context: click.Context, _parameter: click.Parameter, beginning: str) -> list[str]:
-    """The ids of runs, for a shell."""
+    """Completes run ids."""
     runs = context.params.get("runs") or Path("runs")
     names = [path.parent.name for path in runs.glob("*/plan.json")]
     return sorted(name for name in ("last", *names) if name.startswith(beginning))
@@ -42,20 +42,20 @@ RUN = click.argument("run", shell_complete=_complete_run)
 
 HISTORY = click.option(
     "--history",
-    metavar="PLACE",
+    metavar="FILE|URL",
     envvar="SEATRIAL_HISTORY",
-    help="The history: a file, or postgresql://USER@HOST/DATABASE.  [default: history.db in the folder of runs]",
+    help="History database: a file, or postgresql://USER@HOST/DATABASE.  [default: history.db in the runs folder]",
 )
 
 AGAINST = click.option(
     "--against",
     metavar="RUN",
-    help="What is new since that run, instead of since the last time that each cell ran; for releases.",
+    help="Compare with this run instead of each cell's previous run.",
 )
 
 
 def compared_with(runs: Path, name: str) -> "RunResults":
-    """The results of the run that the option AGAINST names."""
+    """Returns the results of the run given with --against."""
     from seatrial.api import read_results
     from seatrial.record.results import ResultsError
 
@@ -67,30 +67,33 @@ def compared_with(runs: Path, name: str) -> "RunResults":
 
 def _money(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
     if value is not None and not 0 <= value < math.inf:
-        raise click.BadParameter(f"{value} is no amount of money", context, option)
+        raise click.BadParameter(f"expected an amount of at least 0, got {value}", context, option)
     return value
 
 
 def options(*decorators: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Several options as one decorator, in the order of the help text."""
+    """Combines options into one decorator, in the order of the help text."""
     return lambda command: functools.reduce(lambda wrapped, option: option(wrapped), reversed(decorators), command)
 
 
 SELECT = click.option(
-    "--select", multiple=True, metavar="EXPR", help="Cells by id glob, axis=value or /hash; repeat for more."
+    "--select",
+    multiple=True,
+    metavar="EXPR",
+    help="Only cells that match an id glob, axis=value or /hash; repeat for more.",
 )
-# The options that say which cells; `plan_of` takes all but --max-cost.
+# The options that choose cells; `plan_of` takes all but --max-cost.
 SELECTING = options(
     SELECT,
-    click.option("--tag", multiple=True, help="Cells with this tag."),
-    click.option("--pairwise", is_flag=True, help="A small set that still has every pair of values that can be had."),
-    click.option("--repeat", type=click.IntRange(min=1), help="Each cell this many times."),
+    click.option("--tag", multiple=True, help="Only cells with this tag; repeat to require several."),
+    click.option("--pairwise", is_flag=True, help="A small set that covers every valid pair of values."),
+    click.option("--repeat", type=click.IntRange(min=1), help="Run each cell this many times."),
     click.option(
         "--target",
         metavar="T",
-        help="Run everything there: a target of the suite, a kind (kubernetes), kind:key=value,… or a YAML file.",
+        help="Run every cell on this target: a name in the suite, a kind (kubernetes), kind:key=value,… or a file.",
     ),
-    click.option("--max-cost", type=float, callback=_money, help="Refuse a plan that may cost more."),
+    click.option("--max-cost", type=float, callback=_money, help="Reject a plan that may cost more."),
 )
 
 
@@ -100,7 +103,7 @@ def fail(message: str, code: int = 2) -> NoReturn:
 
 
 def fail_with(error: SeatrialError) -> NoReturn:
-    """3 for what is no mistake of the caller: a run or a place that cannot be read or written."""
+    """Exits 3 if the error is not the caller's mistake (a run or history that cannot be read or written), else 2."""
     from seatrial.engine import RunStopped
     from seatrial.record import DamagedRun, RecordError
     from seatrial.record.history import HistoryError
@@ -128,7 +131,7 @@ def print_lines(lines: "Iterable[Line]") -> None:
 
 
 def history_of(runs: Path, place: str | None) -> "History":
-    """Ends the command with 2 for an address that can be none; a history that cannot be used ends it with 3."""
+    """Exits 2 for an invalid address. A history that cannot be used raises HistoryError later (exit 3)."""
     from seatrial import api
     from seatrial.record.history import HistoryError
 
@@ -139,14 +142,14 @@ def history_of(runs: Path, place: str | None) -> "History":
 
 
 def find_own(runs: Path, name: str) -> "RunFolder":
-    """The same, for what is more than reading: a copy is not to be worked on."""
+    """Like `find`, for commands that change the run: refuses a copy."""
     if "://" in name:
-        fail(f"{name} is a copy, to be read by report, compare and logs; work on the run where it was begun")
+        fail(f"{name} is a read-only copy (for report, compare, logs); run this command where the run was started")
     return find(runs, name)
 
 
 def cells_of(folder: "RunFolder", expression: str | None) -> "list[PlannedCell]":
-    """The cells of a run that an expression as of --select means; without one, all."""
+    """Returns the run's cells that match a --select expression; all without one."""
     from seatrial.plan.select import select_cells
 
     cells = folder.read_plan().cells
@@ -163,7 +166,7 @@ def plan_of(
     tag: tuple[str, ...] = (),
     **chosen: Any,
 ) -> "RunPlan":
-    """The plan of a command; what a person should know of it is printed."""
+    """Loads the suite and plans it; prints the plan's notes."""
     from seatrial.api import plan
 
     read = loaded(suite, target, look_for_files=True)
@@ -172,9 +175,9 @@ def plan_of(
         folder = find(runs, failed)
         before = folder.read_results()
         if before is None:
-            fail(f"{folder.run} has no results yet; `seatrial attach {folder.run}` finishes it")
+            fail(f"{folder.run} has no results yet; finish it with `seatrial attach {folder.run}`")
         if all(cell.done for cell in before.cells):
-            fail(f"in {folder.run} nothing failed, and nothing was left out", 0)
+            fail(f"nothing to rerun: no cell of {folder.run} failed or was left out", 0)
     made = plan(read, select=select, tags=tag, failed=before, runs=runs, history=history, **chosen)
     for note in made.notes:
         say(note)
@@ -182,7 +185,7 @@ def plan_of(
 
 
 def loaded(suite: Path, target: str | None = None, look_for_files: bool = False) -> "Suite":
-    """The suite, with everything on `target` where one is given; `look_for_files`: for one who wants to run it."""
+    """Loads the suite, with every cell on `target` if given. `look_for_files`: also check that its files exist."""
     from seatrial.api import load
 
     read = load(suite, target=target, check_files=look_for_files)
@@ -193,7 +196,7 @@ def loaded(suite: Path, target: str | None = None, look_for_files: bool = False)
 
 
 def duration(text: str) -> float:
-    """Seconds of `90s`, `2h`, `1d`."""
+    """Parses `90s`, `2h` or `1d` into seconds."""
     from seatrial.job.units import parse_duration
 
     try:

@@ -1,4 +1,4 @@
-"""What commands do about copies of run folders elsewhere: making one when a run is over, and reading one."""
+"""The options --out, which copies a finished run folder elsewhere, and --notify, which posts its results."""
 
 import os
 from pathlib import Path
@@ -16,13 +16,12 @@ from seatrial.report.webhook import SECRET, notify
 
 
 def checked_out(out: str) -> str:
-    """The address, a path as one that means the same anywhere on this machine. One that could never be used ends the
-    command before anything is planned."""
+    """Returns the address, a path as an absolute one. Exits if it can never work, before anything is planned."""
     if not out:
         return ""
 
     if place_text(out) != out:
-        fail(f"--out {place_text(out)}: a password would stand in the run folder; give it by the environment")
+        fail(f"--out {place_text(out)}: the run folder would contain the password; set it in the environment")
     try:
         remote.file_system(out)
     except RecordError as error:
@@ -31,28 +30,23 @@ def checked_out(out: str) -> str:
 
 
 def copied(folder: RunFolder, out: str, code: int) -> int:
-    """The exit code of a run after its folder was copied, where that was asked for and not done yet. A copy that failed
-    is infrastructure: it says nothing of what was tested, but a run that should be elsewhere and is not is no success.
-    """
+    """Copies the run folder if requested and not done yet; returns the exit code. A failed copy turns 0 into 3."""
     try:
         if out and not remote.is_copied(folder, out):
             click.echo(f"copied to {remote.copy_run(folder, out)}")
     except RecordError as error:
-        say(f"{error}\n`seatrial attach {folder.run}` copies what is missing")
+        say(f"{error}\nrun `seatrial attach {folder.run}` to copy the missing files")
         return code or int(ExitCode.INFRA)
     return code
 
 
-# The option `--notify` of commands that end with results.
-
-
-_HELP = "POST totals, causes and what is new there as JSON, signed with the secret in SEATRIAL_NOTIFY_SECRET."
+_HELP = "POST totals, causes and changes to this URL as JSON, signed with the secret in SEATRIAL_NOTIFY_SECRET."
 NOTIFY = click.option("--notify", metavar="URL", envvar="SEATRIAL_NOTIFY", help=_HELP)
-NOTIFY_NOW = click.option("--notify", metavar="URL", help=_HELP)  # of what only shows: not unless it is asked to
+NOTIFY_NOW = click.option("--notify", metavar="URL", help=_HELP)  # for read-only commands: ignores the environment
 
 
 def checked_notify(url: str | None) -> str:
-    """The address, before anything is run for it; "" for none."""
+    """Returns the URL, "" if there is none. Exits if it or the secret is unusable, before anything runs."""
     if not url:
         return ""
     try:
@@ -62,14 +56,14 @@ def checked_notify(url: str | None) -> str:
     except ValueError:
         usable = False
     if not usable or not url.isascii() or not url.isprintable() or " " in url:
-        fail("--notify takes an address such as https://HOST/PATH, without a user name in it")
+        fail("invalid --notify URL; use https://HOST/PATH, without a user name")
     if not os.environ.get(SECRET):
-        fail(f"--notify signs what it sends: set the environment variable {SECRET} to what the receiver knows, too")
+        fail(f"--notify needs the secret shared with the receiver; set the environment variable {SECRET}")
     return url
 
 
 def notified(url: str, results: RunResults) -> bool:
-    """Told, or it is said why not; what the run came to stays as it is."""
+    """Posts the webhook; returns whether it was delivered. A failure is printed and changes no verdict."""
     try:
         if url:
             notify(url, RunView(results), os.environ.get(SECRET, ""))

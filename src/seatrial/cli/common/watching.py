@@ -1,4 +1,4 @@
-"""Shows a run, of this or another process, to its end: signals, detaching, the summary and the exit code."""
+"""Shows a run of this or another process until it ends: signals, detaching, summary and exit code."""
 
 import asyncio
 import gc
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from seatrial.engine import PreparedRun
 
 _POLL_S = 0.05
-BEGIN_S = 60.0  # for another process to take a run up
-_WATCH_S = 0.25  # between two looks at a run that another process works on
-_GARBAGE = 20_000  # new objects between two looks for what only refers to itself
+BEGIN_S = 60.0  # time for the detached process to take ownership of the run
+_WATCH_S = 0.25  # poll interval for a run that another process owns
+_GARBAGE = 20_000  # new objects between two garbage collections
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_shown(prepared: "PreparedRun", history: History, cancel: bool = False, notify: str = "") -> int:
-    """Run to the end, with its reports; the exit code."""
+    """Runs to the end, writes the reports and returns the exit code."""
     with ownership(prepared.folder):
         results = keep_results(prepared, _executed(prepared, cancel), history, say)
         print_summary(results, prepared.folder.path)
@@ -49,7 +49,7 @@ def _executed(prepared: "PreparedRun", cancel: bool) -> RunResults:
 
     folder, plan = prepared.folder, prepared.plan
     expected = {cell.id: cell.estimate_s for cell in plan.cells if cell.estimate_s is not None}
-    # What was loaded and planned stays to the end: it need not be looked through for garbage after every few objects.
+    # The suite and plan live until the end: keep them out of garbage collection.
     gc.freeze()
     gc.set_threshold(_GARBAGE)
     cancellation = Cancellation()
@@ -59,21 +59,21 @@ def _executed(prepared: "PreparedRun", cancel: bool) -> RunResults:
         with live_view(plan.cells, plan.excluded, expected, plan.labels) as shown:
             return asyncio.run(_interruptible(prepared, shown, cancellation))
     except RecordError as error:
-        then = f"this run cannot be taken up; `seatrial reap {folder.run}` removes what is left of it"
+        then = f"this run cannot be resumed; delete its jobs with `seatrial reap {folder.run}`"
         fail(f"{error}\n{then}", ExitCode.INFRA)
     except RunStopped as error:
-        then = f"nothing is lost: `seatrial attach {folder.run}` takes it up"
+        then = f"no results are lost; resume with `seatrial attach {folder.run}`"
         if not folder.plan.exists():
-            then = f"what was known of the run is lost with its folder; `seatrial reap {folder.run}` removes its jobs"
+            then = f"the run folder and its results are gone; delete the run's jobs with `seatrial reap {folder.run}`"
         fail(f"the run stopped: {error}\n{then}", ExitCode.INFRA)
 
 
 async def _interruptible(prepared: "PreparedRun", shown: Watching, cancel: Cancellation) -> RunResults:
-    """The first signal cancels the run, the second leaves at once: attach finds the rest."""
+    """The first signal cancels the run, the second exits immediately; attach can still resume it."""
 
     def interrupt() -> None:
         if cancel.requested:
-            shown.update("", "left", f"`seatrial attach {prepared.folder.run}` goes on with what was not done")
+            shown.update("", "left", f"resume with `seatrial attach {prepared.folder.run}`")
             os._exit(130)
         cancel.request()
 
@@ -92,47 +92,47 @@ class _WithAdvice:
     shown: Watching
 
     def update(self, cell: str, state: str, progress: str = "") -> None:
-        advice = "; once more to leave at once" if not cell and state == "interrupted" else ""
+        advice = "; press Ctrl-C again to exit immediately" if not cell and state == "interrupted" else ""
         self.shown.update(cell, state, f"{progress}{advice}")
 
 
 def _strictly(results: RunResults, history: History) -> int:
-    """The exit code of a run that must leave nothing open."""
+    """Returns the exit code with --strict: 1 also for metrics without bounds and open regressions."""
     found = unbounded_metrics(results)
     try:
         found += open_regressions(history.filled(history.names(run=results.run, judged=True), POINTS_SHOWN))
     except HistoryError as error:
-        found.append(f"whether a regression is open is not known: {error}")
+        found.append(f"open regressions not checked: {error}")
     for line in found:
         click.echo(f"strict: {line}", err=True)
     return ExitCode.FAILED if found and results.exit_code == ExitCode.PASSED else results.exit_code
 
 
 def finished(folder: RunFolder, history: History, show: bool = True, note: bool = True) -> int | None:
-    """The exit code of a run that came to its end, told once more; None when it did not."""
+    """Prints a finished run again and returns its exit code; None if it has not finished."""
     results = finished_results(folder, history, say)
     if results is None:
         return None
     if show:
         if note:
-            click.echo(f"{folder.run} has finished already", err=True)
+            click.echo(f"{folder.run} has already finished", err=True)
         print_summary(results, folder.path)
     return _strictly(results, history) if folder.read_plan().options.strict else results.exit_code
 
 
 def watched(folder: RunFolder, owner: Owner, history: History) -> int:
-    """Show a run that another process works on, to its end; the exit code. Nothing is done to it."""
+    """Shows a run that another process owns until it ends, without changing it; returns the exit code."""
     who = f"process {owner.pid}" if owner.here else f"process {owner.pid} on {owner.host}"
-    click.echo(f"watching {folder.run}, which {who} runs; Ctrl-C ends the view, not the run", err=True)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # the terminal is to be left as it was
+    click.echo(f"watching {folder.run} (owned by {who}); Ctrl-C stops the view, not the run", err=True)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # so that the terminal is restored
     try:
         _watch(folder, owner)
     except KeyboardInterrupt:
-        fail(f"{folder.run} goes on; `seatrial cancel {folder.run}` stops it", ExitCode.INTERRUPTED)
+        fail(f"{folder.run} is still in progress; stop it with `seatrial cancel {folder.run}`", ExitCode.INTERRUPTED)
     done = finished(folder, history, note=False)
     if done is None:
-        takes_up = f"`seatrial attach {folder.run}` takes it up"
-        fail(f"{who} is gone, and {folder.run} is not finished; {takes_up}", ExitCode.INFRA)
+        resume = f"resume with `seatrial attach {folder.run}`"
+        fail(f"{who} exited before {folder.run} finished; {resume}", ExitCode.INFRA)
     return done
 
 
@@ -143,7 +143,7 @@ def _watch(folder: RunFolder, owner: Owner) -> None:
     with live_view(plan.cells, plan.excluded, expected, plan.axes) as shown:
         working = True
         while working:
-            working = owner.works_on(folder.path)  # before the last look: what it wrote is then all there
+            working = owner.works_on(folder.path)  # before reading, so that the last read sees everything
             for change in reader.changes():
                 shown.update(change.cell, change.state, change.progress, monotonic_of(change.at_s))
             if working:
@@ -155,14 +155,14 @@ def reopened(folder: RunFolder) -> "PreparedRun":
 
     owner = owner_of(folder.path)
     if owner is not None and not owner.here:
-        who = f"process {owner.pid} on {owner.host}, which cannot be looked for from here"
-        say(f"{folder.run} was last worked on by {who}")
+        who = f"process {owner.pid} on {owner.host}"
+        say(f"{folder.run} was last owned by {who}; cannot check from here whether that process is alive")
     return reopen(folder)
 
 
 def detached(prepared: "PreparedRun", runs: Path, history: str | None, notify: str = "") -> None:
-    """Another process, in a session of its own, takes the run up; what it would have printed is in the run folder."""
-    # Not as options: an address may hold a password, and options are for everybody to see.
+    """Starts a background process that runs `attach`; its output goes to console.txt in the run folder."""
+    # Not as options: an address may hold a password, and other users can see the options of a process.
     given = {"SEATRIAL_HISTORY": history or "", "SEATRIAL_NOTIFY": notify}
     environment = {**os.environ, **{name: value for name, value in given.items() if value}}
     path = prepared.folder.path / "console.txt"
@@ -176,7 +176,7 @@ def detached(prepared: "PreparedRun", runs: Path, history: str | None, notify: s
             env=environment,
         )
     until_s = time.monotonic() + BEGIN_S
-    # Whoever attaches from now on watches it, instead of taking it away from a process that is just about to begin.
+    # Wait until the child owns the run, so that `attach` watches it instead of taking over.
     while process.poll() is None and time.monotonic() < until_s:
         owner = owner_of(prepared.folder.path)
         if owner is not None and owner.pid == process.pid:

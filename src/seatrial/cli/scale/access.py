@@ -1,4 +1,4 @@
-"""Options that these commands share, and the cluster that they mean."""
+"""Options of the `seatrial scale` commands, and access to their cluster."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,20 +17,20 @@ _T = TypeVar("_T")
 
 FOLDER = click.option(
     "-o", "--output-dir", "folder", type=click.Path(path_type=Path, file_okay=False), default=Path(DEFAULT_FOLDER),
-    show_default=True, help="Folder of the files of one test.",
+    show_default=True, help="Folder with the test's files.",
 )  # fmt: skip
 TYPE = click.option(
     "-t", "--workload-type", "workload_type", type=click.Choice(WORKLOAD_TYPES), default=WORKLOAD_TYPES[0],
-    show_default=True, help="Which workloads.",
+    show_default=True, help="Type of the workloads.",
 )  # fmt: skip
-NAMESPACE = click.option("--namespace", help="Of the workloads.  [default: runai-PROJECT]")
+NAMESPACE = click.option("--namespace", help="Namespace of the workloads.  [default: runai-PROJECT]")
 
 
 def access(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say which cluster."""
-    context = click.option("--context", help="Of the kubeconfig.  [default: its current one]")
+    """Adds the options that choose the cluster."""
+    context = click.option("--context", help="Kubeconfig context.  [default: the current one]")
     file = click.Path(path_type=Path, dir_okay=False)
-    return click.option("--kubeconfig", type=file, help="As of kubectl.")(context(command))
+    return click.option("--kubeconfig", type=file, help="Kubeconfig file.  [default: kubectl's]")(context(command))
 
 
 def project_option(*names: str) -> Callable[..., Any]:
@@ -44,7 +44,7 @@ def on_cluster(
     at_once: int,
     work: "Callable[[Kubernetes], Awaitable[_T]]",
 ) -> _T:
-    """What `work` gives; a cluster that does not answer or does not allow it ends the command with 3."""
+    """Returns the result of `work`. Exits 3 if the cluster does not respond or denies access."""
     from dataclasses import replace
 
     from seatrial.kubernetes import Kubernetes, KubernetesError, load_access
@@ -57,4 +57,4 @@ def on_cluster(
     try:
         return asyncio.run(run())
     except KubernetesError as error:
-        fail(f"the cluster cannot be used: {error}; `seatrial doctor --target kubernetes` examines it", 3)
+        fail(f"cannot use the cluster: {error}; run `seatrial doctor --target kubernetes` to check it", 3)

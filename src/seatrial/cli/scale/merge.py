@@ -1,4 +1,4 @@
-"""`seatrial scale merge`: several drivers that loaded one cluster side by side, as one."""
+"""`seatrial scale merge`: merges scale trials that loaded one cluster at the same time."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 _PART = "driver"
 
 
-@click.command(short_help="Judge scale trials that ran side by side as one.")
+@click.command(short_help="Merge scale trials that ran at the same time.")
 @RUN
 @RUNS
-@click.option("--select", metavar="EXPR", help="Cells by id glob, axis=value or /hash; default: all of the run.")
+@click.option("--select", metavar="EXPR", help="Only cells that match an id glob, axis=value or /hash.")
 @click.option(
     "--bound", "bounds", multiple=True, metavar="METRIC=VALUE",
-    help="Such as scheduled.p99=30s; repeat for more. Without others, failed=0 and unfinished=0.",
+    help="Bound to check, such as scheduled.p99=30s; repeatable. failed=0 and unfinished=0 unless given.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_json: bool) -> None:
-    """Merge the stamps of the scale trials of RUN that ran side by side, and judge the whole.
+    """Merge the timestamps of RUN's scale trials that ran at the same time, and check bounds on the total.
 
-    Exit code 1: a bound is broken, or one of them did not measure what it was meant to.
+    Exits 1 if a bound is broken or one of the trials is not valid.
     """
     from seatrial.job import Unreadable
     from seatrial.kinds.scale.driver.merge import merge_shards, read_shard
@@ -45,11 +45,11 @@ def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_
     cells = cells_of(folder, select)
     works = _works(folder, cells)
     if not works:
-        fail(f"{folder.run} has no scale trial that wrote what could be merged")
+        fail(f"nothing to merge: {folder.run} has no scale trial with results")
     try:
         merged = merge_shards(read_shard(files, work) for files, work in works.items())
     except (Unreadable, ValueError) as error:
-        fail(f"these trials cannot be merged: {error}; choose some with --select")
+        fail(f"cannot merge these trials: {error}; choose some with --select")
     doubts = _doubts(folder, cells)
     broken = broken_scale_bounds(wanted, merged.whole, merged.stages)
     if as_json:
@@ -63,8 +63,8 @@ def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_
 
 
 def _works(folder: "RunFolder", cells: "list[PlannedCell]") -> "dict[Path, ScaleWork]":
-    """What the driver of the last attempt of each cell was to do, by the folder of the files that it wrote. Cells
-    without a driver, or with one of another kind, are left out."""
+    """The work of each cell's load generator in its last attempt, by the folder of its files. Skips cells that have
+    no load generator."""
     from seatrial.job import Unreadable, convert
     from seatrial.kinds.scale.work import ScaleWork
 
@@ -80,20 +80,20 @@ def _works(folder: "RunFolder", cells: "list[PlannedCell]") -> "dict[Path, Scale
                 continue
             work = convert(step.args.get("work"), ScaleWork)
         except (Unreadable, ValueError) as error:
-            fail(f"{cell.id}: what it was to do cannot be read: {error}", 3)
+            fail(f"{cell.id}: cannot read its job: {error}", 3)
         if work.find is not None:
-            fail(f"{cell.id} searches a limit: there is no one rate to merge it at; leave it out with --select")
+            fail(f"cannot merge {cell.id}: it searches a limit and has no single rate; leave it out with --select")
         found[place / "files"] = work
     return found
 
 
 def _doubts(folder: "RunFolder", cells: "list[PlannedCell]") -> list[str]:
-    """Why the whole is not to be trusted: a part of it was not."""
+    """Findings that make the merged result unreliable."""
     from seatrial.job import Verdict
 
     results = folder.read_results()
     if results is None:
-        return ["the run has no results yet: seatrial attach finishes it"]
+        return [f"the run has no results yet; finish it with `seatrial attach {folder.run}`"]
     chosen, broke = {cell.hash for cell in cells}, (_PART, Verdict.FAILED)
     return [
         f"{cell.id}: {finding.message}"
@@ -106,9 +106,10 @@ def _doubts(folder: "RunFolder", cells: "list[PlannedCell]") -> list[str]:
 
 def _print(merged: "Merged", shards: int, broken: list[str], doubts: list[str]) -> None:
     whole = merged.whole
-    rate = "" if whole.rate is None else f", {whole.rate:.1f} sent a second"
-    click.echo(f"{shards} drivers, {whole.submitted:,} of {whole.count:,} workloads made{rate}")
-    click.echo(f"{whole.failed:,} failed, {whole.unfinished:,} unfinished, {whole.refused:,} answers were no success")
+    rate = "" if whole.rate is None else f", {whole.rate:.1f} per second"
+    generators = f"{shards} load generator{'s' * (shards != 1)}"
+    click.echo(f"{generators}: {whole.submitted:,} of {whole.count:,} workloads created{rate}")
+    click.echo(f"{whole.failed:,} failed, {whole.unfinished:,} unfinished, {whole.refused:,} error responses")
     widest = max((len(stage.name) for stage in merged.stages), default=0)
     for stage in merged.stages:
         known = ", ".join(f"{one.name} {one.text}" for one in stage.quantiles)
@@ -117,4 +118,4 @@ def _print(merged: "Merged", shards: int, broken: list[str], doubts: list[str]) 
     for text in broken:
         click.echo(f"broken: {text}")
     for text in doubts:
-        click.echo(f"not to be judged: {text}")
+        click.echo(f"unreliable: {text}")

@@ -1,4 +1,4 @@
-"""`seatrial scale submit`: as submitter.py."""
+"""`seatrial scale submit`: replaces Run:ai's submitter.py. `seatrial scale clean`: deletes the workloads."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
     from seatrial.migrate.runai.files import SubmittedWorkload
     from seatrial.migrate.runai.submit import Waves
 
-_SHOWN = 5  # reasons of refusals
+_SHOWN = 5  # rejection reasons
 
 
-@click.command(short_help="Submit workloads, and write submitted.json.")
+@click.command(short_help="Submit workloads and write submitted.json.")
 @FOLDER
 @TYPE
-@click.option("-n", "--num-workloads", "count", type=click.IntRange(min=1), required=True, help="How many.")
+@click.option("-n", "--num-workloads", "count", type=click.IntRange(min=1), required=True, help="Number of workloads.")
 @click.option(
     "-p", "--num-processes", "parallel", type=click.IntRange(1, 1000), default=8, show_default=True,
-    help="So many in parallel; the next ones when all of these are answered.",
+    help="Workloads per group; a group is sent in parallel once the previous one is answered.",
 )  # fmt: skip
 @click.option("--num-workers", default="1", show_default=True, help="Workers of a distributed workload.")
-@click.option("-g", "--num-gpus", default="1", show_default=True, help="GPUs of a pod, also a fraction.")
+@click.option("-g", "--num-gpus", default="1", show_default=True, help="GPUs per pod; may be a fraction.")
 @click.option(
     "--delay", "delay_s", type=click.FloatRange(min=0), default=0.0, show_default=True,
-    help="Seconds between one such group and the next.",
+    help="Seconds between two groups.",
 )  # fmt: skip
 @project_option("--project")
-@click.option("--pvc", is_flag=True, help="With a volume claim: pvc.yaml of the templates.")
+@click.option("--pvc", is_flag=True, help="Add a volume claim from the template pvc.yaml.")
 @click.option(
     "--templates", type=click.Path(path_type=Path, file_okay=False), default=Path("yaml"), show_default=True,
-    help="Folder of training.yaml, distributed.yaml, interactive.yaml and pvc.yaml.",
+    help="Folder with training.yaml, distributed.yaml, interactive.yaml and pvc.yaml.",
 )  # fmt: skip
 @NAMESPACE
 @access
@@ -43,9 +43,9 @@ def submit(
     folder: Path, workload_type: str, count: int, parallel: int, num_workers: str, num_gpus: str, delay_s: float,
     project: str, pvc: bool, templates: Path, namespace: str | None, kubeconfig: Path | None, context: str | None,
 ) -> None:  # fmt: skip
-    """Submit workloads, and write submitted.json.
+    """Submit workloads and write submitted.json.
 
-    Exit code 1: the server refused some; they are in submitted.json with the reason. What is made stays until
+    Exits 1 if the server rejected some; submitted.json has the reasons. Delete the workloads with
     `seatrial scale clean`.
     """
     import uuid
@@ -63,9 +63,9 @@ def submit(
             kubeconfig, context, place, parallel, lambda client: _submitted(client, waves, folder, context or "")
         )
     except SeatrialError as error:
-        fail(f"{error}; nothing was submitted: change {templates / workload_type}.yaml, or the namespace", 3)
+        fail(f"nothing was submitted: {error}; change {templates / workload_type}.yaml or the namespace", 3)
     refused = [one for one in done if one.error]
-    click.echo(f"{len(done) - len(refused):,} of {count:,} workloads submitted to {place}, {len(refused):,} refused")
+    click.echo(f"{len(done) - len(refused):,} of {count:,} workloads submitted to {place}, {len(refused):,} rejected")
     for reason in sorted({one.error for one in refused})[:_SHOWN]:
         click.echo(f"  {reason}", err=True)
     where = f"-t {workload_type} -p {project} -o {folder}"
@@ -89,16 +89,15 @@ def _template(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except UnicodeDecodeError:
-        fail(f"{path} is no text")
+        fail(f"cannot read {path}: not a UTF-8 text file")
     except OSError as error:
-        what = "run this beside the folder of Run:ai's templates, or name it: --templates DIR"
-        fail(f"{path} cannot be read: {error.strerror}; {what}")
+        fail(f"cannot read {path}: {error.strerror}; set Run:ai's template folder with --templates DIR")
 
 
 async def _submitted(
     client: "Kubernetes", waves: "Waves", folder: Path, context: str
 ) -> "tuple[list[SubmittedWorkload], bool]":
-    """Ctrl-C ends it after the group that is being sent, with all of them written."""
+    """Submits the waves. Ctrl-C stops after the current group; all submitted workloads are written."""
     import asyncio
     import functools
     import signal
@@ -128,25 +127,22 @@ async def _submitted(
 
 
 def _put_aside(path: Path) -> None:
-    """The file of an earlier test in the same folder stays, under the time when it was written."""
+    """Renames the file of an earlier test in the same folder by its modification time."""
     from datetime import UTC, datetime
 
     if path.exists():
         at = datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y%m%d-%H%M%S-%f")
         path.rename(path.with_name(f"{path.stem}-{at}{path.suffix}"))
-        click.echo(f"{path} of an earlier test is now {path.stem}-{at}{path.suffix}", err=True)
+        click.echo(f"renamed {path} of an earlier test to {path.stem}-{at}{path.suffix}", err=True)
 
 
-# `seatrial scale clean`: removes what `seatrial scale submit` made.
-
-
-@click.command(short_help="Remove what `submit` made.")
+@click.command(short_help="Delete the workloads that `submit` created.")
 @FOLDER
 @access
 def clean(folder: Path, kubeconfig: Path | None, context: str | None) -> None:
-    """Delete the workloads that were submitted into a folder, by their label alone, and wait until they are gone.
+    """Delete the workloads of a submission, found by label, and wait until they are gone.
 
-    Also after the submission was killed. Exit code 3: some are still there.
+    Also works after `submit` was killed. Exits 3 if some workloads remain.
     """
     from seatrial.job import Unreadable
     from seatrial.job.reading import read_json
@@ -159,12 +155,12 @@ def clean(folder: Path, kubeconfig: Path | None, context: str | None) -> None:
         begun = read_json(path, BegunSubmission)
     except (OSError, Unreadable) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        fail(f"{path} cannot be read: {why}; `seatrial scale submit` writes it")
+        fail(f"cannot read {path}: {why}; it is written by `seatrial scale submit`")
 
     async def remove(client: "Kubernetes") -> bool:
         resource = await client.discovery.of_kind(begun.api_version, begun.kind)
         return await remove_workloads(client, resource, workload_labels(begun.run))
 
     if not on_cluster(kubeconfig, context or begun.context or None, begun.namespace, 8, remove):
-        fail(f"some workloads of {begun.namespace} are still there: try again, or look for their finalizers", 3)
-    click.echo(f"nothing of {begun.run} is left in {begun.namespace}")
+        fail(f"some workloads in {begun.namespace} were not deleted; try again, or check their finalizers", 3)
+    click.echo(f"deleted all workloads of {begun.run} in {begun.namespace}")
