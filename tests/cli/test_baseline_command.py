@@ -89,7 +89,7 @@ def test_an_entry_that_has_to_stay_ends_with_1_and_the_others_are_made(filled: W
         (("widen", "suite.yaml", "--reason", "x"), "exactly one of --by"),
         (("widen", "suite.yaml", "--reason", "x", "--by", "wide"), "invalid percentage 'wide'"),
         (("widen", "suite.yaml", "--reason", "x", "--to", "-3%"), "invalid percentage '-3%'"),
-        (("update", "suite.yaml", "--reason", "x", "--since", "long"), "is not a duration"),
+        (("update", "suite.yaml", "--reason", "x", "--since", "long"), "invalid duration"),
         (("update", "suite.yaml", "--reason", "x", "--select", "model=c"), "no model 'c'"),
         (("show", "none.yaml"), "cannot be read"),
         (("import", "suite.yaml", "none.csv", "--reason", "x"), "cannot be read"),

@@ -118,7 +118,7 @@ def test_training_takes_the_same_fields(reading: World) -> None:
         ({"read": {"reader": "jsn"}}, "unknown reader 'jsn'; did you mean 'json'?"),
         ({"read": "copy-speed", "bounds": {"h2c": ">=1"}}, "unknown metric 'h2c'; did you mean 'h2d'?"),
         ({"bounds": {"second": "<=1"}}, "unknown metric 'second'; did you mean 'seconds'?"),
-        ({"bounds": {"seconds": "fast"}}, "'fast' is not a bound; write for example <=30s or >=48 GB/s"),
+        ({"bounds": {"seconds": "fast"}}, "invalid bound 'fast'; use for example <=30s or >=48 GB/s"),
     ],
 )
 def test_names_that_are_wrong_are_errors_with_their_place(reading: World, fields: dict, message: str) -> None:

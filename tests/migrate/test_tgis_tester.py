@@ -191,8 +191,8 @@ def test_every_rule_has_its_text_and_all_are_said_at_once(config: Path) -> None:
         "`port` and `grpc_port` must differ; both are 8001",
         "`port` and `master_port` must differ",
         "memory fraction 1.5 (limit 1.0)",
-        "'float64' is none of float16, float32, bfloat16",
-        "product.yaml:8:25: it should be greater than or equal to 1; got the number 0",
+        "expected one of float16, float32, bfloat16, got 'float64'",
+        "product.yaml:8:25: must be greater than or equal to 1, got the number 0",
         "14 problems",
     ):
         assert line in said
@@ -207,7 +207,7 @@ def test_what_is_wrong_with_the_file_is_said_at_its_place(config: Path) -> None:
     said = str(caught.value)
     assert "product.yaml:4:22: expected text, but YAML reads 4 as the number 4" in said
     assert "`tls_secret` is missing" in said
-    assert "'float8' is none of float16, float32, bfloat16" in said
+    assert "expected one of float16, float32, bfloat16, got 'float8'" in said
 
 
 def test_what_means_nothing_is_said_and_ignored_as_there(config: Path) -> None:

@@ -251,5 +251,5 @@ def test_a_trial_that_needs_no_machine_names_its_target(suite_of: Make) -> None:
 def test_a_trial_with_an_unknown_target_or_with_machines_beside_it_is_refused(suite_of: Make) -> None:
     with pytest.raises(SuiteError, match="unknown target 'clustr'"):
         suite_of({"target": "clustr"}, targets={"cluster": {"kind": "local"}})
-    with pytest.raises(SuiteError, match="a trial has a `target` or machines"):
+    with pytest.raises(SuiteError, match="set `target` or `machine`, not both"):
         suite_of({"target": "here", "machine": "all"}, machines=GPUS)

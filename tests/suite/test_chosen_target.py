@@ -98,8 +98,8 @@ def test_unknown_names_are_errors_with_the_nearest() -> None:
     assert "did you mean 'placed'?" in problem("plased:namespace=a")
     assert "known: cluster, here" in problem("x")
     assert "unknown field 'namespac'; did you mean 'namespace'?" in problem("placed:namespac=a")
-    assert "is no KEY=VALUE" in problem("placed:namespace")
-    assert "is here twice" in problem("placed:namespace=a,namespace=b")
+    assert "use placed:KEY=VALUE" in problem("placed:namespace")
+    assert "duplicate option `namespace`" in problem("placed:namespace=a,namespace=b")
 
 
 def test_machines_keep_their_shapes_and_leave_what_another_target_finds_them_by() -> None:

@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them, and the numbers that they mean."""
+"""Parses and formats durations, sizes, units and counts."""
 
 import math
 import re
@@ -16,7 +16,7 @@ SIZE = re.compile(r"(\d+(?:\.\d+)?)((?:[KMGTP]i?))B?")
 SIZE_PATTERN = r"^\d+(\.\d+)?[KMGTP]i?B?$"
 
 
-# Units of metrics, by what they measure, each as a multiple of the first of its row.
+# Units of metrics by quantity, each as a multiple of the first in its row.
 _UNITS = (
     {"s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "m": 60.0}
     | {"min": 60.0, "h": 3600.0, "d": 86400.0},
@@ -26,8 +26,8 @@ _PER = re.compile(r"(.*)/(.*)")
 
 
 def unit_factor(unit: str, to: str) -> float | None:
-    """By how much a metric in `unit` is multiplied to be in `to`; None: the two measure different things.
-    Where one is not stated, it is taken to be the other."""
+    """The factor that converts a metric from `unit` to `to`; None if they measure different quantities. An empty unit
+    matches any unit."""
     if unit == to or not unit or not to:
         return 1.0
     for units in _UNITS:
@@ -41,26 +41,22 @@ def unit_factor(unit: str, to: str) -> float | None:
 
 
 def parse_duration(value: Any) -> float:
-    """Seconds of `90`, `"20m"`, `"1h30m"`, `"500ms"`."""
+    """Parses `90`, `"20m"`, `"1h30m"` or `"500ms"` into seconds."""
     seconds = math.nan
     if isinstance(value, int | float) and not isinstance(value, bool):
         seconds = float(value)
     elif isinstance(value, str) and _DURATION.fullmatch(value.strip()):
         seconds = sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(value))
     if not math.isfinite(seconds) or seconds <= 0:
-        raise ValueError(
-            f"{value!r} is not a duration; write seconds (90) or units (500ms, 20m, 1h30m, 2d), more than 0"
-        )
+        raise ValueError(f"invalid duration {value!r}; use seconds (90) or units (500ms, 20m, 1h30m, 2d), more than 0")
     return seconds
 
 
 def parse_size(value: Any) -> int:
-    """Bytes of `"16Gi"`, `"1.5G"`, `"512MiB"`. A bare number is refused: nobody means 16 bytes of memory."""
+    """Parses `"16Gi"`, `"1.5G"` or `"512MiB"` into bytes. A number without a unit is an error."""
     match = SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None or float(match[1]) <= 0:
-        raise ValueError(
-            f"{value!r} is not a size; write a number with a unit: 512Mi, 16Gi, 1.5T (or M, G: powers of 1000)"
-        )
+        raise ValueError(f"invalid size {value!r}; use a number with a unit: 512Mi, 16Gi (or M, G: powers of 1000)")
     return int(float(match[1]) * _BYTES[match[2]])
 
 
@@ -71,14 +67,11 @@ def format_size(size_bytes: float) -> str:
     return f"{size_bytes:.0f}"
 
 
-# How cells read wherever they are shown: which axis makes the columns of a table, and how many there are.
-
-
 def table_axes(sizes: Mapping[str, int]) -> tuple[tuple[str, ...], str]:
-    """The axes of the rows and the axis of the columns ("" for a plain list), from how many values each has.
+    """The row axes and the column axis ("" for a plain list) of a table, from the number of values of each axis.
 
-    Machines make the columns where there are any: what people ask is which runtime works on which machine, and a suite
-    has more of everything else. Else it is the last axis. All other axes that vary make the rows together.
+    Machines are the columns if there are any: users ask which runtime works on which machine, and there are usually
+    fewer machines than other values. Else the last axis. All other axes that vary are the rows.
     """
     if len(sizes) < 2:
         return tuple(sizes), ""

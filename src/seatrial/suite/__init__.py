@@ -1,4 +1,4 @@
-"""The suite that a user writes: its models, its loading with every error at its place, its JSON Schema."""
+"""The suite that a user writes: its models, loading with file:line:column errors, and its JSON Schema."""
 
 from seatrial.suite.axes import compile_rule
 from seatrial.suite.cell import Cell, Policy

@@ -1,4 +1,4 @@
-"""The axes of a trial: named lists of values, alone or zipped, each value with its label and what it needs."""
+"""The axes of a trial: named lists of values, alone or zipped, each value with its label and needs."""
 
 import hashlib
 import re
@@ -12,7 +12,7 @@ from seatrial.suite.trial import Rule, TrialModel
 from seatrial.suite.values import Requirement, glob_matches, parse_requirement
 from seatrial.suite.yaml.problem import KeyPath, Report, nearest
 
-RESERVED = ("trial", "tag", "why", "step", "repeat")  # `repeat` is made by the field of that name
+RESERVED = ("trial", "tag", "why", "step", "repeat")  # the field `repeat` makes the axis `repeat`
 _AXIS = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _UNFIT = re.compile(r"[^\w.+:/@=~^<>!*-]+")
 _LABEL = 60
@@ -21,7 +21,7 @@ _LABEL = 60
 def make_groups(
     name: str, trial: TrialModel, machines: Mapping[str, Machine], runtimes: Mapping[str, Runtime], report: Report
 ) -> tuple[Group, ...]:
-    """All axes but `repeat`, in the order in which they are written."""
+    """All axes but `repeat`, in the order of the file."""
     maker = _Maker(machines, runtimes, report)
     path: KeyPath = ("trials", name)
     given = [(field, getattr(trial, field)) for field in ("runtime", "machine")]
@@ -33,7 +33,7 @@ def make_groups(
         axes = tuple(maker.axis((*at, axis), axis, list(column)) for axis, column in columns.items())
         if len({len(axis.values) for axis in axes}) > 1:
             counts = ", ".join(f"{axis.name} has {len(axis.values)}" for axis in axes)
-            report(at, f"axes of one zip have the same number of values: {counts}")
+            report(at, f"axes of one `zip` need the same number of values: {counts}")
         elif axes:
             groups.append(Group(axes))
     return tuple(groups)
@@ -47,11 +47,11 @@ class _Maker:
 
     def axis(self, path: KeyPath, name: str, written: Any) -> Axis:
         if name in RESERVED:
-            self._report(path, f"axis {name!r} is a word of its own in --select and rules; call it something else")
+            self._report(path, f"axis name {name!r} is reserved; choose another name")
         elif not _AXIS.fullmatch(name):
-            self._report(path, f"axis {name!r} is not a name (letters, digits, _, -); call it something else")
+            self._report(path, f"invalid axis name {name!r}; use letters, digits, _ and -, not starting with a digit")
         if name in self._names:
-            self._report(path, f"axis {name!r} is here twice")
+            self._report(path, f"duplicate axis {name!r}")
         self._names.add(name)
         named = name in self._known
         if named and written == "all":
@@ -67,7 +67,7 @@ class _Maker:
         for index, value in enumerate(values):
             if first.setdefault(value.label, index) != index:
                 also = f"values {first[value.label] + 1} and {index + 1} of axis {name!r} have the same label"
-                self._report(paths[index], f"{also} {value.label!r}; tell maps apart by `name:`")
+                self._report(paths[index], f"{also} {value.label!r}; give maps a different `name`")
         return Axis(name, tuple(values), path)
 
     def _named(self, path: KeyPath, axis: str, value: Any) -> AxisValue:
@@ -80,9 +80,9 @@ class _Maker:
 
     def _value(self, path: KeyPath, value: Any) -> AxisValue:
         if isinstance(value, list):
-            self._report(path, "a list inside a list; a value is a scalar or a map")
+            self._report(path, "expected a scalar or a map as axis value, got a list")
         if names_a_secret(value):
-            self._report(path, "a value of an axis cannot be a secret: it would stand in ids and commands; use `env`")
+            self._report(path, "an axis value cannot be a secret, because ids and commands show it; use `env`")
         if not isinstance(value, dict):
             return AxisValue(label_of(value), value, {})
         needs = value.get("needs", {})
@@ -99,7 +99,7 @@ class _Maker:
 
 
 def label_of(value: Any) -> str:
-    """How a value reads in an id: short, on one line, without the characters that ids are made of."""
+    """A value as it appears in an id: short, on one line, without the special characters of ids."""
     if isinstance(value, dict):
         fields = {key: item for key, item in value.items() if key not in ("name", "needs")}
         text = value["name"] if isinstance(value.get("name"), str) else "+".join(_pairs(fields))
@@ -119,17 +119,14 @@ def _pairs(fields: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{key}:{as_text(item)}"
 
 
-# Which values of an axis a rule (`exclude`, `xfail`) means.
-
-
 def matching_labels(axis: Axis, wanted: Any) -> frozenset[str]:
-    """The labels of the values that `wanted` means: a label, a glob, a part of a map, or a list of those."""
+    """The labels of the values that match `wanted`: a label, a glob, a part of a map, or a list of those."""
     return frozenset(value.label for value in axis.values if any(_means(value, wish) for wish in listed(wanted)))
 
 
 def compile_rule(rule: Rule, axes: Mapping[str, Axis]) -> dict[str, frozenset[str]]:
-    """For each axis that the rule names, the labels that it means: a cell that has one of each is meant."""
-    # An axis that is not there is `repeat`, taken away by --repeat 1: its only number is the first.
+    """For each axis of the rule, the matching labels. A cell matches if it matches on every axis."""
+    # Only `repeat` can be missing, because of --repeat 1: its only value is 1.
     return {
         name: matching_labels(axes[name], wanted) if name in axes else frozenset({"1"} if 1 in listed(wanted) else ())
         for name, wanted in rule.axes.items()

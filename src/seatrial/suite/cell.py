@@ -1,4 +1,4 @@
-"""A cell: one combination of a trial's axes, as plain data in which every `${…}` is filled."""
+"""A cell: one combination of a trial's axes, as plain data with every `${…}` filled."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ from seatrial.suite.yaml.source import YamlMap
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """How often and how long a cell is run, and what becomes of metrics without bounds. One for each trial."""
+    """A trial's limits and retries, and how to treat metrics that cannot be checked."""
 
     run_s: float | None
     retries: int
@@ -32,7 +32,7 @@ class Cell:
     hash: str  # eight hex digits of its content
     trial: str
     kind: str
-    spec: Any  # the trial's fields: the model of its kind. Cells with equal values share one
+    spec: Any  # the trial's fields, as its kind's model; shared by cells with equal values
     policy: Policy
     axes: dict[str, str]  # axis -> readable label of the value
     values: dict[str, Any] = field(repr=False)  # axis -> the value itself
@@ -43,16 +43,16 @@ class Cell:
     target: str
     directory: Path  # of the suite file; relative paths start here
     tags: frozenset[str]
-    xfails: tuple[Xfail, ...]  # those that are meant for this cell
-    env: dict[str, EnvValue] = field(default_factory=dict)  # of suite, runtime and trial, the later over the earlier
+    xfails: tuple[Xfail, ...]  # those that match this cell
+    env: dict[str, EnvValue] = field(default_factory=dict)  # of suite, runtime and trial; later ones override
     fields: dict[str, str] = field(default_factory=dict, repr=False)  # dotted name -> text as written, for conditions
-    filled: YamlMap = field(default_factory=dict, repr=False)  # fields of the trial that had a placeholder
-    runtime_filled: YamlMap = field(default_factory=dict, repr=False)  # the same of the runtime
-    benchmark: str = ""  # the name of its series of metrics, the same for all its repeats
-    work: str = field(default="", repr=False)  # digest of what its metrics depend on, hardware apart
+    filled: YamlMap = field(default_factory=dict, repr=False)  # trial fields that had a placeholder
+    runtime_filled: YamlMap = field(default_factory=dict, repr=False)  # runtime fields that had a placeholder
+    benchmark: str = ""  # name of its metric series, the same for all its repeats
+    work: str = field(default="", repr=False)  # digest of what its metrics depend on, without hardware
     bounds: tuple[Bound, ...] = ()
-    unbounded: str = ""  # why a baseline that the trial names has no bounds for it
+    unbounded: str = ""  # why the trial's baseline has no bounds for it
     estimate_s: float | None = None
     price_per_hour: float | None = None
-    gathered: Any = field(default=Gathered(), repr=False)  # what its kind read of this machine: GATHERED of its model
-    contents: Contents | None = field(default=None, repr=False)  # what it consists of, by its kind
+    gathered: Any = field(default=Gathered(), repr=False)  # what its kind read on this machine: GATHERED of its model
+    contents: Contents | None = field(default=None, repr=False)  # its cases, if its kind has any

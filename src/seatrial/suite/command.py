@@ -1,4 +1,4 @@
-"""What users write of a command: what it must print and leave behind, and which metrics are read from that."""
+"""Models of a command: the output and files that it must produce, and the metrics read from them."""
 
 import math
 import re
@@ -36,28 +36,28 @@ def _pattern(text: str, *, group: bool = False) -> str:
 
 
 def _share(value: Any) -> float | None:
-    """`5%` or 0.05; false: None."""
+    """Parses `5%` or 0.05; false is None."""
     if value is None or value is False:
         return None
     match = _SHARE.fullmatch(value.strip()) if isinstance(value, str) else None
     share = float(match[1]) / 100 if match else value
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
-        raise ValueError(f"{value!r} is not a share; write for example 5%")
+        raise ValueError(f"invalid share {value!r}; use for example 5%")
     return float(share)
 
 
 def _tolerance(value: Any) -> str | float:
-    """A distance (0.001), or a share of what is expected (2%)."""
+    """Parses a distance (0.001) or a share of the expected value (2%)."""
     if isinstance(value, str) and _SHARE.fullmatch(value.strip()):
         return value.strip()
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise ValueError(f"{value!r} is not a tolerance; write a distance (0.001) or a share (2%)")
+        raise ValueError(f"invalid tolerance {value!r}; use a distance (0.001) or a share (2%)")
     return float(value)
 
 
 def _amount(requirement: Requirement) -> Requirement:
     if any(isinstance(operand, str) for operand in requirement.operands):
-        raise ValueError(f'{requirement.text!r} is no amount; write a number, or ">=15", "<2Gi"')
+        raise ValueError(f'invalid amount {requirement.text!r}; use a number, ">=15" or "<2Gi"')
     return requirement
 
 
@@ -81,33 +81,33 @@ _Whole = Annotated[int, Field(strict=True, ge=0)]
 
 
 class LogChecks(Model):
-    """What the job prints, all hosts and both streams together."""
+    """Checks of the job's output: all hosts, stdout and stderr together."""
 
-    must: PatternTexts = Field((), description="Regular expressions, each of which a line must match.")
-    never: PatternTexts = Field(
-        (), description="Regular expressions that no line may match; one that does ends the job."
-    )
+    must: PatternTexts = Field((), description="Regular expressions; each must match a line.")
+    never: PatternTexts = Field((), description="Regular expressions that must match no line; a match stops the job.")
     hosts: Literal["all", "any"] = Field(
-        "all", description="Whose log must tell what is asked of logs: each host's, or any one's."
+        "all", description="Whether every host's log must meet the checks, or any one."
     )
 
 
 class Files(Model):
-    """Files that the job must leave behind."""
+    """Files that the job must write."""
 
-    match: Text = Field(min_length=1, description="Glob, relative to the work folder; ** is any folders.")
+    match: Text = Field(min_length=1, description="Glob, relative to the work folder; ** matches any folders.")
     count: Amount | None = Field(
-        None, description="How many, of each host; default: at least one.", examples=[1, ">=1"]
+        None, description="Number of files per host; default: at least one.", examples=[1, ">=1"]
     )
-    size: Amount | None = Field(None, description="Size of each.", examples=[">=1Ki"])
-    fresh: bool = Field(True, description="Each was written while the job ran.")
-    valid: Literal["json", "xplane", "kineto"] | None = Field(None, description="Format that each must be read as.")
+    size: Amount | None = Field(None, description="Size of each file.", examples=[">=1Ki"])
+    fresh: bool = Field(True, description="Each file must be written while the job runs.")
+    valid: Literal["json", "xplane", "kineto"] | None = Field(None, description="Format of each file.")
     steps: Amount | None = Field(None, description="Steps in each profile; default: at least 3.", examples=[">=3"])
-    device: Text | None = Field(None, description="Type of device that each profile must have events of.")
-    devices: Amount | None = Field(None, description="How many devices of that type.", examples=[4])
-    window: tuple[_Whole, _Whole] | None = Field(None, description="First and last step that may be in a profile.")
+    device: Text | None = Field(None, description="Device type that each profile must have events of.")
+    devices: Amount | None = Field(None, description="Number of devices of that type.", examples=[4])
+    window: tuple[_Whole, _Whole] | None = Field(None, description="First and last step allowed in a profile.")
     agrees: _Share = Field(
-        None, description="How far its steps may be from the log's; default: not compared.", examples=["5%", False]
+        None,
+        description="Maximum difference between step times of profile and log; default: not compared.",
+        examples=["5%", False],
     )
 
     PROFILE: ClassVar[tuple[str, ...]] = ("steps", "device", "devices", "window", "agrees")
@@ -120,11 +120,11 @@ class Files(Model):
     def _together(self) -> Self:
         given = [name for name in self.PROFILE if getattr(self, name) is not None]
         if given and not self.profile:
-            raise ValueError(f"`{given[0]}` is of a profile: say `valid: xplane` or `valid: kineto`")
+            raise ValueError(f"`{given[0]}` needs a profile: `valid: xplane` or `valid: kineto`")
         if self.devices is not None and self.device is None:
-            raise ValueError("`devices` counts those of a `device`: say which, for example TPU or GPU")
+            raise ValueError("`devices` needs `device`, for example TPU or GPU")
         if self.window is not None and self.window[0] > self.window[1]:
-            raise ValueError(f"`window` is its first step and its last: {list(self.window)} is the other way round")
+            raise ValueError(f"invalid `window` {list(self.window)}: the first step is after the last")
         return self
 
 
@@ -132,45 +132,45 @@ class Metric(Model):
     """A metric of the job, from exactly one of `file`, `log` and `profile`."""
 
     file: Text | None = Field(None, min_length=1, description="Glob of JSON files, relative to the work folder.")
-    key: Text | None = Field(None, min_length=1, description="Path in such a file: a.b.0.", examples=["step_time"])
+    key: Text | None = Field(None, min_length=1, description="Path in the file: a.b.0.", examples=["step_time"])
     log: Annotated[MetricPattern | None, Fill.PATTERN] = Field(
-        None, description="Regular expression; its first group is the metric."
+        None, description="Regular expression; its first group is the value."
     )
-    profile: Text | None = Field(None, description="Entry of `files` whose profiles' step time it is.")
-    unit: Text = Field("", description="For people, and for metrics to be comparable.", examples=["s", "tokens/s"])
-    better: Better | None = Field(None, description="Which way is better; without it, it gets no baseline.")
-    min: FiniteNumber | None = Field(None, description="Less is a failure.")
-    max: FiniteNumber | None = Field(None, description="More is a failure.")
+    profile: Text | None = Field(None, description="Entry of `files` with profiles; the metric is their step time.")
+    unit: Text = Field("", description="Unit; metrics are compared only in the same unit.", examples=["s", "tokens/s"])
+    better: Better | None = Field(None, description="Better direction; a metric without it gets no baseline.")
+    min: FiniteNumber | None = Field(None, description="Minimum; a lower value fails.")
+    max: FiniteNumber | None = Field(None, description="Maximum; a higher value fails.")
     aggregate: Literal["median", "mean", "last", "min", "max"] | None = Field(
-        None, description="One metric of several; default: median for log and profile, the slowest host's for file."
+        None, description="How to combine values; default: median for log and profile, the slowest host for file."
     )
     warmup: _Whole | None = Field(
-        None, description="Values of the log to leave out at the beginning; default: found from the values."
+        None, description="Log values to skip at the start; default: detected from the values."
     )
-    required: bool = Field(True, description="That it is not there is a failure.")
+    required: bool = Field(True, description="Fail if the metric is missing.")
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         given = [name for name in ("file", "log", "profile") if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(f"a metric comes from exactly one of `file`, `log` and `profile`, not {len(given)}")
+            raise ValueError(f"set exactly one of `file`, `log`, `profile`; got {len(given)}")
         if (self.file is None) != (self.key is None):
-            raise ValueError("`file` and `key` go together: which file, and what of it")
+            raise ValueError("`file` and `key` need each other")
         if self.warmup is not None and self.log is None:
-            raise ValueError("`warmup` is of values of the `log`")
+            raise ValueError("`warmup` applies only to log metrics")
         if self.min is not None and self.max is not None and self.min > self.max:
-            raise ValueError(f"`min` is {self.min:g}, more than `max`, {self.max:g}")
+            raise ValueError(f"`min` {self.min:g} is more than `max` {self.max:g}")
         return self
 
 
 class Read(Model):
-    """Metrics that a reader finds in what the command prints, or in a file that it writes."""
+    """Metrics that a reader finds in the command's output or in a file that it writes."""
 
     reader: Text = Field(min_length=1, description="Name of a reader: json, kineto, xplane, or an installed one.")
     file: Text | None = Field(
-        None, min_length=1, description="Glob of the file, relative to the work folder; default: what is printed."
+        None, min_length=1, description="Glob of the file, relative to the work folder; default: the output."
     )
-    options: dict[Text, str | bool | int | float] = Field({}, description="For the reader.")
+    options: dict[Text, str | bool | int | float] = Field({}, description="Options of the reader.")
 
 
 _Read = Annotated[
@@ -181,35 +181,35 @@ _BOUND = re.compile(r"(<=|>=|<|>)?\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)
 
 
 class KnownReader(Protocol):
-    """A reader, as far as a suite is checked against it."""
+    """A reader, as far as suite checks need it."""
 
     @property
     def metrics(self) -> Mapping[str, tuple[str, Better | None]] | None:
-        """Unit and direction of each metric that it gives; None: that depends on what it reads."""
+        """Unit and direction of each metric; None if they depend on the input."""
 
 
 def parse_limit(text: str) -> tuple[str, float, str]:
-    """Operator, number and unit of `>=48 GB/s`; the operator and the unit may be empty."""
+    """Parses `>=48 GB/s` into operator, number and unit; operator and unit may be empty."""
     match = _BOUND.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is not a bound; write for example <=30s or >=48 GB/s")
+        raise ValueError(f"invalid bound {text!r}; use for example <=30s or >=48 GB/s")
     return match[1] or "", float(match[2]), match[3] or ""
 
 
 class CommandChecks(Model):
-    """What a command must print and leave behind, and which metrics are read of that: the same for every kind."""
+    """Checks of a command's output and files, and the metrics read from them; the same for every kind."""
 
-    # Measured of every command, without being asked for.
+    # Always measured.
     OWN_METRICS: ClassVar[tuple[str, ...]] = ("seconds", "peak_memory")
 
-    log: LogChecks = Field(LogChecks(), description="What the log must say, and what it never may.")
-    files: dict[Text, Files] = Field({}, description="Files that the job must leave behind, each under a name.")
-    metrics: dict[Text, Metric] = Field({}, description="Metrics of the job, each under a name.")
+    log: LogChecks = Field(LogChecks(), description="Required and forbidden log lines.")
+    files: dict[Text, Files] = Field({}, description="Files that the job must write, by name.")
+    metrics: dict[Text, Metric] = Field({}, description="Metrics of the job, by name.")
     read: _Read | None = Field(
-        None, description="Reader of what the command prints, or of a file.", examples=["json", {"reader": "json"}]
+        None, description="Reader of the command's output or of a file.", examples=["json", {"reader": "json"}]
     )
     bounds: dict[Text, Annotated[str, BeforeValidator(str)]] = Field(
-        {}, description="What metrics must be.", examples=[{"seconds": "<=30s", "bandwidth": ">=48 GB/s"}]
+        {}, description="Bounds of metrics.", examples=[{"seconds": "<=30s", "bandwidth": ">=48 GB/s"}]
     )
 
     @field_validator("files", "metrics")
@@ -217,7 +217,7 @@ class CommandChecks(Model):
     def _names(cls, entries: dict[str, Any]) -> dict[str, Any]:
         for name in entries:
             if not _NAMED.fullmatch(name):
-                raise ValueError(f"{name!r} is no good name; use letters, digits and . _ + -")
+                raise ValueError(f"invalid name {name!r}; use letters, digits and . _ + -")
         return entries
 
     @field_validator("bounds")
@@ -232,7 +232,7 @@ class CommandChecks(Model):
         return Read(reader=self.read) if isinstance(self.read, str) else self.read
 
     def check_names(self, readers: Mapping[str, KnownReader]) -> Iterator[tuple[tuple[str, ...], str]]:
-        """What is wrong with the names of readers and of bounded metrics, each with its place."""
+        """Errors in the names of readers and of metrics with bounds, each with its path."""
         reading = self.reading
         if reading is not None and reading.reader not in readers:
             place = ("read",) if isinstance(self.read, str) else ("read", "reader")
@@ -250,25 +250,23 @@ class CommandChecks(Model):
             if metric.profile is not None:
                 entry = self.files.get(metric.profile)
                 if entry is None or not entry.profile:
-                    raise ValueError(
-                        f"metric {name!r} is of the profile {metric.profile!r}, and `files` has no entry of that name "
-                        "with `valid: xplane` or `valid: kineto`"
-                    )
+                    what = f"metric {name!r} needs an entry {metric.profile!r} in `files`"
+                    raise ValueError(f"{what} with `valid: xplane` or `valid: kineto`")
         return self
 
 
 class Command(CommandChecks):
-    """A command line, and what it should do."""
+    """A command line and its checks."""
 
-    command: Text = Field(min_length=1, description="For /bin/sh.")
+    command: Text = Field(min_length=1, description="Command line for /bin/sh.")
     name: Text | None = Field(None, description="Short name; default: the command itself.")
-    exit: Annotated[int, Field(strict=True, ge=0, le=255)] | None = Field(0, description="Exit code; null: any.")
-    contains: Texts = Field((), description="Texts that it must print.")
-    matches: Texts = Field((), description="Regular expressions that a part of what it prints must match.")
-    never: Texts = Field((), description="Texts that it must not print.")
+    exit: Annotated[int, Field(strict=True, ge=0, le=255)] | None = Field(0, description="Exit code; null for any.")
+    contains: Texts = Field((), description="Texts that the output must contain.")
+    matches: Texts = Field((), description="Regular expressions that must match a part of the output.")
+    never: Texts = Field((), description="Texts that the output must not contain.")
     timeout_s: Duration | None = Field(None, alias="timeout", description="Limit for this command.")
     baseline: Text | None = Field(
-        None, min_length=1, description="File of bounds that its metrics are judged by, relative to the suite."
+        None, min_length=1, description="Baseline file with the bounds of its metrics, relative to the suite."
     )
 
     OWN_METRICS: ClassVar[tuple[str, ...]] = ("seconds", "cpu", "peak_memory")
@@ -280,7 +278,7 @@ class Command(CommandChecks):
             try:
                 re.compile(pattern)
             except re.error as error:
-                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+                raise ValueError(f"invalid regular expression {pattern!r}: {error}") from None
         return patterns
 
     @property
@@ -289,12 +287,12 @@ class Command(CommandChecks):
 
     @property
     def reads(self) -> str:
-        """The step that reads its files, when it is over."""
+        """Name of the step that reads its files after it ended."""
         return f"{self.step} files"
 
     @property
     def output_file(self) -> str:
-        """Where the job keeps what the command prints, for its reader."""
+        """File in which the job keeps the command's output, for its reader."""
         plain = re.sub(r"[^\w.+-]+", "-", self.step)[:60]
         return f"output/{plain}-{sha256(self.step.encode()).hexdigest()[:6]}.txt"
 
@@ -307,5 +305,5 @@ class Command(CommandChecks):
         for name, entry in self.files.items():
             given = [rule for rule in Files.PROFILE if getattr(entry, rule) not in (None, False)]
             if given:
-                raise ValueError(f"`{given[0]}` of the profile {name!r} is judged in a trial of kind training")
+                raise ValueError(f"`{given[0]}` of the profile {name!r} applies only to trials of kind training")
         return self

@@ -1,4 +1,4 @@
-"""Which fields of a suite are conditions of a cell's metrics, and which are under test."""
+"""Splits the fields of a suite into conditions of a cell's metrics and fields under test."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -11,14 +11,14 @@ from seatrial.suite.suite import Axis
 from seatrial.suite.trial import TrialModel
 
 AXES, ENV, HARDWARE, MACHINE, WORKSPACE = "axes", "env", "hardware", "machine", "workspace"
-# Axes that say where and how often a cell runs; what they stand for has fields of its own.
+# Axes about where and how often a cell runs; machines and runtimes have their own fields.
 _APART = ("repeat", "machine", "runtime")
 OF_RUNTIME = ("python", "packages", "interpreter", "image")
-OTHERS = "others"  # what other hosts have instead
+OTHERS = "others"  # different hardware of other hosts
 
 
 def settings_of(cell: Cell, hardware: Mapping[str, Any], former: str = "") -> Settings:
-    """All that the metrics of a cell depend on, on the hardware that it ran on."""
+    """Everything that a cell's metrics depend on, with the hardware that it ran on."""
     conditions: dict[str, str] = {}
     under_test: dict[str, str] = {}
     seen = flat_fields({key: hardware[key] for key in (*COUNTED, OTHERS) if key in hardware}, HARDWARE)
@@ -28,7 +28,7 @@ def settings_of(cell: Cell, hardware: Mapping[str, Any], former: str = "") -> Se
 
 
 def is_under_test(trial: TrialModel, name: str) -> bool:
-    """The longest name that covers the field decides; what the trial says comes before its kind's defaults."""
+    """The longest name that covers the field decides; the trial takes precedence over its kind's defaults."""
     defaults = dict.fromkeys((*OF_RUNTIME, *trial.UNDER_TEST), True)
     moved = dict.fromkeys(trial.conditions, False) | dict.fromkeys(trial.under_test, True)
     for names in (moved, defaults):
@@ -43,7 +43,7 @@ def covers(name: str, field: str) -> bool:
 
 
 def known_fields(trial: TrialModel, axes: Iterable[Axis], variables: Iterable[str]) -> list[str]:
-    """The names that a trial may move to the other side: of single fields, and of groups of them."""
+    """The names that a trial may use in `conditions` and `under_test`: fields and groups of fields."""
     measured = [axis for axis in axes if axis.name not in _APART]
     inside = {name for axis in measured for value in axis.values for name, _ in flat_fields(value.value, axis.name)}
     own = {name for name, _ in _of_trial(trial)}
@@ -69,7 +69,7 @@ def trial_fields(trial: TrialModel) -> WrittenFields:
 
 
 def runtime_fields(runtime: Runtime | None, env: Mapping[str, EnvValue]) -> WrittenFields:
-    """`env` is of the suite, which the runtime's goes over."""
+    """`env` is the suite's; the runtime's overrides it."""
     if runtime is None:
         return WrittenFields(env=_of_env(env))
     own = {key: value for key, value in runtime.work().items() if key in OF_RUNTIME}
@@ -78,7 +78,7 @@ def runtime_fields(runtime: Runtime | None, env: Mapping[str, EnvValue]) -> Writ
 
 
 def place_fields(trial: WrittenFields, runtime: WrittenFields, machine: Machine) -> dict[str, str]:
-    """Of a trial with this runtime on that machine."""
+    """The fields of a trial with this runtime on this machine."""
     workspace, env = trial.workspace or runtime.workspace, {**runtime.env, **trial.env}
     return {**trial.own, **workspace, **runtime.own, **env, **dict(flat_fields(machine.content(), MACHINE))}
 
@@ -88,7 +88,7 @@ def axis_fields(axis: str, value: Any) -> dict[str, str]:
 
 
 def _of_trial(trial: TrialModel) -> Iterator[tuple[str, str]]:
-    """The trial's own fields; what it has in common with its runtime and the suite is put together elsewhere."""
+    """The trial's own fields, without `env` and `workspace`, which are merged with the runtime's and suite's."""
     return flat_fields({key: value for key, value in trial.work().items() if key not in (ENV, WORKSPACE)}, "")
 
 

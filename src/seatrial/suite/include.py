@@ -1,4 +1,4 @@
-"""One suite out of several files: entries are merged by name, and every entry remembers its file."""
+"""Merges a suite's included files by entry name; every entry remembers its file."""
 
 import contextlib
 import os
@@ -9,17 +9,17 @@ from seatrial.suite.yaml.problem import KeyPath, Problem, SourceMark, SuiteError
 from seatrial.suite.yaml.source import Source, YamlMap, read_source
 
 SECTIONS = ("targets", "machines", "runtimes", "secrets", "env", "trials")
-_MOST_PATH = 4000  # characters; no file system here takes more
+_MOST_PATH = 4000  # characters; no supported file system allows more
 MAX_FILES = 200
 
 
 class Written:
-    """The data of a suite and where each part of it stands; without files, nowhere."""
+    """The data of a suite, with the file and line of each part if it was read from files."""
 
     def __init__(self, data: YamlMap) -> None:
         self.data = data
         self.problems: list[Problem] = []
-        self.incomplete = False  # a file of it could not be read: names may be missing that are in it
+        self.incomplete = False  # a file could not be read, so names may be missing
         self.root: Source | None = None
         self._owners: dict[KeyPath, Source] = {}  # of an entry (section, name), or of a top-level field
         self._seen: set[str] = set()
@@ -29,14 +29,14 @@ class Written:
         return (*source.find(path, key), source.chain) if source else (None, None, ())
 
     def take(self, source: Source, path: Path, chain: tuple[Path, ...]) -> None:
-        """Add a file and all that it includes. What is wrong with them is in `problems`."""
+        """Adds a file and everything it includes. Errors go into `problems`."""
         self._seen.add(os.path.realpath(path))
         self.problems += source.problems
         if not isinstance(source.data, dict):
             self.incomplete = True
             if not source.problems:
-                what = "is empty" if source.data is None else "holds no map"
-                self._problem(source, (), f"the file {what}; a suite is a map with `trials`")
+                what = "the file is empty" if source.data is None else "not a map"
+                self._problem(source, (), f"{what}; expected a map with `trials`")
             return
         for field, value in source.data.items():
             if field not in SECTIONS:
@@ -47,10 +47,10 @@ class Written:
                 for name, entry in value.items():
                     self._put(source, (field, name), entry, merged)
             elif value is not None:
-                self._problem(source, (field,), f"`{field}` is a map: each entry has its name")
+                self._problem(source, (field,), f"`{field}` must be a map of names to entries")
         names = source.data.get("include")
         for index, name in enumerate(names if isinstance(names, list) else []):
-            if isinstance(name, str) and name:  # what else is wrong with the field, the model says
+            if isinstance(name, str) and name:  # the model reports other errors in this field
                 self._include(source, index, path.parent / name, chain)
 
     def _put(self, source: Source, path: tuple[str, ...], value: Any, into: YamlMap) -> None:
@@ -61,21 +61,22 @@ class Written:
             return
         mark, _ = first.find(path, key=True)
         what, advice = (f"{path[1]!r} of `{path[0]}`", "; rename one") if len(path) == 2 else (repr(path[0]), "")
-        self._problem(source, path, f"{what} is also at {mark.file}:{mark.line}:{mark.column}{advice}", key=True)
+        first_at = f"{mark.file}:{mark.line}:{mark.column}"
+        self._problem(source, path, f"duplicate {what}; first at {first_at}{advice}", key=True)
 
     def _include(self, source: Source, index: int, path: Path, chain: tuple[Path, ...]) -> None:
         at = ("include", index)
         if "\0" in str(path) or len(str(path)) > _MOST_PATH:
             self.incomplete = True
-            self._problem(source, at, "this cannot be the name of a file")
+            self._problem(source, at, "invalid file name")
             return
         real = os.path.realpath(path)
         if real in self._seen:
             if real in map(os.path.realpath, chain):
                 circle = " -> ".join(str(file) for file in (*chain, path))
-                self._problem(source, at, f"includes go in a circle: {circle}")
+                self._problem(source, at, f"circular include: {circle}")
         elif len(self._seen) >= MAX_FILES:
-            self._problem(source, at, f"more than {MAX_FILES} files")
+            self._problem(source, at, f"too many files (limit {MAX_FILES})")
         else:
             try:
                 inner = read_source(path, tuple(str(file) for file in chain))
@@ -95,7 +96,7 @@ class Written:
 
 
 def read_written(path: Path) -> Written:
-    """Read `path` and all that it includes. Raises SuiteError only when `path` itself holds no map."""
+    """Reads `path` and everything it includes. Raises SuiteError only if `path` itself is not a map."""
     written = Written({})
     written.root = source = read_source(path)
     written.take(source, path, (path,))

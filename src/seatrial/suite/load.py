@@ -1,4 +1,4 @@
-"""From a suite file to a Suite, or to everything that is wrong with it."""
+"""Loads a suite file into a Suite, or reports all of its errors."""
 
 import copy
 import difflib
@@ -36,11 +36,11 @@ def load(
     look_for_files: bool = False,
     readers: Readers | None = None,
 ) -> Suite:
-    """Read a suite file. Raises SuiteError with every problem that it has.
+    """Reads a suite file. Raises SuiteError with every problem in it.
 
-    `read_baseline` reads the files of bounds that trials name, each for those trials; without it none is read.
-    `look_for_files`: also notebooks and workspaces that its jobs are to get must be there.
-    `readers`: those that there are; without them no name of a reader is checked.
+    `read_baseline` reads the trials' baseline files; without it, none is read.
+    `look_for_files`: also check that notebooks and workspaces exist.
+    `readers`: the known readers; without them, names of readers are not checked.
     """
     path = Path(path)
     loader = _Loader(read_written(path), path.absolute().parent, path, look_for_files)
@@ -50,10 +50,10 @@ def load(
 def from_data(
     data: Any, directory: Path | str, kinds: Kinds, targets: TargetModels, path: Path | str | None = None
 ) -> Suite:
-    """The same from data, as `Suite.data` has it; `path` is where it was read once. Problems then have no line.
-    Baselines are not read: whoever kept the data kept the bounds of its cells beside it."""
+    """Like `load`, from data in the form of `Suite.data`; `path` is the original file. Problems have no line then.
+    Baselines are not read: the caller has the bounds of the cells."""
     if not isinstance(data, dict):
-        raise SuiteError([Problem("a suite is a map with `trials`")])
+        raise SuiteError([Problem("not a map; expected a map with `trials`")])
     return _Loader(Written(data), Path(directory).absolute(), Path(path) if path else None).suite(kinds, targets)
 
 
@@ -76,10 +76,10 @@ class _Loader:
             entries[HERE] = TargetEntry(LOCAL, targets[LOCAL]())
         trials = self._of_kinds("trials", kinds)
         if not self._entries("trials"):
-            self._report(("trials",), "a suite has at least one trial")
+            self._report(("trials",), "a suite needs at least one trial")
         baselines = self._baselines(trials, read_baseline) if read_baseline else {}
         axes: dict[str, tuple[Group, ...]] = {}
-        # Fields that start with x- are the user's own: a place for YAML anchors.
+        # Fields that start with x- are the user's own, for YAML anchors.
         known = {name: value for name, value in self._data.items() if not name.startswith("x-")}
         model = self._validated(SuiteModel, known, (), depth=3)
         if model is not None and not self._written.incomplete:
@@ -116,11 +116,11 @@ class _Loader:
         self._problems.append(Problem(message, mark, dotted(path), chain))
 
     def _is_broken(self, *path: str | int) -> bool:
-        """Whether a problem was reported at this place or inside of it: what follows from it is not reported again."""
+        """Whether a problem was already reported at or below this path."""
         return any(reported[: len(path)] == path for reported in self._reported)
 
     def _validated(self, model: type[_M], data: Any, path: KeyPath, depth: int = 1) -> _M | None:
-        """The model; after errors, what it is without them, so that problems with names are still found with them."""
+        """Returns the model. After errors, returns it without the wrong fields, so that names can still be checked."""
         try:
             return model.model_validate(data)
         except ValidationError as error:
@@ -153,17 +153,17 @@ class _Loader:
         if isinstance(kind, str) and kind in known:
             return known[kind]
         if kind is None:
-            self._report(path, f"`kind` is missing; one of {', '.join(known)}", True)
+            self._report(path, f"`kind` is missing; use one of {', '.join(known)}", True)
             return None
         self._report((*path, "kind"), f"unknown kind {kind!r}{nearest(kind, known)}")
         meant = difflib.get_close_matches(str(kind), known, n=1)
         if not meant:
             return None
-        entry["kind"] = meant[0]  # what else is wrong with it can be told now, too
+        entry["kind"] = meant[0]  # to find its other errors, too
         return known[meant[0]]
 
     def _baselines(self, trials: Mapping[str, TrialModel], read: ReadBaseline) -> dict[str, BaselineFile]:
-        """Those that exist. One that does not is made by `seatrial baseline update`, from the first runs."""
+        """Reads the baselines that exist; `seatrial baseline update` creates the others."""
         found: dict[str, BaselineFile] = {}
         for text in dict.fromkeys(file for trial in trials.values() for file in trial.baseline_files()):
             path = self._directory / text
@@ -175,14 +175,14 @@ class _Loader:
         return found
 
     def _names(self, model: SuiteModel, trials: Mapping[str, TrialModel]) -> dict[str, tuple[Group, ...]]:
-        """Whether every name that the suite uses exists. Returns the axes of its trials."""
+        """Checks that every name in the suite exists. Returns the axes of its trials."""
         for section in SECTIONS:
             for name in self._entries(section) if section != "env" else ():
                 if not names.NAME.fullmatch(name):
-                    message = f"{name!r} is no good name; use up to 64 letters, digits and . _ + -"
+                    message = f"invalid name {name!r}; use up to 64 letters, digits and . _ + -"
                     self._report((section, name), message, True)
                 elif name == "all" and section in ("machines", "runtimes"):
-                    message = "`all` means every one of them in a matrix; call it something else"
+                    message = "`all` is reserved; choose another name"
                     self._report((section, name), message, True)
         targets = [*self._entries("targets"), HERE]
         for section, entries in (("machines", model.machines), ("trials", trials)):
@@ -196,17 +196,18 @@ class _Loader:
         axes = {}
         for variable, value in model.env.items():
             for name in placeholders(value) if isinstance(value, str) else ():
-                message = f"${{{name}}}: an axis is known inside a trial only; write a literal as $${{{name}}}"
+                message = f"${{{name}}} can be used only inside a trial; for a literal, write $${{{name}}}"
                 self._report(("env", variable), message)
         for name, trial in trials.items():
             base: KeyPath = ("trials", name)
             axes[name] = make_groups(name, trial, model.machines, model.runtimes, self._report)
             self._check_bent(axes[name])
             if trial.target is not None and "machine" in axes_of(axes[name]):
-                self._report((*base, "target"), "a trial has a `target` or machines, which have one each; not both")
-            for path, text in trial.needed_files():  # one that a placeholder names is looked for when its cell is run
+                message = "set `target` or `machine`, not both: each machine already has a target"
+                self._report((*base, "target"), message)
+            for path, text in trial.needed_files():  # a path with a placeholder is checked when its cell runs
                 if not has_placeholder(text) and not os.path.isfile(self._directory / text):
-                    self._report((*base, *path), f"there is no file {text!r} beside the suite")
+                    self._report((*base, *path), f"file not found: {text!r} (relative to the suite)")
             trial_names = names.TrialNames(name, trial, axes[name], self._report, self._is_broken)
             trial_names.check(self._data["trials"][name], model, capabilities)
         return axes
@@ -214,12 +215,12 @@ class _Loader:
     def _find_files(
         self, model: SuiteModel, trials: Mapping[str, TrialModel], axes: Mapping[str, tuple[Group, ...]]
     ) -> None:
-        """Workspaces and notebooks that jobs get from here. What a placeholder names is looked for with the plan."""
+        """Checks that workspaces and notebooks exist. Paths with placeholders are checked with the plan."""
         for name, runtime in model.runtimes.items():
             path = runtime.workspace.path if runtime.workspace else None
             if path is not None and not has_placeholder(path) and not os.path.exists(self._directory / path):
                 where = ("runtimes", name, "workspace", "path")
-                self._report(where, f"there is no {path!r} beside the suite to be the workspace")
+                self._report(where, f"workspace not found: {path!r} (relative to the suite)")
             for index, notebook in enumerate(runtime.notebooks):
                 self._find_notebook(("runtimes", name, "notebooks", index, "path"), notebook.path, {name: runtime})
         for name, trial in trials.items():
@@ -228,26 +229,26 @@ class _Loader:
                 self._find_notebook(("trials", name, "notebooks", index, "path"), path, used)
 
     def _find_notebook(self, where: KeyPath, path: str, runtimes: Mapping[str, Runtime]) -> None:
-        """In the workspace, else beside the suite. Reported once, for the first runtime that would not have it."""
+        """Searches the workspace, then the suite's folder. Reports once, for the first runtime without it."""
         if has_placeholder(path) or find_notebooks(self._directory, path):
             return None
         for name, runtime in runtimes.items() or [("", None)]:
             workspace = runtime.workspace if runtime else None
             if workspace and workspace.git:
                 if names_several(path):
-                    message = "a folder or glob is looked for before the job starts, and it clones the workspace itself"
-                    return self._report(where, f"{message}: name each notebook of {name!r}")
+                    message = f"a folder or glob cannot be used with the git workspace of runtime {name!r}"
+                    return self._report(where, f"{message}; list each notebook")
             elif not (workspace and has_placeholder(workspace.path or "")):
                 folder = self._directory / (workspace.path or "") if workspace else self._directory
                 if os.path.isdir(folder) and not find_notebooks(folder, path):
-                    owner = f"in the workspace {workspace.path!r} of runtime {name!r}, nor " if workspace else ""
+                    owner = f"in the workspace {workspace.path!r} of runtime {name!r} or " if workspace else ""
                     there = [file.name for file in (folder / path).parent.glob("*.ipynb")]
                     hint = nearest(Path(path).name, there) if there else ""
-                    return self._report(where, f"there is no notebook {path!r} {owner}beside the suite{hint}")
+                    return self._report(where, f"notebook not found: {path!r} {owner}next to the suite{hint}")
         return None
 
     def _check_bent(self, groups: tuple[Group, ...]) -> None:
-        """`python: [3.9, 3.10]` in a matrix: YAML makes 3.1 of the second, which nobody meant."""
+        """Reports `python: [3.9, 3.10]` in a matrix: YAML reads 3.10 as 3.1."""
         for axis in (axis for group in groups for axis in group.axes):
             for index, value in enumerate(axis.values):
                 if isinstance(value.value, float):
@@ -259,7 +260,7 @@ class _Loader:
 
 
 def _corrected(data: Any, error: ValidationError, depth: int) -> Any:
-    """A copy without the fields that the errors are in, `depth` levels down; what is missing is filled in."""
+    """A copy without the wrong fields, `depth` levels down; missing fields are filled in."""
     data = copy.deepcopy(data)
     for item in error.errors(include_url=False, include_input=False, include_context=False):
         missing = item["type"] == "missing"
@@ -268,11 +269,11 @@ def _corrected(data: Any, error: ValidationError, depth: int) -> Any:
         try:
             for part in where[:-1]:
                 around = around[part]
-        except (KeyError, IndexError, TypeError):  # nothing is there, or only a union's branch
+        except (KeyError, IndexError, TypeError):  # nothing there, or only a union's branch
             continue
-        if not where or not isinstance(around, dict):  # without a place: of the whole, by a validator of the model
+        if not where or not isinstance(around, dict):  # no path: an error of the whole model
             continue
-        if where[:-1] in (("machines",), ("runtimes",)):  # the whole entry: its name is still one
+        if where[:-1] in (("machines",), ("runtimes",)):  # keep the entry's name
             around[where[-1]] = {}
         elif missing:
             around[where[-1]] = "?"

@@ -1,4 +1,4 @@
-"""What users write: the models of a suite's entries. Field names with a unit are the user's word plus that unit."""
+"""Models of a suite's entries. A field name with a unit suffix is the user's field plus its unit."""
 
 import sys
 from types import ModuleType
@@ -13,9 +13,9 @@ from seatrial.suite.placeholders import Fill
 from seatrial.suite.values import Argument, Duration, Money, Need, Size, Text, Variable
 from seatrial.suite.yaml.source import YamlMap
 
-# pydantic's loader of plugins imports importlib.metadata, and reads the metadata of every installed package: a tenth of
-# the time of a short command, and no suite needs a plugin. PYDANTIC_DISABLE_PLUGINS would spare half of that, and be
-# inherited by the jobs on this machine. Where pydantic has no such module this does nothing.
+# pydantic's plugin loader reads the metadata of every installed package, a tenth of the time of a short command.
+# PYDANTIC_DISABLE_PLUGINS would save only half of that, and local jobs would inherit it. Without such a module in
+# pydantic, this does nothing.
 _no_plugins = ModuleType("pydantic.plugin._loader")
 _no_plugins.__dict__["get_plugins"] = tuple
 sys.modules.setdefault(_no_plugins.__name__, _no_plugins)
@@ -26,26 +26,26 @@ Needs = dict[Text, Need]
 
 
 class Model(BaseModel):
-    """What all entries share: unknown fields are errors, nothing changes after loading. A validator is built when it is
-    first used, because building all of them takes longer than most commands."""
+    """Base of all entries: unknown fields are errors, instances are immutable. Validators are built when first used,
+    because building all of them takes longer than most commands."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, arbitrary_types_allowed=True, validate_default=False, defer_build=True
     )
 
     def written(self, *apart: str) -> YamlMap:
-        """What is not a default, as a user would write it, without some fields."""
+        """The non-default fields as a user would write them, without the fields `apart`."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=set(apart))
 
 
-# Of the models that every suite needs by themselves and inside of SuiteModel, which takes over what was built for them.
+# For models that every suite uses alone and inside SuiteModel, which reuses their validators.
 _AT_ONCE = ConfigDict(defer_build=False)
 
 
 class SecretRef(Model):
-    """A value that comes from a secret and is masked wherever it would appear."""
+    """A value from a secret. It is masked wherever it would appear."""
 
-    secret: Text = Field(min_length=1, description="Name of an entry of `secrets`, or of an environment variable.")
+    secret: Text = Field(min_length=1, description="Name of an entry in `secrets`, or of an environment variable.")
 
 
 EnvValue = Annotated[
@@ -58,40 +58,40 @@ Env = dict[Variable, EnvValue]
 class SecretSource(Model):
     """Where a secret's value comes from: exactly one of `env` and `file`."""
 
-    env: Text | None = Field(None, description="Environment variable of the process that runs Seatrial.")
-    file: Text | None = Field(None, description="File that holds the value; its last line break is left out.")
+    env: Text | None = Field(None, description="Environment variable of the Seatrial process.")
+    file: Text | None = Field(None, description="File with the value; a final line break is removed.")
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         if (self.env is None) == (self.file is None):
-            raise ValueError("a secret comes from exactly one of `env` and `file`")
+            raise ValueError("set exactly one of `env`, `file`")
         return self
 
 
 class GpuEntry(Model):
-    model: Text | None = Field(None, description="As nvidia-smi names it, or a part of that: A100.")
-    count: int = Field(1, strict=True, ge=0, description="GPUs of the machine.")
+    model: Text | None = Field(None, description="Name in nvidia-smi, or a part of it: A100.")
+    count: int = Field(1, strict=True, ge=0, description="Number of GPUs.")
     memory_bytes: Size | None = Field(None, alias="memory", description="Memory of each GPU.")
 
 
 class Machine(Model):
-    """A shape that a target offers, with its capabilities."""
+    """A type of machine that a target offers, with its capabilities."""
 
     model_config = _AT_ONCE
-    target: Text = Field("here", description="The target that offers it.")
-    gpu: GpuEntry | None = Field(None, description="None: the machine has no GPU.")
-    cpu: float | None = Field(None, strict=True, gt=0, description="Cores; a limit for its jobs where the target can.")
-    memory_bytes: Size | None = Field(None, alias="memory", description="Main memory; a limit for its jobs.")
-    price: Money | None = Field(None, description="Money for an hour.")
+    target: Text = Field("here", description="Target that offers this machine.")
+    gpu: GpuEntry | None = Field(None, description="GPUs; default: none.")
+    cpu: float | None = Field(None, strict=True, gt=0, description="Cores; limits its jobs if the target supports it.")
+    memory_bytes: Size | None = Field(None, alias="memory", description="Main memory; limits its jobs.")
+    price: Money | None = Field(None, description="Price per hour.")
     select: dict[Text, Text] = Field({}, description="How the target finds it: labels, a partition.")
-    parallel: int | None = Field(None, strict=True, ge=1, description="Jobs at a time on machines of this shape.")
-    tags: Tags = Field((), description="For --tag.")
+    parallel: int | None = Field(None, strict=True, ge=1, description="Maximum number of jobs at a time.")
+    tags: Tags = Field((), description="Tags for --tag.")
     features: dict[Text, int | float | str] = Field({}, description="Other capabilities: needs: {features.NAME: ...}.")
 
     CAPABILITIES: ClassVar[tuple[str, ...]] = ("cpu", "memory", "gpu.count", "gpu.model", "gpu.memory")
 
     def capability(self, name: str) -> str | float | None:
-        """What the machine has of `name`; None: it does not say."""
+        """The machine's value of a capability; None if it is not declared."""
         if name.startswith("features."):
             return self.features.get(name.removeprefix("features."), 0)
         entry, field = (self.gpu, name.removeprefix("gpu.")) if name.startswith("gpu.") else (self, name)
@@ -105,28 +105,28 @@ class Machine(Model):
         return Resources(cpu=self.cpu, memory_bytes=self.memory_bytes, gpu=gpu, select=dict(self.select))
 
     def content(self) -> YamlMap:
-        """What counts for a cell's hash."""
+        """The fields that count for a cell's hash."""
         return self.written("price", "tags", "parallel")
 
 
 class Workspace(Model):
-    """Files that the job finds in its work folder: a copy of `path`, or a clone of `git`."""
+    """Files in the job's work folder: a copy of `path`, or a clone of `git`."""
 
     path: Text | None = Field(None, description="Folder or file, relative to the suite.")
-    git: Text | None = Field(None, description="URL of a repository.")
+    git: Text | None = Field(None, description="Repository URL.")
     ref: Text | None = Field(None, description="Branch, tag or commit of `git`.")
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         if (self.path is None) == (self.git is None):
-            raise ValueError("a workspace is exactly one of `path` and `git`")
+            raise ValueError("set exactly one of `path`, `git`")
         if self.ref is not None and self.git is None:
-            raise ValueError("`ref` belongs to `git`")
+            raise ValueError("`ref` needs `git`")
         return self
 
 
 def names_a_secret(value: Any) -> bool:
-    """Whether a value is, or holds, `{secret: NAME}`."""
+    """Whether a value is or contains `{secret: NAME}`."""
     if isinstance(value, dict):
         return set(value) == {"secret"} or any(map(names_a_secret, value.values()))
     return isinstance(value, list) and any(map(names_a_secret, value))
@@ -136,7 +136,7 @@ Pass = Literal["fresh", "rerun", "restart"]
 
 
 class Requires(Model):
-    """What must be there, else the notebook is skipped with that reason."""
+    """Requirements of a notebook; it is skipped if one is missing."""
 
     paths: tuple[Text, ...] = Field((), description="Files or folders that must exist.")
     variables: tuple[Text, ...] = Field((), description="Environment variables that must be set.")
@@ -145,27 +145,27 @@ class Requires(Model):
 
 class Notebook(Model):
     path: Text = Field(
-        min_length=1, description="In the workspace, or beside the suite: a notebook, a folder of some, or a glob."
+        min_length=1, description="A notebook, a folder or a glob, in the workspace or next to the suite."
     )
     passes: tuple[Pass, ...] = Field(
-        ("fresh",), min_length=1, description="A new kernel; again in the same kernel; after a restart of it."
+        ("fresh",), min_length=1, description="In a new kernel; again in the same kernel; after a kernel restart."
     )
     timeout_s: Duration | None = Field(None, alias="timeout", description="Limit for each pass.")
-    cell_timeout_s: Duration | None = Field(None, alias="cell_timeout", description="Limit for each cell.")
-    stall_s: Duration | None = Field(None, alias="stall", description="Longest silence of a cell.")
-    keep_going: bool = Field(False, strict=True, description="Run the cells after one that failed; each is judged.")
+    cell_timeout_s: Duration | None = Field(None, alias="cell_timeout", description="Limit for each notebook cell.")
+    stall_s: Duration | None = Field(None, alias="stall", description="Limit for a notebook cell without output.")
+    keep_going: bool = Field(False, strict=True, description="Run and check the notebook cells after one that failed.")
     parameters: Annotated[dict[Text, Any], Fill.TYPED] = Field(
-        {}, description="Values put after the cell that is tagged `parameters`."
+        {}, description="Values inserted after the notebook cell tagged `parameters`."
     )
     requires: Requires = Field(
-        Requires.model_construct(), description="What must be there; else it is skipped with that reason."
+        Requires.model_construct(), description="Paths, variables and commands; if one is missing, it is skipped."
     )
 
     @field_validator("passes")
     @classmethod
     def _once(cls, passes: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(passes)) < len(passes):
-            raise ValueError("each pass at most once")
+            raise ValueError(f"duplicate pass in {', '.join(passes)}")
         return passes
 
     @field_validator("parameters")
@@ -173,17 +173,15 @@ class Notebook(Model):
     def _names(cls, parameters: YamlMap) -> YamlMap:
         for name in parameters:
             if not name.isidentifier():
-                raise ValueError(f"parameter {name!r} is not a Python name")
+                raise ValueError(f"invalid parameter name {name!r}; use a Python identifier")
             if names_a_secret(parameters[name]):
-                raise ValueError(
-                    f"parameter {name!r} cannot be a secret: it would stand in the notebook that is kept; hand it over "
-                    "as a variable, `env: {NAME: {secret: ...}}`"
-                )
+                use = "use `env: {NAME: {secret: ...}}`"
+                raise ValueError(f"parameter {name!r} cannot be a secret, because the executed notebook is kept; {use}")
         return parameters
 
 
 class _OrPath:
-    """In the JSON Schema: a text does as well."""
+    """Also accepts a string, in the JSON Schema."""
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> JsonSchemaValue:
         return {"anyOf": [{"type": "string"}, handler(schema)]}
@@ -196,40 +194,38 @@ Notebooks = tuple[
 
 
 class Runtime(Model):
-    """An environment to test: at most one of `python`, `interpreter` and `image`; none is what the machine has."""
+    """An environment to test: at most one of `python`, `interpreter` and `image`; without, the machine's own."""
 
     model_config = _AT_ONCE
     python: Argument | None = Field(
-        None, description="Version of Python; Seatrial builds the environment.", examples=["3.11"]
+        None, description="Python version; Seatrial builds the environment.", examples=["3.11"]
     )
     packages: tuple[Text, ...] = Field(
         (),
-        description="Installed into the environment; without `python` into one of the Python that Seatrial runs on.",
+        description="Packages to install; without `python`, the environment uses the Python that runs Seatrial.",
         examples=[["numpy==1.26.*"]],
     )
     interpreter: Argument | None = Field(None, description="Path or name of an existing Python.")
     image: Argument | None = Field(None, description="Container image.")
-    env: Env = Field({}, description="Variables of its jobs.")
-    workspace: Workspace | None = Field(None, description="Files that its jobs find in their work folder.")
-    notebooks: Notebooks = Field((), description="Notebooks of its own, added to those of a runtime trial.")
-    needs: Needs = Field({}, description="Capabilities that a machine must have to run it.")
-    tags: Tags = Field((), description="For --tag.")
+    env: Env = Field({}, description="Environment variables of its jobs.")
+    workspace: Workspace | None = Field(None, description="Files in the work folder of its jobs.")
+    notebooks: Notebooks = Field((), description="Notebooks to run in addition to those of a runtime trial.")
+    needs: Needs = Field({}, description="Capabilities that a machine needs to run it.")
+    tags: Tags = Field((), description="Tags for --tag.")
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         given = [name for name in ("python", "interpreter", "image") if getattr(self, name) is not None]
         if len(given) > 1:
-            raise ValueError(f"at most one of `python`, `interpreter` and `image`; this has {' and '.join(given)}")
+            raise ValueError(f"set at most one of `python`, `interpreter`, `image`; got {' and '.join(given)}")
         if self.packages and given and given != ["python"]:
-            raise ValueError(
-                f"`packages` are installed into an environment that Seatrial builds; `{given[0]}` is one that is there"
-            )
+            raise ValueError(f"`packages` cannot be combined with `{given[0]}`; use it with `python`")
         return self
 
     def content(self) -> YamlMap:
-        """What counts for a cell's hash."""
+        """The fields that count for a cell's hash."""
         return self.written("needs", "tags")
 
     def work(self) -> YamlMap:
-        """What counts for the metrics of a cell."""
+        """The fields that a cell's metrics depend on."""
         return self.written("needs", "tags", "notebooks", "env")

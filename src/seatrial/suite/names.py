@@ -1,4 +1,4 @@
-"""Whether every name that a suite uses exists: targets, capabilities, axes and their values, steps, `${names}`."""
+"""Checks that every name in a suite exists: targets, capabilities, axes and their values, steps, `${names}`."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,8 +15,8 @@ from seatrial.suite.values import Requirement, glob_matches
 from seatrial.suite.yaml.problem import KeyPath, Report, nearest
 from seatrial.suite.yaml.source import YamlMap
 
-IsBroken = Callable[..., bool]  # of the parts of a path
-# Fields of a trial in which no placeholder is filled.
+IsBroken = Callable[..., bool]  # takes the parts of a path
+# Trial fields in which placeholders are not filled.
 NEVER_FILLED = frozenset(
     {"runtime", "machine", "matrix", "zip", "needs", "exclude", "tags", "repeat", "estimate", "disabled"}
 )
@@ -27,10 +27,10 @@ _ORDERED = (">=", "<=", ">", "<")
 
 
 class Capabilities:
-    """What machines can have: the fixed capabilities, and the features that any machine of the suite declares."""
+    """The capabilities that machines can have: the fixed ones, and the features that the suite's machines declare."""
 
     def __init__(self, machines: Mapping[str, Machine], broken: bool = False) -> None:
-        """`broken`: some machine may have features that could not be read."""
+        """`broken`: some machine's features could not be read."""
         self._broken = broken
         features = dict.fromkeys(feature for machine in machines.values() for feature in machine.features)
         self._known = (*Machine.CAPABILITIES, *(f"features.{feature}" for feature in features))
@@ -39,31 +39,31 @@ class Capabilities:
         for name, need in needs.items():
             inside = [known for known in self._known if known.startswith(f"{name}.")]
             if inside:
-                report((*path, name), f"{name!r} is several capabilities; name one: {', '.join(inside)}", True)
+                report((*path, name), f"{name!r} is a group of capabilities; use one of {', '.join(inside)}", True)
             elif name not in self._known:
                 if not (self._broken and name.startswith("features.")):
                     report((*path, name), f"unknown capability {name!r}{nearest(name, self._known)}", True)
             elif name == "gpu.model" and need.operator in _ORDERED:
-                report((*path, name), f"a model is a name: {need.text!r} cannot be compared with it")
+                report((*path, name), f"invalid gpu.model {need.text!r}: a model cannot be ordered; use its name: A100")
             elif name.endswith("memory") and any(isinstance(size, str) or size < 1024 for size in need.operands):
-                report((*path, name), f"{need.text!r} is no size of memory; write a unit: >=16Gi")
+                report((*path, name), f"invalid memory size {need.text!r}; use a unit: >=16Gi")
             elif name in ("cpu", "gpu.count") and any(isinstance(number, str) for number in need.operands):
-                report((*path, name), f"{need.text!r} is no number of {name}; write >=4, or 4")
+                report((*path, name), f"invalid {name} {need.text!r}; use >=4 or 4")
 
 
 def used_runtimes(groups: Iterable[Group], runtimes: Mapping[str, Runtime]) -> dict[str, Runtime]:
-    """Those that are values of a trial's axis `runtime`."""
+    """The runtimes that are values of the trial's `runtime` axis."""
     values = [value for group in groups for axis in group.axes if axis.name == "runtime" for value in axis.values]
     return {value.label: runtimes[value.label] for value in values if value.label in runtimes}
 
 
 class TrialNames:
-    """The checks of one trial's names, against its axes."""
+    """Checks the names in one trial against its axes."""
 
     def __init__(
         self, name: str, trial: TrialModel, groups: tuple[Group, ...], report: Report, is_broken: IsBroken
     ) -> None:
-        """`is_broken` tells what was reported already: nothing is reported that only follows from that."""
+        """`is_broken` says what was already reported, to avoid follow-up errors."""
         self._path: KeyPath = ("trials", name)
         self._trial = trial
         self._groups = groups
@@ -83,11 +83,12 @@ class TrialNames:
             path = (*self._path, "exclude", index)
             self._check_rule(path, exclude)
             if not exclude.axes:
-                self._report(path, "an exclude names at least one axis; to leave out a whole trial, delete it", True)
+                message = "`exclude` needs at least one axis; to turn off a whole trial, use `disabled: REASON`"
+                self._report(path, message, True)
         used = used_runtimes(self._groups, suite.runtimes)
         sound = self._sound and not any(self._is_broken("runtimes", name) for name in used)
         if sound and not any(self._trial.checks_anything(runtime) for runtime in used.values() or [None]):
-            message = f"trial {self._path[1]!r} checks nothing, so it could never fail; say what it is to check"
+            message = f"trial {self._path[1]!r} has no checks, so it cannot fail; add at least one"
             self._report(self._path, message, True)
         for index, xfail in enumerate(self._trial.xfail):
             self._check_rule((*self._path, "xfail", index), xfail)
@@ -100,25 +101,25 @@ class TrialNames:
             self._check_fields({*suite.env, *(name for runtime in suite.runtimes.values() for name in runtime.env)})
 
     def _check_fields(self, variables: set[str]) -> None:
-        """Those that the trial calls conditions or under test; `variables` are those of the suite and its runtimes."""
+        """Checks `conditions` and `under_test`; `variables` are those of the suite and its runtimes."""
         trial = self._trial
         known = known_fields(trial, self._axes.values(), {*variables, *trial.env})
         for key, names in (("conditions", trial.conditions), ("under_test", trial.under_test)):
             for index, name in enumerate(names):
                 if name not in known:
-                    self._report((*self._path, key, index), f"no field is called {name!r}{nearest(name, known)}")
+                    self._report((*self._path, key, index), f"unknown field {name!r}{nearest(name, known)}")
         for name in set(trial.conditions) & set(trial.under_test):
-            message = f"{name!r} is in `conditions` too; it is one or the other"
+            message = f"{name!r} cannot be in both `conditions` and `under_test`"
             self._report((*self._path, "under_test", trial.under_test.index(name)), message)
 
     def _check_benchmark(self) -> None:
-        """Cells that differ have entries of their own in a baseline, so their names must differ too."""
+        """Each cell has its own entry in a baseline, so their names must differ."""
         if self._trial.benchmark is None:
             return
         named = {name.split(".")[0] for name in placeholders(self._trial.benchmark)}
         shared = [name for name, axis in self._axes.items() if len(axis.values) > 1 and name not in named]
         if shared:
-            message = f"cells that differ in {shared[0]!r} would share one entry; put ${{{shared[0]}}} into the name"
+            message = f"cells that differ in {shared[0]!r} would share one entry; add ${{{shared[0]}}} to the name"
             self._report((*self._path, "benchmark"), message)
 
     def _check_rule(self, path: KeyPath, rule: Rule) -> None:
@@ -128,13 +129,13 @@ class TrialNames:
                 self._report((*path, name), f"unknown axis {name!r}{nearest(name, fields)}", True)
             elif name == "repeat":
                 if not all(one in range(1, self._trial.repeat + 1) for one in listed(wanted)):
-                    self._report((*path, name), f"repeat counts from 1 to {self._trial.repeat}")
+                    self._report((*path, name), f"`repeat` must be from 1 to {self._trial.repeat}")
             else:
                 for index, one in enumerate(listed(wanted)):
                     at = (*path, name, index) if isinstance(wanted, list) else (*path, name)
                     if not matching_labels(self._axes[name], one):
                         labels = [value.label for value in self._axes[name].values]
-                        self._report(at, f"axis {name!r} has no value {one!r}{nearest(one, labels)}")
+                        self._report(at, f"unknown value {one!r} of axis {name!r}{nearest(one, labels)}")
 
     def _check_step(self, path: KeyPath, xfail: Xfail, runtimes: Mapping[str, Runtime]) -> None:
         if xfail.step is None:
@@ -146,7 +147,7 @@ class TrialNames:
         if not any(
             xfail.covers(step) or glob_matches(wanted, step) or glob_matches(as_glob(step), wanted) for step in steps
         ):
-            self._report(path, f"no step is called {xfail.step!r}{nearest(xfail.step, steps)}")
+            self._report(path, f"unknown step {xfail.step!r}{nearest(xfail.step, steps)}")
 
     def _check_placeholders(self, written: Mapping[str, Any], runtimes: Mapping[str, Runtime]) -> None:
         own = {key: value for key, value in written.items() if key not in NEVER_FILLED}
@@ -156,14 +157,14 @@ class TrialNames:
         for name, runtime in runtimes.items():
             inside = runtime.model_dump(by_alias=True, exclude={"needs", "tags"})
             for path, text in _texts(inside, ("runtimes", name)):
-                self._check_text(path, text, f" in trial {self._path[1]!r}, which uses it")
+                self._check_text(path, text, f" in trial {self._path[1]!r}, which uses this runtime")
 
     def _check_text(self, path: KeyPath, text: str, owner: str = "") -> None:
         for name in placeholders(text):
             axis = self._axes.get(name.split(".")[0])
             if axis is None:
                 if name not in self._names:
-                    shell = f" (for a variable of the shell write $${{{name}}})"
+                    shell = f" (for a shell variable, write $${{{name}}})"
                     self._report(path, f"unknown name ${{{name}}}{owner}{shell}{nearest(name, self._names)}")
                 continue
             for value in axis.values:
@@ -171,8 +172,8 @@ class TrialNames:
                     look_up(name, {axis.name: value.value})
                 except KeyError:
                     fields = [f"{axis.name}.{field}" for field in value.value] if isinstance(value.value, dict) else []
-                    lack = f"${{{name}}}: value {value.label!r} of axis {axis.name!r} has no such field"
-                    self._report(path, lack + (nearest(name, fields) if fields else "; it is no map"))
+                    lack = f"unknown field ${{{name}}} of value {value.label!r} of axis {axis.name!r}"
+                    self._report(path, lack + (nearest(name, fields) if fields else "; the value is not a map"))
                     break
 
 

@@ -1,4 +1,4 @@
-"""`--target`: one target for everything. A name of the suite's targets, a kind with its defaults, a kind with options
+"""`--target`: one target for every cell. A target of the suite, a kind with its defaults, a kind with options
 (`kubernetes:context=prod,namespace=trials`), or a YAML file with one entry."""
 
 import re
@@ -13,7 +13,7 @@ from seatrial.suite.yaml.problem import KeyPath, Problem, SourceMark, SuiteError
 from seatrial.suite.yaml.source import Source, YamlMap, read_source
 
 OPTION = "--target"
-# Options of a target that say nothing of where a cell runs, and so nothing of which cell it is.
+# Options that do not change where a cell runs, and so do not count for the target's name.
 _APART = ("parallel",)
 _OPTION = re.compile(r",(?=[A-Za-z_]+=)")
 
@@ -21,7 +21,7 @@ TargetModels = Mapping[str, type[BaseModel]]
 
 
 def choose_target(text: str, known: Mapping[str, TargetEntry], kinds: TargetModels) -> ChosenTarget:
-    """What `--target TEXT` means, where the suite has the targets `known`. Raises SuiteError."""
+    """Resolves `--target TEXT`; `known` are the suite's targets. Raises SuiteError."""
     kind, colon, options = text.partition(":")
     if text in known:
         return ChosenTarget(text, text, known[text])
@@ -32,7 +32,7 @@ def choose_target(text: str, known: Mapping[str, TargetEntry], kinds: TargetMode
     if "/" in text or text.endswith((".yaml", ".yml")):
         return _from_file(text, Path(text), kinds)
     hint = nearest(text if not colon else kind, [*known, *kinds])
-    message = f"{text!r} is neither a target of the suite, nor a kind of target, nor a file{hint}"
+    message = f"unknown target {text!r}: not a name in the suite, a target kind or a file{hint}"
     raise SuiteError([Problem(message, path=OPTION)])
 
 
@@ -41,15 +41,15 @@ def _from_options(text: str, kind: str, options: str, kinds: TargetModels) -> Ch
     for part in _OPTION.split(options):
         key, equals, value = part.partition("=")
         if not equals or not key or key in given:
-            why = f"`{key}` is here twice" if key in given else f"{part!r} is no KEY=VALUE"
-            raise SuiteError([Problem(f"{why}; write {kind}:KEY=VALUE,KEY=VALUE", path=OPTION)])
+            why = f"duplicate option `{key}`" if key in given else f"invalid option {part!r}"
+            raise SuiteError([Problem(f"{why}; use {kind}:KEY=VALUE,KEY=VALUE", path=OPTION)])
         given[key] = value
     data = {key: Source(OPTION, value).data for key, value in given.items()}
     try:
         kinds[kind].model_validate(data)
     except ValidationError as error:
         wrong = [item["loc"][0] for item in error.errors(include_url=False) if item["loc"]]
-        # Such a value is meant as text although YAML reads a number or a word of its own in it.
+        # Treat such a value as text, although YAML reads a number or a keyword.
         data |= {key: given[key] for key in data if key in wrong and not isinstance(data[key], dict | list)}
     name = ",".join(f"{key}={given[key]}" for key in sorted(given) if key not in _APART)
     return _made(text, f"{kind}:{name}" if name else kind, {"kind": kind, **data}, kinds)
@@ -68,7 +68,7 @@ def _from_file(text: str, path: Path, kinds: TargetModels) -> ChosenTarget:
                 place = (*place, name)
     name = str(place[-1]) if place else path.stem
     if not isinstance(data, dict) or "kind" not in data or not NAME.fullmatch(name):
-        message = "expected one target: a map with `kind` and its options, or its name with that map below it"
+        message = "expected one target: a map with `kind` and options, or NAME with such a map"
         raise SuiteError([Problem(message, source.find(place)[0])])
     return _made(text, name, data, kinds, source, place)
 

@@ -1,4 +1,4 @@
-"""Regular expressions of a training trial: the ones that it has without being told, and what the agent gets of each."""
+"""Regular expressions of a suite: their errors, and the form in which the agent gets them."""
 
 import importlib
 import re
@@ -9,26 +9,26 @@ from seatrial.suite.placeholders import IN_PATTERN
 
 
 def problem(pattern: str, group: bool = False) -> str:
-    """What is wrong with a pattern that a user wrote, in words; `group`: it is read, so it needs a group."""
+    """Returns the error in a user's pattern, "" if there is none. `group`: the pattern needs a group."""
     plain = IN_PATTERN.sub("x", pattern)
     try:
         groups = re.compile(plain).groups
     except (re.error, OverflowError, RecursionError) as error:
-        return f"{pattern!r} is not a regular expression: {error}"
+        return f"invalid regular expression {pattern!r}: {error}"
     if not pattern:
-        return "an empty pattern matches every line; write the text to look for"
+        return "empty pattern, which matches every line; use the text to look for"
     if group and not groups:
-        return f"{pattern!r} has no group: put ( ) around the number that is to be read, as in 'loss: (\\S+)'"
+        return f"{pattern!r} has no group; put ( ) around the number to read: 'loss: (\\S+)'"
     return ""
 
 
 class AgentPattern(TypedDict, total=False):
-    """A pattern as the agent takes it."""
+    """A pattern in the agent's form."""
 
     pattern: str
     literal: str  # a text that every match contains
-    across: bool  # searched in what is kept of the output, not line by line
-    ends: bool  # whether a match ends the command
+    across: bool  # searched in the kept output, not line by line
+    ends: bool  # whether a match stops the command
 
 
 def for_agent(pattern: str) -> AgentPattern:
@@ -38,7 +38,7 @@ def for_agent(pattern: str) -> AgentPattern:
 def follow_texts(
     contains: Iterable[str], matches: Iterable[str], never: Iterable[str]
 ) -> dict[str, list[AgentPattern]]:
-    """What the agent looks for in the output of a command, none of which ends it; empty where nothing is asked."""
+    """The patterns that the agent looks for in a command's output without stopping it; empty if there are none."""
     must = [*map(_text, contains), *map(_searched, matches)]
     unwanted: list[AgentPattern] = [{**_text(text), "ends": False} for text in never]
     return {"must": must, "never": unwanted} if must or unwanted else {}
@@ -51,14 +51,14 @@ def _text(text: str) -> AgentPattern:
 
 
 def _searched(pattern: str) -> AgentPattern:
-    """Lines are bytes to the agent: a class of other letters, say, is searched in what is kept, which is text."""
+    """The agent matches lines as bytes, so a non-ASCII pattern is searched in the kept output, which is text."""
     parsed = _parsed(pattern)
     across = not pattern.isascii() or (parsed is not None and _crosses(parsed, parsed.state.flags))
     return {**for_agent(pattern), "across": True} if across else for_agent(pattern)
 
 
 def _parsed(pattern: str) -> Any:
-    """None for a pattern that the values of a cell have made wrong; the agent says what is wrong with it."""
+    """None for a pattern that a cell's values made invalid; the agent reports the error."""
     parser: Any = importlib.import_module("re._parser")
     try:
         return parser.parse(pattern)
@@ -70,7 +70,7 @@ _BREAKING = ["CATEGORY_SPACE", "CATEGORY_NOT_WORD", "CATEGORY_NOT_DIGIT", "AT_BE
 
 
 def _crosses(parsed: Any, flags: int) -> bool:
-    """Whether it needs more than a line: it can match a line break, or asks for the ends of the whole text."""
+    """Whether it needs more than a line: it can match a line break or the start or end of the whole text."""
     for operation, argument in parsed:
         name = str(operation)
         if name == "SUBPATTERN":
@@ -93,16 +93,16 @@ def _crosses(parsed: Any, flags: int) -> bool:
 
 
 def _parts(argument: Any) -> list[Any]:
-    """The patterns inside of a repeat, a branch, a look around or a condition."""
+    """The patterns inside a repeat, a branch, a lookaround or a condition."""
     if isinstance(argument, tuple | list):
         return [part for one in argument for part in _parts(one)]
     return [argument] if hasattr(argument, "state") else []
 
 
 def longest_literal(pattern: str) -> str:
-    """The longest text that every match of the pattern contains; the agent looks for it first, which is quick.
+    """The longest text that every match contains; the agent searches it first, because that is fast.
 
-    Empty where there is none to be had, which is always right."""
+    Empty if none is found, which is always correct."""
     parsed = _parsed(pattern)
     if parsed is None or parsed.state.flags & re.IGNORECASE:
         return ""
@@ -113,7 +113,7 @@ def longest_literal(pattern: str) -> str:
 
 
 def _collect(parsed: Any, runs: list[str]) -> None:
-    """Add to the last run what follows it without a gap, and begin a new run behind whatever may be different."""
+    """Extends the last run with the literals that follow, and starts a new run after anything variable."""
     for operation, argument in parsed:
         name = str(operation)
         if name == "LITERAL":
@@ -124,6 +124,6 @@ def _collect(parsed: Any, runs: list[str]) -> None:
             _collect(argument, runs)
         elif name.endswith("_REPEAT") and argument[0] >= 1:
             _collect(argument[2], runs)
-            runs.append("")  # then perhaps once more
-        elif name not in ("AT", "ASSERT", "ASSERT_NOT"):  # those take no room
+            runs.append("")  # it may repeat
+        elif name not in ("AT", "ASSERT", "ASSERT_NOT"):  # zero width
             runs.append("")

@@ -1,4 +1,4 @@
-"""`${axis}` and `${axis.field}` in what users write: which names occur, and how a field takes their values."""
+"""Placeholders, `${axis}` and `${axis.field}`, in a suite: their names, and how fields are filled with their values."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,15 +10,15 @@ IN_PATTERN = re.compile(r"(?<!\$)\$\{[^}]*\}")
 
 
 class Fill(Enum):
-    """How placeholders in a field are filled, where that is not as plain text: `Annotated[..., Fill.PATTERN]`."""
+    """How placeholders in a field are filled, if not as plain text: `Annotated[..., Fill.PATTERN]`."""
 
-    PATTERN = "pattern"  # a regular expression: values stand for themselves
-    TYPED = "typed"  # a placeholder alone becomes the value itself, a number say
+    PATTERN = "pattern"  # a regular expression: values are escaped
+    TYPED = "typed"  # a placeholder alone becomes the value itself, for example a number
     NEVER = "never"
 
 
 def placeholders(text: str) -> Iterator[str]:
-    """The names in `text`."""
+    """The names of the placeholders in `text`."""
     for match in PLACEHOLDER.finditer(text):
         if match[1] is None:
             yield match[2]
@@ -29,12 +29,12 @@ def has_placeholder(text: str) -> bool:
 
 
 def as_glob(text: str) -> str:
-    """A glob for everything that `text` can become."""
+    """A glob that matches every value that `text` can have."""
     return PLACEHOLDER.sub(lambda match: match[1] or "*", text)
 
 
 def look_up(name: str, values: Mapping[str, Any]) -> Any:
-    """The value of `axis` or `axis.field`; KeyError when there is none."""
+    """Returns the value of `axis` or `axis.field`. Raises KeyError."""
     axis, *fields = name.split(".")
     value = values[axis]
     for field in fields:
@@ -45,7 +45,7 @@ def look_up(name: str, values: Mapping[str, Any]) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A value as it reads in a command: as YAML would write it."""
+    """A value as it appears in a command: as YAML would write it."""
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""The JSON Schema of a suite file, for editors, made from the same models that load it."""
+"""The JSON Schema of a suite file, for editors, generated from the models that load it."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ def suite_schema(kinds: Mapping[str, type[TrialModel]], targets: Mapping[str, ty
         return {**own, "properties": {**own["properties"], "kind": {"const": kind}}}
 
     def by_kind(choices: Mapping[str, type[BaseModel]]) -> JsonSchemaValue:
-        """An entry: the fields of the kind that its `kind` names."""
+        """Schema of an entry, by its `kind`."""
         return {
             "type": "object",
             "required": ["kind"],
@@ -42,6 +42,6 @@ def suite_schema(kinds: Mapping[str, type[TrialModel]], targets: Mapping[str, ty
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Seatrial suite",
         **{key: value for key, value in root.items() if key != "title"},
-        "patternProperties": {"^x-": {"description": "Your own: a place for YAML anchors."}},
+        "patternProperties": {"^x-": {"description": "Your own fields, for YAML anchors."}},
         "$defs": definitions,
     }

@@ -1,4 +1,4 @@
-"""A suite that was loaded and found sound."""
+"""A loaded and valid suite."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +14,7 @@ from seatrial.suite.values import Duration, Money, Requirement, Text
 from seatrial.suite.yaml.source import YamlMap
 
 HERE = "here"  # the implicit target, and the implicit machine on it
-LOCAL = "local"  # the kind of that target: this machine
+LOCAL = "local"  # the kind of that target
 
 
 class AxisValue(msgspec.Struct, frozen=True):
@@ -26,11 +26,11 @@ class AxisValue(msgspec.Struct, frozen=True):
 class Axis(msgspec.Struct, frozen=True):
     name: str
     values: tuple[AxisValue, ...]
-    path: tuple[str | int, ...] = ()  # where the trial has it
+    path: tuple[str | int, ...] = ()  # its path in the suite
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Axes that go together, value by value; mostly one alone."""
+    """Axes that are combined value by value; usually a single axis."""
 
     axes: tuple[Axis, ...]
 
@@ -41,28 +41,28 @@ def axes_of(groups: Iterable[Group]) -> dict[str, Axis]:
 
 
 class TargetEntry(msgspec.Struct, frozen=True):
-    """A target of a suite: the kind that its `kind` names, and that kind's options."""
+    """A target of a suite: its kind and that kind's options."""
 
     kind: str
     options: BaseModel
 
 
 def own_fields(entry: YamlMap, model: type[BaseModel]) -> YamlMap:
-    """What the model of an entry's kind is made of: without `kind`, if the model has no such field."""
+    """The entry's fields for its kind's model: without `kind`, unless the model has that field."""
     return {key: value for key, value in entry.items() if key != "kind" or key in model.model_fields}
 
 
 class ChosenTarget(msgspec.Struct, frozen=True):
-    """The one target that everything runs on, whatever the machines say: `--target`."""
+    """The target that every cell runs on, instead of its machine's: `--target`."""
 
-    text: str  # as it was asked for
+    text: str  # as given by the user
     name: str
     entry: TargetEntry
     data: YamlMap | None = None  # None: an entry of the suite
 
 
 class BaselineFile(Protocol):
-    """A file of bounds, as far as planning needs it."""
+    """A baseline file, as far as planning needs it."""
 
     @property
     def warnings(self) -> tuple[str, ...]: ...
@@ -71,25 +71,25 @@ class BaselineFile(Protocol):
 
 
 class RunSuite(msgspec.Struct, frozen=True):
-    """What a run needs of a suite beside the cells."""
+    """What a run needs of a suite besides its cells."""
 
     name: str
     directory: Path  # relative paths start here
     path: Path | None  # None: made from data
     targets: dict[str, TargetEntry]  # `here` is always among them
     secrets: dict[str, SecretSource]
-    target_override: str = ""  # `--target`, as it was asked for
+    target_override: str = ""  # `--target`, as given by the user
 
     def parallel(self, target: str) -> int | None:
-        """Jobs at a time that the suite allows on a target."""
+        """The suite's limit of jobs at a time on a target."""
         parallel = getattr(self.targets[target].options, "parallel", None)
         return parallel if isinstance(parallel, int) else None
 
 
 class Suite(RunSuite, frozen=True, kw_only=True):
-    """A suite that was read and checked: its trials, machines, runtimes and targets by name. Not changed by use."""
+    """A loaded suite: its trials, machines, runtimes and targets by name. Immutable."""
 
-    data: YamlMap  # as written, includes merged; JSON can hold it, `from_data` takes it
+    data: YamlMap  # as written, with includes merged; JSON-compatible, for `from_data`
     machines: dict[str, Machine]  # as declared; `machine()` also knows the implicit one
     runtimes: dict[str, Runtime]
     env: dict[str, EnvValue]
@@ -99,17 +99,17 @@ class Suite(RunSuite, frozen=True, kw_only=True):
     max_cost: float | None = None
     estimate_s: float | None = None
     baselines: dict[str, BaselineFile] = {}  # by the text of a trial's `baseline`
-    override_name: str = ""  # the target that everything runs on, if there is one
+    override_name: str = ""  # name of the target that every cell runs on, if any
 
     def repeated(self, count: int) -> "Suite":
-        """The same suite with each cell `count` times, whatever its trials say."""
+        """The same suite with each cell `count` times, overriding its trials."""
         trials = {name: trial.model_copy(update={"repeat": count}) for name, trial in self.trials.items()}
         written = {name: {**entry, "repeat": count} for name, entry in self.data["trials"].items()}
         return msgspec.structs.replace(self, trials=trials, data={**self.data, "trials": written})
 
     def on(self, target: ChosenTarget) -> "Suite":
-        """The same suite with everything on one target. Machines keep their shapes; how another target finds one
-        (`select`) says nothing there."""
+        """The same suite with every cell on one target. Machines keep their resources but lose `select`, which
+        belongs to their former target."""
         moved = {name: _moved(one, target.name) for name, one in self.machines.items() if one.target != target.name}
         written = {name: {**self.data["machines"][name], "target": target.name, "select": {}} for name in moved}
         added = {} if target.data is None else {target.name: target.data}
@@ -146,13 +146,11 @@ class SuiteModel(Model):
     name: Text | None = Field(None, description="Default: the file's name.", pattern=r"^[\w][\w. +-]*$", max_length=100)
     include: tuple[Text, ...] = Field((), description="Other suite files, relative to this one.")
     targets: dict[Text, Any] = Field({}, description="Where jobs run. `here`, this machine, needs no entry.")
-    machines: dict[Text, Machine] = Field({}, description="Shapes that the targets offer.")
+    machines: dict[Text, Machine] = Field({}, description="Types of machine that targets offer.")
     runtimes: dict[Text, Runtime] = Field({}, description="Environments to test.")
-    secrets: dict[Text, SecretSource] = Field({}, description="Where secrets come from.")
-    env: Env = Field({}, description="Variables of all jobs.")
-    trials: dict[Text, Any] = Field({}, description="What is run.")
-    max_cost: Money | None = Field(None, description="A plan that may cost more is refused.")
-    max_cells: int = Field(MAX_CELLS, strict=True, ge=1, description="A suite that expands to more is refused.")
-    estimate_s: Duration | None = Field(
-        None, alias="estimate", description="Time of a cell that has no other estimate."
-    )
+    secrets: dict[Text, SecretSource] = Field({}, description="Sources of secrets.")
+    env: Env = Field({}, description="Environment variables of all jobs.")
+    trials: dict[Text, Any] = Field({}, description="What to test.")
+    max_cost: Money | None = Field(None, description="A plan that may cost more is rejected.")
+    max_cells: int = Field(MAX_CELLS, strict=True, ge=1, description="A suite with more cells is rejected.")
+    estimate_s: Duration | None = Field(None, alias="estimate", description="Time of a cell without another estimate.")

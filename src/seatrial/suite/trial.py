@@ -1,3 +1,5 @@
+"""Fields that every kind of trial has."""
+
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -11,10 +13,10 @@ from seatrial.suite.values import Duration, Reason, Text, glob_matches
 
 
 class Rule(BaseModel):
-    """For which cells something holds: every further field is an axis, with a value, a glob or a list of them."""
+    """Selects cells: every other field is an axis, with a value, a glob or a list of them."""
 
     model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
-    why: Reason = Field(description="The reason, for everybody who reads the plan or the report.")
+    why: Reason = Field(description="Reason, shown in the plan and report.")
 
     @property
     def axes(self) -> dict[str, Any]:
@@ -22,28 +24,28 @@ class Rule(BaseModel):
 
 
 class Exclude(Rule):
-    """Combinations that are not run. They stay in the plan as excluded, with the reason."""
+    """Combinations that are not run. The plan lists them as excluded, with the reason."""
 
 
 class Xfail(Rule):
-    """What is known to fail. It passing is a finding too."""
+    """A known failure. Passing is a finding too."""
 
-    step: Text | None = Field(None, description="Name or glob of the step; none: the whole cell.")
+    step: Text | None = Field(None, description="Name or glob of the step; default: the whole cell.")
 
     def covers(self, step: str) -> bool:
-        """Whether it is meant for this step; one without `step` is meant for every one."""
+        """Whether it applies to this step; without `step` it applies to all."""
         return self.step is None or glob_matches(self.step, step)
 
 
 class Timeout(Model):
-    """Separate clocks. A field that is null is no limit."""
+    """Time limits. null means no limit."""
 
-    MAIN: ClassVar[str] = "run"  # the field that somebody means who writes just a duration
+    MAIN: ClassVar[str] = "run"  # suggested if a user writes only a duration
 
-    queue_s: Duration | None = Field(None, alias="queue", description="Waiting for a place.")
-    run_s: Duration | None = Field(6 * 3600.0, alias="run", description="From start to end.")
-    stall_s: Duration | None = Field(None, alias="stall", description="Saying nothing.")
-    grace_s: Duration = Field(10.0, alias="grace", description="From a polite end to a forced one.")
+    queue_s: Duration | None = Field(None, alias="queue", description="Limit for waiting in the queue.")
+    run_s: Duration | None = Field(6 * 3600.0, alias="run", description="Limit from start to end.")
+    stall_s: Duration | None = Field(None, alias="stall", description="Limit without output.")
+    grace_s: Duration = Field(10.0, alias="grace", description="Time to exit after SIGTERM before SIGKILL.")
 
 
 _COLUMNS = {"type": "object", "additionalProperties": {"type": "array", "minItems": 1}}
@@ -56,62 +58,60 @@ RetryOn = Literal["infra", "failed", "timeout", "invalid"]
 
 
 class DeclaredMetric(NamedTuple):
-    """What a trial says of one of its metrics before it is measured."""
+    """A metric as a trial declares it before it is measured."""
 
     unit: str
     better: Better | None = None
 
 
 class Gathered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a kind reads of this machine for a cell before it runs; the plan keeps it. A kind adds its own fields in a
+    """What a kind reads on this machine for a cell before it runs; stored in the plan. A kind adds its own fields in a
     subclass, which its model names as GATHERED."""
 
-    missing: list[str] = []  # sentences about what is not there, without which nothing is run
+    missing: list[str] = []  # messages about missing files; the cell is not run
 
 
 class TrialModel(Model):
-    """The fields that every kind of trial has. A kind adds its own in a subclass, `kind: Literal["..."]` among them."""
+    """The fields of every kind of trial. A kind adds its own in a subclass, including `kind: Literal["..."]`."""
 
     kind: Text = Field(description="Kind of the trial.")
-    runtime: Any = Field(None, description="A runtime, a list of them, or `all`; the same as an axis of `matrix`.")
-    machine: Any = Field(None, description="A machine, a list of them, or `all`; the same as an axis of `matrix`.")
-    target: Text | None = Field(None, description="Where it runs, for a trial that needs no machine.")
+    runtime: Any = Field(None, description="A runtime, a list, or `all`; same as an axis in `matrix`.")
+    machine: Any = Field(None, description="A machine, a list, or `all`; same as an axis in `matrix`.")
+    target: Text | None = Field(None, description="Target, for a trial without machines.")
     matrix: dict[Text, Any] = Field(
         {}, description="Axes: a value, a list of values, or `all` for runtime and machine."
     )
-    zip: Zip = Field((), description="Axes that go together, value by value: a map of lists, or a list of such maps.")
-    needs: Needs = Field({}, description="Capabilities that a machine must have.")
-    exclude: tuple[Exclude, ...] = Field((), description="Combinations that are not run, each with `why`.")
-    xfail: tuple[Xfail, ...] = Field((), description="What is known to fail, each with `why`.")
-    tags: Tags = Field((), description="For --tag.")
-    env: Env = Field({}, description="Variables of its jobs; over those of the runtime and the suite.")
+    zip: Zip = Field((), description="Axes combined value by value: a map of lists, or a list of such maps.")
+    needs: Needs = Field({}, description="Capabilities that a machine needs.")
+    exclude: tuple[Exclude, ...] = Field((), description="Combinations not to run, each with `why`.")
+    xfail: tuple[Xfail, ...] = Field((), description="Known failures, each with `why`.")
+    tags: Tags = Field((), description="Tags for --tag.")
+    env: Env = Field({}, description="Environment variables; override those of the runtime and suite.")
     timeout: Timeout = Field(Timeout.model_construct(), description="Limits for queue, run, stall and grace.")
-    retries: int = Field(
-        1, strict=True, ge=0, le=100, description="Further attempts at a cell, for what `retry_on` names."
-    )
-    retry_on: tuple[RetryOn, ...] = Field(("infra",), description="Verdicts after which a cell is tried again.")
-    repeat: int = Field(1, strict=True, ge=1, description="Each cell this many times, as an axis `repeat`.")
-    estimate_s: Duration | None = Field(None, alias="estimate", description="Time of a cell that has no history.")
+    retries: int = Field(1, strict=True, ge=0, le=100, description="Retries per cell, for the verdicts in `retry_on`.")
+    retry_on: tuple[RetryOn, ...] = Field(("infra",), description="Verdicts that are retried.")
+    repeat: int = Field(1, strict=True, ge=1, description="Runs of each cell, as an axis `repeat`.")
+    estimate_s: Duration | None = Field(None, alias="estimate", description="Time of a cell without history.")
     disabled: Reason | None = Field(
-        None, description="Why none of its cells is run for now; they stay in the plan as excluded."
+        None, description="Reason to turn off the trial; the plan lists its cells as excluded."
     )
-    baseline: Text | None = Field(None, description="File of bounds that metrics are judged by, relative to the suite.")
+    baseline: Text | None = Field(None, description="Baseline file with the bounds of metrics, relative to the suite.")
     benchmark: Text | None = Field(None, description="Name of a cell's entry in `baseline`; default: the cell's id.")
     confirm: int = Field(
-        1, strict=True, ge=0, le=10, description="Further runs that must agree before a metric is out of bounds."
+        1, strict=True, ge=0, le=10, description="Additional runs that must confirm a metric out of bounds."
     )
 
     unjudged: Literal["fail", "record"] = Field(
-        "fail", description="What a metric is that has bounds and cannot be judged by them: not passed, or recorded."
+        "fail", description="If a metric with bounds cannot be checked: fail the cell, or only record the metric."
     )
     conditions: tuple[Text, ...] = Field(
-        (), description="Fields that must be equal for metrics to be compared, beside those that always must: env.SEED."
+        (), description="Additional fields that must be equal for metrics to be comparable: env.SEED."
     )
     under_test: tuple[Text, ...] = Field(
-        (), description="Fields that may differ, for they are what is judged: command, hardware.cpu."
+        (), description="Fields that may differ because they are under test: command, hardware.cpu."
     )
 
-    # Fields that say where, when and how often a cell runs, not what it is: they do not count for its hash.
+    # Fields about where, when and how often a cell runs. They do not count for its hash.
     APART: ClassVar[frozenset[str]] = frozenset(
         [
             "runtime",
@@ -140,44 +140,44 @@ class TrialModel(Model):
 
     GATHERED: ClassVar[type[Gathered]] = Gathered
 
-    # Fields that only judge what was seen: a kind names its own. Metrics do not depend on them.
+    # Fields that only check results; each kind lists its own. Metrics do not depend on them.
     JUDGING: ClassVar[frozenset[str]] = frozenset()
 
-    # Fields that are what is judged, by their dotted names, beside the runtime's; all others are conditions.
+    # Dotted names of the fields under test, in addition to the runtime's. All others are conditions.
     UNDER_TEST: ClassVar[frozenset[str]] = frozenset({"workspace", "env"})
 
     def checks_anything(self, runtime: Runtime | None) -> bool:
-        """Whether a cell with this runtime can fail at all. A trial that cannot is a mistake."""
+        """Whether a cell with this runtime can fail. A trial that cannot fail is an error."""
         return True
 
     def declared_metrics(self) -> "dict[str, DeclaredMetric] | None":
-        """The metrics that a cell can have, by name; None: that is known only when it ran."""
+        """The metrics that a cell can have, by name; None if unknown before it runs."""
         return None
 
     def needed_files(self) -> tuple[tuple[tuple[str | int, ...], str], ...]:
-        """Files beside the suite without which the trial cannot be judged: where it names each, and its name."""
+        """Files that the trial's checks need, relative to the suite: the field of each, and its path."""
         return ()
 
     def baseline_files(self) -> dict[str, tuple[str, ...]]:
-        """Each file of bounds, with the beginnings of the names of metrics that it is for."""
+        """Each baseline file, with the prefixes of the metrics that it covers."""
         return {self.baseline: ("",)} if self.baseline is not None else {}
 
     def check_names(self, readers: Mapping[str, KnownReader]) -> Iterable[tuple[tuple[str | int, ...], str]]:
-        """What is wrong with names of readers and of metrics that they give, each with its place in the trial."""
+        """Errors in the names of readers and their metrics, each with its path in the trial."""
         return ()
 
     def notebook_paths(self) -> tuple[str, ...]:
-        """Of its field `notebooks`, where the kind has one."""
+        """The paths in its field `notebooks`, if the kind has one."""
         return ()
 
     def step_names(self, runtime: Runtime | None) -> tuple[str, ...]:
-        """All names of steps that an xfail may name, as written (with `${axis}` not yet put in)."""
+        """All step names that an xfail may use, as written (with `${axis}` not filled)."""
         return ()
 
     def content(self) -> dict[str, Any]:
-        """What counts for a cell's hash. Defaults are left out, so that a new field changes no hash."""
+        """The fields that count for a cell's hash. Without defaults, so that a new field changes no hash."""
         return self.written(*self.APART) | {"kind": self.kind}
 
     def work(self) -> dict[str, Any]:
-        """What counts for the metrics of a cell: its content without what only judges."""
+        """The fields that a cell's metrics depend on: its content without checks."""
         return self.written(*self.APART, *self.JUDGING) | {"kind": self.kind}

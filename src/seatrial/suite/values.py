@@ -1,4 +1,4 @@
-"""Durations, sizes and requirements: what users write as text, and the numbers that they mean."""
+"""Types of suite values: durations, sizes, requirements and texts; globs of names and notebooks."""
 
 import glob
 import os
@@ -28,25 +28,25 @@ Money = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 def _no_nul(text: str) -> str:
     if "\0" in text:
-        raise ValueError("it has a NUL in it, which no command and no variable can hold")
+        raise ValueError("text contains a NUL character")
     return text
 
 
 def _reason(text: str) -> str:
     if not text.strip():
-        raise ValueError("it is empty; say why, for everybody who reads the plan or the report")
+        raise ValueError("the reason is empty; the plan and report show it")
     return text
 
 
 def _argument(text: str) -> str:
     if not text.strip() or text.startswith("-"):
-        raise ValueError(f"{text!r} is handed to other programs, which would take it for an option of theirs")
+        raise ValueError(f"{text!r} must not be empty or start with `-`")
     return text
 
 
 def _variable(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
-        raise ValueError(f"{text!r} cannot be the name of a variable: letters, digits and _, and no digit first")
+        raise ValueError(f"invalid variable name {text!r}; use letters, digits and _, not starting with a digit")
     return text
 
 
@@ -59,7 +59,7 @@ _OPERATORS = (">=", "<=", "==", "!=", ">", "<")
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """`>=16Gi`, `A100`, `[A100, H100]`: an operator and what the capability is compared with."""
+    """`>=16Gi`, `A100`, `[A100, H100]`: an operator and its operands."""
 
     operator: str
     operands: tuple[str | float, ...]  # more than one only for "==": any of them
@@ -67,7 +67,7 @@ class Requirement(msgspec.Struct, frozen=True):
 
     def met_by(self, have: str | float) -> bool:
         if self.operator in ("==", "!="):
-            # A number is compared as text with a capability that is text.
+            # Compare a number with a text capability as text.
             same = [f"{one:g}" if isinstance(have, str) and not isinstance(one, str) else one for one in self.operands]
             return (have in same) == (self.operator == "==")
         (want,) = self.operands
@@ -81,7 +81,7 @@ def parse_requirement(value: Any) -> Requirement:
         return value
     if isinstance(value, list):
         if not value or not all(isinstance(item, str | int | float) and not isinstance(item, bool) for item in value):
-            raise ValueError("a list of alternatives holds names or numbers, at least one: [A100, H100]")
+            raise ValueError("expected a list of names or numbers, at least one: [A100, H100]")
         return Requirement("==", tuple(map(_operand, value)), "one of " + ", ".join(map(str, value)))
     if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
         raise ValueError(f'{value!r} is not a requirement; write ">=1", "<80Gi", a name, a number or a list of names')
@@ -89,7 +89,7 @@ def parse_requirement(value: Any) -> Requirement:
     operator = next((op for op in _OPERATORS if text.startswith(op)), "")
     operand = _operand(text[len(operator) :].strip()) if operator or isinstance(value, str) else float(value)
     if operand == "" or (operator in (">=", "<=", ">", "<") and isinstance(operand, str)):
-        raise ValueError(f'{value!r} compares with no number; write for example "{operator}1" or "{operator}16Gi"')
+        raise ValueError(f'invalid requirement {value!r}; use for example "{operator}1" or "{operator}16Gi"')
     return Requirement(operator or "==", (operand,), text)
 
 
@@ -117,11 +117,11 @@ Need = Annotated[
     ),
 ]
 
-# The one form of globs: of names (cells, axis values, tags, steps, metrics), and of the notebooks in a folder.
+# Globs of names (cells, axis values, tags, steps, metrics) and of notebooks in a folder.
 
 
 def glob_matches(pattern: str, name: str) -> bool:
-    """`*` is any text, `?` one character. Everything else is itself: brackets too, for the ids of cells have them."""
+    """`*` is any text, `?` one character. Everything else is literal, also brackets: cell ids have them."""
     return _compiled(pattern).fullmatch(name) is not None
 
 
@@ -132,15 +132,15 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def names_several(path: str) -> bool:
-    """Whether the path of a notebook stands for all that a glob matches, or that are in a folder."""
+    """Whether a notebook path is a glob or a folder."""
     return "*" in path or "?" in path or not path.endswith(".ipynb")
 
 
 def find_notebooks(folder: Path, path: str) -> list[str]:
-    """What `path` names in `folder`: a file, all that a glob matches (`**`: also in folders below), or all notebooks in
-    a folder and below it. Checkpoints that Jupyter keeps are none."""
+    """The notebooks that `path` names in `folder`: a file, the matches of a glob (`**` crosses folders), or all
+    notebooks in a folder and below it, without Jupyter's checkpoints."""
     there = folder / path
-    if os.path.isfile(there):  # os.path, here and elsewhere: to pathlib a name that is too long is an error
+    if os.path.isfile(there):  # os.path, because pathlib raises for a name that is too long
         return [path]
     pattern = f"{glob.escape(path.rstrip('/'))}/**/*.ipynb" if os.path.isdir(there) else path.replace("[", "[[]")
     found = glob.glob(pattern, root_dir=folder, recursive=True)

@@ -134,7 +134,7 @@ def test_facts_are_gathered_unless_they_would_tell_nothing(fields: str, gathered
         (f"imports: [{'a' * 5000}-]", "invalid module name"),
         ("imports: [{module: numpy, version: newest}]", "invalid version specifier 'newest'"),
         ("imports: [{modul: numpy}]", "module"),
-        ("run: [{command: x, matches: '('}]", "'(' is not a regular expression"),
+        ("run: [{command: x, matches: '('}]", "invalid regular expression '('"),
         ("run: [{command: x, exit: 256}]", "255"),
         ("run: [x, x]", "duplicate `x` (2 times)"),
         ("notebooks: [{path: a.ipynb}, {path: a.ipynb}]", "duplicate `a.ipynb` (2 times)"),
@@ -158,8 +158,7 @@ runtimes: {{r: {{workspace: {{path: {long}}}}}}}
 trials: {{t: {{kind: runtime, runtime: r, baseline: {long}.yaml, notebooks: [{{path: {long}.ipynb}}]}}}}
 """)
     assert (
-        f"there is no '{long}' beside the suite to be the workspace"
-        in world.seatrial("plan", "suite.yaml", check=2).stderr
+        f"workspace not found: '{long}' (relative to the suite)" in world.seatrial("plan", "suite.yaml", check=2).stderr
     )
 
 
@@ -293,14 +292,14 @@ def test_notebooks_and_workspaces_that_are_not_there_are_told_at_their_places(tm
           v: {kind: runtime, runtime: c, notebooks: ["*.ipynb"]}
         """,
     )
-    clone = "a folder or glob is looked for before the job starts, and it clones the workspace itself"
+    clone = "a folder or glob cannot be used with the git workspace of runtime 'c'"
     assert found == [
-        "suite.yaml:2:45: there is no notebook 'intor.ipynb' in the workspace 'there' of runtime 'a', nor beside "
+        "suite.yaml:2:45: notebook not found: 'intor.ipynb' in the workspace 'there' of runtime 'a' or next to "
         "the suite; did you mean 'intro.ipynb'?",
-        "suite.yaml:3:25: there is no 'nowhere' beside the suite to be the workspace",
-        "suite.yaml:7:34: there is no notebook 'lost.ipynb' beside the suite",
-        "suite.yaml:7:46: there is no notebook 'no/*.ipynb' beside the suite",
-        f"suite.yaml:8:46: {clone}: name each notebook of 'c'",
+        "suite.yaml:3:25: workspace not found: 'nowhere' (relative to the suite)",
+        "suite.yaml:7:34: notebook not found: 'lost.ipynb' next to the suite",
+        "suite.yaml:7:46: notebook not found: 'no/*.ipynb' next to the suite",
+        f"suite.yaml:8:46: {clone}; list each notebook",
     ]
 
 
@@ -412,5 +411,5 @@ def test_metrics_logs_and_files_of_a_run_entry_are_judged_as_those_of_a_training
 
 def test_what_a_profile_shows_is_for_a_training_trial(tmp_path: Path) -> None:
     run = "{command: x, files: {p: {match: '*.pb', valid: xplane, steps: 3}}}"
-    with pytest.raises(SuiteError, match="judged in a trial of kind training"):
+    with pytest.raises(SuiteError, match="applies only to trials of kind training"):
         cells(tmp_path, f"trials: {{t: {{kind: runtime, run: [{run}]}}}}")

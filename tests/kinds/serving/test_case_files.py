@@ -287,7 +287,7 @@ def test_a_file_whose_answers_are_tied_to_others_is_not_changed() -> None:
 - {name: a, request: {}, response: &one {responses: []}}
 - {name: b, request: {}, response: *one}
 """
-    with pytest.raises(CannotEdit, match="tied to others"):
+    with pytest.raises(CannotEdit, match="an alias"):
         _record(text, {1: Answer((Generation("x", 1),))})
 
 

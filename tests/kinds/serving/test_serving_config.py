@@ -49,5 +49,5 @@ def test_what_makes_sense_and_what_is_the_users_own_is_not(tmp_path: Path) -> No
 
 
 def test_a_value_that_no_server_knows_is_said(tmp_path: Path) -> None:
-    with pytest.raises(SuiteError, match="dtype_str: 'float8' is none of float16, float32, bfloat16"):
+    with pytest.raises(SuiteError, match="dtype_str: expected one of float16, float32, bfloat16, got 'float8'"):
         prepare(tmp_path, "{name: a, dtype: float8}", "two")

@@ -199,4 +199,4 @@ def test_silence_and_running_time_have_limits_of_their_own(world: World) -> None
 
 def test_a_missing_curve_is_found_before_anything_runs(world: World) -> None:
     world.suite("trials: {t: {kind: training, command: 'true', loss: {curve: none.csv, tolerance: 1%}}}")
-    assert "suite.yaml:1:61: there is no file 'none.csv'" in world.seatrial("run", "suite.yaml", check=2).stderr
+    assert "suite.yaml:1:61: file not found: 'none.csv'" in world.seatrial("run", "suite.yaml", check=2).stderr

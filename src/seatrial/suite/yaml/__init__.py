@@ -1,1 +1,1 @@
-"""YAML with places: read with the line of every value, edited byte by byte, written, and its problems reported."""
+"""YAML with positions: reading with the line of every value, editing in place, and error messages."""

@@ -1,7 +1,7 @@
-"""The text of a YAML file of which single values are set, added and taken out; every other byte stays as it is.
+"""Edits single values in the text of a YAML file; every other byte is kept.
 
-Values are found by the marks of the parser and replaced in the text. Nothing is ever written out from data but the
-values that are new, so comments, order, quotes, indentation and unknown keys need no care: they are not touched.
+Values are located by the parser's marks and replaced in the text. Only new values are generated from data, so comments,
+order, quotes, indentation and unknown keys are never touched.
 """
 
 import re
@@ -17,23 +17,23 @@ from seatrial.suite.yaml.source import Source, YamlMap
 
 _WIDTH = 120
 _PLAIN = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_./()%+ -]*[A-Za-z0-9_.()%+-])?")
-# What YAML 1.1 or 1.2 takes for something else than text.
+# Words that YAML 1.1 or 1.2 does not read as text.
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 
 
 class Tall(YamlMap):
-    """A map in a list that has a line for each of its keys."""
+    """A map in a list, written with one line per key."""
 
 
 def scalar(value: Any) -> str:
-    """Plain where that is safe for every reader of YAML, else in quotes."""
+    """Plain if that is safe for every YAML reader, else in quotes."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
         text = repr(value)
-        # `1e-05` is text to readers of YAML 1.1; with a point in it, it is a number to all.
+        # YAML 1.1 reads `1e-05` as text; with a decimal point, every reader reads a number.
         return text.replace("e", ".0e") if "e" in text and "." not in text else text
     if isinstance(value, int):
         return str(value)
@@ -44,7 +44,7 @@ def scalar(value: Any) -> str:
 
 
 def flow_text(value: Any) -> str:
-    """On one line."""
+    """YAML on one line."""
     if isinstance(value, dict):
         return "{" + ", ".join(_flow_items(value)) + "}"
     if isinstance(value, list | tuple):
@@ -59,7 +59,7 @@ def _flow_items(value: Any) -> list[str]:
 
 
 def wrapped_text(value: Any, indent: int, newline: str = "\n") -> str:
-    """On one line where that is short enough, else a line for as many items as fit."""
+    """YAML on one line if it is short enough, else with as many items per line as fit."""
     text = flow_text(value)
     if not isinstance(value, dict | list | tuple) or len(text) + indent + 20 <= _WIDTH:
         return text
@@ -75,14 +75,14 @@ def wrapped_text(value: Any, indent: int, newline: str = "\n") -> str:
 
 
 class Indent(NamedTuple):
-    """How far a file indents what is inside of a map, and the items of a list below their key."""
+    """The indentation of a file: inside maps, and of list items below their key."""
 
     maps: int = 2
     lists: int = 2
 
 
 def block_text(value: Any, column: int, indent: Indent) -> list[str]:
-    """As lines. Maps inside maps are blocks; a list of plain values is in brackets, one of maps has a line for each."""
+    """YAML lines. Nested maps are blocks; a list of scalars is in brackets, a list of maps has one line per map."""
     if isinstance(value, list | tuple):
         return [line for item in value for line in block_item(item, column, indent)]
     lines: list[str] = []
@@ -107,17 +107,17 @@ KeyValue = tuple[yaml.Node, yaml.Node]
 
 
 class CannotEdit(SeatrialError):
-    """The file is written in a way in which its entries cannot be changed one by one. It was not touched."""
+    """The file's entries cannot be changed one by one. It was not changed."""
 
     def __init__(self, file: str, why: str) -> None:
-        super().__init__(f"{file} cannot be changed and was not: {why}")
+        super().__init__(f"cannot edit {file} (nothing was written): {why}")
 
 
 def check_data(source: Source, wanted: Any) -> None:
-    """Raises CannotEdit unless the text that was made says just what it should."""
+    """Raises CannotEdit unless the edited text has exactly the wanted data."""
     if source.problems or source.data != wanted:
-        why = "an entry is tied to others (an anchor, an alias, a merge), or is in a form that is not plain YAML"
-        raise CannotEdit(source.file, f"{why}; write the entry out in full, and try again")
+        why = "an entry uses an anchor, an alias, a merge or unusual YAML"
+        raise CannotEdit(source.file, f"{why}; write the entry out in full and try again")
 
 
 @dataclass(frozen=True)
@@ -125,24 +125,24 @@ class Comment:
     line: int
     column: int
     text: str
-    start: int  # in the text, with the blanks before it
+    start: int  # index in the text, including the blanks before it
     end: int
 
 
 class Document:
     def __init__(self, text: str) -> None:
-        """`text` has no byte order mark, is not empty and was read as YAML before: depth and size are in order."""
+        """`text` must be non-empty, without a byte order mark, and already read as YAML within the limits."""
         self.text = text
         self.root: yaml.Node = yaml.compose(text, Loader=yaml.CSafeLoader)
         self._newline = "\r\n" if "\r\n" in text else "\n"
         self._edits: list[tuple[int, int, str]] = []
-        self._added: dict[int, tuple[Any, YamlMap]] = {}  # by id of the map that they go into
-        self._filled: dict[int, tuple[Any, KeyValue, YamlMap]] = {}  # by id of what is there for them
+        self._added: dict[int, tuple[Any, YamlMap]] = {}  # by id of the map they are added to
+        self._filled: dict[int, tuple[Any, KeyValue, YamlMap]] = {}  # by id of the node they replace
         self._indent = self._indentation()
         self._comments: list[Comment] | None = None
 
     def find(self, path: Sequence[str | int]) -> KeyValue | None:
-        """The key and the value at `path`, as far as they are written there and not merged in."""
+        """The key and value at `path`; None if they are missing or merged in."""
         node, found = self.root, None
         for part in path:
             found = _entry(node, part)
@@ -152,7 +152,7 @@ class Document:
         return found
 
     def set(self, path: Sequence[str | int], values: YamlMap) -> None:
-        """Set keys of the map at `path`, which is made if it is not there; a value that is None is taken out."""
+        """Sets keys of the map at `path`, creating it if needed. A value of None removes the key."""
         new = {key: value for key, value in values.items() if value is not None}
         around = self.root
         for depth, part in enumerate(path):
@@ -174,7 +174,7 @@ class Document:
                 self._replace(around, found, value)
 
     def append(self, path: Sequence[str | int], item: Any) -> None:
-        """Put `item` at the end of the list at `path`; those before it stay as they are written."""
+        """Appends `item` to the list at `path`; the other items are kept as written."""
         found = self.find(path)
         if found is None or not isinstance(found[1], yaml.SequenceNode) or not found[1].value:
             self.set(path[:-1], {str(path[-1]): [item]})
@@ -194,7 +194,7 @@ class Document:
                 self._edits.append((*span, ""))
 
     def comments(self, path: Sequence[str | int]) -> list[Comment]:
-        """Those of the entry at `path`: on its lines, and on the lines of comments right above its key."""
+        """The comments of the entry at `path`: on its lines, and directly above its key."""
         found = self.find(path)
         if found is None:
             return []
@@ -202,26 +202,26 @@ class Document:
         last = first + self.text.count("\n", found[0].start_mark.index, _end(self.text, found[1]))
         everywhere = self._all_comments()
         whole = {one.line for one in everywhere if self._is_alone(one)}
-        while first in whole:  # lines of comments count from 1, so this is the line above
+        while first in whole:  # comment lines count from 1, so this is the line above
             first -= 1
         return [comment for comment in everywhere if first < comment.line <= last + 1]
 
     def apply(self) -> str:
-        """The text with all that was asked for."""
+        """Returns the text with all edits."""
         self._edits += [self._addition(around, new) for around, new in self._added.values()]
         self._edits += [self._filling(around, found, new) for around, found, new in self._filled.values()]
         self._added, self._filled = {}, {}
-        # A stable sort keeps what goes to one place in the order in which it was asked for.
+        # A stable sort keeps edits at the same position in their order.
         parts, position = [], 0
         for start, end, new_text in sorted(self._edits, key=lambda one: one[:2]):
-            if start < position and end <= position:  # inside something that is replaced or taken out as a whole
+            if start < position and end <= position:  # inside a part that is replaced or removed
                 continue
             parts += [self.text[position:start], new_text]
             position = max(position, end)
         return "".join([*parts, self.text[position:]])
 
     def _addition(self, around: Any, new: YamlMap) -> tuple[int, int, str]:
-        """New keys after the last one of a map."""
+        """Adds new keys after the last one of a map."""
         if around.flow_style:
             pairs = flow_text(new)[1:-1]
             at = _end(self.text, around.value[-1][1]) if around.value else around.start_mark.index + 1
@@ -230,13 +230,13 @@ class Document:
         return self._insertion(_end(self.text, around.value[-1][1]), lines)
 
     def _filling(self, around: Any, found: KeyValue, new: YamlMap) -> tuple[int, int, str]:
-        """A map where a key has nothing after it, or `null`."""
+        """Replaces a missing or `null` value by a map."""
         key, value = found
         start, end = value.start_mark.index, value.end_mark.index
         if around.flow_style:
             return (start, end, f" {flow_text(new)}")
         lines = block_text(new, key.start_mark.column + self._indent.maps, self._indent)
-        if start == end and self.text[start:].partition("\n")[0].strip():  # a comment is behind the key
+        if start == end and self.text[start:].partition("\n")[0].strip():  # a comment follows the key
             return self._insertion(start, lines)
         return (start, end, self._newline + self._newline.join(lines))
 
@@ -280,7 +280,7 @@ class Document:
         return self.text.rfind("\n", 0, index) + 1
 
     def _next_line(self, index: int) -> int:
-        """Where the next line starts; a last line gets the line break that it lacks."""
+        """Start of the next line; adds a missing final line break."""
         at = self.text.find("\n", index) + 1
         if at == 0:
             at = len(self.text)
@@ -289,8 +289,7 @@ class Document:
         return at
 
     def _indentation(self) -> Indent:
-        """As the first map and the first list of this file are that are inside of something and have lines of their
-        own."""
+        """The indentation of the file's first nested block map and block list."""
         found: dict[type[yaml.Node], int] = {}
         for around in self.root.value if isinstance(self.root, yaml.SequenceNode) else [self.root]:
             for pair in _block_pairs(around):
@@ -300,7 +299,7 @@ class Document:
         return Indent(maps, max(0, found.get(yaml.SequenceNode, maps)))
 
     def _all_comments(self) -> list[Comment]:
-        """`#` outside of all scalars, at the start of a line or after a blank."""
+        """Comments: `#` outside scalars, at the start of a line or after a blank."""
         if self._comments is None:
             events = yaml.parse(self.text, Loader=yaml.CSafeLoader)
             scalars: Iterable[Any] = (event for event in events if isinstance(event, yaml.ScalarEvent))
@@ -324,7 +323,7 @@ class Document:
 
 
 def _block_pairs(node: yaml.Node) -> list[KeyValue]:
-    """The keys of a map that have a map or a list on lines of its own below them."""
+    """The entries of a map with a block map or block list as value."""
     pairs = node.value if isinstance(node, yaml.MappingNode) else []
     return [
         pair for pair in pairs if isinstance(pair[1], yaml.CollectionNode) and not pair[1].flow_style and pair[1].value
@@ -332,7 +331,7 @@ def _block_pairs(node: yaml.Node) -> list[KeyValue]:
 
 
 def _entry(node: yaml.Node | None, name: str | int) -> KeyValue | None:
-    """Of a list, an item by its number, which is its own key."""
+    """The entry of a map by key, or of a list by index, where the item is its own key."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value == name:
@@ -343,7 +342,7 @@ def _entry(node: yaml.Node | None, name: str | int) -> KeyValue | None:
 
 
 def _put(new: YamlMap, path: Sequence[str | int], value: Any) -> None:
-    """Put `value` into nested maps, which are made; a map is joined with the one that is there."""
+    """Puts `value` into nested maps, creating them; merges it into an existing map."""
     if not path:
         new.update(value)
         return
@@ -357,7 +356,7 @@ def _put(new: YamlMap, path: Sequence[str | int], value: Any) -> None:
 
 
 def _end(text: str, node: yaml.Node) -> int:
-    """Where a value's own text ends. The parser lets a block end only where the next thing begins."""
+    """Index where a value's own text ends. The parser ends a block only where the next node starts."""
     while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         node = last[1] if isinstance(last, tuple) else last

@@ -1,4 +1,4 @@
-"""What is wrong with a suite: every problem at once, each with its place, its line and the nearest known name."""
+"""Suite errors: all problems at once, each with its position, line and the nearest known name."""
 
 import difflib
 import types
@@ -10,25 +10,26 @@ from pydantic import AliasChoices, BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from seatrial import SeatrialError
+from seatrial.job.units import count
 
 _SHOWN = 50
 _WIDTH = 120
 
 
 class SourceMark(msgspec.Struct, frozen=True):
-    """A place in a file; line and column count from 1."""
+    """A position in a file; line and column count from 1."""
 
     file: str
     line: int
     column: int
-    text: str = ""  # of that line
+    text: str = ""  # the line
 
 
 class Problem(msgspec.Struct, frozen=True):
     message: str
     mark: SourceMark | None = None
-    path: str = ""  # trials.generic.commands[0]; says where when there is no file
-    chain: tuple[str, ...] = ()  # of includes, outermost first
+    path: str = ""  # trials.generic.commands[0]; shown if there is no file
+    chain: tuple[str, ...] = ()  # including files, outermost first
 
     @property
     def where(self) -> str:
@@ -45,7 +46,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class SuiteError(SeatrialError):
-    """A suite that cannot be used, with all that is wrong with it, in the order of the files' lines."""
+    """An invalid suite, with all of its problems in the order of their lines."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         def order(problem: Problem) -> tuple[bool, str, int, int]:
@@ -58,25 +59,25 @@ class SuiteError(SeatrialError):
     def __str__(self) -> str:
         shown = [str(problem) for problem in self.problems[:_SHOWN]]
         rest = len(self.problems) - len(shown)
-        count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
-        return "\n".join([*shown, f"and {rest} more"] if rest else shown) + f"\n{count}"
+        total = f"{len(self.problems)} problem{'s' * (len(self.problems) != 1)}"
+        return "\n".join([*shown, f"and {rest} more"] if rest else shown) + f"\n{total}"
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: `; did you mean 'x'?`, else what there is."""
+    """The end of a message about an unknown name: `; did you mean 'x'?`, else the known names."""
     names = list(dict.fromkeys(known))
     folded = {candidate.lower(): candidate for candidate in names}
     close = difflib.get_close_matches(str(name).lower()[:100], list(folded), n=1, cutoff=0.6)
     if close:
         return f"; did you mean {folded[close[0]]!r}?"
     if not names:
-        return "; there are none"
+        return "; none are defined"
     shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
     return f"; known: {shown}"
 
 
 def printable(text: str) -> str:
-    """`text` with whatever could move a terminal's cursor written out."""
+    """`text` with control characters escaped."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
@@ -90,14 +91,11 @@ def _excerpt(mark: SourceMark) -> list[str]:
     return [f"{mark.line:>5} | {before}{after}", f"{'':>5} | {' ' * len(before)}^"]
 
 
-# pydantic's errors in the words of a suite's user, at their places.
-
-
 KeyPath = tuple[str | int, ...]
 
 
 class Report(Protocol):
-    """Takes a problem at a path; `key`: its key is what is wrong."""
+    """Reports a problem at a path; `key`: the key is wrong, not the value."""
 
     def __call__(self, path: KeyPath, message: str, key: bool = False) -> None: ...
 
@@ -109,7 +107,8 @@ def dotted(path: KeyPath) -> str:
 
 
 def explain(error: ValidationError, model: type[BaseModel], raw_at: Any) -> Iterator[tuple[KeyPath, bool, str]]:
-    """For each error: its path, whether its key is what is wrong, and the message. `raw_at(path)`: a scalar's text."""
+    """Translates pydantic's errors: for each, its path, whether the key is wrong, and the message. `raw_at(path)`
+    returns a scalar's text."""
     for item in _merged(error.errors(include_url=False)):
         loc: KeyPath = tuple(item["loc"])
         if loc and loc[-1] == "[key]":
@@ -137,8 +136,8 @@ _EXPECTED = {
 
 
 def _merged(items: Iterable[Any]) -> list[Any]:
-    """A value that fits none of several plain types is one mistake, where pydantic has an error for each of them; and a
-    list is not too short because of what is wrong with its items."""
+    """Merges pydantic's errors for each branch of a union of scalars into one, and drops "too short" errors of lists
+    that have wrong items."""
     merged: list[Any] = []
     items = list(items)
     inside = {item["loc"][:depth] for item in items for depth in range(len(item["loc"]))}
@@ -158,13 +157,13 @@ def _is_branch(item: Any) -> bool:
     return item["type"] in _EXPECTED and bool(item["loc"]) and item["loc"][-1] in _BRANCHES
 
 
-_BRANCHES = ("int", "float", "str", "bool")  # what pydantic adds to the place of a value, in a union
+_BRANCHES = ("int", "float", "str", "bool")  # added by pydantic to the path of a value in a union
 
 
 def _message(kind: str, item: Any, model: type[BaseModel], loc: KeyPath, raw: str | None) -> str:
     value, context = item["input"], item.get("ctx", {})
     if isinstance(value, dict) and set(value) == {"secret"}:
-        return "a secret cannot stand here; hand it to the job as a variable: `env: {NAME: {secret: ...}}`"
+        return "a secret cannot be used here; use `env: {NAME: {secret: ...}}`"
     if kind == "string_type" and isinstance(value, int | float):
         written = raw if raw is not None else str(value)
         return f'expected text, but YAML reads {written} as {_named(value)}; write "{written}"'
@@ -177,17 +176,19 @@ def _message(kind: str, item: Any, model: type[BaseModel], loc: KeyPath, raw: st
         advice = f"; write [{value}]" if _is_scalar(value) else ""
         return f"expected a list, got {_named(value)}{advice}"
     if kind == "too_short":
-        return f"it needs at least {context['min_length']}, and has {context['actual_length'] or 'nothing'}"
+        return f"expected at least {count(context['min_length'], 'item')}, got {context['actual_length']}"
     if kind == "literal_error":
         literals = [each for each in _annotations_at(model, loc) if get_origin(each) is Literal]
         known = [str(choice) for each in literals for choice in get_args(each)]
-        return f"{value!r} is none of {', '.join(known)}{nearest(value, known) if isinstance(value, str) else ''}"
+        near = difflib.get_close_matches(str(value).lower()[:100], known, n=1) if isinstance(value, str) else []
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        return f"expected one of {', '.join(known)}, got {_named(value)}{hint}"
     if kind == "value_error":
         return str(context.get("error") or item["msg"].removeprefix("Value error, "))
     if kind in _EXPECTED:
         *others, last = item.get("expected") or [_EXPECTED[kind]]
         return f"expected {', '.join(others)}{' or ' if others else ''}{last}, got {_named(value)}"
-    return f"{item['msg'].replace('Input', 'it').replace('String', 'it')}; got {_named(value)}"
+    return f"{item['msg'].replace('Input should', 'must').replace('String should', 'must')}, got {_named(value)}"
 
 
 def _is_scalar(value: Any) -> bool:
@@ -222,7 +223,7 @@ def _field_names(annotations: list[Any]) -> list[str]:
 
 
 def _annotations_at(model: type[BaseModel], loc: KeyPath) -> list[Any]:
-    """The types that may stand at `loc`; parts that are no field (a union's branch) are passed over."""
+    """The types allowed at `loc`; skips parts that are not fields (a union's branch)."""
     here: list[Any] = [model]
     for part in loc:
         inner: list[Any] = []

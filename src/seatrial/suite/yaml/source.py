@@ -1,7 +1,7 @@
-"""A suite file as data that remembers where each value stands.
+"""A suite file as data with the position of each value.
 
-Made from libyaml's events, not its nodes: so depth, number of values and what aliases expand to are bounded while
-reading, and plain scalars mean what YAML 1.2 says (`no` is a word, `12:30` and `010` and dates are texts).
+Built from libyaml's events, not its nodes, so that depth, number of values and alias expansion are limited while
+reading. Plain scalars follow YAML 1.2 (`no`, `12:30`, `010` and dates are text).
 """
 
 import re
@@ -15,11 +15,11 @@ import yaml
 from seatrial.suite.yaml.problem import Problem, SourceMark, SuiteError, printable
 
 MAX_DEPTH = 50
-YamlMap = dict[str, Any]  # any YAML, as it is written
+YamlMap = dict[str, Any]  # any YAML, as written
 
 
 class FileLimits(NamedTuple):
-    """How much of a file is read, and what to do about one that has more."""
+    """Size limits of a file, and the advice for a file that exceeds them."""
 
     what: str = "suite"
     max_bytes: int = 1 << 20
@@ -40,7 +40,7 @@ _TAGS = {None, "!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "ma
 
 
 class Node:
-    """A value, its place, and the nodes inside it."""
+    """A value, its position, and the nodes inside it."""
 
     __slots__ = ("column", "data", "items", "keys", "line", "raw", "size")
 
@@ -48,14 +48,14 @@ class Node:
         self.line = line
         self.column = column
         self.data: Any = None
-        self.raw: str | None = None  # the text of a scalar that is not text
-        self.keys: dict[str, tuple[int, int]] = {}  # of a map: where each key stands
+        self.raw: str | None = None  # the text of a scalar that is not a string
+        self.keys: dict[str, tuple[int, int]] = {}  # of a map: position of each key
         self.items: dict[str, Node] | list[Node] | None = None
-        self.size = 1  # values in it, aliases counted as often as they are used
+        self.size = 1  # number of values, counting aliases each time they are used
 
 
 class Source:
-    """One file that was read. `problems` has what is wrong with it as YAML; `root` is then still what could be read."""
+    """A file that was read. `problems` has its YAML errors; `root` has what could still be read."""
 
     def __init__(self, file: str, text: str, chain: tuple[str, ...] = (), limits: FileLimits = _SUITE) -> None:
         self.file = file
@@ -82,9 +82,9 @@ class Source:
         self.problems.append(Problem(message, self.mark(line, column), chain=self.chain))
 
     def find(self, path: Sequence[str | int], key: bool = False) -> tuple[SourceMark, str | None]:
-        """The place of the value at `path` (of its key, when `key`) or of the nearest thing around it; its raw text.
+        """The position of the value at `path` (of its key, if `key`) or of the nearest enclosing value; its raw text.
 
-        Parts of the path that are not there (the name of a union's branch, a field that is missing) are passed over.
+        Skips parts of the path that do not exist (the name of a union's branch, a missing field).
         """
         node, raw = self.root, None
         if node is None:
@@ -104,27 +104,27 @@ class Source:
 
 
 def read_source(path: Path, chain: tuple[str, ...] = (), limits: FileLimits = _SUITE) -> Source:
-    """Read a file. Raises SuiteError when there is nothing to read YAML from."""
+    """Reads a file. Raises SuiteError if it cannot be read as text."""
     return Source(str(path), read_text(path, chain, limits), chain, limits)
 
 
 def read_text(path: Path, chain: tuple[str, ...] = (), limits: FileLimits = _SUITE) -> str:
-    """The text of a file. Raises SuiteError."""
+    """Reads the text of a file. Raises SuiteError."""
 
     def refuse(why: str, line: int = 0, text: str = "") -> SuiteError:
         return SuiteError([Problem(why, SourceMark(str(path), line, 1, text) if line else None, str(path), chain)])
 
     try:
-        # Asked before opening: a pipe that nobody writes to would be waited for without end.
+        # Checked before opening, because opening a pipe without a writer blocks forever.
         if not path.is_dir() and not stat.S_ISREG(path.stat().st_mode):
             raise refuse("not a regular file")
         with path.open("rb") as file:
             raw = file.read(limits.max_bytes + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in its name
-        raise refuse(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    except (OSError, ValueError) as error:  # ValueError: NUL in the name
+        raise refuse(f"cannot read the file: {getattr(error, 'strerror', None) or error}") from error
     if len(raw) > limits.max_bytes:
         size = f"{limits.max_bytes >> 20} MiB"
-        raise refuse(f"larger than {size}, the limit for a {limits.what} file; {limits.too_large}")
+        raise refuse(f"the {limits.what} file is larger than {size}; {limits.too_large}")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -139,7 +139,7 @@ class StoppedReading(Exception):
 class YamlReader:
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._anchors: dict[str, Node | None] = {}  # None: still open, so that an alias to it would be a circle
+        self._anchors: dict[str, Node | None] = {}  # None: still open, so an alias to it would be circular
         self._values = 0
 
     def read(self) -> Node | None:
@@ -151,10 +151,10 @@ class YamlReader:
             mark = error.problem_mark or error.context_mark
             why = " ".join(part for part in (error.context, error.problem) if part)
             line, column = (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
-            self._source.report(f"not YAML: {why}", line, column)
+            self._source.report(f"invalid YAML: {why}", line, column)
         except yaml.reader.ReaderError as error:
             line = len(_LINE_END.findall(self._source.text[: error.position])) + 1
-            self._source.report(f"not YAML: character {printable(chr(error.character))!r} is not allowed", line, 1)
+            self._source.report(f"invalid YAML: character {printable(chr(error.character))!r} is not allowed", line, 1)
         return None
 
     def _documents(self, events: Iterator[Any]) -> Node | None:
@@ -164,7 +164,8 @@ class YamlReader:
                 if root is not None:
                     line = getattr(event.start_mark, "line", 0) + 1
                     split = " (split it with `include`)" if self._source.limits is _SUITE else ""
-                    self._source.report(f"a second document; a {self._source.limits.what} is one{split}", line, 1)
+                    message = f"second YAML document; a {self._source.limits.what} file has one{split}"
+                    self._source.report(message, line, 1)
                     return root
                 root = self._node(next(events), events, 0)
         return root
@@ -176,9 +177,9 @@ class YamlReader:
         if event.anchor:
             self._anchors[event.anchor] = None
         if event.tag not in _TAGS:
-            self._source.report_at(node, f"tag {event.tag} has no meaning in a {self._source.limits.what}")
+            self._source.report_at(node, f"unknown YAML tag {event.tag}; remove it")
         if depth > MAX_DEPTH:
-            self._stop(f"nested deeper than {MAX_DEPTH} levels", node)
+            self._stop(f"nested too deeply (limit {MAX_DEPTH} levels)", node)
         self._count(node, 1)
         if isinstance(event, yaml.ScalarEvent):
             node.data = event.value
@@ -198,8 +199,7 @@ class YamlReader:
         self._values += more
         limits = self._source.limits
         if self._values > limits.max_values:
-            counted = f"more than {limits.max_values:,} values (aliases counted as often as they are used)"
-            self._stop(f"{counted}; {limits.too_many}", node)
+            self._stop(f"too many values, including aliases (limit {limits.max_values:,}); {limits.too_many}", node)
 
     def _stop(self, why: str, node: Node) -> NoReturn:
         self._source.report_at(node, why)
@@ -238,7 +238,7 @@ class YamlReader:
                 node.keys[key.data] = (key.line, key.column)
         for base in merged:
             if not isinstance(base.items, dict):
-                self._source.report_at(base, "`<<` merges maps; this is none")
+                self._source.report_at(base, "`<<` needs a map or a list of maps")
                 continue
             for name, value in base.items.items():
                 if name not in items:
@@ -250,26 +250,26 @@ class YamlReader:
 
     def _key_is_good(self, key: Node, node: Node) -> bool:
         if not isinstance(key.data, str):
-            text = key.raw if key.raw is not None else "a list or map"
             advice = f'; write "{key.raw}"' if key.raw else ""
-            self._source.report_at(key, f"a key is text, and YAML reads {text or 'nothing'} as something else{advice}")
+            text = "a list or map" if key.raw is None else f"{key.raw or 'nothing'}, which YAML does not read as text"
+            self._source.report_at(key, f"expected text as a key, got {text}{advice}")
             return False
         if key.data in node.keys:
             line, column = node.keys[key.data]
-            self._source.report_at(key, f"{key.data!r} is here twice; first at {self._source.file}:{line}:{column}")
+            self._source.report_at(key, f"duplicate {key.data!r}; first at {self._source.file}:{line}:{column}")
             return False
         return True
 
 
 def plain_value(text: str) -> Any:
-    """What a scalar without quotes means."""
+    """The value of a scalar without quotes."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in _BEGINS_A_NUMBER:
         return text
     if _INT.fullmatch(text):
         return int(text)
-    # A word of digits with a leading zero, or too long for a number, is a name of something.
+    # Digits with a leading zero, or too many of them, are a name.
     if _FLOAT.fullmatch(text) and not text.lstrip("+-").isdigit():
         return float(text)
     return text
