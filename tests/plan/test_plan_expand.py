@@ -214,7 +214,7 @@ def test_too_many_cells_are_refused_with_the_count_before_any_is_made(suite_of: 
 
 
 def test_the_limit_of_cells_can_be_set(suite_of: Make) -> None:
-    with pytest.raises(PlanError, match="3 combinations .*limit 2"):
+    with pytest.raises(PlanError, match=r"3 combinations .*limit 2"):
         expand(suite_of({"matrix": {"a": [1, 2, 3]}}, max_cells=2))
     assert len(expand(suite_of({"matrix": {"a": [1, 2, 3]}}, max_cells=3)).cells) == 3
 
