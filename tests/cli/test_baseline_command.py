@@ -159,7 +159,7 @@ def test_runs_that_do_not_say_what_they_are_of_are_asked_for_it(world: World) ->
     done = world.seatrial(*arguments, *AB, "--metric", "step_time", "--better", "higher", check=2)
     assert "contradicts the suite" in done.stderr
     done = world.seatrial(*arguments, *AB, "--metric", "step_time", "--unit", "GiB", check=2)
-    assert "the runs are in GiB, and the suite has step_time in s" in done.stderr
+    assert "cannot convert step_time from GiB (runs) to s (suite)" in done.stderr
     done = world.seatrial(*arguments, *AB, "--metric", "step_time", "--better", "lower", "--dry-run", check=0)
     assert "would add 3 runs" in done.stdout
     assert not (world.folder / "runs" / "history.db").exists()
