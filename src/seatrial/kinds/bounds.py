@@ -8,7 +8,7 @@ import msgspec
 
 from seatrial.job.metric import FixedBound
 from seatrial.job.units import parse_duration
-from seatrial.kinds.arrivals import parse_rate
+from seatrial.kinds.arrivals_model import parse_rate
 
 _OPERATORS = ("<=", ">=", "<", ">")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from seatrial import __version__
 from seatrial.checks import check_job
 from seatrial.job import Observation, PartSpec
-from seatrial.kinds.arrivals import read_trace
+from seatrial.kinds.arrivals_model import read_trace
 from seatrial.kinds.job import DRIVER, driver_job, make_job
 from seatrial.kinds.protocol import Judgement
 from seatrial.kinds.scale.judge import check_scale

@@ -9,7 +9,8 @@ from pydantic import Field, field_validator, model_validator
 
 from seatrial.job.metric import FixedBound
 from seatrial.kinds import bounds
-from seatrial.kinds.arrivals import Arrivals, ArrivalsModel, Rate
+from seatrial.kinds.arrivals import Arrivals
+from seatrial.kinds.arrivals_model import ArrivalsModel, Rate
 from seatrial.kinds.job import DriverPlace
 from seatrial.kinds.scale.followed import STAGES, Followed, ReachedWhen, segments
 from seatrial.suite import Duration, Gathered, Model, Runtime, Text, TrialModel

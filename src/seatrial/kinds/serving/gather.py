@@ -5,7 +5,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from seatrial.kinds.arrivals import read_trace
+from seatrial.kinds.arrivals_model import read_trace
 from seatrial.kinds.serving.cases import read_cases
 from seatrial.kinds.serving.config_rules import AXIS, cell_problems
 from seatrial.kinds.serving.generation import Case

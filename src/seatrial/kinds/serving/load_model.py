@@ -7,7 +7,7 @@ import msgspec
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from seatrial.kinds import bounds
-from seatrial.kinds.arrivals import ArrivalsModel
+from seatrial.kinds.arrivals_model import ArrivalsModel
 from seatrial.kinds.serving.work import COUNTS, LATENCIES, Lengths, LoadBound, LoadWork
 from seatrial.suite import Duration, Model, Text, has_placeholder
 

@@ -8,7 +8,6 @@ import msgspec
 from seatrial.kinds.driver import Driver, wait_for
 from seatrial.kinds.serving.driver.cases import Asking
 from seatrial.kinds.serving.driver.client import LASTING, Client, Clock, busy_for_s, make_client
-from seatrial.kinds.serving.driver.embeddings import Embedder
 from seatrial.kinds.serving.driver.load import offer_load
 from seatrial.kinds.serving.generation import Mode, Request, Stopping, Trouble
 from seatrial.kinds.serving.work import SERVER_PORT, Note, Question, ServingWork, Variable
@@ -74,8 +73,11 @@ async def drive(driver: Driver) -> None:
             url = f"{'https' if work.tls or address.tls else 'http'}://{address}"
         client = make_client(work, url, os.environ.get(Variable.TOKEN, ""))
         stack.push_async_callback(client.close)
-        embedder = Embedder(work.embeddings, os.environ.get(Variable.EMBEDDINGS_TOKEN, "")) if work.embeddings else None
-        if embedder is not None:
+        embedder = None
+        if work.embeddings:
+            from seatrial.kinds.serving.driver.embeddings import Embedder
+
+            embedder = Embedder(work.embeddings, os.environ.get(Variable.EMBEDDINGS_TOKEN, ""))
             stack.push_async_callback(embedder.close)
         if await wait_until_ready(driver, work, client):
             await Asking(driver, work, client, embedder).run()

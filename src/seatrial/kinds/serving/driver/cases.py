@@ -7,15 +7,17 @@ import asyncio
 import re
 import signal
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from seatrial.kinds.driver import NOTE_BYTES, Driver, wait_for
 from seatrial.kinds.serving.driver.client import Client, Clock, busy_for_s
-from seatrial.kinds.serving.driver.embeddings import Embedder
 from seatrial.kinds.serving.generation import Answer, Failure, Trouble, merge_messages
 from seatrial.kinds.serving.work import Ask, Note, ServingWork, phases_of
+
+if TYPE_CHECKING:
+    from seatrial.kinds.serving.driver.embeddings import Embedder
 
 _PATIENCE_S = 10.0  # limit for connecting to a server that was ready
 RECONNECT_S = 0.1
@@ -26,7 +28,7 @@ PIECE_BYTES = NOTE_BYTES // 2
 
 
 class Asking:
-    def __init__(self, driver: Driver, work: ServingWork, client: Client, embedder: Embedder | None = None) -> None:
+    def __init__(self, driver: Driver, work: ServingWork, client: Client, embedder: "Embedder | None" = None) -> None:
         self._driver, self._work, self._client, self._embedder = driver, work, client, embedder
         self._in_flight = 0
         self._late = 0
