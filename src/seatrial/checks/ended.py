@@ -40,9 +40,10 @@ _WORDS = {
 }
 
 
-def check_job(observation: Observation, part: str = JOB) -> list[Finding]:
+def check_job(observation: Observation, part: str = JOB, name: str = "") -> list[Finding]:
     """Returns a finding if the part's job neither exited by itself nor was stopped because it was no longer needed, and
-    one for each step that exited 0 although processes in it were killed. Steps have findings of their own."""
+    one for each step that exited 0 although processes in it were killed. Steps have findings of their own.
+    `name` is what messages call the part."""
     ended = observation.exit
     killed = [finding for step in observation.steps for finding in _killed_unnoticed(step)]
     if ended.outcome in (Outcome.EXITED, Outcome.RELEASED):
@@ -54,7 +55,7 @@ def check_job(observation: Observation, part: str = JOB) -> list[Finding]:
             check="ended",
             verdict=OUTCOME_VERDICTS[ended.outcome],
             class_=ended.outcome.value,
-            message=f"the {part} {describe_exit(ended)}",
+            message=f"the {name or part} {describe_exit(ended)}",
             evidence=most_relevant_first(ended.message),
         ),
     ]

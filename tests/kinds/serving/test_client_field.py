@@ -70,7 +70,7 @@ def test_both_names_can_be_put_under_test(tmp_path: Path, field: str, named: str
             "`client` cannot be combined with `embeddings.local`",
         ),
         ({"place": "{image: x, imagee: y}"}, "suite.yaml:10:24: unknown field 'imagee'; did you mean 'image'?"),
-        ({"place": "{}"}, "suite.yaml:10:5: `image` is missing (An image"),
+        ({"place": "{}"}, "suite.yaml:10:5: `image` is missing ("),
     ],
 )
 def test_mistakes_in_it_are_found_under_both_names(

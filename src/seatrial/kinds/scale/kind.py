@@ -83,7 +83,7 @@ class ScaleKind:
         (step,) = seen.steps
         model: ScaleTrial = cell.spec
         scaled = check_scale(step, seen.exit, model.scale_bounds(), model.slo or "")
-        return Judgement([*check_job(seen, DRIVER), *scaled.findings], scaled.metrics, scaled.charts)
+        return Judgement([*check_job(seen, DRIVER, "load generator"), *scaled.findings], scaled.metrics, scaled.charts)
 
 
 def _manifest(cell: Cell, workload: Workload) -> "Manifest":

@@ -142,7 +142,7 @@ def check_driver(driver: Observation, step: ObservedStep, server: Observation | 
         return [Finding(DRIVER, "driving", verdict, class_, text, step.output)]
     if driver.exit.outcome is Outcome.STOPPED:  # because its server ended; reported as a finding of the server
         return []
-    return check_job(driver, DRIVER)
+    return check_job(driver, DRIVER, "client")
 
 
 def check_ready(records: DriverRecords, cause: EndCause) -> Finding:
