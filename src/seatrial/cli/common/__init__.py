@@ -76,12 +76,8 @@ def options(*decorators: Callable[..., Any]) -> Callable[[Callable[..., Any]], C
     return lambda command: functools.reduce(lambda wrapped, option: option(wrapped), reversed(decorators), command)
 
 
-SELECT = click.option(
-    "--select",
-    multiple=True,
-    metavar="EXPR",
-    help="Only cells that match an id glob, axis=value or /hash; repeat for more.",
-)
+_SELECT = "Only cells that match an id glob, axis=value or /hash; repeat for more."
+SELECT = click.option("--select", multiple=True, metavar="EXPR", help=_SELECT)
 # The options that choose cells; `plan_of` takes all but --max-cost.
 SELECTING = options(
     SELECT,

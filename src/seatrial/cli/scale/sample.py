@@ -15,10 +15,7 @@ from seatrial.migrate.runai.files import NAMESPACE_PREFIX
 @TYPE
 @project_option("-p", "--project")
 @click.option(
-    "--events/--no-events",
-    default=True,
-    show_default=True,
-    help="Read events, for evictions, volumes and times below 1 s.",
+    "--events/--no-events", default=True, show_default=True, help="Read events: evictions, volumes, times below 1 s."
 )
 @click.option(
     "--backend", metavar="URL", envvar="SEATRIAL_BACKEND",
