@@ -134,7 +134,7 @@ def test_a_request_from_another_thread_cancels_a_run(here: World) -> None:
     thread.join()
     assert results.interrupted
     assert "not started: interrupted" in {cell.why for cell in results.cells}
-    assert [change for change in heard.changes if not change[0]] == [("", "interrupted", "cancelling what runs")]
+    assert [change for change in heard.changes if not change[0]] == [("", "interrupted", "stopping jobs")]
     assert not here.left()
 
 

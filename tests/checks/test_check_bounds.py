@@ -87,7 +87,7 @@ def test_a_metric_of_other_conditions_is_not_judged_and_that_is_no_pass() -> Non
     other = Settings({"command": "train", "hardware.cores": "4"}, HERE.under_test)
     verdict, message = judged(2.44, settings=other)
     assert verdict == "invalid"
-    assert "the bounds are of other conditions: hardware.cores 8 → 4" in message
+    assert "the bounds are for other conditions: hardware.cores 8 → 4" in message
     assert judged(2.44, settings=other, record=True)[0] == "skipped"
 
 
@@ -95,7 +95,7 @@ def test_bounds_of_an_older_seatrial_judge_what_they_were_made_for() -> None:
     assert judged(2.6, Bound("step_time", 2.4, 2.49, fingerprint="0dd0f00d"))[0] == "slower"
     verdict, message = judged(2.44, Bound("step_time", 2.4, 2.49, fingerprint="12345678"))
     assert verdict == "invalid"
-    assert "which ones is not known" in message
+    assert "only their fingerprint" in message
 
 
 @pytest.mark.parametrize(

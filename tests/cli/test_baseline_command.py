@@ -226,7 +226,7 @@ def test_real_runs_give_bounds_that_judge_what_is_under_test_and_other_condition
     other = text.replace('echo "', 'echo "the ')
     world.suite(other)
     done = world.seatrial("run", "suite.yaml", check=1)
-    assert "step_time was not checked: the bounds are of other conditions: command echo" in done.stdout
+    assert "step_time was not checked: the bounds are for other conditions: command echo" in done.stdout
     (cell,) = world.results().cells
     assert (cell.verdict, cell.attempts[-1].unjudged) == ("invalid", True)
     assert points(world)[-1].good  # it counts for bounds of those conditions

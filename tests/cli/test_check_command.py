@@ -241,13 +241,13 @@ def test_what_was_fetched_is_called_by_its_address(tmp_path: Path) -> None:
     args = ["--suite", str(tmp_path / "suite.yaml"), "--trial", "sft"]
     (tmp_path / "job" / "outputs" / "0-0").mkdir(parents=True)
     (tmp_path / "job" / "outputs" / "0-0" / "train_metrics.json").write_text("{}")
-    assert f"there is no log in {address} (" in CliRunner().invoke(main, ["check", address, *args]).output
+    assert f"log not found in {address} (" in CliRunner().invoke(main, ["check", address, *args]).output
     (tmp_path / "job" / "x.log.gz").write_bytes(b"\x1f\x8bbroken")
     done = CliRunner().invoke(main, ["check", address, *args])
     assert "x.log.gz: cannot be read" in done.output
     assert "seatrial-check-" not in done.output
     one = CliRunner().invoke(main, ["check", f"{address}/x.log.gz", *args])
-    assert (one.exit_code, f"{address}/x.log.gz is a file; name the folder" in one.output) == (2, True)
+    assert (one.exit_code, f"{address}/x.log.gz is a file; use its folder" in one.output) == (2, True)
 
 
 def test_a_place_that_does_not_answer_is_not_an_empty_one(world: World) -> None:
@@ -256,8 +256,8 @@ def test_a_place_that_does_not_answer_is_not_an_empty_one(world: World) -> None:
         closed.bind(("127.0.0.1", 0))  # and does not listen
         address = f"http://127.0.0.1:{closed.getsockname()[1]}/x"
         done = world.seatrial("check", address, "--suite", "suite.yaml", "--trial", "t", check=2)
-    assert f"{address} cannot be read" in done.stderr
-    assert "nothing at" not in done.stderr
+    assert f"cannot read {address}" in done.stderr
+    assert "not found" not in done.stderr
 
 
 def test_an_address_is_read_like_a_folder(tmp_path: Path, theirs: Path) -> None:
@@ -273,12 +273,12 @@ def test_an_address_is_read_like_a_folder(tmp_path: Path, theirs: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["nowhere"], "there is no folder nowhere"),
-        (["file:///no/such/folder"], "there is nothing at file:///no/such/folder"),
+        (["nowhere"], "folder not found: nowhere"),
+        (["file:///no/such/folder"], "folder not found: file:///no/such/folder"),
         (["gopher://x/y"], "cannot be used"),
         (["suite.yaml"], "suite.yaml is a file, not a folder"),
-        (["."], "there is no log in"),
-        ([".", "--log", "none.log"], "there is no log none.log"),
+        (["."], "log not found in"),
+        ([".", "--log", "none.log"], "log not found: none.log"),
         ([".", "--trial", "stf"], "unknown trial 'stf' in suite.yaml; did you mean 'sft'?"),
         ([".", "--select", "model=x"], "matches nothing"),
     ],

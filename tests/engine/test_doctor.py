@@ -44,7 +44,7 @@ def test_a_target_that_cannot_be_reached_is_a_problem_and_no_traceback_and_hides
     far.say("closed", "no route to host")
     far.suite(f"targets: {{far: {{kind: far, place: {far.place}}}}}\ntrials: {{t: {{kind: runtime, run: ['true']}}}}\n")
     done = far.seatrial("doctor", "suite.yaml", check=3)
-    assert "far (far)\n  problem  examined  it cannot be: ConnectionError: no route to host" in done.stdout
+    assert "far (far)\n  problem  examined  check failed: ConnectionError: no route to host" in done.stdout
     assert "here (local)" in done.stdout
     assert "1 of 2 targets cannot run jobs" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr

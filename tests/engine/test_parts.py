@@ -97,7 +97,7 @@ def test_a_server_that_exits_by_itself_stops_its_driver_which_says_so(asking: Wo
     stopped = finding(asking, "driver", "ended")
     assert (stopped.verdict, stopped.class_) == (Verdict.FAILED, "stopped")
     assert stopped.message.startswith("the driver was stopped early")
-    assert "the server ended before it" in stopped.message + stopped.evidence
+    assert "the server ended first" in stopped.message + stopped.evidence
     assert asking.left() == []
 
 
@@ -122,7 +122,7 @@ def test_a_server_that_is_never_ready_is_a_timeout_and_its_driver_is_never_start
     suite(asking, "count: 3, within: 0.5, server: sleep 1000")
     asking.seatrial("run", "suite.yaml", check=124)
     (cell,) = asking.results().cells
-    assert cell.why.startswith("server: the server was not ready in time: GET /health of port http had no good answer")
+    assert cell.why.startswith("server: the server was not ready in time: no successful GET /health on port http")
     assert ("submitted", "driver") not in [(entry["event"], entry.get("part")) for entry in asking.journal()]
     assert asking.left() == []
 

@@ -43,7 +43,7 @@ def test_one_job_of_each_shape_is_asked_for(far: FarWorld) -> None:
 def test_a_refusal_stops_the_run_before_anything_runs(far: FarWorld) -> None:
     far.say("refuse", "spec.nodeSelector: Invalid value")
     done = far.seatrial("run", "suite.yaml", "--target", far.target, check=2)
-    assert f"target {far.target} refuses t[n=1,machine=small]: spec.nodeSelector: Invalid value" in done.stderr
+    assert f"target {far.target} rejects t[n=1,machine=small]: spec.nodeSelector: Invalid value" in done.stderr
     assert "t[n=1,machine=large]" in done.stderr
     assert "nothing was run" in done.stderr
     assert ran(far) == 0

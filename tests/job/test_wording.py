@@ -75,3 +75,6 @@ def test_messages_inside_messages_get_their_first_wording() -> None:
     today = "the job was refused: the machine rebooted while the job ran; remaining processes killed: 3"
     first = "the machine was started anew while it ran; 3 of its processes were still running and have been ended"
     assert first_wording(normalised(today)) == normalised(f"the job was refused: {first}")
+    today = "the server was not ready in time: port 8000 not open within 30 s after the start"
+    first = "the server was not ready in time: port 8000 was closed 30 s after it started"
+    assert first_wording(normalised(today)) == normalised(first)

@@ -172,7 +172,7 @@ def test_where_a_bound_was_asked_for_and_there_is_none_that_is_said() -> None:
     assert series_bound_text(none) in paint(history_lines([none], [], 0, 100, False))
     assert series_bound_text(none) in render_series(RunSeries("r", [none], []))
     other = view_series(series(steps(2.0)), [Bound("step_time", 1.0, 3.0, fingerprint="beef0000")])
-    assert "no bounds: the bounds are of other conditions" in series_bound_text(other)
+    assert "no bounds: the bounds are for other conditions" in series_bound_text(other)
     assert "beef0000" in series_bound_text(other)
     assert series_bound_text(view_series(series(steps(2.0), better=""), [])) == ""
     off = Bound("step_time", 1.0, 3.0, state=BoundState.DISABLED, why="flaky `host`", source="b.yaml:3")

@@ -36,7 +36,7 @@ class Attempt:
     """Makes one attempt. `cancel` may be called at any time; `run` returns soon after."""
 
     def __init__(self, context: AttemptContext, cell: Cell, number: int, record: AttemptRecord | None) -> None:
-        """`record`: of an attempt that an earlier process began."""
+        """`record`: the journal's record of an attempt that an earlier process started."""
         self._context = context
         self._cell = cell
         self._number = number
@@ -46,10 +46,11 @@ class Attempt:
         self._cancelled = False
 
     async def run(self, parts: tuple[Part, ...] | None) -> dict[str, Observation]:
-        """The observation of each part. `parts` of a new attempt; None to continue the attempt of the record. One that
-        was collected is not removed yet: its observations need no target, `finish` does.
+        """Returns the observation of each part. `parts` are those of a new attempt; None continues the attempt of the
+        record. If that was collected, its jobs are not removed yet: reading its observations needs no target, `finish`
+        does.
 
-        Raises Unreadable when what an earlier process wrote of the attempt cannot be read."""
+        Raises Unreadable if the files of an earlier process cannot be read."""
         if self._record is not None:
             await self._take_up(self._record)
         elif parts is not None:
@@ -59,11 +60,11 @@ class Attempt:
         return {name: one.observation for name, one in self._phases.items() if isinstance(one, Collected | Removed)}
 
     async def finish(self) -> None:
-        """Take every part to its last phase."""
+        """Takes every part to its last phase."""
         await gather_or_cancel(*(self._live(name) for name in self._parts))
 
     def cancel(self) -> None:
-        """End all jobs of the attempt, and keep those that are being submitted from starting."""
+        """Stops all jobs of the attempt, and keeps those that are being submitted from starting."""
         self._cancelled = True
         for phase in self._phases.values():
             if isinstance(phase, Submitting):
@@ -76,7 +77,7 @@ class Attempt:
         return max((wall_seconds(part.at_s) for part in self._parts.values()), default=0.0)
 
     async def discard(self) -> None:
-        """Remove the jobs of an attempt after a bug of ours, as far as possible; the sweep finds the rest."""
+        """Removes the jobs of an attempt after an internal error, as far as possible; the sweep finds the rest."""
         for name, phase in self._phases.items():
             if (handle := handle_of(phase)) is not None:
                 with contextlib.suppress(Exception):
@@ -127,20 +128,20 @@ class Attempt:
         return PartContext(self._context, self._cell, self._number, part, alone, planned_on, reason, self._usable)
 
     def _stop_reason(self, part: Part) -> Exit | None:
-        """Why the part should end, or not begin, if so."""
+        """Why the part should stop or not start; None if it should run."""
         if self._cancelled:
             return Exit(Outcome.CANCELLED, message="cancelled")
         if part.after and (ended := end_of(self._phases[part.after])) is not None:
-            # If the other exited by itself, although it should not have, this part has to say so.
+            # The other part exited on its own; only this part can report that.
             outcome = Outcome.STOPPED if ended.exit.outcome is Outcome.EXITED else Outcome.RELEASED
-            return Exit(outcome, message=f"the {part.after} ended before it")
+            return Exit(outcome, message=f"the {part.after} ended first")
         leading = [name for name, other in self._parts.items() if other.part.leads]
         if not part.leads and all(end_of(self._phases[name]) for name in leading):
             return Exit(Outcome.RELEASED, message="no longer needed")
         return None
 
     def _usable(self, name: str) -> tuple[str, str] | None:
-        """The handle and target of a part, when one that comes after it can begin."""
+        """The handle and target of a part, once a part that comes after it can start."""
         phase, part = self._phases[name], self._parts[name].part
         enough = State.READY if part.job.ready is not None else State.STARTED
         if isinstance(phase, Following) and phase.step.reached(enough):
@@ -149,7 +150,7 @@ class Attempt:
 
 
 def _phase(known: PartRecord) -> Phase:
-    """Of a part that an earlier process did not collect."""
+    """The phase of a part that an earlier process did not collect."""
     if known.state is State.PLANNED:
         return Planned(Unheld.MAYBE, known.stopping)
     if known.state is State.ENDED:

@@ -1,4 +1,4 @@
-"""What jobs wrote, read after the fact: at an address that they wrote to, or in a folder that exists already."""
+"""Checks the log and files of a job that ran elsewhere, for `seatrial check`."""
 
 import gzip
 import hashlib
@@ -40,11 +40,11 @@ class Checked:
     result: CellResult
     folder: Path
     logs: tuple[Path, ...]
-    ended_s: float  # wall time: when the newest log was written, as far as its file tells
+    ended_s: float  # wall time: modification time of the newest log
 
 
 def checked_name(place: str, checked: Checked) -> str:
-    """As a run of the history: the same job, judged again, has the same name."""
+    """Name as a run in the history: the same for the same job."""
     address = place if "://" in place else str(Path(place).resolve())
     content = f"{address}\0{checked.result.benchmark}".encode() + msgspec.json.encode(checked.result.metrics)
     name = re.sub(r"[^\w.-]+", "-", address.rstrip("/").rpartition("/")[2])[:60] or "folder"
@@ -54,28 +54,28 @@ def checked_name(place: str, checked: Checked) -> str:
 def check_folder(
     cell: Cell, folder: Path, logs: Sequence[Path] = (), exit_code: int | None = None, called: str = ""
 ) -> Checked:
-    """The cell's verdict on `folder`, which people know as `called`, and its logs; without `logs`, those that lie in
-    it. What only whoever ran the job can know, its exit code say, is skipped with that reason. Raises SeatrialError."""
+    """Applies the cell's checks to `folder`, which messages name as `called`, and its logs; without `logs`, those in
+    the folder. Checks of facts that are unknown, such as the exit code, are skipped. Raises SeatrialError."""
     kind = plugins.kinds()[cell.kind]
     cell = replace(cell, gathered=kind.gather(cell))
     job = kind.parts(cell)[0].job.for_attempt("check", cell.hash, 1)
     train = next((step for step in job.steps if "hosts" in step.args), None)
     if train is None:
-        raise SeatrialError(f"trial {cell.trial!r} is of kind {cell.kind}; only training can be judged by its files")
+        raise SeatrialError(f"trial {cell.trial!r} is of kind {cell.kind}; only training can be checked by its files")
     if not folder.is_dir():
-        raise SeatrialError(f"{folder} is a file, not a folder" if folder.is_file() else f"there is no folder {folder}")
+        raise SeatrialError(f"{folder} is a file, not a folder" if folder.is_file() else f"folder not found: {folder}")
     found = tuple(logs) or find_logs(folder)
     lost = [str(log) for log in found if not log.is_file()]
     if lost:
-        raise SeatrialError(f"there is no log {lost[0]}")
+        raise SeatrialError(f"log not found: {lost[0]}")
     follow = train.args["follow"]
     if not found and (follow["must"] or follow["never"] or follow["values"].keys() - {"step", "step_time"}):
         place = called or folder
-        raise SeatrialError(f"there is no log in {place} ({', '.join(LOGS)}); name it: --log FILE, once for each host")
+        raise SeatrialError(f"log not found in {place} ({', '.join(LOGS)}); use --log FILE, once for each host")
     observation = _observe(job, train, folder.absolute(), found, exit_code)
-    # Whose hardware it was nobody can tell from here: whoever asks for these bounds says that they are the right ones.
+    # The hardware is unknown here; trust that the user chose matching bounds.
     bounds = tuple(msgspec.structs.replace(bound, fingerprint="", conditions={}) for bound in cell.bounds)
-    # Nor does what is checked here come into the history: no advice to make bounds of it.
+    # Without the advice to compute bounds: this result may not be in the history.
     unbounded = cell.unbounded.partition(";")[0]
     bounded = replace(cell, bounds=bounds, unbounded=unbounded)
     judgement = judge(bounded, kind, {"job": observation}, Settings(), time.time())
@@ -87,8 +87,8 @@ def check_folder(
 
 
 def find_logs(folder: Path) -> tuple[Path, ...]:
-    """Those in the folder itself, else in the folders in it; one for each host, in the order of the numbers in their
-    names. What a link leads to out of the folder is not in it."""
+    """The logs in the folder, else in its subfolders; one per host, ordered by the numbers in their names. Skips links
+    that lead out of the folder."""
     inside = folder.resolve()
 
     def natural(path: Path) -> list[tuple[int, str]]:
@@ -103,7 +103,7 @@ def find_logs(folder: Path) -> tuple[Path, ...]:
 
 
 def _tail(logs: tuple[Path, ...]) -> str:
-    """The end of the first log, for people to read beside what failed."""
+    """The end of the first log, shown with failures."""
     if not logs or logs[0].suffix == ".gz":
         return ""
     try:
@@ -115,7 +115,7 @@ def _tail(logs: tuple[Path, ...]) -> str:
 
 
 def _says_hosts(log: Path) -> bool:
-    """Whether lines of a log begin with the host that they are of, `[1] `, as those of a job of several hosts do."""
+    """Whether lines of a log start with their host, `[1] `, as in jobs with several hosts."""
     try:
         with gzip.open(log) if log.suffix == ".gz" else log.open("rb") as file:
             return _HOST.search(file.read(_HEAD_BYTES)) is not None
@@ -124,7 +124,7 @@ def _says_hosts(log: Path) -> bool:
 
 
 def _observe(job: Job, train: Step, folder: Path, logs: tuple[Path, ...], exit_code: int | None) -> Observation:
-    """What the agent says of it. Several logs are of several hosts; one may be of all, each line with its host."""
+    """Lets the agent read the logs and files. Several logs are of several hosts; a single one may be of all hosts."""
     hosts = max(len(logs), int(train.args["hosts"]))
     of_all = len(logs) == 1 and hosts > 1 and _says_hosts(logs[0])
     known = {} if of_all or not logs else {"logs": len(logs)}
@@ -139,9 +139,9 @@ def _observe(job: Job, train: Step, folder: Path, logs: tuple[Path, ...], exit_c
     }
     records, ended = read_as_agent(spec)
     observed = read_records(records, [train, files]).steps
-    if ended.outcome is Outcome.EXITED:  # the times are those of reading, which say nothing of the job
+    if ended.outcome is Outcome.EXITED:  # drop the times, which are those of reading
         ran = {"outcome": Outcome.EXITED, "code": exit_code, "started_s": None, "ended_s": None}
-        # What could not be read is named by its path in the folder: what was fetched lies in one that nobody knows.
+        # Show paths relative to the folder: fetched files are in a temporary one.
         errors = [
             {key: text.replace(f"{folder}/", "") if isinstance(text, str) else text for key, text in one.items()}
             for one in observed[0].result.get("errors") or []

@@ -1,4 +1,4 @@
-"""Fetches what a job left, of all its hosts, into the folder of its part, and makes an observation of it."""
+"""Fetches the records, log and files of a job from all its hosts, and turns them into an observation."""
 
 import asyncio
 import json
@@ -37,15 +37,13 @@ from seatrial.record.remote import is_address
 from seatrial.targets import Target
 from seatrial.targets.agent_file import agent_file
 
-# Lets the agent read logs and files of this machine, in a process of its own: what it reads may be hostile.
-
-
 READ_S = 1800.0
 _MEMORY_BYTES = 4 << 30
 
 
 def read_as_agent(spec: dict[str, Any]) -> tuple[list[bytes], Exit]:
-    """The agent's records, and how it ended itself: a file that it dies of is told, not raised."""
+    """Lets the agent read logs and files in a separate process, because they may be hostile. Returns its records and
+    exit. A file that crashes the reader is reported in Exit, not raised."""
     with tempfile.TemporaryDirectory(prefix="seatrial-check-") as scratch:
         agent = agent_file(Path(scratch))
         process = subprocess.Popen(
@@ -61,25 +59,22 @@ def read_as_agent(spec: dict[str, Any]) -> tuple[list[bytes], Exit]:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
-            return out.splitlines(), Exit(Outcome.TIMEOUT, message=f"reading took more than {READ_S:g} s")
+            return out.splitlines(), Exit(Outcome.TIMEOUT, message=f"reading timed out after {READ_S:g} s")
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
             raise
     if process.returncode == 0:
         return out.splitlines(), Exit(Outcome.EXITED, 0)
-    message = err.decode("utf-8", "replace").strip()[-2000:] or "the reader of logs and files died"
+    message = err.decode("utf-8", "replace").strip()[-2000:] or "the log and file reader crashed"
     code = process.returncode
     ended = {"signal": -code} if code < 0 else {"code": code}
     return out.splitlines(), Exit(Outcome.INFRA, **ended, message=message)
 
 
-# Reads what a job wrote to an address (`gs://…`): the agent in the job, which has nothing but Python, cannot.
-
-
 def with_artifacts(job: Job, observation: Observation, mask: Mask) -> Observation:
-    """The observation with each step that looks for files at an address done from here. That they cannot be had is no
-    fault of the job: the step's outcome says so."""
+    """Reads files that the job wrote to an address (`gs://…`), because the agent in the job cannot. If they cannot be
+    fetched, the step's outcome is INFRA: it is not the job's fault."""
     far = {step.name: step for step in job.steps if step.kind == "read" and _address(step)}
     if not far or observation.exit.outcome in (Outcome.CANCELLED, Outcome.REFUSED):
         return observation
@@ -100,7 +95,7 @@ def _with_files(step: Step, observed: ObservedStep, mask: Mask) -> ObservedStep:
         try:
             fetch_folder(_address(step), [entry["match"] for entry in entries.values()], Path(scratch), logs=False)
         except FileNotFoundError:
-            pass  # that a job wrote nothing is for its checks to say
+            pass  # the checks report that the job wrote nothing
         except RecordError as error:
             return msgspec.structs.replace(observed, outcome=Outcome.INFRA, output=mask.text(str(error)), result={})
         records, ended = read_as_agent({"logs": [], "roots": [scratch], "entries": entries})
@@ -112,22 +107,19 @@ def _with_files(step: Step, observed: ObservedStep, mask: Mask) -> ObservedStep:
     )
 
 
-# Searches what was kept of outputs for patterns of the suite, which may not end: never in this process.
-
-
 def with_searches(job: Job, observation: Observation, mask: Mask) -> Observation:
-    """The observation with each pattern searched that needs more than a line of an output, or that no agent followed:
-    in an image without Python there is none."""
+    """Searches the kept outputs for patterns that need more than one line, or that no agent followed (in an image
+    without Python). Done in a separate process, because a pattern may run forever."""
     asked: dict[str, tuple[Step, dict[str, Any]]] = {}
     for step, observed in zip(job.steps, observation.steps, strict=False):
         follow = step.args.get("follow") or {}
         if follow and observed.outcome is Outcome.EXITED and not observed.unseen:
-            sought = {
+            patterns = {
                 kind: [one for one in follow.get(kind, ()) if one.get("across") or not observed.result]
-                for kind in _SOUGHT
+                for kind in _PATTERN_KINDS
             }
-            if any(sought.values()):
-                asked[observed.name] = step, {"text": observed.output, **sought}
+            if any(patterns.values()):
+                asked[observed.name] = step, {"text": observed.output, **patterns}
     if not asked:
         return observation
     places = [Step("log", "command"), Step("files", "read"), *(step for step, _ in asked.values())]
@@ -136,19 +128,19 @@ def with_searches(job: Job, observation: Observation, mask: Mask) -> Observation
     return msgspec.structs.replace(observation, steps=[_with_found(step, found, mask) for step in observation.steps])
 
 
-_SOUGHT = ("must", "never")
+_PATTERN_KINDS = ("must", "never")
 
 
 def _with_found(observed: ObservedStep, found: dict[str, dict[str, Any]], mask: Mask) -> ObservedStep:
     if not found.get(observed.name):
         return observed
     more, had = mask.data(found[observed.name], texts(observed.args)), observed.result
-    both = {kind: {**had.get(kind, {}), **more.get(kind, {})} for kind in _SOUGHT}
+    both = {kind: {**had.get(kind, {}), **more.get(kind, {})} for kind in _PATTERN_KINDS}
     given_up = [*had.get("dropped", ()), *more.get("dropped", ())]
     return msgspec.structs.replace(observed, result={**had, **both, "dropped": given_up})
 
 
-_AT_ONCE = 8  # hosts that are asked at the same time
+_AT_ONCE = 8  # hosts to fetch from at the same time
 _LITTLE_BYTES = 64 << 10
 RECORDS, LOG, FILES = "records.jsonl", "log.txt", "files"
 
@@ -156,24 +148,24 @@ RECORDS, LOG, FILES = "records.jsonl", "log.txt", "files"
 async def observe(
     target: Target, handle: str, job: Job, into: Path, place: Place, ended: Exit, mask: Mask, at: Callable[[str], None]
 ) -> Observation:
-    """All that can be known of a job that has ended. Raises TargetError."""
+    """Returns the observation of a job that has ended. Raises TargetError."""
     apart = await collect(target, handle, job, into)
     at("fetched")
     if not apart and is_little(job, into):
         return _observed(job, into, apart, place, ended, mask)
-    # Records may be large, and files far away: neither may hold up who listens to the other jobs.
+    # In a thread, because large records or remote files would block the event loop.
     return await asyncio.to_thread(_observed, job, into, apart, place, ended, mask)
 
 
 def unobserved(job: Job, place: Place, ended: Exit) -> Observation:
-    """Of a job that never ran, or of which nothing can be had."""
+    """The observation of a job that never ran or whose results cannot be fetched."""
     return Observation(
         job=job.name, attempt=job.attempt, place=place, exit=ended, steps=read_records([], job.steps).steps
     )
 
 
 def _observed(job: Job, into: Path, apart: bool, place: Place, ended: Exit, mask: Mask) -> Observation:
-    # The agent masks what is kept when the job ends; one that was killed did not get to it.
+    # The agent masks kept files when the job ends, but not if it was killed.
     unmasked = mask_files(str(into / FILES), mask)
     if unmasked:
         ended = Exit(Outcome.INFRA, ended.code, ended.signal, "; ".join(filter(None, [ended.message, unmasked])))
@@ -198,8 +190,8 @@ def _observed(job: Job, into: Path, apart: bool, place: Place, ended: Exit, mask
 
 
 def _log_error(into: Path, ended: Exit, records: Records, mask: Mask) -> LogError | None:
-    """Whether it matters, its judge knows: a log of a good job may speak of errors that did not."""
-    if ended.outcome is Outcome.RELEASED:  # a server that went on until it was not needed any more
+    """The first error in the log. Checks decide whether it matters: logs of good jobs may contain errors."""
+    if ended.outcome is Outcome.RELEASED:  # a server that ran until it was no longer needed
         return None
     failed = {step.name for step in records.steps if step.code or step.signal}
     try:
@@ -210,9 +202,9 @@ def _log_error(into: Path, ended: Exit, records: Records, mask: Mask) -> LogErro
 
 
 async def collect(target: Target, handle: str, job: Job, into: Path) -> bool:
-    """`into` gets `records.jsonl`, `log.txt` and `files/`. Of hosts that each have a place of their own it gets
-    `hosts/N/records.jsonl` beside the first one's, and the files of each, the first too, below `files/hosts/N/`.
-    Whether they have."""
+    """Fetches `records.jsonl`, `log.txt` and `files/` into `into`. If hosts have separate folders, also fetches
+    `hosts/N/records.jsonl`, and the files of each host, including the first, go to `files/hosts/N/`. Returns whether
+    they have."""
     into.mkdir(parents=True, exist_ok=True)
     await target.fetch(handle, RECORDS, into / RECORDS)
     apart = job.hosts > 1 and any(await _of_each(target, handle, range(1, job.hosts), RECORDS, into))
@@ -225,8 +217,7 @@ async def collect(target: Target, handle: str, job: Job, into: Path) -> bool:
 
 
 def clear_scratch(into: Path) -> None:
-    """What a process left there that was killed while it fetched: a target keeps under hidden names what is not whole
-    yet, and what it still needs."""
+    """Removes what a process left that was killed while fetching: targets keep partial files under hidden names."""
     for folder in (into, *into.glob("hosts/*")):
         for path in folder.glob(".*"):
             if path.is_dir() and not path.is_symlink():
@@ -236,12 +227,12 @@ def clear_scratch(into: Path) -> None:
 
 
 def read_all(job: Job, into: Path, apart: bool) -> Records:
-    """What was collected, of all hosts together."""
+    """The collected records, merged over all hosts."""
     return merged([_read(into / _path(host, RECORDS), job) for host in range(job.hosts if apart else 1)])
 
 
 def is_little(job: Job, into: Path) -> bool:
-    """Whether what was collected is read sooner than a thread is found for it: hundreds of jobs may end at once."""
+    """Whether reading the collected files is faster than starting a thread: hundreds of jobs may end at once."""
     if any(step.kind == "read" or "follow" in step.args for step in job.steps) or (into / FILES).exists():
         return False
     try:
@@ -266,7 +257,7 @@ def _path(host: int, name: str) -> str:
 
 
 def _read(path: Path, job: Job) -> Records:
-    """Of a host that left none, that nothing was seen of any step."""
+    """Records of a host; empty if it left none."""
     try:
         with open(path, "rb") as file:
             return read_records(lines(file), job.steps)
@@ -275,7 +266,7 @@ def _read(path: Path, job: Job) -> Records:
 
 
 def file_names(folder: Path) -> list[str]:
-    """Of the files that were kept, safe to write: what is not UTF-8 in one is shown by its numbers."""
+    """Names of the kept files; bytes that are not UTF-8 are escaped."""
     if not folder.is_dir():
         return []
     names = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())

@@ -1,9 +1,8 @@
-"""What the phases of an attempt need: the context that all attempts of a run share, and that of one part.
+"""Context for the phases of an attempt: what all attempts of a run share, and what one part needs.
 
-Failpoints are where the tests kill or starve a run: every journal write and every effect has a number.
+Failpoints let tests kill a run or make it fail at every journal write and every effect; each has a number.
 `SEATRIAL_FAILPOINT=7` kills this process (SIGKILL) at the seventh point; `7:ENOSPC` raises that error there;
-`SEATRIAL_FAILPOINT_LOG=FILE` writes the name of each point that was passed, so that a first run shows how many there
-are."""
+`SEATRIAL_FAILPOINT_LOG=FILE` logs the name of each point passed, so that a first run shows how many there are."""
 
 import asyncio
 import contextlib
@@ -45,14 +44,14 @@ class Failpoints:
 
 @dataclass(frozen=True)
 class AttemptContext:
-    """What the attempts of a run share. `at` is the failpoint; `update` shows a cell's state to a person."""
+    """Shared by all attempts of a run. `at` is the failpoint; `update` shows a cell's state to the user."""
 
     folder: RunFolder
     journal: Journal
     secrets: Secrets
     follower: Callable[[str], Awaitable[Follower]]  # by the target's name
-    kinds: dict[str, str]  # of the targets, by their names
-    one_machine: frozenset[str]  # targets whose jobs only the machine of their submitter knows
+    kinds: dict[str, str]  # target kinds by target name
+    one_machine: frozenset[str]  # targets whose jobs are visible only on the submitting machine
     update: Callable[[str, str, str], None]  # cell id, state, progress
     at: Callable[[str], None]
     host: str = field(default_factory=socket.gethostname)
@@ -63,8 +62,8 @@ class AttemptContext:
 
 @dataclass(frozen=True, eq=False)
 class PartContext:
-    """One part of an attempt in all its phases. `stop_reason` says why the part should end or not begin, if so;
-    `usable` gives the handle and target of another part, by name, once a part that comes after it can begin."""
+    """One part of an attempt in all its phases. `stop_reason` returns why the part should stop or not start, if so;
+    `usable` returns the handle and target of another part, by name, once a part that comes after it can start."""
 
     attempt: AttemptContext
     cell: Cell
@@ -93,7 +92,7 @@ class PartContext:
         return next((found for found in jobs if found.name == self.part.job.name), None)
 
     async def enter(self, state: State, files: Sequence[Path] = (), **fields: object) -> None:
-        """Write the transition to the journal; with `files`, these and the journal are on the disk afterwards."""
+        """Writes the transition to the journal; with `files`, syncs them and the journal to disk."""
         await self.write(state, files, **fields)
         self.at_s[state] = time.time()
 
@@ -102,7 +101,7 @@ class PartContext:
         return self.attempt.journal.write(event, durable=bool(files), files=files, **named, **fields)
 
     async def wait(self, deadline_s: float | None = None) -> None:
-        """Wait for an event of the job, or a new phase of another part."""
+        """Waits for an event of the job, or a new phase of another part."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(deadline_s):
                 await self.news.wait()

@@ -1,4 +1,4 @@
-"""Brings from an `fsspec` address (`s3://…`, `gs://…`, `zip://…`) what a check needs to a folder here, and no more."""
+"""Fetches the files that checks need from an `fsspec` address (`s3://…`, `gs://…`, `zip://…`) into a local folder."""
 
 import os
 import re
@@ -11,25 +11,25 @@ from seatrial.record import RecordError
 from seatrial.record.remote import error_text, file_system
 
 LOGS = ("*.log", "*.log.gz", "log*.txt")
-_MOST_FILES = 200_000  # that are looked at
-_MOST_BYTES = 8 << 30  # that are fetched
+_MOST_FILES = 200_000  # limit of files to list
+_MOST_BYTES = 8 << 30  # limit of bytes to fetch
 
 
 def fetch_folder(address: str, matches: Iterable[str], into: Path, logs: bool = True) -> None:
-    """Fetch the files below `address` that one of the globs means, and `logs`. Raises RecordError, and
-    FileNotFoundError where there is no file at all."""
+    """Fetches the files below `address` that match one of the globs, and `logs`. Raises RecordError, and
+    FileNotFoundError if there is no file at all."""
     wanted = [_compiled(match) for match in matches]
     try:
         system, root = file_system(address)
         infos = _listed(system, root)
         if not infos and system.isfile(root):
-            raise RecordError(f"{address} is a file; name the folder that it is in, and a log with --log FILE")
+            raise RecordError(f"{address} is a file; use its folder, and --log FILE for a log")
         if not infos:
             raise FileNotFoundError(root)
         names = [name for name in infos if (logs and _is_log(name)) or any(one.fullmatch(name) for one in wanted)]
         total = sum(int(infos[name].get("size") or 0) for name in names)
         if total > _MOST_BYTES:
-            raise RecordError(f"{len(names)} files of {address} have {total:,} bytes, more than {_MOST_BYTES:,}")
+            raise RecordError(f"{len(names)} files of {address} have {total:,} bytes (limit {_MOST_BYTES:,})")
         for name in names:
             target = into / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -39,13 +39,13 @@ def fetch_folder(address: str, matches: Iterable[str], into: Path, logs: bool = 
     except RecordError:
         raise
     except FileNotFoundError:
-        raise FileNotFoundError(f"there is nothing at {address}") from None
+        raise FileNotFoundError(f"folder not found: {address}") from None
     except Exception as error:
-        raise RecordError(f"{address} cannot be read: {error_text(error)}") from error
+        raise RecordError(f"cannot read {address}: {error_text(error)}") from error
 
 
 def _modified(info: dict[str, Any]) -> float | None:
-    """When a file was written; each kind of storage has its own name for that."""
+    """Modification time of a file; each storage has its own name for it."""
     found = next((info[key] for key in ("mtime", "LastModified", "updated", "last_modified") if info.get(key)), None)
     if isinstance(found, str):
         try:
@@ -58,20 +58,20 @@ def _modified(info: dict[str, Any]) -> float | None:
 
 
 def _listed(system: Any, root: str) -> dict[str, dict[str, Any]]:
-    """What is known of each file below root, by name; names that would lead out of a folder are left out."""
+    """File infos below root, by relative name; skips names that lead out of the folder."""
     start = root.rstrip("/") + "/" if root.strip("/") else root
     infos: dict[str, dict[str, Any]] = {}
-    # That the place itself cannot be read is an error: without "raise", it would look as if it were empty.
+    # Without on_error="raise", an unreadable root would look empty.
     for folder, _, files in system.walk(root, detail=True, on_error="raise"):
         for name, info in files.items():
-            if not name:  # the root itself, when it is a file, or what some stores keep in place of a folder
+            if not name:  # the root itself if it is a file, or a folder marker of some stores
                 continue
             path = f"{str(folder).rstrip('/')}/{name}" if str(folder).strip("/") else name
             relative = path.removeprefix(start).lstrip("/")
             if ".." not in PurePosixPath(relative).parts:
                 infos[relative] = info
         if len(infos) > _MOST_FILES:
-            raise RecordError(f"there are more than {_MOST_FILES:,} files below {root}; name a folder further down")
+            raise RecordError(f"too many files below {root} (limit {_MOST_FILES:,}); use a subfolder")
     return infos
 
 
@@ -81,10 +81,10 @@ def _is_log(name: str) -> bool:
 
 
 def _compiled(match: str) -> re.Pattern[str]:
-    """A glob as the agent understands it: `**` is any number of folders."""
+    """A glob with the agent's rules: `**` matches any number of folders."""
     wild = {"**/": r"(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", match.removeprefix("./"))
-    # Of such a split every second part is one that the pattern matched.
+    # Every second part of the split is a match of the pattern.
     parts[::2] = map(re.escape, parts[::2])
     parts[1::2] = [wild.get(part) or part.replace("[!", "[^", 1) for part in parts[1::2]]
     return re.compile("".join(parts))

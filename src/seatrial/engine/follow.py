@@ -1,4 +1,4 @@
-"""Follows the jobs of one target: one watch for all of them, and what it said of each."""
+"""Follows the jobs of one target: one watch for all of them, and the events of each."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ BEGUN = (Stage.STARTED, Stage.READY)
 
 
 class FollowedJob:
-    """What the target has said of a job so far. `changed` is set with every event."""
+    """The events of a job so far. `changed` is set with every event."""
 
     def __init__(self) -> None:
         self.stages: list[StageTime] = []
@@ -23,7 +23,7 @@ class FollowedJob:
             self.stages.append(event.time)
         self.hosts = event.hosts or self.hosts
         if event.time and event.time.stage in BEGUN:
-            self.progress = ""  # what it waited for is over
+            self.progress = ""  # it no longer waits
         self.progress = event.progress or self.progress
         self.exit = event.exit or self.exit
         self.changed.set()
@@ -33,7 +33,7 @@ class FollowedJob:
 
 
 class Follower:
-    """A target and its watch, whose death is an error for everyone who waits for news of a job there."""
+    """A target and its watch. If the watch fails, everyone who waits for one of its jobs gets the error."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -54,7 +54,7 @@ class Follower:
     async def close(self) -> None:
         if self._watch:
             self._watch.cancel()
-            await asyncio.gather(self._watch, return_exceptions=True)  # who waited for news has had the error
+            await asyncio.gather(self._watch, return_exceptions=True)  # waiters already have the error
         await self.target.close()
 
     def _wake_all(self) -> None:
@@ -62,7 +62,7 @@ class Follower:
             job.changed.set()
 
     def give_up(self, error: TargetError) -> None:
-        """Nothing more can be done on the target: whoever waits for a job there gets this error."""
+        """Marks the target as failed: every waiter for one of its jobs gets this error."""
         self._lost = error
         self._wake_all()
 
@@ -73,7 +73,7 @@ class Follower:
         self._jobs.pop(handle, None)
 
     def check(self, job: FollowedJob) -> None:
-        """Raises when there will be no more news of a job that has not ended."""
+        """Raises if there will be no more events of a job that has not ended."""
         if job.exit is not None:
             return
         if self._lost is not None:

@@ -1,5 +1,4 @@
-"""What the observations of an attempt come to: the checks of its kind, then what is the same for every kind, bounds and
-known failures."""
+"""Judges attempts: the checks of the kind, then bounds and known failures. Results of cells and runs."""
 
 import hashlib
 import itertools
@@ -29,7 +28,7 @@ from seatrial.suite import Cell, settings_of
 
 
 class JudgedAttempt(msgspec.Struct, frozen=True):
-    """An attempt that is over, with all that its checks found."""
+    """A finished attempt with its findings."""
 
     attempt: AttemptResult
     judgement: Judgement
@@ -37,14 +36,14 @@ class JudgedAttempt(msgspec.Struct, frozen=True):
 
 
 def judge_attempt(cell: Cell, kind: Kind, number: int, observed: Mapping[str, Observation]) -> JudgedAttempt:
-    """The first part is the one under test: place, times, exit and hardware of the attempt are its own."""
+    """The first part is the one under test: the attempt's place, times, exit and hardware are those of this part."""
     subject = next(iter(observed.values()))
     settings = settings_of(cell, subject.hardware, former_fingerprint(cell, subject.hardware))
     at_s = subject.stages[0].wall_s if subject.stages else 0.0
     judgement = judge(cell, kind, observed, settings, at_s)
     cancelled = any(one.exit.outcome is Outcome.CANCELLED for one in observed.values())
-    if not judgement.findings and not cancelled:  # what cannot fail has not passed
-        why = f"it ran, and its kind {cell.kind!r} returned no findings: nothing of it was judged"
+    if not judgement.findings and not cancelled:  # an unchecked cell must not pass
+        why = f"not checked: kind {cell.kind!r} returned no findings"
         nothing = Finding("job", "seatrial", Verdict.INVALID, "seatrial", why)
         judgement = Judgement([nothing], judgement.metrics)
     errors = {part: one.error for part, one in observed.items() if one.error is not None}
@@ -52,10 +51,10 @@ def judge_attempt(cell: Cell, kind: Kind, number: int, observed: Mapping[str, Ob
     verdict = worst(finding.verdict for finding in judgement.findings)
     why = reason(judgement.findings, verdict)
     if cancelled:
-        if verdict.good:  # what had failed by then stays failed
-            verdict, why = Verdict.SKIPPED, "cancelled while it ran"
+        if verdict.good:  # an earlier failure stays
+            verdict, why = Verdict.SKIPPED, "cancelled while running"
         else:
-            why += " (and then it was cancelled)"
+            why += " (then cancelled)"
     bad = [finding for finding in judgement.findings if not finding.verdict.good]
     parts = {name: PartResult(one.place, one.stages, one.exit) for name, one in observed.items()}
     attempt = AttemptResult(
@@ -74,13 +73,13 @@ def judge_attempt(cell: Cell, kind: Kind, number: int, observed: Mapping[str, Ob
 
 
 def judge_unknown(cell: Cell, number: int, why: str) -> JudgedAttempt:
-    """An attempt of which the run folder does not say any more what was seen."""
+    """An attempt whose observations in the run folder are unreadable."""
     return _unjudged(cell, number, Finding("job", "run folder", Verdict.INFRA, "infra", why))
 
 
 def judge_broken(cell: Cell, number: int, why: str, traceback: str) -> JudgedAttempt:
-    """An attempt that a bug of Seatrial's own ended. It is neither the test's fault nor the machine's: trying again
-    would not help, and the bug must not be overlooked."""
+    """An attempt that ended with an internal error. Neither the test nor the machine is at fault: a retry would not
+    help, and the bug must not be overlooked."""
     return _unjudged(cell, number, Finding("job", "seatrial", Verdict.INVALID, "seatrial", why, traceback))
 
 
@@ -92,7 +91,7 @@ def _unjudged(cell: Cell, number: int, finding: Finding) -> JudgedAttempt:
 
 
 def judge(cell: Cell, kind: Kind, observed: Mapping[str, Observation], settings: Settings, at_s: float) -> Judgement:
-    """All findings and metrics. `settings` are those of what ran, `at_s` is when it did."""
+    """Returns all findings and metrics of an attempt that ran with `settings` at `at_s`."""
     judgement = kind.judge(cell, observed)
     failed = not worst(finding.verdict for finding in judgement.findings).good
     record = cell.policy.unjudged == "record"
@@ -103,7 +102,7 @@ def judge(cell: Cell, kind: Kind, observed: Mapping[str, Observation], settings:
 
 
 def reason(findings: list[Finding], verdict: Verdict) -> str:
-    """The first finding that made the verdict, in one line; nothing for a plain pass."""
+    """The first finding with the verdict, in one line; empty for a pass."""
     if verdict is Verdict.PASSED:
         return ""
     reasons = (f"{one.step}: {one.message}" if one.message else one.step for one in findings if one.verdict is verdict)
@@ -111,14 +110,10 @@ def reason(findings: list[Finding], verdict: Verdict) -> str:
 
 
 def former_fingerprint(cell: Cell, hardware: dict[str, Any]) -> str:
-    """As Seatrial 0.1 made it, of conditions and what is under test together: bounds of that time still judge the
-    cells that they were made for."""
+    """The fingerprint of Seatrial 0.1, of conditions and fields under test together, so that its bounds still apply."""
     others = ["others"] if "others" in hardware else []
     counted = {key: hardware.get(key) for key in ("cpu", "cores", "gpu", *others)}
     return hashlib.sha256((cell.work + json.dumps(counted, sort_keys=True, default=str)).encode()).hexdigest()[:8]
-
-
-# What a cell came to, from all attempts that were made at it, and a run from its cells.
 
 
 OUT_OF_BOUNDS = (Verdict.SLOWER, Verdict.FASTER)
@@ -126,8 +121,8 @@ _INSIDE = (Verdict.PASSED, Verdict.XFAIL)
 
 
 def result_of(cell: Cell, made: list[JudgedAttempt], why: str = "") -> CellResult:
-    """A cell's result is that of its last attempt; of runs that do not agree whether a metric is out of its bounds,
-    that of the majority. The other attempts stay visible, with their metrics."""
+    """A cell's result is that of its last attempt; if attempts disagree on whether a metric is out of bounds, that of
+    the majority. The result keeps all attempts with their metrics."""
     last = _deciding(made)
     verdict = last.attempt.verdict if last else Verdict.SKIPPED
     return CellResult(
@@ -151,15 +146,15 @@ def result_of(cell: Cell, made: list[JudgedAttempt], why: str = "") -> CellResul
 
 
 def _with_metrics(one: JudgedAttempt) -> AttemptResult:
-    """An attempt that confirmed a metric or was not confirmed; one that failed has none that mean anything."""
+    """Adds the metrics to an attempt, unless it failed: then they are meaningless."""
     if one.attempt.verdict in (*OUT_OF_BOUNDS, *_INSIDE):
         return msgspec.structs.replace(one.attempt, metrics=one.judgement.metrics)
     return one.attempt
 
 
 def _deciding(made: list[JudgedAttempt]) -> JudgedAttempt | None:
-    """The attempt that the cell's result is of. Two runs that are out on the same side by the same metric are not
-    undone by one that is not."""
+    """The attempt that decides the cell's result. One run within bounds does not outweigh two that are out of bounds by
+    the same metric on the same side."""
     if not made:
         return None
     out = out_of_bounds(made)
@@ -173,13 +168,13 @@ def out_of_bounds(made: list[JudgedAttempt]) -> list[JudgedAttempt]:
 
 
 def agreeing(out: list[JudgedAttempt]) -> int:
-    """How many at the end have a metric in common that is out on the same side."""
+    """How many of the last runs have a common metric that is out of bounds on the same side."""
     sets = [{(f.step, f.check, f.verdict) for f in one.judgement.findings if f.verdict in OUT_OF_BOUNDS} for one in out]
     return sum(1 for _ in itertools.takewhile(bool, itertools.accumulate(reversed(sets), lambda a, b: a & b)))
 
 
 def _why(made: list[JudgedAttempt], deciding: JudgedAttempt) -> str:
-    """Of the deciding attempt; what is out of bounds says how many runs agree, or that they do not."""
+    """The reason of the deciding attempt; if it is out of bounds, with how many runs agree."""
     last = deciding.attempt
     judged = out_of_bounds(made)
     out = [one.attempt.verdict for one in judged]
@@ -187,15 +182,15 @@ def _why(made: list[JudgedAttempt], deciding: JudgedAttempt) -> str:
         return last.why
     if len(set(out)) > 1:
         both = " and ".join(f"{out.count(verdict)} {verdict}" for verdict in OUT_OF_BOUNDS)
-        return f"{last.why} (not stable: of {len(made)} runs {both})"
+        return f"{last.why} (not stable: {both} of {len(made)} runs)"
     if agreeing(judged) < len(out):
-        return f"{last.why} (not stable: of {len(made)} runs {len(out)} {last.verdict}, not by the same metric)"
+        return f"{last.why} (not stable: {len(out)} of {len(made)} runs {last.verdict}, by different metrics)"
     if len(out) < len(made):
         return f"{last.why} (not stable: {len(out)} of {len(made)} runs {last.verdict})"
     return f"{last.why} ({len(out)} of {len(made)} runs agree)"
 
 
 def run_verdict(cells: list[CellResult]) -> Verdict:
-    """One that left cells out has not passed, whatever the others did."""
+    """The verdict of a run. A run that left out cells has not passed."""
     verdict = worst_cell(cell.verdict for cell in cells)
     return Verdict.SKIPPED if verdict.good and any(not cell.attempts for cell in cells) else verdict

@@ -1,8 +1,8 @@
-"""The logs of a run: from its folder where they have been collected, from the targets where jobs still run.
+"""The logs of a run: from its folder if they have been collected, from the targets while jobs run.
 
-1. Nothing is changed, and nothing is taken over: a run that another process works on goes on as if nobody looked.
-2. Nothing is lost: what a job wrote between the last look and its removal is read from the run folder afterwards.
-3. Of a job with several hosts all are in its log, each line with its host before it.
+1. Read-only: a run that another process owns is not affected.
+2. Complete: output between the last poll and the job's removal is read from the run folder afterwards.
+3. The log of a job with several hosts contains all of them, each line with its host first.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class LogSource(NamedTuple):
 
 
 class LogPiece(NamedTuple):
-    """Bytes of a log; or, with `problem`, why there are no more of it."""
+    """Bytes of a log; or, with `problem`, why there are no more."""
 
     source: LogSource
     data: bytes
@@ -40,7 +40,7 @@ class LogPiece(NamedTuple):
 
 
 class RunLogs:
-    """`cells` are those that are wanted: ids by hash."""
+    """The logs of some cells of a run. `cells`: ids by hash."""
 
     def __init__(self, folder: RunFolder, cells: Mapping[str, str]) -> None:
         self._folder = folder
@@ -61,11 +61,11 @@ class RunLogs:
         await self._stack.aclose()
 
     def over(self) -> bool:
-        """Whether every wanted cell has its verdict."""
+        """Whether every cell has its verdict."""
         return self._finished or all(id_ in self._over for id_ in self._cells.values())
 
     async def now(self, attempt: int | None = None) -> AsyncIterator[LogPiece]:
-        """What there is at the moment, cell by cell: of each the last attempt, or the one of that number."""
+        """The current logs, cell by cell: of the last attempt, or of the one with this number."""
         for hash_ in self._cells:
             attempts = self._run.attempts.get(hash_, [])
             for one in [one for one in attempts if one.number == attempt] if attempt else attempts[-1:]:
@@ -85,8 +85,8 @@ class RunLogs:
                 yield LogPiece(source, b"", str(error))
 
     async def follow(self, ended_too: bool) -> AsyncIterator[LogPiece]:
-        """All that is written until every wanted cell has its verdict, or nobody works on the run and its jobs have
-        ended. Logs of cells that have ended already are left out unless they are asked for."""
+        """All output until every cell has its verdict, or until the run has no owner and its jobs have ended. Skips
+        cells that have already ended, unless `ended_too`."""
         queue: asyncio.Queue[LogPiece] = asyncio.Queue(QUEUED)
         streams: dict[LogSource, _Stream] = {}
         skipped = set() if ended_too else {hash_ for hash_, id_ in self._cells.items() if id_ in self._over}
@@ -97,11 +97,11 @@ class RunLogs:
                 async for piece in _for_a_while(queue):
                     yield piece
                 self._read_on()
-                self._begin_streams(streams, skipped, queue)  # also of one that began and ended since the last look
+                self._begin_streams(streams, skipped, queue)  # also of a job that started and ended since the last poll
                 over = over or self._is_over(skipped, streams)
                 if over:
                     for stream in streams.values():
-                        stream.collected.set()  # it is there, or will not come any more
+                        stream.collected.set()  # the log is there, or never will be
             await asyncio.gather(*(stream.task for stream in streams.values()))
         finally:
             for stream in streams.values():
@@ -131,7 +131,7 @@ class RunLogs:
     async def _stream(
         self, source: LogSource, part: PartRecord, stream: "_Stream", queue: "asyncio.Queue[LogPiece]"
     ) -> None:
-        """First as the job writes it, then what was not seen of it when it was collected."""
+        """Streams the log while the job writes it, then the rest from the run folder."""
         shown, problem = ShownLogs(), ""
         if not stream.collected.is_set() and not part.state.reached(State.COLLECTED):
             assert part.handle is not None
@@ -149,7 +149,7 @@ class RunLogs:
             if rest is not None:
                 await queue.put(LogPiece(source, rest))
                 return
-            problem = f"the log went on faster than it could be followed; {path} has its beginning and its end"
+            problem = f"the log grew faster than it could be followed; {path} has its head and tail"
         if problem:
             await queue.put(LogPiece(source, b"", problem))
 
@@ -167,7 +167,7 @@ class RunLogs:
                 self._over.add(change.cell)
 
     async def _target(self, name: str) -> Target:
-        """Opened once."""
+        """Returns the target, opening it once."""
         if name not in self._targets:
             self._targets[name] = asyncio.create_task(self._open(name))
         return await asyncio.shield(self._targets[name])
@@ -183,7 +183,7 @@ class RunLogs:
 @dataclass
 class _Stream:
     collected: asyncio.Event = field(default_factory=asyncio.Event)  # the run folder has the log, or never will
-    read: asyncio.Event = field(default_factory=asyncio.Event)  # its target gives no more of it
+    read: asyncio.Event = field(default_factory=asyncio.Event)  # its target has no more of it
     task: "asyncio.Task[None]" = field(init=False)
 
 
@@ -199,10 +199,10 @@ async def _for_a_while(queue: "asyncio.Queue[LogPiece]") -> AsyncIterator[LogPie
 
 
 class ShownLogs:
-    """How much of a log has been shown. Lines of several hosts are in order for each host, not among each other."""
+    """How much of a log has been shown. Lines are ordered per host, not between hosts."""
 
     def __init__(self) -> None:
-        self._lines: dict[bytes, tuple[int, bytes]] = {}  # by host: how many, and the last
+        self._lines: dict[bytes, tuple[int, bytes]] = {}  # by host: number of lines, and the last one
         self._partial = b""
 
     def add(self, block: bytes) -> None:
@@ -212,7 +212,7 @@ class ShownLogs:
             self._lines[_host(line)] = (number + 1, line)
 
     def rest(self, log: bytes) -> bytes | None:
-        """What of the whole log has not been shown; None when that cannot be told: its middle was left out."""
+        """The part of the log that has not been shown; None if unknown, because its middle was cut out."""
         lines = log.split(b"\n")
         of_host: dict[bytes, list[int]] = {}
         for number, line in enumerate(lines[:-1]):
@@ -228,7 +228,7 @@ class ShownLogs:
 
 
 def _host(line: bytes) -> bytes:
-    """`[N]` of a line that begins so."""
+    """`[N]` at the start of a line."""
     return line.partition(b" ")[0] if line.startswith(b"[") else b""
 
 
@@ -236,5 +236,5 @@ def _blocks(path: Path) -> Iterator[bytes]:
     try:
         with open(path, "rb") as file:
             yield from iter(lambda: file.read(_BLOCK_BYTES), b"")
-    except FileNotFoundError:  # of a job that wrote none
+    except FileNotFoundError:  # the job wrote no log
         return

@@ -1,7 +1,7 @@
 """The phases of a part, from planned to removed. Each phase is a class with the fields that are valid in it; its
-`advance` does the work of the phase and returns the next one, or the same one if it is not over.
+`advance` does the work of the phase and returns the next one, or itself if it is not over.
 
-Every effect is journalled before and after, so that another process can continue from the journal:
+Every effect is journalled before and after, so that another process can resume from the journal:
 
     journal                      phase after attach
     planned                      Planned; the job may have been submitted
@@ -26,14 +26,14 @@ from seatrial.targets import DamagedJob, RunInUse, TargetError, TargetLost
 
 STOP_AGAIN_S = 5.0
 REPLAY_S = 5.0  # a target reports the past events of an adopted job within this time
-PREPARING_S = 0.5  # between two looks at what is done before a job can start
-BACKSTOP_S = 5.0  # a target ends a job by its own limits; this long after that, the engine does
-# Ends that a job did not choose: when we were ending it, our own reason says more.
+PREPARING_S = 0.5  # poll interval for the preparation of a job
+BACKSTOP_S = 5.0  # the engine stops a job this long after its target should have
+# Outcomes that a job did not choose: if we were stopping it, our own reason is more useful.
 _FORCED_OUTCOMES = (Outcome.CANCELLED, Outcome.EVICTED, Outcome.LOST, Outcome.SIGNAL)
 
 
 class Unheld(Enum):
-    """A part without a handle: whether its target has a job of that name."""
+    """A part without a handle: whether its target may have a job with its name."""
 
     NONE = "none"
     MAYBE = "maybe"  # a submission was started, and its answer is unknown
@@ -42,10 +42,10 @@ class Unheld(Enum):
 @dataclass(frozen=True)
 class Planned:
     job: Unheld = Unheld.NONE
-    stopping: Exit | None = None  # an earlier process gave it up, and may not have finished that
+    stopping: Exit | None = None  # an earlier process was giving it up
 
     async def advance(self, part: PartContext) -> "Phase":
-        """Submit the job once the part that it comes after is ready; never if there is a reason to stop."""
+        """Submits the job once the part that it comes after is ready, unless there is a reason to stop."""
         if self.stopping is not None:
             return await _give_up(self.stopping, part)
         if (why := part.stop_reason()) is not None:
@@ -55,10 +55,8 @@ class Planned:
             return self
         here = part.planned_on in ("", part.attempt.host) or part.part.target not in part.attempt.one_machine
         if self.job is Unheld.MAYBE and not here:
-            text = (
-                f"it may have been started on {part.planned_on}, and this is {part.attempt.host}: only there can that "
-                "be told; `seatrial attach` it there, or run the cell anew"
-            )
+            text = f"the job may be running on {part.planned_on}; only that machine can tell (this is"
+            text += f" {part.attempt.host}); run `seatrial attach` there, or run the cell again"
             return await _end(Exit(Outcome.REFUSED, message=text), Unheld.MAYBE, part)
         part.attempt.update(part.cell.id, "starting", "")
         target = await part.target()
@@ -69,7 +67,7 @@ class Planned:
         except TargetError as error:
             return await _fail(error, self.job, part)
         if part.stop_reason() is not None or (after and part.usable(after) is None):
-            return self  # it changed while the job was completed
+            return self  # the state changed while the job was completed
         task = asyncio.create_task(target.submit(job, part.attempt.secrets.of(job)))
         return Submitting(job, task, asyncio.get_running_loop().time())
 
@@ -84,7 +82,7 @@ class Submitting:
         try:
             handle = await _new_handle(self, part)
         except (RunInUse, TargetLost):
-            raise  # the state of the part is unknown and not recorded; the process that owns the run continues
+            raise  # the part's state is unknown and not recorded; the process that owns the run continues
         except TargetError as error:
             return await _fail(error, Unheld.MAYBE, part)
         part.attempt.at("submit done")
@@ -103,15 +101,15 @@ class Adopting:
         if (gone := await _take_up(self.handle, part)) is not None:
             return await _end(gone.exit, gone.job, part)
         following = _following(self.handle, await part.follower(), self.step, self.since_s, part)
-        # The target now reports what happened while no process followed the job: it may have become ready in time.
+        # The target now replays events that no process followed: the job may have become ready in time.
         following = replace(following, heard_s=asyncio.get_running_loop().time() + REPLAY_S)
         return following if self.stopping is None else await _stop(following, self.stopping, part)
 
 
 @dataclass(frozen=True)
 class Following:
-    """`step`: submitted, started or ready. Its limit counts from `since_s` and does not expire before `heard_s`. Both
-    are times of the event loop."""
+    """`step`: submitted, started or ready. Its limit counts from `since_s` and does not expire before `heard_s`, both
+    in event loop time."""
 
     handle: str
     followed: FollowedJob
@@ -124,7 +122,7 @@ class Following:
         return self.step is not State.SUBMITTED
 
     async def advance(self, part: PartContext) -> "Phase":
-        """Wait for events. Stop the job when it exceeds a limit or there is another reason to."""
+        """Waits for events. Stops the job if it exceeds a limit or is no longer needed."""
         if (later := await _next_step(self, part)) is not None:
             return later
         if self.followed.exit is not None:
@@ -143,7 +141,7 @@ class Following:
 class Stopping:
     following: Following
     why: Exit
-    again_s: float | None = None  # when to ask again, if the target could not be asked
+    again_s: float | None = None  # when to try again, if the target could not be reached
 
     async def advance(self, part: PartContext) -> "Phase":
         following, followed = self.following, self.following.followed
@@ -187,13 +185,13 @@ class Collected:
     observation: Observation
 
     async def advance(self, part: PartContext) -> "Phase":
-        """The results are safe: no failure here changes them. The sweep at the run's end, a later attach and reap find
-        by label what could not be removed."""
+        """Removes the job. The results are safe: no failure here changes them. The sweep at the run's end, a later
+        attach and reap find the remaining jobs by label."""
         removed = Removed(self.ended, self.observation)
         try:
             handle = self.ended.job
             if handle is Unheld.MAYBE and (found := await part.find()) is not None:
-                handle = found.handle  # of a submission whose answer was lost
+                handle = found.handle  # the submission's response was lost
             if isinstance(handle, str):
                 await (await part.target()).remove(handle)
         except Exception as error:  # noqa: BLE001
@@ -227,7 +225,7 @@ def end_of(phase: Phase) -> Ended | None:
 
 
 def handle_of(phase: Phase) -> str | None:
-    """The handle of a job that has to be removed."""
+    """The handle of a job that must be removed."""
     match phase:
         case Adopting() | Following():
             return phase.handle
@@ -240,7 +238,7 @@ def handle_of(phase: Phase) -> str | None:
 
 
 def loop_time(wall_s: float) -> float:
-    """A wall time of the journal as a time of this event loop."""
+    """Converts a wall time of the journal to event loop time."""
     return asyncio.get_running_loop().time() - max(0.0, time.time() - wall_s)
 
 
@@ -248,7 +246,7 @@ def loop_time(wall_s: float) -> float:
 
 
 async def _complete(part: PartContext) -> Job:
-    """The job with what was unknown when it was planned: how to reach the part or target that it uses."""
+    """Adds what was unknown when the job was planned: how to reach the part or target that it uses."""
     job, after, uses = part.part.job, part.part.after, part.part.uses
     if after and (used := part.usable(after)) is not None:
         handle, name = used
@@ -263,25 +261,25 @@ async def _complete(part: PartContext) -> Job:
 
 
 async def _new_handle(phase: Submitting, part: PartContext) -> str:
-    """Wait for the submission. Building or pulling what the job needs counts as waiting for a place."""
+    """Waits for the submission. Building an environment or pulling an image counts as queue time."""
     showing = asyncio.create_task(_show_preparing(phase.job, part))
     try:
         async with asyncio.timeout(phase.job.limits.queue_s):
             return await phase.task
     except TimeoutError:
-        raise TargetError(_no_place(phase.job.limits), Outcome.QUEUE) from None
+        raise TargetError(_not_scheduled(phase.job.limits), Outcome.QUEUE) from None
     except asyncio.CancelledError:
         own = asyncio.current_task()
         if part.stop_reason() is None or not phase.task.cancelled() or (own and own.cancelling()):
             raise
         # The job may exist: its removal, or the sweep at the run's end, finds it by name.
-        raise TargetError("cancelled while it was being submitted", Outcome.CANCELLED) from None
+        raise TargetError("cancelled during submission", Outcome.CANCELLED) from None
     finally:
         showing.cancel()
 
 
 async def _show_preparing(job: Job, part: PartContext) -> None:
-    """Building an environment, or pulling an image, may take minutes."""
+    """Shows progress: building an environment or pulling an image may take minutes."""
     target = await part.target()
     while True:
         await asyncio.sleep(PREPARING_S)
@@ -290,11 +288,11 @@ async def _show_preparing(job: Job, part: PartContext) -> None:
 
 
 async def _abandon(phase: Planned, why: Exit, part: PartContext) -> Phase:
-    """Do not submit the part. If an earlier process did, follow that job to its end."""
+    """Ends the part without submitting it. If an earlier process submitted it, follows that job to its end."""
     found = await part.find() if phase.job is Unheld.MAYBE else None
     if found is None:
         return await _end(why, Unheld.NONE, part)
-    if await _take_up(found.handle, part) is not None:  # half made: it never started
+    if await _take_up(found.handle, part) is not None:  # half created: it never started
         return await _give_up(why, part)
     await part.enter(State.SUBMITTED, handle=found.handle)
     now_s = asyncio.get_running_loop().time()
@@ -310,7 +308,7 @@ async def _fail(error: TargetError, job: Unheld, part: PartContext) -> Phase:
 
 
 async def _give_up(why: Exit, part: PartContext) -> Phase:
-    """End a part after a failed submission. A job that exists is removed before other parts see this one as ended; if
+    """Ends a part after a failed submission. An existing job is removed before other parts see this one as ended; if
     that fails, removing the part tries again."""
     job = Unheld.MAYBE
     with contextlib.suppress(TargetError):
@@ -329,14 +327,14 @@ async def _end(why: Exit, job: str | Unheld, part: PartContext, followed: Follow
 
 
 async def _take_up(handle: str, part: PartContext) -> Ended | None:
-    """Adopt the job; returns how it ended if its target has lost it. Raises TargetError if the job may still run: the
+    """Adopts the job; returns how it ended if its target has lost it. Raises TargetError if the job may still run: the
     run then stops rather than continue without it."""
     target = await part.target()
     try:
         await target.adopt(handle)
     except (RunInUse, TargetLost):
         raise
-    except DamagedJob as error:  # it must not keep running unobserved, and is no reason to stop the other cells
+    except DamagedJob as error:  # it must not run unobserved, but the other cells can continue
         await target.remove(handle)
         return Ended(Exit(error.outcome, message=part.attempt.mask(str(error))), Unheld.NONE)
     except TargetError as error:
@@ -355,7 +353,7 @@ def _following(handle: str, follower: Follower, step: State, since_s: float, par
 
 
 async def _next_step(phase: Following, part: PartContext) -> Following | None:
-    """Note `started` and `ready`. Each starts another limit."""
+    """Records `started` and `ready`. Each starts another limit."""
     for step, stages in ((State.STARTED, BEGUN), (State.READY, (Stage.READY,))):
         if not phase.step.reached(step) and phase.followed.reached(*stages):
             since_s = asyncio.get_running_loop().time()
@@ -365,12 +363,12 @@ async def _next_step(phase: Following, part: PartContext) -> Following | None:
 
 
 async def _stop(phase: Following, why: Exit, part: PartContext) -> Stopping:
-    """Cancel the job; if its target cannot be asked, try again after a while."""
+    """Cancels the job; tries again later if the target could not be reached."""
     follower = await part.follower()
     try:
         await follower.target.cancel(phase.handle)
     except TargetLost as error:
-        follower.give_up(error)  # it will not report the end of the job
+        follower.give_up(error)  # the target will not report the end of the job
     except RunInUse:
         raise
     except TargetError:
@@ -379,28 +377,28 @@ async def _stop(phase: Following, why: Exit, part: PartContext) -> Stopping:
 
 
 def _exit(reported: Exit, stopping: Exit | None, part: PartContext) -> Exit:
-    """How the job ended: as its target says, or by our own reason."""
+    """How the job ended: as its target reported, or for our own reason."""
     if stopping is not None and reported.outcome in _FORCED_OUTCOMES:
         return msgspec.structs.replace(stopping, code=reported.code, signal=reported.signal)
     if reported.outcome is Outcome.CANCELLED:
-        return Exit(Outcome.EVICTED, reported.code, reported.signal, "it was told to end, and not by us")
+        return Exit(Outcome.EVICTED, reported.code, reported.signal, "stopped from outside Seatrial")
     return msgspec.structs.replace(reported, message=part.attempt.mask(reported.message))
 
 
 def _limit(phase: Following, part: PartContext) -> tuple[Exit | None, float | None]:
-    """Why the job exceeds a limit, if it does; else when it would."""
+    """Why the job exceeds a limit, if it does; else the next deadline."""
     limits, ready = part.part.job.limits, part.part.job.ready
     candidates: list[tuple[float, Exit]] = []
     if not phase.begun and limits.queue_s is not None:
-        text = _no_place(limits, part.attempt.mask(phase.followed.progress))
+        text = _not_scheduled(limits, part.attempt.mask(phase.followed.progress))
         candidates.append((limits.queue_s, Exit(Outcome.QUEUE, message=text)))
     if phase.begun and limits.run_s is not None:
-        text = f"ran for more than {limits.run_s:g} s, and its target did not end it"
+        text = f"timed out after {limits.run_s:g} s; the target did not stop the job"
         candidates.append((limits.run_s + limits.grace_s + BACKSTOP_S, Exit(Outcome.TIMEOUT, message=text)))
     if phase.step is State.STARTED and ready is not None and ready.within_s is not None:
         path, port = ready.path, ready.port
-        text = f"GET {path} of port {port} had no good answer" if path else f"port {port} was closed"
-        text = f"{text} {ready.within_s:g} s after it started"
+        text = f"no successful GET {path} on port {port}" if path else f"port {port} not open"
+        text = f"{text} within {ready.within_s:g} s after the start"
         candidates.append((ready.within_s, Exit(Outcome.UNREADY, message=text)))
     if not candidates:
         return None, None
@@ -411,21 +409,21 @@ def _limit(phase: Following, part: PartContext) -> tuple[Exit | None, float | No
 
 def _show(phase: Following, part: PartContext) -> None:
     if not part.part.leads and not part.alone and phase.step is State.READY:
-        return  # the others say what goes on
+        return  # the other parts show progress
     doing = phase.followed.progress
     state = "running" if phase.begun or not doing else "waiting"
     part.attempt.update(part.cell.id, state, doing if part.alone else f"{part.part.name}: {doing}")
 
 
-def _no_place(limits: Limits, waited_for: str = "") -> str:
-    return f"got no place within {limits.queue_s:g} s" + (f"; {waited_for}" if waited_for else "")
+def _not_scheduled(limits: Limits, waited_for: str = "") -> str:
+    return f"not scheduled within {limits.queue_s:g} s" + (f"; {waited_for}" if waited_for else "")
 
 
 # ---- ended, collected
 
 
 async def _replay_events(phase: Ended, handle: str, part: PartContext) -> Phase:
-    """Get the events of a job again, for its times and hosts: the process that saw them was killed."""
+    """Gets the events of a job again, for its times and hosts, because the process that saw them was killed."""
     if (gone := await _take_up(handle, part)) is not None:
         return gone
     follower = await part.follower()
@@ -443,9 +441,9 @@ async def _observed(handle: str, ended: Ended, followed: FollowedJob, place: Pla
             follower.target, handle, job, part.folder, place, ended.exit, part.attempt.secrets.mask, part.attempt.at
         )
     except (RunInUse, TargetLost):
-        raise  # its results are still there
+        raise  # the target still has the results
     except TargetError as error:
-        text = f"its results could not be collected: {part.attempt.mask(str(error))}"
+        text = f"cannot collect the results: {part.attempt.mask(str(error))}"
         observation = unobserved(job, place, Exit(Outcome.INFRA, message=text))
     follower.forget(handle)
     return msgspec.structs.replace(observation, stages=list(followed.stages))

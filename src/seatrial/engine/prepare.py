@@ -1,4 +1,4 @@
-"""From a suite file to a run folder that is ready to run, and back from a run folder to its plan."""
+"""Creates the run folder of a plan, and reads a plan back from a run folder."""
 
 import os
 import subprocess
@@ -33,14 +33,14 @@ class PreparedRun:
     _parts: dict[str, tuple[PartSpec, ...]] = field(default_factory=dict, repr=False)  # by the hash of the cell
 
     def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
-        """Of each attempt at the cell; the kind is asked once in each process."""
+        """The parts of each attempt at the cell; computed once per process."""
         if cell.hash not in self._parts:
             self._parts[cell.hash] = plugins.kinds()[cell.kind].parts(cell)
         return self._parts[cell.hash]
 
 
 def create(suite: Suite, plan: Plan, runs: Path, options: RunOptions) -> PreparedRun:
-    """A new run folder. Raises RunRefused when a secret would stand in it, SuiteError when a cell lacks a file."""
+    """Creates a run folder. Raises RunRefused if it would contain a secret, SuiteError if a cell lacks a file."""
     check_written(suite)
     cells, parts = _gathered_for(plan.cells)
     plan = plan.of(cells)
@@ -50,8 +50,8 @@ def create(suite: Suite, plan: Plan, runs: Path, options: RunOptions) -> Prepare
 
 
 def with_contents(plan: Plan) -> Plan:
-    """The plan with what its cells consist of, such as cases, read from their files. Raises SuiteError, with all that
-    is wrong with these, as `create` does."""
+    """The plan with the contents of its cells, such as cases, read from their files. Raises SuiteError with all errors
+    in them, like `create`."""
     kinds = plugins.kinds()
     listed = [cell for cell in plan.cells if isinstance(kinds[cell.kind], HasContents)]
     found = {cell.id: cell for cell in _gathered_for(listed)[0]}
@@ -59,9 +59,9 @@ def with_contents(plan: Plan) -> Plan:
 
 
 def _gathered_for(cells: Iterable[Cell]) -> tuple[list[Cell], dict[str, tuple[PartSpec, ...]]]:
-    """The cells with what their kinds read of this machine, and their parts by hash. Raises SuiteError with all that is
-    wrong: what a kind could not read, and each file that a job needs and that is missing here, once, with the first
-    cell that needs it. Files that the suite names without a placeholder were looked for when it was loaded."""
+    """The cells with what their kinds read on this machine, and their parts by hash. Raises SuiteError with all errors:
+    what a kind could not read, and each missing input file once, with the first cell that needs it. Paths without a
+    placeholder were already checked when the suite was loaded."""
     found, all_parts, problems, missing = list[Cell](), dict[str, tuple[PartSpec, ...]](), list[Problem](), set[str]()
     for cell in cells:
         kind = plugins.kinds()[cell.kind]
@@ -74,10 +74,10 @@ def _gathered_for(cells: Iterable[Cell]) -> tuple[list[Cell], dict[str, tuple[Pa
         found.append(cell)
         try:
             parts = all_parts[cell.hash] = kind.parts(cell)
-        except Exception:  # noqa: BLE001 - a bug of the kind, which is reported for the cell when it is run
+        except Exception:  # noqa: BLE001 - a bug of the kind, which is reported when the cell runs
             continue
         sources = {given.source for part in parts for given in part.job.inputs if given.required}
-        lacking = [f"there is no {source}" for source in sorted(sources) if not Path(source).exists()]
+        lacking = [f"input not found: {source}" for source in sorted(sources) if not Path(source).exists()]
         for why in (*cell.gathered.missing, *lacking):
             if why not in missing:
                 missing.add(why)
@@ -88,13 +88,13 @@ def _gathered_for(cells: Iterable[Cell]) -> tuple[list[Cell], dict[str, tuple[Pa
 
 
 def suite_of(folder: RunFolder) -> RunSuite:
-    """Where the run is. Raises DamagedRun, and PlanError for a run of another version."""
+    """The suite of a run. Raises DamagedRun, and PlanError for a run of another version."""
     return _read(folder, lambda file: read_suite(file, plugins.models()[1]))
 
 
 def reopen(folder: RunFolder) -> PreparedRun:
-    """The run as it was planned: the suite file may have changed or be gone. Raises DamagedRun, and PlanError for a
-    run of another version."""
+    """The run as planned, without the suite file, which may have changed. Raises DamagedRun, and PlanError for a run of
+    another version."""
     kinds, targets = plugins.models()
     return _read(
         folder, lambda file: PreparedRun(read_suite(file, targets), read_cells(file, kinds), folder, file.options)
@@ -113,8 +113,8 @@ def _read(folder: RunFolder, read: Callable[[PlanFile], _T]) -> _T:
 
 
 def commit_of(directory: Path) -> str:
-    """Which commit a run tests: as the CI says, else of the checkout that the suite is in; empty where neither does.
-    A checkout with changes of its own has a `+` behind its commit."""
+    """The commit under test: from the CI environment, else of the suite's checkout, with `+` if it has local changes;
+    empty if unknown."""
     value = next((os.environ[name] for name in COMMIT_VARIABLES if os.environ.get(name)), "")
     if value:
         return value

@@ -1,4 +1,4 @@
-"""Removes what runs left behind, found by label alone."""
+"""Deletes jobs that runs left behind, found by label."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -11,20 +11,20 @@ from seatrial.record import owner_of
 from seatrial.suite import TargetEntry
 from seatrial.targets import Found, Target, TargetError
 
-_AT_ONCE = 16  # jobs that are removed at the same time
-RUN_FOLDER = "folder"  # label of a job: the run folder, to know whether its run is still being worked on
+_AT_ONCE = 16  # jobs removed at the same time
+RUN_FOLDER = "folder"  # label of a job with the run folder, to know whether its run is in progress
 
 
 class Reaped(msgspec.Struct, frozen=True):
     target: str
     found: Found
-    in_use: bool  # its run is being worked on: left alone
-    asleep: bool = False  # it still runs, and whoever works on it was not heard of for a while: left alone, too
+    in_use: bool  # its run is in progress: kept
+    asleep: bool = False  # still running, and its owner has not responded for a while: kept
     problem: str = ""  # why it could not be removed
 
 
 class Reaping(msgspec.Struct, frozen=True):
-    """What was found, and the targets that could not be asked, each with the reason."""
+    """The jobs that were found, and the targets that could not be searched, with the reason."""
 
     reaped: list[Reaped]
     unreached: dict[str, str]
@@ -42,8 +42,8 @@ async def reap(
     dry: bool,
     running: bool = False,
 ) -> Reaping:
-    """Everything that carries a run's label on these targets, oldest first. One that fails hides no other. What still
-    runs where other machines submit jobs, too, is only removed with `running`: theirs may be asleep."""
+    """Deletes everything with a run's label on these targets, oldest first; continues after failures. On targets that
+    other machines use too, running jobs are deleted only with `running`: their machine may be asleep."""
     wanted = set(runs)
     reaping = Reaping([], {})
     for name, entry in targets.items():
@@ -55,7 +55,7 @@ async def reap(
                 chosen = [
                     found
                     for found in sorted(await target.list(None), key=lambda one: one.created_s)
-                    # What has lost its folder was created, as far as is known, when it was found: after `now_s`.
+                    # A job without its folder counts as created when it was found, which is after `now_s`.
                     if (not wanted or found.run in wanted) and max(0.0, now_s - found.created_s) >= older_s
                 ]
                 turn, all_ = asyncio.Semaphore(_AT_ONCE), running or kind.one_machine
@@ -69,9 +69,9 @@ async def reap(
 
 
 async def _reaped(name: str, target: Target, found: Found, dry: bool, running: bool, turn: asyncio.Semaphore) -> Reaped:
-    if not found.labels:  # it may have been about to say whose it is
+    if not found.labels:  # it may not have had its labels yet
         found = next((one for one in await target.list(found.run) if one.handle == found.handle), found)
-    # By the target's own word, or because a living process of this machine holds the run's folder.
+    # As the target reports, or because a process on this machine owns the run folder.
     owner = owner_of(Path(found.labels[RUN_FOLDER])) if RUN_FOLDER in found.labels else None
     in_use = bool(found.in_use) or (owner is not None and owner.alive())
     if found.alive and found.in_use is None and not in_use and not running:

@@ -1,4 +1,4 @@
-"""The engine: runs the cells of a plan, or takes up a run where its journal left it, and says what they came to."""
+"""The engine: runs the cells of a plan, or resumes a run from its journal, and returns the results."""
 
 import asyncio
 import contextlib
@@ -36,30 +36,30 @@ from seatrial.record import Journal, RecordError
 from seatrial.suite import Cell
 from seatrial.targets import RunInUse, TargetError
 
-# Nothing can be written down, or done, any more: the whole run stops, and can be taken up.
+# The journal or a target cannot be used: the whole run stops and can be resumed.
 _STOPPING = (RecordError, TargetError, OSError)
-OPEN_S = 15.0  # at the end of a run, for a target that is only opened to remove what is left there
+OPEN_S = 15.0  # limit for opening a target at the end of a run only to remove remaining jobs
 
 
 class Listener(Protocol):
-    """Takes every change of a cell, for people to see. `update` must neither raise nor block.
+    """Receives every change of a cell, to show it. `update` must neither raise nor block.
 
-    `state` is starting, waiting, running, retrying, confirming or, at its end, a verdict; `progress` is the step that
-    the cell is at, what it waits for, or the reason of its verdict. An empty `cell` means the run as a whole.
+    `state` is starting, waiting, running, retrying, confirming or, at the end, a verdict; `progress` is the current
+    step, what the cell waits for, or the reason for its verdict. An empty `cell` means the whole run.
     """
 
     def update(self, cell: str, state: str, progress: str = "") -> None: ...
 
 
 class RunStopped(SeatrialError):
-    """The run could not go on, but nothing is lost: `attach` takes it up."""
+    """The run could not continue. No results are lost: `attach` resumes it."""
 
 
 class Run:
     """One execution of a plan by this process, from taking ownership to the results."""
 
     def __init__(self, prepared: PreparedRun, listener: Listener, cancel: bool = False) -> None:
-        """With `cancel` the run is taken up only to end what still runs of it."""
+        """With `cancel`, the run is resumed only to stop its running jobs."""
         self._prepared = prepared
         self._options = prepared.options
         self._interrupted = cancel
@@ -77,11 +77,11 @@ class Run:
         self._verifying: asyncio.Task[None] | None = None  # while the run is executed
         self._preparing: list[asyncio.Task[None]] = []
         self._removing: list[asyncio.Task[None]] = []
-        self._attempts: set[Attempt] = set()  # that are being made
+        self._attempts: set[Attempt] = set()  # in progress
 
     async def execute(self) -> RunResults:
-        """Run to the end, by the owner of the folder. Raises RunRefused when a target would never take its jobs,
-        RunStopped when it cannot go on."""
+        """Runs to the end; the caller must own the folder. Raises RunRefused if a target would never accept the jobs,
+        RunStopped if the run cannot continue."""
         with contextlib.closing(Journal(self._folder.journal, self._at)) as journal:
             self._past = read_run(journal.past)
             try:
@@ -111,7 +111,7 @@ class Run:
             update=self._listener.update,
             at=self._at,
         )
-        for cell in self._prepared.plan.cells:  # all of them first: a new one starts only if the budget has room
+        for cell in self._prepared.plan.cells:  # before any cell starts: a new one needs room in the budget
             for one in self._past.attempts.get(cell.hash, ()):
                 if one.over:
                     self._budget.charge(cell, one.wall_seconds if one.seconds is None else one.seconds)
@@ -125,7 +125,7 @@ class Run:
             results = self._results(cells, began_s)
             await self._sweep()
         finally:
-            # A target may still be opening if the run was interrupted, or had nothing to do there.
+            # A target may still be opening if the run was interrupted or had no job there.
             tasks = [self._verifying, *self._preparing, *self._removing, *self._opened.values()]
             for task in tasks:
                 task.cancel()
@@ -134,25 +134,25 @@ class Run:
                 await follower.close()
             self._verifying = None
         if not self._folder.plan.exists():
-            raise OSError(errno.ENOENT, "the run folder was deleted while the run went on", str(self._folder.path))
+            raise OSError(errno.ENOENT, "the run folder was deleted during the run", str(self._folder.path))
         self._folder.write_results(results)
         self._at("results written")
         await journal.write("finished", durable=True, verdict=results.verdict)
         return results
 
     def _specs(self, cell: Cell) -> tuple[PartSpec, ...]:
-        """The parts of the cell; none if its kind fails, which is reported for the cell when its turn comes."""
+        """The parts of the cell; none if its kind raises, which is reported when the cell runs."""
         with contextlib.suppress(Exception):
             return self._prepared.parts(cell)
         return ()
 
     def _job_of(self, cell: Cell, part: PartSpec, number: int, avoid: tuple[str, ...] = ()) -> Part:
-        """A part of a new attempt; on other hosts than those to `avoid`, where there are others."""
+        """A part of a new attempt, if possible not on the hosts to `avoid`."""
         return part.for_attempt(self._folder.run, cell.hash, number, avoid, {RUN_FOLDER: str(self._folder.path)})
 
     async def _verify(self) -> None:
-        """What can never run is told before anything new does. While the first cells run, what the later ones need is
-        built; each waits for no more than its own. Nothing is new when the run is only to be ended."""
+        """Checks that targets accept the new jobs before any starts, then prepares their environments in the
+        background. Does nothing if the run is only resumed to be stopped."""
         if self._interrupted:
             return
         known = self._past.attempts.keys() | (() if self._past.interrupted else self._past.skipped.keys())
@@ -168,7 +168,7 @@ class Run:
         self._preparing += [asyncio.create_task(prepare(*one)) for one in environments]
 
     async def _verified(self) -> None:
-        """Wait until the targets would take what is new; an interrupt does not wait for their answers."""
+        """Waits until the targets have accepted the new jobs; an interrupt ends the wait."""
         assert self._verifying
         await asyncio.wait([self._verifying])
         if not self._verifying.cancelled():
@@ -191,7 +191,7 @@ class Run:
                 judged = await self._made(cell, known, made)
             made.append(judged)
             if len(made) < len(past):
-                continue  # what was begun is brought to its end, whatever happens now
+                continue  # finish every attempt that was started
             if not self._again(cell, made):
                 break
             again = "confirming" if judged.attempt.verdict in OUT_OF_BOUNDS else "retrying"
@@ -204,8 +204,8 @@ class Run:
         return result
 
     async def _made(self, cell: Cell, known: AttemptRecord | None, made: list[JudgedAttempt]) -> JudgedAttempt:
-        """An attempt. What goes wrong in Seatrial itself, or in its kind, is that cell's misfortune, and no other's:
-        only an error of the journal, the run folder or a target stops the run."""
+        """Makes an attempt and judges it. An error in Seatrial or in the kind affects only this cell; only an error of
+        the journal, the run folder or a target stops the run."""
         number = len(made) + 1
         if known is not None and known.broken:
             return judge_broken(cell, number, known.broken, known.traceback)
@@ -229,7 +229,7 @@ class Run:
         except RunStopped:
             raise
         except Exception as error:  # noqa: BLE001
-            why = self._secrets.mask.text(f"Seatrial failed on it: {type(error).__name__}: {error}")
+            why = self._secrets.mask.text(f"internal error in Seatrial: {type(error).__name__}: {error}")
             trace = self._secrets.mask.text("".join(traceback.format_exception(error)))
             await self._journal.write("broken", cell=cell.hash, attempt=number, why=why, traceback=trace)
             await attempt.discard()
@@ -249,17 +249,17 @@ class Run:
         return judged
 
     def _why_not(self, cell: Cell) -> str:
-        """Why no new attempt may be started now, if so."""
+        """Why no new attempt may start now; empty if one may."""
         if cell.hash in self._past.skipped and not self._past.interrupted:
             return self._past.skipped[cell.hash]
         return self._stop_why or self._budget.why_not(cell)
 
     def _again(self, cell: Cell, made: list[JudgedAttempt]) -> bool:
-        """Retries are by class: only after the verdicts that the trial names, `infra` alone by default. What is out
-        of bounds is run again until as many runs as the trial asks for agree on a metric, or one does not."""
+        """Whether to make another attempt. Retries are only for the verdicts in the trial's `retry_on`. A cell out of
+        bounds runs again until enough runs agree on a metric, or one does not."""
         if self._stop_why:
             return False
-        if made[-1].attempt.cancelled:  # by an interrupt of the process before this one
+        if made[-1].attempt.cancelled:  # by an interrupt of an earlier process
             return True
         verdict = made[-1].attempt.verdict
         if verdict in OUT_OF_BOUNDS:
@@ -281,8 +281,8 @@ class Run:
         return self._followers[name]
 
     async def _sweep(self) -> None:
-        """Whatever still carries the run's label, from attempts that this or an earlier process could not remove. A
-        process that was killed when its last job was removed left what the run itself has on a target."""
+        """Removes everything that still has the run's label: jobs that this or an earlier process could not remove, and
+        the run's own objects if a process was killed while removing its last job."""
         if self._removing:
             done, _ = await asyncio.wait(self._removing, timeout=OPEN_S)
             for task in done:
@@ -293,7 +293,7 @@ class Run:
             opening = self._opened.get(name)
             if opening and opening.done() and opening.exception() is not None:
                 continue
-            if opening and not opening.done() and name not in before:  # interrupted: nothing was made
+            if opening and not opening.done() and name not in before:  # interrupted: nothing was created
                 continue
             try:
                 try:
@@ -302,20 +302,20 @@ class Run:
                 except TimeoutError:
                     raise TargetError(f"target {name} did not open within {OPEN_S:g} s") from None
                 for found in await target.list(self._folder.run):
-                    # Taken up before it is removed: what somebody else works on is not ours, and stops the run.
+                    # Adopt it before removing it: a job that another process owns must stop this run.
                     try:
                         await target.adopt(found.handle)
                     except RunInUse:
                         raise
                     except TargetError:
-                        pass  # half made: there is nothing to take up
+                        pass  # half created: nothing to adopt
                     await target.remove(found.handle)
             except RunInUse:
                 raise
             except TargetError as error:
                 why = self._secrets.mask.text(str(error))
                 await self._journal.write("left", why=why)
-                self._listener.update("", "left behind", f"{why}; `seatrial reap` tries again")
+                self._listener.update("", "left behind", f"{why}; run `seatrial reap` to try again")
 
     def _results(self, cells: list[CellResult], began_s: float) -> RunResults:
         plan = self._prepared.plan
@@ -340,21 +340,21 @@ class Run:
         )
 
     def interrupt(self) -> None:
-        """Start nothing new and cancel what runs: `execute` returns when that is collected. To be called in the loop
-        that executes the run; a second call does nothing."""
+        """Starts nothing new and cancels running jobs; `execute` returns when their results are collected. Call it in
+        the event loop of the run; a second call does nothing."""
         if self._interrupted:
             return
         self._interrupted = True
         self._stop_why = "not started: interrupted"
-        self._listener.update("", "interrupted", "cancelling what runs")
+        self._listener.update("", "interrupted", "stopping jobs")
         if self._verifying is None:
             return
         self._verifying.cancel()
-        with contextlib.suppress(RecordError):  # the next line that cannot be written stops the run
+        with contextlib.suppress(RecordError):  # the next failing write stops the run
             self._cancel()
 
     def _cancel(self) -> None:
-        """The journal says so before any line that follows from it: a run that is killed now stays interrupted."""
+        """Cancels all attempts. Journalled first, so that a run that is killed now stays interrupted."""
         self._journal.append("interrupted")
         for attempt in list(self._attempts):
             attempt.cancel()

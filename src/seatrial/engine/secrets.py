@@ -1,4 +1,4 @@
-"""The values of secrets: taken from the environment or a file, handed to jobs, masked everywhere else."""
+"""Values of secrets: read from the environment or a file, passed to jobs, masked everywhere else."""
 
 import contextlib
 import os
@@ -12,12 +12,12 @@ from seatrial.job import SECRET_FILE, Job, JobSpec
 from seatrial.suite import RunSuite, Suite
 
 _LONGEST = 64 << 10  # bytes; a variable cannot hold much more
-SHORTEST = 4  # anything shorter would be masked in the middle of innocent words, and give itself away by that
-_TELLING = 8  # a shorter one inside of another text may be there by chance
+SHORTEST = 4  # characters; a shorter value would also be masked inside ordinary words, which would reveal it
+_TELLING = 8  # characters; a shorter value may occur in another text by chance
 
 
 class Secrets:
-    """Resolved once, before the first job starts."""
+    """The secrets of a run, resolved once before the first job starts."""
 
     def __init__(self, suite: RunSuite, jobs: Iterable[JobSpec]) -> None:
         self._values: dict[str, str] = {}
@@ -32,23 +32,23 @@ class Secrets:
         self.mask = Mask(self._values.values())
 
     def of(self, job: Job) -> dict[str, str]:
-        """By variable of the job."""
+        """The values by the job's variable."""
         return {variable: self._values[name] for variable, name in job.secrets.items()}
 
 
 def check_written(suite: Suite) -> None:
-    """Raises RunRefused where the options of a target hold the value of a secret: they are written down with the plan
-    and shown to whoever may see the target."""
+    """Raises RunRefused if a target's options contain the value of a secret: the plan stores them, and everyone with
+    access to the target can see them."""
     values = {}
     envs = [suite.env, *(one.env for one in suite.runtimes.values()), *(one.env for one in suite.trials.values())]
     named = [value.secret for env in envs for value in env.values() if not isinstance(value, str)]
     for name in {*suite.secrets, *named}:
-        with contextlib.suppress(OSError, ValueError):  # one that cannot be had is told when a job needs it
+        with contextlib.suppress(OSError, ValueError):  # a missing one is reported when a job needs it
             values[name] = _value(suite, name)
     options = suite.data.get("targets") or {}
-    found = [f"{path} holds the value of secret {name}" for path, name in _holding(options, "targets", values)]
+    found = [f"{path} contains the value of secret {name}" for path, name in _holding(options, "targets", values)]
     if found:
-        advice = "options of a target are written down; hand a secret to jobs with `env: {NAME: {secret: ...}}`"
+        advice = "the run folder stores target options; pass a secret to jobs with `env: {NAME: {secret: ...}}`"
         raise RunRefused("\n".join([*found, advice]))
 
 
@@ -66,7 +66,7 @@ def _holding(data: Any, path: str, values: Mapping[str, str]) -> Iterator[tuple[
 
 
 def _text(path: Path) -> str:
-    """Of a file that holds a secret. What is wrong with it is told without a byte of it."""
+    """Reads a file with a secret. Errors never contain a byte of it."""
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is not a regular file")
     with path.open("rb") as file:
@@ -78,7 +78,7 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not UTF-8") from None
     if "\0" in text:
-        raise ValueError(f"{path} has a NUL in it, which no variable can hold")
+        raise ValueError(f"{path} contains a NUL character")
     return text
 
 
@@ -91,11 +91,9 @@ def _value(suite: RunSuite, name: str) -> str:
     else:
         variable = (source and source.env) or name
         if variable not in os.environ:
-            raise ValueError(
-                f"the environment variable {variable} is not set; set it, or say under `secrets:` where it is"
-            )
+            raise ValueError(f"environment variable {variable} is not set; set it, or add its source to `secrets`")
         value = os.environ[variable]
         origin = f"environment variable {variable}"
     if len(value) < SHORTEST:
-        raise ValueError(f"the {origin} holds {len(value)} characters; fewer than {SHORTEST} cannot be masked")
+        raise ValueError(f"{origin} has {len(value)} characters; secrets need at least {SHORTEST} to be masked")
     return value

@@ -1,6 +1,6 @@
-"""The states of the parts of an attempt, and how the journal of a run is read back into them.
+"""The states of the parts of an attempt, and reading them back from a run's journal.
 
-The journal of an attempt is nothing but its parts' transitions, each with `cell`, `attempt` and `part`:
+The journal of an attempt consists of its parts' transitions, each with `cell`, `attempt` and `part`:
 
     planned    host, parts: {name: target}   one line for all parts; each has its `job.json` in the attempt's folder
     submitted  handle
@@ -10,9 +10,9 @@ The journal of an attempt is nothing but its parts' transitions, each with `cell
     collected                                its `observation.json` is in the attempt's folder
     removed
 
-and what is no transition: `stopping` (exit: why we end a part, before it is told to end), `left` (why it could not be
-removed), `judged` (verdict, why, seconds: that are paid for) and `broken` (why, traceback: a bug of ours; nothing more
-is done for the attempt).
+and of other events: `stopping` (exit: why we stop a part, written before it is stopped), `left` (why it could not be
+removed), `judged` (verdict, why, seconds: billed time) and `broken` (why, traceback: an internal error; nothing more is
+done for the attempt).
 """
 
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ class State(StrEnum):
 
 
 def wall_seconds(at_s: dict[State, float]) -> float:
-    """Of a part, from its submission to its end; 0 if it was never submitted."""
+    """Seconds from a part's submission to its end; 0 if it was never submitted."""
     ended_s = at_s.get(State.ENDED, 0.0)
     return max(0.0, ended_s - at_s.get(State.SUBMITTED, ended_s))
 
@@ -52,7 +52,7 @@ _ORDER = {state: number for number, state in enumerate(State)}
 
 @dataclass
 class PartRecord:
-    """What the journal says of one part."""
+    """The journal's record of one part."""
 
     target: str
     state: State = State.PLANNED
@@ -69,7 +69,7 @@ class AttemptRecord:
     parts: dict[str, PartRecord]
     broken: str = ""
     traceback: str = ""
-    seconds: float | None = None  # that are paid for, once it is judged
+    seconds: float | None = None  # billed time, once it is judged
 
     @property
     def wall_seconds(self) -> float:
@@ -110,17 +110,16 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 def read_run(entries: Iterable[dict[str, Any]], run: RunRecord | None = None) -> RunRecord:
-    """What the journal says; with `run`, that takes the entries that came since it was read.
+    """Reads journal entries into a record, or adds new ones to `run`.
 
-    Raises RecordError for the journal of a version with another form."""
+    Raises RecordError for a journal of another version."""
     run = RunRecord() if run is None else run
     for entry in entries:
         try:
             _take(run, convert(entry, _Entry))
         except (Unreadable, LookupError) as error:
-            raise RecordError(
-                f"line {entry.get('n', -1) + 1} of the journal does not follow from those before it: {error}"
-            ) from error
+            line = entry.get("n", -1) + 1
+            raise RecordError(f"line {line} of the journal contradicts earlier lines: {error}") from error
     return run
 
 
@@ -128,10 +127,9 @@ def _take(run: RunRecord, entry: _Entry) -> None:
     match entry.event:
         case "run":
             if entry.version != JOURNAL_VERSION:
-                raise RecordError(
-                    f"Seatrial {entry.seatrial or '?'} started this run, and its journal has another form "
-                    f"({entry.version}, not {JOURNAL_VERSION}): finish it with that version"
-                )
+                journal = f"journal version {entry.version}, expected {JOURNAL_VERSION}"
+                by = f"run was started by Seatrial {entry.seatrial or '?'} ({journal})"
+                raise RecordError(f"{by}; finish it with that version")
             run.started_s = entry.wall_s
         case "planned":
             parts = {name: PartRecord(target) for name, target in entry.parts.items()}
@@ -158,8 +156,8 @@ def _take(run: RunRecord, entry: _Entry) -> None:
 
 
 def _attempt(run: RunRecord, entry: _Entry) -> AttemptRecord:
-    # Mostly the last; but what an earlier one could not remove is removed by a later process.
+    # Usually the last; but a later process may remove what an earlier attempt could not.
     for one in reversed(run.attempts[entry.cell]):
         if one.number == entry.attempt:
             return one
-    raise LookupError(f"there is no attempt {entry.attempt} of {entry.cell}")
+    raise LookupError(f"unknown attempt {entry.attempt} of {entry.cell}")

@@ -1,4 +1,4 @@
-"""Asks each target, before anything runs, whether it would ever take the jobs of a plan: one job for each shape."""
+"""Checks targets: before a run, whether they would accept its jobs; for `seatrial doctor`, whether they work."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -17,13 +17,12 @@ _MOST_SHOWN = 5
 
 
 class RunRefused(SeatrialError):
-    """A run cannot begin: a target would never take some of its jobs, or a secret is missing or would be written down.
-    Nothing was run; asking again cannot help."""
+    """The run cannot start: a target would never accept some of its jobs, or a secret is missing or would be stored.
+    Nothing was run; trying again cannot help."""
 
 
 def shapes(cells: Iterable[tuple[Cell, PartSpec]]) -> list[tuple[Cell, PartSpec]]:
-    """The first of each target, machine, environment, part and number of hosts: the others are asked for in the same
-    way."""
+    """The first part for each target, machine, environment, part name and number of hosts; the others are alike."""
     first: dict[tuple[object, ...], tuple[Cell, PartSpec]] = {}
     for cell, part in cells:
         shape = part.target, cell.machine_name, part.name, part.job.environment, part.job.hosts
@@ -34,7 +33,7 @@ def shapes(cells: Iterable[tuple[Cell, PartSpec]]) -> list[tuple[Cell, PartSpec]
 async def verify(
     wanted: Iterable[tuple[Cell, Part]], follower: Callable[[str], Awaitable[Follower]], mask: Mask
 ) -> None:
-    """Raises RunRefused with all that was refused; TargetError when a target could not be asked."""
+    """Raises RunRefused with all refused jobs, TargetError if a target could not be reached."""
     turn = asyncio.Semaphore(_AT_ONCE)
 
     async def asked(cell: Cell, part: Part) -> tuple[Cell, str, TargetError] | None:
@@ -42,32 +41,29 @@ async def verify(
             try:
                 await (await follower(part.target)).target.verify(part.job)
                 if part.uses:
-                    await follower(part.uses)  # that it can be reached is all that can be said before
+                    await follower(part.uses)  # only that it can be reached is known in advance
             except TargetError as error:
                 return cell, part.target, error
         return None
 
     problems = [one for one in await asyncio.gather(*(asked(*one) for one in wanted)) if one is not None]
     refused = [
-        f"target {target} refuses {cell.id}: {mask.text(str(error))}"
+        f"target {target} rejects {cell.id}: {mask.text(str(error))}"
         for cell, target, error in problems
         if error.outcome is Outcome.REFUSED
     ]
     if refused:
-        more = [f"and {len(refused) - _MOST_SHOWN} more like these"] if len(refused) > _MOST_SHOWN else []
+        more = [f"and {len(refused) - _MOST_SHOWN} more"] if len(refused) > _MOST_SHOWN else []
         raise RunRefused("\n".join([*refused[:_MOST_SHOWN], *more, "nothing was run"]))
     if problems:
         raise problems[0][2]
 
 
-# Examines targets: what of them is in order, and what to do about the rest.
-
-
-_PATIENCE_S = 120.0  # for one target; each asks what it needs with a patience of its own
+_PATIENCE_S = 120.0  # limit for one target; each has shorter limits of its own
 
 
 class Examined(msgspec.Struct, frozen=True):
-    """One target, as `seatrial doctor --json` tells it."""
+    """One target, in the form of `seatrial doctor --json`."""
 
     target: str
     kind: str
@@ -79,7 +75,7 @@ class Examined(msgspec.Struct, frozen=True):
 
 
 def chosen_targets(suite: Suite | None, chosen: str | None) -> dict[str, TargetEntry]:
-    """By name: the one that is `chosen` (raises SuiteError), else those of the suite, else this machine."""
+    """Targets by name: the `chosen` one (raises SuiteError), else those of the suite, else this machine."""
     known = suite.targets if suite is not None else {HERE: _entry(LOCAL)}
     if chosen is None:
         return dict(known)
@@ -88,7 +84,7 @@ def chosen_targets(suite: Suite | None, chosen: str | None) -> dict[str, TargetE
 
 
 def available_targets() -> dict[str, TargetEntry]:
-    """What there is to look at where nobody names a suite: this machine, the cluster that kubectl would use."""
+    """The targets to check without a suite: this machine, and kubectl's current cluster."""
     others = [name for name, kind in plugins.targets().items() if name != LOCAL and kind.is_available()]
     return {HERE: _entry(LOCAL)} | {name: _entry(name) for name in others}
 
@@ -102,14 +98,14 @@ async def examine(targets: dict[str, TargetEntry]) -> list[Examined]:
 
 
 async def _examined(name: str, entry: TargetEntry) -> Examined:
-    """That a target cannot even be examined is a diagnostic, too: whoever asks the doctor has trouble enough."""
+    """Never raises: a target that cannot be examined is a diagnostic, too."""
     try:
         async with asyncio.timeout(_PATIENCE_S):
             diagnostics = await plugins.targets()[entry.kind].open(name, entry.options).examine()
     except TimeoutError:
-        why = "reachable", f"it did not answer within {_PATIENCE_S:g} s", "look whether it, and the way to it, is up"
+        why = "reachable", f"no answer within {_PATIENCE_S:g} s", "check that the target is up and reachable"
         diagnostics = [Diagnostic(DiagnosticLevel.PROBLEM, *why)]
     except Exception as error:  # noqa: BLE001
-        text = f"it cannot be: {type(error).__name__}: {error}"
+        text = f"check failed: {type(error).__name__}: {error}"
         diagnostics = [Diagnostic(DiagnosticLevel.PROBLEM, "examined", text)]
     return Examined(name, entry.kind, diagnostics)

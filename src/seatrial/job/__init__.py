@@ -1,4 +1,4 @@
-"""The neutral job, its lifecycle and what was observed of it. Data only; imports nothing of Seatrial."""
+"""The neutral job, its lifecycle, observations and results. Data only; imports no other package of Seatrial."""
 
 from seatrial.job.causes import HEADLINE_CHARACTERS, cause_id, causes_by_cell, headline_of_cell, normalised
 from seatrial.job.charts import (

@@ -11,11 +11,11 @@ HEADLINE_CHARACTERS = 300
 
 
 def cause_id(verdict: Verdict, text: str) -> str:
-    """The same in every run and version: a hash of the message without numbers, paths and ids, in its first wording."""
+    """A hash of the message without numbers, paths and ids, in its first wording: the same in every run and version."""
     return hashlib.sha256(f"{verdict} {first_wording(normalised(text))}".encode()).hexdigest()[:6]
 
 
-# What differs between two tellings of the same: addresses, paths but for their last part, ids, numbers.
+# Parts of a message that differ between runs: addresses, folders of paths, ids, numbers.
 _DIFFERING = (
     (re.compile(r"\b0x[0-9a-f]+\b", re.IGNORECASE), "#"),
     (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE), "#"),
@@ -33,14 +33,14 @@ def normalised(text: str) -> str:
 
 
 def headline_of_cell(cell: CellResult) -> str:
-    """The headline of the attempt that decided, else why the cell is not good."""
+    """The headline of the deciding attempt, else the reason of the cell."""
     last = next((one for one in reversed(cell.attempts) if one.verdict is cell.verdict), cell.attempts[-1])
-    said = last.headline or last.why or cell.why or last.exit.message or str(cell.verdict)
-    return said[: 10 * HEADLINE_CHARACTERS].strip().partition("\n")[0][:HEADLINE_CHARACTERS]
+    text = last.headline or last.why or cell.why or last.exit.message or str(cell.verdict)
+    return text[: 10 * HEADLINE_CHARACTERS].strip().partition("\n")[0][:HEADLINE_CHARACTERS]
 
 
 def causes_by_cell(results: RunResults) -> dict[str, list[Cause]]:
-    """The causes of each cell by its hash: that of its headline first, then the worst."""
+    """The causes of each cell by hash: that of its headline first, then the worst."""
     found: dict[str, list[Cause]] = {}
     for cause in results.causes:
         for one in cause.cells:

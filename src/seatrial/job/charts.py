@@ -1,4 +1,4 @@
-"""What a kind shows beside its findings: typed data. How it looks is the business of reports.
+"""Charts, tables and token diffs that a kind adds to its findings: typed data, which reports render.
 
 In `results.json` they are the `exhibits` of a cell, each with its `kind`.
 """
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Chart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):
-    """Rows of columns. What they hold is the kind's; where a number is drawn, anything else is left out."""
+    """Rows and columns with any values; plots skip values that are not numbers."""
 
     title: str
     columns: list[str] = []
@@ -18,23 +18,23 @@ class Chart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):
 
 
 class Table(Chart, frozen=True, tag="table"):
-    """Shown as it is."""
+    """Shown as a table."""
 
 
 class Series(Chart, frozen=True, tag="series"):
-    """Curves over the first column, which is in order."""
+    """Curves over the first column, which is sorted."""
 
 
 class Distribution(Chart, frozen=True, tag="distribution"):
-    """A row for each metric, with columns of quantiles."""
+    """One row per metric, with columns of quantiles."""
 
 
 class Timeline(Chart, frozen=True, tag="timeline"):
-    """Rows of name, begin and end."""
+    """Rows of name, start and end."""
 
 
 class DiffToken(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A token of an answer; `top` are the likeliest in its place."""
+    """A token of an answer; `top` are the most likely tokens at its position."""
 
     text: str = ""
     logprob: float | None = None
@@ -43,7 +43,7 @@ class DiffToken(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TokenDifference(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where two answers differ for the first time, and by how much; `position` counts tokens from 0."""
+    """The first difference between two answers, and its size; `position` counts tokens from 0."""
 
     agreement: str = ""
     message: str = ""
@@ -55,7 +55,7 @@ class TokenDifference(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TokenDiff(msgspec.Struct, frozen=True, tag_field="kind", tag="token-diff"):
-    """Both sides of two answers where they differ."""
+    """Two answers side by side where they differ."""
 
     title: str
     data: TokenDifference = TokenDifference()

@@ -1,5 +1,5 @@
-"""What the metrics of a cell depend on, field by field: the conditions, which must be equal for two metrics to be
-compared, and what is under test, which may differ because it is what is judged."""
+"""The fields that a cell's metrics depend on: conditions, which must be equal for metrics to be comparable, and fields
+under test, which may differ."""
 
 import hashlib
 import json
@@ -10,23 +10,23 @@ import msgspec
 
 _Fields = dict[str, str]  # dotted name -> value, as text
 
-_MOST_SHOWN = 4  # differences that a message lists
+_MOST_SHOWN = 4  # differences listed in a message
 _LONGEST = 60
 
 
 class Settings(msgspec.Struct, frozen=True, dict=True):
     conditions: _Fields = {}
     under_test: _Fields = {}
-    former: str = ""  # the fingerprint that Seatrial 0.1 made of both together
+    former: str = ""  # the fingerprint of Seatrial 0.1, of both together
 
     @cached_property
     def fingerprint(self) -> str:
-        """Eight hex digits of the conditions: metrics of two fingerprints never mix. Empty where none are known."""
+        """Eight hex digits of the conditions; metrics with different fingerprints are never mixed. Empty if unknown."""
         return fields_digest(self.conditions) if self.conditions else ""
 
 
 class WrittenFields(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Fields of one entry of a suite, by dotted name, as text with its placeholders."""
+    """Fields of one suite entry by dotted name, as text with placeholders."""
 
     own: _Fields = {}
     workspace: _Fields = {}
@@ -34,7 +34,7 @@ class WrittenFields(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FieldDifference(msgspec.Struct, frozen=True):
-    """A field that is not the same on both sides; None: it is not set there."""
+    """A field that differs; None means not set."""
 
     field: str
     before: str | None
@@ -56,8 +56,8 @@ def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[Fie
 
 
 def other_conditions(before: Settings, after: Settings) -> list[FieldDifference]:
-    """The conditions in which the two differ. A field that is under test now does not count, whatever it was before;
-    one that became a condition is compared with what it was when it was under test."""
+    """The conditions that differ. A field that is now under test does not count; one that became a condition is
+    compared with its former value under test."""
     known = {**before.under_test, **before.conditions}
     counted = {name: value for name, value in before.conditions.items() if name not in after.under_test}
     counted |= {name: known[name] for name in after.conditions if name in known}
@@ -71,7 +71,7 @@ def differences_text(found: list[FieldDifference]) -> str:
 
 
 def flat_fields(value: object, name: str) -> Iterator[tuple[str, str]]:
-    """The leaves of nested maps, each with its dotted name; lists are one value."""
+    """The leaves of nested maps with their dotted names; a list is one value."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from flat_fields(item, f"{name}.{key}" if name else str(key))
@@ -81,7 +81,7 @@ def flat_fields(value: object, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _alike(before: str, after: str) -> int:
-    """How much of the beginning of two long values need not be shown: all but a little before they differ."""
+    """Length of the common start of two long values that need not be shown: all but a little before they differ."""
     if max(len(before), len(after)) <= _LONGEST:
         return 0
     same = next(

@@ -1,14 +1,14 @@
-"""The records of several hosts, each with a place and an agent of its own, as one: what checks read of a job does not
-depend on whether its hosts were processes of one machine.
+"""Merges the records of several hosts, each with its own agent, so that checks see the same data as for a job whose
+hosts were processes on one machine.
 
-- A step is told as the host tells it that failed first, by the wall clocks of the hosts; where none did, as the one
-  that took longest, for the others waited for it. Outcome, code, output, times and samples are that host's. A host that
-  was only ended because another failed, or whose end nobody saw, comes after those that failed by themselves.
-- Notes are those of all hosts. CPU time, lines and steps are summed; the peak of memory is the highest of one host.
-- What a log must and must not say, and the values in it, are kept by host. A line's number is that in its host's log.
-- Files are counted as if all hosts had one folder: what two hosts have under the same path counts once. Each is told
-  below `hosts/N/`; one that several hosts see as the same (a shared folder) is told once, under its plain path.
-- The hardware is host 0's; `others` has what another host has instead, where cpu, cores, gpu or tpu are not the same.
+- Outcome, code, output, times and samples of a step are those of the host that failed first, by the hosts' wall clocks;
+  if none failed, of the slowest host, because the others waited for it. A host that was only stopped because another
+  failed, or whose end is unknown, comes after those that failed by themselves.
+- Notes are those of all hosts. CPU time, lines and steps are summed; peak memory is that of the highest host.
+- Required and forbidden log lines, and values in the log, are kept by host. Line numbers are those of the host's log.
+- Files are counted as if all hosts shared one folder: the same path on two hosts counts once. Each is listed below
+  `hosts/N/`; a file that is identical on several hosts (a shared folder) is listed once, under its plain path.
+- The hardware is host 0's; `others` lists hosts with a different cpu, cores, gpu or tpu.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,14 +20,14 @@ from seatrial.job.lifecycle import Outcome
 from seatrial.job.observation import ObservedStep, Records
 from seatrial.job.reading import JsonObject
 
-# Of the hardware: the rest (memory to the byte) differs between machines that are the same.
+# Hardware fields to compare: the others (memory to the byte) differ between equal machines.
 COUNTED = ("cpu", "cores", "gpu", "tpu")
-# What becomes of a host when another one failed, or when nobody saw what did.
+# Outcomes of a host after another one failed, or if its end is unknown.
 _FOLLOWS = (Outcome.CANCELLED, Outcome.EVICTED, Outcome.LOST, None)
 
 
 def merged(hosts: Sequence[Records]) -> Records:
-    """Of all hosts in their order; one that left no records has empty ones. Never raises for what a record holds."""
+    """Merges the records of all hosts, in order; empty ones for a host without records. Never raises for bad data."""
     if len(hosts) == 1:
         return hosts[0]
     whole = min(range(len(hosts)), key=lambda host: _rank(hosts[host].outcome, 0, hosts[host].began_s, None))
@@ -48,7 +48,7 @@ def merged(hosts: Sequence[Records]) -> Records:
 
 
 def _rank(outcome: Outcome | None, code: int | None, began_s: float | None, ended_s: float | None) -> tuple[int, float]:
-    """Whose end tells most comes first: a failure of its own, then what followed from one, then success."""
+    """Sort key, most informative first: a host's own failure, then consequences of another's, then success."""
     at_s = (began_s or 0.0) + (ended_s or 0.0)
     if outcome is Outcome.EXITED:
         return (0, at_s) if code else (2, at_s)
@@ -80,7 +80,7 @@ def _step(hosts: Sequence[Records], number: int) -> ObservedStep:
 
 
 def _output(chosen: ObservedStep, host: int) -> str:
-    """Each line with its host, and at the end which host it was that failed, as the log of several hosts has them."""
+    """The output with its host before each line, and the failed host at the end, as in the log of several hosts."""
     lines = chosen.output.split("\n")
     ending = [lines.pop()] if lines[-1] == "" else []
     if chosen.outcome is Outcome.EXITED and chosen.code:
@@ -111,7 +111,7 @@ def _followed_result(results: list[JsonObject], first: int) -> JsonObject:
 
 
 def _sought(results: list[JsonObject], key: str) -> JsonObject:
-    """Of each pattern how often it was found, by host, and the first line of the first host that has it."""
+    """Number of matches of each pattern, by host, and the first matching line of the first host."""
     made: dict[str, JsonObject] = {}
     for pattern, found in _items(results, key):
         whole = made.setdefault(pattern, {"count": 0, "host": {}, "line": None, "text": ""})
@@ -153,8 +153,8 @@ def _entry(entries: list[JsonObject]) -> JsonObject:
 
 
 def _files_at(path: str, found: list[tuple[int, JsonObject]]) -> Iterator[JsonObject]:
-    """One and the same file, where all who have it say the same of it, what is in it too; else each host's own: files
-    of the same size may well have been written at the same instant."""
+    """The file once if all hosts report the same content, else each host's own. Size and time are not enough to tell:
+    hosts may write files of the same size at the same instant."""
     if len(found) > 1 and all(one == found[0][1] for _, one in found):
         yield found[0][1]
         return

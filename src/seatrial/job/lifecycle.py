@@ -1,4 +1,4 @@
-"""The states of a job's life, each with its time, where that time comes from and how far off it may be."""
+"""The stages of a job, each with its time, the clock of that time and its uncertainty; and how a job ended."""
 
 from enum import StrEnum
 
@@ -6,44 +6,44 @@ import msgspec
 
 
 class Stage(StrEnum):
-    CREATED = "created"  # the target knows of the job
+    CREATED = "created"  # the target has the job
     QUEUED = "queued"
-    SCHEDULED = "scheduled"  # a place was found
+    SCHEDULED = "scheduled"  # it has a host
     STARTED = "started"
     READY = "ready"
     FINISHED = "finished"
 
 
 class Outcome(StrEnum):
-    """How a job, or a step of one, ended."""
+    """How a job or step ended."""
 
     EXITED = "exited"  # by itself, with a code
-    SIGNAL = "signal"  # killed by a signal that we did not send
+    SIGNAL = "signal"  # killed by a signal that Seatrial did not send
     MEMORY = "memory"  # out of memory
     TIMEOUT = "timeout"  # over its run limit
-    STALL = "stall"  # said nothing, or made no step, for too long
-    STOPPED = "stopped"  # ended early by us: it said what it never should
-    EVICTED = "evicted"  # its place was taken away from it
-    QUEUE = "queue"  # never got a place within its queue limit
-    UNREADY = "unready"  # started, but could not be asked within its limit
-    RELEASED = "released"  # ended by us, because the rest of its attempt was over
+    STALL = "stall"  # no output, or no step, for too long
+    STOPPED = "stopped"  # stopped early by Seatrial, for example because of a forbidden log line
+    EVICTED = "evicted"  # removed from its host by something else
+    QUEUE = "queue"  # not scheduled within its queue limit
+    UNREADY = "unready"  # started, but not ready within its limit
+    RELEASED = "released"  # stopped by Seatrial, because the rest of its attempt was over
     CANCELLED = "cancelled"
-    LOST = "lost"  # what watched over it is gone, and how it ended is not known
-    REFUSED = "refused"  # never started: what it asked for cannot be had
-    INFRA = "infra"  # never started, or cut off, through no fault of its own
+    LOST = "lost"  # its supervisor is gone; how it ended is unknown
+    REFUSED = "refused"  # never started: its request can never be met
+    INFRA = "infra"  # infrastructure failure before or while it ran
 
 
 class Exit(msgspec.Struct, frozen=True):
     outcome: Outcome
     code: int | None = None
     signal: int | None = None
-    message: str = ""  # for a person: what happened, in one or a few lines
+    message: str = ""  # what happened, in one or a few lines
 
 
 class StageTime(msgspec.Struct, frozen=True):
     stage: Stage
     wall_s: float
-    source: str  # whose clock: "agent", "supervisor", "engine", "api-server", ...
+    source: str  # the clock: "agent", "supervisor", "engine", "api-server", ...
     uncertainty_s: float = 0.0
 
 
@@ -51,7 +51,7 @@ class Place(msgspec.Struct, frozen=True):
     """Where an attempt ran."""
 
     target: str
-    machine: str  # empty: of a trial that needs none
+    machine: str  # empty if the trial has no machines
     host: str = ""  # `hosts` as one text
     hosts: tuple[str, ...] = ()
 
@@ -67,10 +67,10 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that a target saw of a job. Each handle gets exactly one event with an `exit`, and it is the last."""
+    """An event of a job, reported by its target. Each handle gets exactly one event with an `exit`, as its last."""
 
     handle: str
     time: StageTime | None = None
     exit: Exit | None = None
     hosts: tuple[str, ...] = ()
-    progress: str = ""  # the step that it is at, for a person who watches
+    progress: str = ""  # the current step, for display

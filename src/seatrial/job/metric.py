@@ -1,4 +1,4 @@
-"""The metrics in a cell's metrics: numbers with a unit, a direction and a source."""
+"""Metrics: numbers with a unit, a direction and a source; their bounds; their texts."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -9,20 +9,17 @@ import msgspec
 from seatrial.job.conditions import Settings, differences_text, other_conditions
 from seatrial.job.reading import JsonObject
 
-# Between which metrics one new run is in order, and where that comes from.
-
-
 Better = Literal["lower", "higher"]
 
 
 class FixedBound(msgspec.Struct, frozen=True):
-    """A bound that a person wrote, of one metric: `ttft.p99: 500ms`, `failed: 0`."""
+    """A bound of one metric in a suite: `ttft.p99: 500ms`, `failed: 0`."""
 
     metric: str
-    part: str  # p99 and the like; empty for what is one number
+    part: str  # such as p99; empty for a single number
     operator: str  # <=, >=, <, >
     value: float
-    text: str  # as it was written
+    text: str  # as written
 
     @property
     def name(self) -> str:
@@ -35,13 +32,13 @@ class FixedBound(msgspec.Struct, frozen=True):
 
 class BoundState(StrEnum):
     USABLE = "usable"
-    RECORDING = "recording"  # too few runs so far: metrics are kept, not judged
-    UNUSABLE = "unusable"  # so wide that it would find nothing
-    DISABLED = "disabled"  # switched off by hand, with a reason
+    RECORDING = "recording"  # too few runs so far: metrics are recorded, not checked
+    UNUSABLE = "unusable"  # too wide to find anything
+    DISABLED = "disabled"  # turned off by a user, with a reason
 
 
 class Level(msgspec.Struct, frozen=True):
-    """The last change of the level that a metric had before: the first run after it, and both levels."""
+    """The last change of a metric's level: the first run after it, and both levels."""
 
     run: str
     at_s: float
@@ -50,62 +47,59 @@ class Level(msgspec.Struct, frozen=True):
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """A bound for one metric of one cell. A side that is None is open."""
+    """The bounds of one metric of one cell. None means no bound on that side."""
 
     metric: str
     lower: float | None = None
     upper: float | None = None
-    better: Better | None = "lower"  # None: neither side is, and out of it is a failure
+    better: Better | None = "lower"  # None: neither; out of bounds is a failure
     unit: str = ""
     center: float | None = None
-    runs: int = 0  # that it was made from
+    runs: int = 0  # number of runs that it was computed from
     since_s: float | None = None  # wall time of the first of them
-    false_alarm: float | None = None  # the share of single good runs with normal noise that would be out of it
+    false_alarm: float | None = None  # share of good runs with normal noise that would be out of bounds
     state: BoundState = BoundState.USABLE
-    why: str = ""  # of a state that is not usable
-    fingerprint: str = ""  # of the conditions that it was made under; empty: not known, and so not compared
+    why: str = ""  # the reason, if the state is not usable
+    fingerprint: str = ""  # of the conditions of its runs; empty: unknown, so not compared
     changed: Level | None = None
-    source: str = ""  # where it stands: file:line
-    values: int = msgspec.field(default=0, name="figures")  # in those runs, where one gave several; 0: one of each
-    width_runs: int | None = (
-        None  # of a moved one: `runs` are of its center, the width is of so many before; 0: by hand
-    )
-    conditions: dict[str, str] = {}  # that it was made under
-    under_test: dict[str, str] = {}  # in the newest run that it is made from
+    source: str = ""  # its position: file:line
+    values: int = msgspec.field(default=0, name="figures")  # number of values if runs have several; 0: one per run
+    # After a recenter: `runs` are those of the center, the width is from this many earlier runs; 0: set by a user.
+    width_runs: int | None = None
+    conditions: dict[str, str] = {}  # of its runs
+    under_test: dict[str, str] = {}  # of the newest of its runs
 
     @property
     def settings(self) -> Settings:
         return Settings(self.conditions, self.under_test)
 
     def why_not_for(self, settings: Settings) -> str:
-        """Why a metric that was taken with these settings cannot be judged by it; empty when it can."""
+        """Why a metric measured with these settings cannot be checked against it; empty if it can."""
         if not self.fingerprint or self.fingerprint in (settings.fingerprint, settings.former):
             return ""
         if not self.conditions:
-            return (
-                "the bounds are of other conditions, or of Seatrial 0.1 and another configuration; they have only the "
-                f"fingerprint {self.fingerprint}, so which ones is not known"
-            )
+            known = f"only their fingerprint {self.fingerprint} is known"
+            return f"the bounds are for other conditions, or from Seatrial 0.1 for another configuration; {known}"
         other = other_conditions(self.settings, settings)
-        return f"the bounds are of other conditions: {differences_text(other)}" if other else ""
+        return f"the bounds are for other conditions: {differences_text(other)}" if other else ""
 
 
-METRICS = "figures"  # the step of findings about bounds, which every kind has
-IN_SHORT = "in short"  # the check of a finding whose message is the metrics that matter, for a cell that passed
+METRICS = "figures"  # step of findings about bounds, for every kind
+IN_SHORT = "in short"  # check of a finding with the main metrics of a cell that passed
 
 
 class Metric(msgspec.Struct, frozen=True):
     name: str  # dotted, for one inside a group
     value: float
     unit: str = ""
-    better: Better | None = None  # None: neither way is better
-    source: str = ""  # where it was read
+    better: Better | None = None  # None: neither
+    source: str = ""  # where it was read from
 
 
 def flatten_metrics(metrics: JsonObject, prefix: str = "") -> Iterator[Metric]:
     """A metric is a number, or a mapping with a `value`; other mappings are groups of metrics.
 
-    What is not a finite number has no place in a series and is left to results.json."""
+    Skips values that are not finite numbers; they are only in results.json."""
     for key, value in metrics.items():
         name = f"{prefix}{key}"
         if isinstance(value, dict):
@@ -121,8 +115,8 @@ def flatten_metrics(metrics: JsonObject, prefix: str = "") -> Iterator[Metric]:
 
 
 def value_text(value: float, unit: str = "", beside: float | None = None) -> str:
-    """A metric for people: four digits, plain where they are short, and milliseconds for less than 0.1 s; more digits
-    where it would look the same as what it stands `beside` and is not."""
+    """A metric as text: four digits, and milliseconds below 0.1 s; more digits if it would otherwise look equal to the
+    different value `beside` it."""
     factor, unit, digits = _scale(unit, value, beside)
     text = _digits(value * factor, digits)
     return f"{text} {unit}" if unit else text
@@ -131,15 +125,14 @@ def value_text(value: float, unit: str = "", beside: float | None = None) -> str
 def pair_text(
     first: float | None, second: float | None, unit: str, between: str = " → ", none: str = "anything"
 ) -> str:
-    """Two metrics in one unit, which is there once: `10.7 → 41.1 ms`."""
+    """Two metrics with one unit: `10.7 → 41.1 ms`."""
     factor, unit, digits = _scale(unit, first, second)
     texts = [none if value is None else _digits(value * factor, digits) for value in (first, second)]
     return f"{between.join(texts)} {unit}".rstrip() if second is not None else between.join(texts)
 
 
 def _scale(unit: str, one: float | None, other: float | None) -> tuple[float, str, int]:
-    """What the metrics are multiplied by, the unit that they then have, and how many digits they need: enough to tell
-    them apart."""
+    """The factor, the unit after scaling, and the number of digits needed to tell the values apart."""
     values = [value for value in (one, other) if value is not None]
     largest = max(map(abs, values), default=0.0)
     factor, digits = 1.0, 4

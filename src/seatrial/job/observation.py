@@ -1,32 +1,31 @@
-"""All that was seen of an attempt, and the records of the agent that it is read from.
+"""The observation of an attempt, and the agent's records that it is read from.
 
-The agent writes one JSON object a line while it works, so that a job killed at any instant still tells all that it did.
-`at_s` is the agent's monotonic clock; `begin` carries the one pair of wall and monotonic time.
+The agent writes one JSON object per line while it works, so that nothing is lost if the job is killed. `at_s` is the
+agent's monotonic clock; `begin` has the one pair of wall and monotonic time.
 
     {"event": "begin", "version": 1, "wall_s": 1.7e9, "at_s": 12.5, "host": "node-1", "pid": 4711,
      "hardware": {"cpu": "model name", "cores": 2, "memory_bytes": ..., "gpu": ["NVIDIA A100-SXM4-40GB"]}}
     {"event": "step", "step": 0, "at_s": ...}                       before a step starts
-    {"event": "note", "step": 0, "at_s": ..., "data": {...}}        what the step's own program reported
+    {"event": "note", "step": 0, "at_s": ..., "data": {...}}        reported by the step's own program
     {"event": "sample", "step": 0, "at_s": ..., "memory_bytes": ..., "cpu_s": ...,
      "gpu": [{"index": 0, "utilization": 93.0, "memory_bytes": ...}]}
-    {"event": "ready", "at_s": ...}                                 the job's port answered, for the first time
+    {"event": "ready", "at_s": ...}                                 the job's port answered for the first time
     {"event": "done", "step": 0, "at_s": ..., "outcome": "exited", "code": 0, "signal": null, "message": "",
      "output": "...", "output_omitted_bytes": 0, "cpu_s": ..., "peak_memory_bytes": ..., "oom_kills": 0,
      "result": {...}}
     {"event": "end", "at_s": ..., "outcome": "exited", "message": "", "left": 0, "log_bytes": ...,
      "log_omitted_bytes": ...}
-    {"event": "unkept", "at_s": 0, "data": {"count": ..., "bytes": ..., "names": [...]}}  by who fetched the others
+    {"event": "unkept", "at_s": 0, "data": {"count": ..., "bytes": ..., "names": [...]}}  by the fetcher
 
-A step `command` with `follow` notes what it reads of its output: `values` (name, host, steps, values, lines, at),
-`never` (pattern, host, line, text), `host` (host, code: it ended) and `progress` (text, for people); its result has
+A step `command` with `follow` notes what it reads in its output: `values` (name, host, steps, values, lines, at),
+`never` (pattern, host, line, text), `host` (host, code: it ended) and `progress` (text, for display); its result has
 `lines`, `long_lines`, `steps`, `must`, `never`, `values`, `stopped` and `dropped`. The result of a step `read`
-has for each entry its `count` and its `files`, and `error` or `cut` where not all of it could be read.
-Hosts that each have a place of their own have an agent each, whose notes and results name its host; `hosts.py` puts
-their records together.
+has the `count` and `files` of each entry, and `error` or `cut` if not everything could be read.
+Separate hosts have an agent each, whose notes and results name its host; `hosts.py` merges their records.
 
-`outcome` is a word of lifecycle.Outcome. `left` counts processes that outlived their steps and had to be ended.
-A note `unseen` (text: why) is a target's: the step's end is known, what it said and made is not.
-A line that is not JSON (the last one of a killed job, say) is counted and left out, never an error.
+`outcome` is a value of lifecycle.Outcome. `left` counts processes that outlived their steps and had to be killed.
+A note `unseen` (text: why) comes from a target: the step's exit is known, its output and files are not.
+A line that is not JSON (such as the last one of a killed job) is counted and skipped, never an error.
 """
 
 from collections.abc import Iterable
@@ -37,7 +36,7 @@ from seatrial.job.lifecycle import Exit, Outcome, Place, StageTime
 from seatrial.job.reading import JsonObject, Unreadable, convert, decode
 from seatrial.job.spec import Step
 
-LONGEST_S = 1e9  # 30 years; no clock that starts with its machine shows more
+LONGEST_S = 1e9  # 30 years; no monotonic clock shows more
 
 
 class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -48,7 +47,7 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ObservedStep(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was seen of one step. `outcome` None: it did not start, or was still going when the job ended."""
+    """The observation of one step. `outcome` is None if it did not start, or was running when the job ended."""
 
     name: str
     kind: str
@@ -58,7 +57,7 @@ class ObservedStep(msgspec.Struct, frozen=True, omit_defaults=True):
     outcome: Outcome | None = None
     code: int | None = None
     signal: int | None = None
-    message: str = ""  # why it was ended, where it did not end by itself
+    message: str = ""  # why it was stopped, if it did not exit by itself
     output: str = ""
     output_omitted_bytes: int = 0
     cpu_s: float | None = None
@@ -70,7 +69,7 @@ class ObservedStep(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def unseen(self) -> str:
-        """Why no more is known of it than how it ended; "" when all that it said and made was seen."""
+        """Why only its exit is known; "" if its output and files are known, too."""
         return next((str(note.get("text", "")) for note in self.notes if note.get("note") == "unseen"), "")
 
     @property
@@ -78,7 +77,7 @@ class ObservedStep(msgspec.Struct, frozen=True, omit_defaults=True):
         return None if self.started_s is None or self.ended_s is None else self.ended_s - self.started_s
 
 
-# What a program prints when it breaks, whatever it is written in; a log has few such lines, and the first says why.
+# Error lines of programs in any language; a log has few of them, and the first one usually gives the cause.
 ERROR_PATTERN = (
     r"\b\w*(?:Error|Exception|Interrupt)\b(?=[:(]|$)|\b(?:ERROR|error|FATAL|fatal|panic): "
     r"|\b(?:out of memory|core dumped)\b"
@@ -89,18 +88,18 @@ ERROR_PATTERN = (
 class LogError(msgspec.Struct, frozen=True):
     """The first line of a log that reports an error."""
 
-    line: int  # from 1, of what was kept of the log
+    line: int  # from 1, in the kept log
     text: str
-    window: str  # that line with those around it
-    step: str = ""  # that printed it; empty where that is not known
+    window: str  # the line with its surrounding lines
+    step: str = ""  # the step that printed it; empty if unknown
 
 
 class Unkept(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Files of a job that were left where they were, for all together were too many, or too large."""
+    """Files of a job that were not fetched, because together they were too many or too large."""
 
     count: int | None = None  # None: all of them
     size_bytes: int | None = msgspec.field(default=None, name="bytes")
-    names: tuple[str, ...] = ()  # of the first
+    names: tuple[str, ...] = ()  # of the first files
 
 
 class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -114,18 +113,18 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     log_bytes: int = 0
     log_omitted_bytes: int = 0
     broken_records: int = 0
-    seconds: float | None = None  # from the agent's first record to its last, by its one clock
+    seconds: float | None = None  # from the agent's first record to its last, by its own clock
     files: list[str] = []  # relative to the attempt's `files/`
-    hardware: JsonObject = {}  # as the agent found it: cpu (model), cores, memory_bytes, gpu (models)
-    error: LogError | None = None  # of the steps that did not end well, where they have one
-    unkept: tuple[Unkept, ...] = ()  # of each host that has some
+    hardware: JsonObject = {}  # as seen by the agent: cpu (model), cores, memory_bytes, gpu (models)
+    error: LogError | None = None  # of the failed steps, if the log has one
+    unkept: tuple[Unkept, ...] = ()  # of each host that has any
 
 
 class Records(msgspec.Struct, frozen=True):
-    """The agent's records, read."""
+    """The agent's records, decoded."""
 
     steps: list[ObservedStep]
-    outcome: Outcome | None = None  # of the whole; None when the agent did not get to say it
+    outcome: Outcome | None = None  # of the whole job; None if the agent did not report it
     message: str = ""
     left: int = 0
     log_bytes: int = 0
@@ -164,7 +163,7 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
-    """Put together what the agent's lines say of each planned step. Never raises for what a line holds."""
+    """Assembles the observation of each planned step from the agent's lines. Never raises for bad data."""
     planned = list(steps)
     found_steps: list[JsonObject] = [{"notes": [], "samples": []} for _ in planned]
     begin = end = None
@@ -213,7 +212,7 @@ _DONE = [name for name in _Record.__struct_fields__ if name in ObservedStep.__st
 def _take(steps: list[JsonObject], record: _Record, at_s: float) -> None:
     """Raises ValueError."""
     if not 0 <= record.step < len(steps):
-        raise ValueError(f"there is no step {record.step}")
+        raise ValueError(f"unknown step {record.step}")
     found = steps[record.step]
     if record.event == "step":
         found["started_s"] = at_s
@@ -223,6 +222,6 @@ def _take(steps: list[JsonObject], record: _Record, at_s: float) -> None:
         found["samples"].append(Sample(at_s, record.memory_bytes, record.cpu_s, record.gpu or []))
     elif record.event == "done":
         if record.outcome is None:
-            raise ValueError("a step that is done has an outcome")
+            raise ValueError("`done` needs an outcome")
         found["ended_s"] = at_s
         found.update({key: value for key in _DONE if (value := getattr(record, key)) is not None})

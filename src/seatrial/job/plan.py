@@ -1,5 +1,5 @@
-"""The schema of `plan.json`: everything that a run needs to go on, without the suite. `record/folder.py` writes and
-reads it, `plan/file.py` converts it."""
+"""The schema of `plan.json`: everything that a run needs, without the suite. `record/folder.py` writes and reads it,
+`plan/file.py` converts it."""
 
 from typing import Any
 
@@ -14,36 +14,36 @@ PLAN_VERSION = 2
 
 
 class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a run goes about its plan."""
+    """Options of a run."""
 
     parallel: int | None = None
     retries: int | None = None
     max_failures: int | None = None
     max_cost: float | None = None
-    commit: str = ""  # of what is tested
-    out: str = ""  # address that the folder is copied to when the run is over
-    strict: bool = False  # metrics without bounds, and regressions inside them, are no pass
-    against: str = ""  # the run that news are relative to; empty: each cell's last run
+    commit: str = ""  # under test
+    out: str = ""  # address to copy the finished run folder to
+    strict: bool = False  # metrics without bounds and open regressions exit 1
+    against: str = ""  # the run to compare with; empty: each cell's previous run
 
 
 class PlannedSuite(msgspec.Struct, frozen=True):
-    """Where the cells come from."""
+    """The suite that the cells come from."""
 
     name: str = ""
     directory: str = ""  # relative paths start here
     path: str | None = None
-    target: str = ""  # `--target`, as it was asked for; it is applied already
+    target: str = ""  # `--target`, as given by the user; already applied
 
 
 class PlannedRuntime(msgspec.Struct, frozen=True, omit_defaults=True):
     spec: JsonObject | None = None  # None: cells without a runtime
-    env: JsonObject = {}  # with the suite's, as written
+    env: JsonObject = {}  # as written, including the suite's
     fields: WrittenFields = WrittenFields()
 
 
 class PlannedTrial(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: str
-    spec: JsonObject = {}  # the fields that are the same in all of its cells
+    spec: JsonObject = {}  # the fields that are equal in all of its cells
     env: JsonObject = {}  # as written
     fields: WrittenFields = WrittenFields()
     axes: dict[str, list[tuple[str, Any]]] = {}  # labels and values
@@ -63,9 +63,9 @@ class PlannedCell(msgspec.Struct, frozen=True, omit_defaults=True):
     estimate_s: float | None = None
     target: str = ""
     machine: str = ""
-    runtime: str = ""  # the name of a runtime; with @ and a digest, where the cell's values are in it
+    runtime: str = ""  # name of a runtime; with @ and a digest if it contains the cell's values
     spec: JsonObject = {}  # the fields that had a placeholder, filled
-    env: dict[str, str] = {}  # the same
+    env: dict[str, str] = {}  # the variables that had a placeholder, filled
     benchmark: str = ""  # empty: the id
     work: str = ""
     bounds: tuple[Bound, ...] = ()
@@ -75,7 +75,7 @@ class PlannedCell(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PlanFile(msgspec.Struct, frozen=True):
-    """Plans of Seatrial 0.2 have version 1 and only the first five fields: enough to report, not to go on."""
+    """A plan. Those of Seatrial 0.2 have version 1 and only the first five fields: enough to report, not to resume."""
 
     cells: list[PlannedCell]
     excluded: list[Excluded] = msgspec.field(name="holes")
@@ -90,7 +90,7 @@ class PlanFile(msgspec.Struct, frozen=True):
     machines: dict[str, JsonObject] = {}
     runtimes: dict[str, PlannedRuntime] = {}
     trials: dict[str, PlannedTrial] = {}
-    data: dict[str, msgspec.Raw] = {}  # what kinds gathered, by digest
+    data: dict[str, msgspec.Raw] = {}  # gathered by kinds, by digest
     counts: dict[str, int] = {}
     hours: float = 0.0
     price: float = 0.0

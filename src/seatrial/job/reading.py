@@ -1,8 +1,7 @@
-"""Reads what comes from a disk, a job or a server, none of which can be trusted to hold what was once written there.
+"""Reads untrusted data from a disk, a job or a server.
 
-Whatever is wrong with it, the error is `Unreadable`: it is no JSON, of another form, not UTF-8, nested deeper or with
-larger numbers than anything that we write, a file of an absurd size or no file at all but a pipe. The client of
-Kubernetes has the same for answers of a server, in `kubernetes/queries.py`."""
+Every error is `Unreadable`: invalid JSON, another schema, not UTF-8, nested too deeply, too large numbers, a file that
+is too large, or a pipe. `kubernetes/queries.py` does the same for responses of a server."""
 
 import errno
 import os
@@ -17,13 +16,13 @@ from typing import Any, BinaryIO, TypeVar, cast
 import msgspec
 
 _T = TypeVar("_T")
-JsonObject = dict[str, Any]  # free-form: what is in it is up to the step, the kind, the target or the storage
+JsonObject = dict[str, Any]  # free-form: defined by the step, the kind, the target or the storage
 _MOST_BYTES = 256 << 20  # of a file
-_MOST_LINE_BYTES = 8 << 20  # of a file of lines
-_MOST_DEPTH = 100  # our own code goes through nested data by recursion
-_TOO_DEEP = f"it is nested more than {_MOST_DEPTH} deep"
-MOST_DIGITS = 300  # a longer integer fits no float
-_LITTLE_BYTES = 2 * _MOST_DEPTH  # in which neither has room
+_MOST_LINE_BYTES = 8 << 20  # of a line
+_MOST_DEPTH = 100  # our own code walks nested data recursively
+_TOO_DEEP = f"nested too deeply (limit {_MOST_DEPTH})"
+MOST_DIGITS = 300  # a longer integer does not fit a float
+_LITTLE_BYTES = 2 * _MOST_DEPTH  # smaller data cannot exceed either limit
 _NO_BRACKET = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _NO_MARK = bytes(byte for byte in range(256) if byte not in b'[]{}"')
 _AS_ZERO = bytes(ord("0") if byte in b"0123456789" else 0 for byte in range(256))
@@ -32,16 +31,16 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
 class Unreadable(Exception):
-    """What was read is not what should be there; the message says why, and is all that a person needs."""
+    """The data is invalid; the message says why, and is complete for users."""
 
 
 def decode(data: bytes | str, form: type[_T]) -> _T:
-    """What these bytes of JSON say, in this form. Raises Unreadable."""
+    """Decodes JSON as `form`. Raises Unreadable."""
     try:
         raw = data.encode() if isinstance(data, str) else data
         made: _T = _decoder(cast(Hashable, form)).decode(raw)
     except UnicodeError as error:
-        raise Unreadable(f"it is not UTF-8: {error}") from None
+        raise Unreadable(f"not UTF-8: {error}") from None
     except msgspec.DecodeError as error:
         raise Unreadable(str(error)) from None
     except RecursionError:
@@ -51,7 +50,7 @@ def decode(data: bytes | str, form: type[_T]) -> _T:
 
 
 def convert(value: Any, form: type[_T]) -> _T:
-    """A part of what was read before, in the form that it should have. Raises Unreadable."""
+    """Converts decoded data to `form`. Raises Unreadable."""
     try:
         return msgspec.convert(value, form)
     except msgspec.ValidationError as error:
@@ -59,32 +58,31 @@ def convert(value: Any, form: type[_T]) -> _T:
 
 
 def read_json(path: Path | str, form: type[_T], most_bytes: int = _MOST_BYTES) -> _T:
-    """What is in a file of JSON. Raises Unreadable, and OSError for one that is not there or may not be read."""
+    """Reads a JSON file. Raises Unreadable, and OSError if it is missing or not accessible."""
     return decode(read_regular(path, most_bytes, follow=True), form)
 
 
 def read_regular(path: Path | str, most_bytes: int = _MOST_BYTES, follow: bool = False, start_bytes: int = 0) -> bytes:
-    """All that is in a file, after its first `start_bytes`. Raises as above; a file that is larger is not read."""
+    """Reads a file from `start_bytes` on. Raises like `read_json`; a larger file is not read."""
     with opened_regular(path, follow) as descriptor:
         size = os.fstat(descriptor).st_size
         if size > most_bytes:
-            raise Unreadable(f"it has {size:,} bytes, and may have {most_bytes:,}")
+            raise Unreadable(f"too large: {size:,} bytes (limit {most_bytes:,})")
         with open(descriptor, "rb", closefd=False) as file:
             file.seek(start_bytes)
             return file.read(max(0, size - start_bytes))
 
 
 def lines(file: BinaryIO, most_bytes: int = _MOST_LINE_BYTES) -> Iterator[bytes]:
-    """The lines of a file that somebody else wrote; what is longer than any line of ours comes in pieces, so that it
-    is never in memory as a whole."""
+    """The lines of an untrusted file; a line longer than `most_bytes` comes in pieces, to limit memory."""
     while line := file.readline(most_bytes):
         yield line
 
 
 @contextmanager
 def opened_regular(path: Path | str, follow: bool = False) -> Iterator[int]:
-    """A descriptor of a file that a job could have replaced by a pipe, or by a link unless links are to be followed:
-    then OSError, and never a wait."""
+    """Opens a file that a job could have replaced by a pipe, or by a link unless `follow`: raises OSError then, and
+    never blocks."""
     links = 0 if follow else os.O_NOFOLLOW
     descriptor = os.open(path, os.O_RDONLY | links | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -101,15 +99,15 @@ def _decoder(form: Any) -> "msgspec.json.Decoder[Any]":
 
 
 def _check_extent(data: bytes) -> None:
-    """Of what could be decoded: of its nesting and its numbers."""
+    """Checks the nesting and the numbers of decoded data."""
     if len(data) <= _LITTLE_BYTES:
         return
     if _LONG_NUMBER in data.translate(_AS_ZERO) and _LONG_NUMBER in _STRING.sub(b"", data).translate(_AS_ZERO):
-        raise Unreadable(f"a number in it has more than {MOST_DIGITS} digits")
+        raise Unreadable(f"a number has too many digits (limit {MOST_DIGITS})")
     if len(data.translate(None, _NO_BRACKET)) <= 2 * _MOST_DEPTH:
         return
-    # Brackets that are not in strings; each round takes the innermost ones away. Two quotes side by side are a string
-    # without a bracket in it, or the end of one and the beginning of the next.
+    # Keep only brackets outside strings; each round removes the innermost ones. Two adjacent quotes are a string
+    # without brackets, or the end of one string and the start of the next.
     plain = data.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in data else data
     marks = plain.translate(None, _NO_MARK).replace(b'""', b"")
     brackets = b"".join(marks.split(b'"')[::2])
@@ -120,12 +118,9 @@ def _check_extent(data: bytes) -> None:
     raise Unreadable(_TOO_DEEP)
 
 
-# Which process of this machine a number means: numbers are given out again, and all of them after its next start.
-
-
 @cache
 def boot_id() -> str:
-    """Of the machine's last start; empty where there is no /proc."""
+    """The id of the machine's last boot, because process ids are reused; empty without /proc."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -134,7 +129,7 @@ def boot_id() -> str:
 
 def process_start(pid: int) -> int | None:
     """When the process started, in clock ticks since boot: field 22 of its stat, counted after the name in brackets.
-    None: there is none, or it has ended and nobody asked how."""
+    None if it does not exist or is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""What a run came to, in the form of `results.json`. Other programs read it: it only grows."""
+"""The results of a run, in the format of `results.json`. Other programs read it: fields are only added."""
 
 from enum import StrEnum
 
@@ -13,7 +13,7 @@ VERSION = 1
 
 
 class PartResult(msgspec.Struct, frozen=True):
-    """Where, when and how one part of an attempt of several ran."""
+    """Where, when and how one of several parts of an attempt ran."""
 
     place: Place
     stages: list[StageTime]
@@ -27,11 +27,11 @@ class AttemptResult(msgspec.Struct, frozen=True):
     exit: Exit
     verdict: Verdict
     why: str = ""
-    headline: str = ""  # the one line that says why it is not good: mostly what a program printed as it broke
+    headline: str = ""  # the reason in one line if it is not good: usually the error that a program printed
     seconds: float | None = None  # started to finished, by one clock
-    parts: dict[str, PartResult] = {}  # where there is more than one; place, stages and exit above are of the first
-    metrics: JsonObject = {}  # of an attempt that is not the one that the cell's metrics are from
-    unjudged: bool = False  # all that is wrong is that metrics with bounds could not be judged by them
+    parts: dict[str, PartResult] = {}  # if there are several; place, stages and exit above are of the first
+    metrics: JsonObject = {}  # if the cell's metrics are from another attempt
+    unjudged: bool = False  # the only problem is that metrics with bounds could not be checked
 
     @property
     def cancelled(self) -> bool:
@@ -40,21 +40,21 @@ class AttemptResult(msgspec.Struct, frozen=True):
 
 
 class Change(StrEnum):
-    """What became of a cell or a cause since the last time."""
+    """How a cell or a cause changed since its previous run."""
 
     FIRST = "first"  # it never ran before
-    NEW = "new"  # of a cell: good the last time, and fails now; of a cause: never seen before
-    SLOWER = "slower"  # was not, the last time
+    NEW = "new"  # of a cell: was good, and fails now; of a cause: never seen before
+    SLOWER = "slower"  # was not slower in the previous run
     FASTER = "faster"
-    KNOWN = "known"  # was so the last time
-    OTHER_CAUSE = "other-cause"  # of a cell: was as bad the last time, with another cause
-    BACK = "back"  # a cause that was seen before, but not the last time
+    KNOWN = "known"  # the same in the previous run
+    OTHER_CAUSE = "other-cause"  # of a cell: failed in the previous run too, with another cause
+    BACK = "back"  # a cause that was seen before, but not in the previous run
     FIXED = "fixed"
     SAME = "same"  # good then and now
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """A run, when a cell started in it, and the commit that it tested, where that is known."""
+    """A run, the time when a cell started in it, and the commit under test, if known."""
 
     run: str
     at_s: float
@@ -63,24 +63,24 @@ class Moment(msgspec.Struct, frozen=True):
 
 class CellNews(msgspec.Struct, frozen=True):
     change: Change
-    last: Moment | None = None  # what it is compared with: the last time that it ran before; None: it never did
-    before: str = ""  # its verdict then
-    # Of what is fixed: when it began to fail, or to be slower, without a break. Of what is known: with this cause.
+    last: Moment | None = None  # the previous run, which it is compared with; None if it never ran
+    before: str = ""  # its verdict in that run
+    # If fixed: the first of the uninterrupted failing or slower runs. If known: the same, with this cause.
     since: Moment | None = None
-    runs: int = 0  # this one and those of `past`
-    flaky: int = 0  # of them, those in which it passed on a retry
-    bad: int = 0  # of them, those in which it did not pass
-    past: list[tuple[int, str]] = []  # its last runs, oldest first: place in RunResults.past_runs, verdict or `flaky`
+    runs: int = 0  # number of runs: this one and those of `past`
+    flaky: int = 0  # runs in which it passed on a retry
+    bad: int = 0  # runs in which it did not pass
+    past: list[tuple[int, str]] = []  # previous runs, oldest first: index in RunResults.past_runs, verdict or `flaky`
 
 
 class CauseNews(msgspec.Struct, frozen=True):
     change: Change  # new, known or back
-    since: Moment | None = None  # the first time ever that a cell of the suite failed so
-    last: Moment | None = None  # the last time before this run
+    since: Moment | None = None  # the first run of the suite with this cause
+    last: Moment | None = None  # the last run with it before this one
 
 
 class CellResult(msgspec.Struct, frozen=True):
-    """One cell of a run: its verdict, the findings and metrics of the attempt that decided, and every attempt."""
+    """One cell of a run: its verdict, the findings and metrics of the deciding attempt, and every attempt."""
 
     id: str
     hash: str
@@ -93,16 +93,16 @@ class CellResult(msgspec.Struct, frozen=True):
     attempts: list[AttemptResult] = []
     findings: list[Finding] = []
     metrics: JsonObject = {}
-    benchmark: str = ""  # the name of its series of metrics, the same for all its repeats
-    fingerprint: str = ""  # of the conditions; metrics of two never mix
-    conditions: dict[str, str] = {}  # what must be equal for metrics to be compared
-    under_test: dict[str, str] = {}  # what may differ, because it is what is judged
+    benchmark: str = ""  # name of its metric series, the same for all its repeats
+    fingerprint: str = ""  # of the conditions; metrics with different fingerprints are never mixed
+    conditions: dict[str, str] = {}  # fields that must be equal for metrics to be comparable
+    under_test: dict[str, str] = {}  # fields that may differ because they are under test
     charts: list[AnyChart] = msgspec.field(default_factory=list, name="exhibits")
-    news: CellNews | None = None  # None: it did not run, or there was nothing to compare it with
+    news: CellNews | None = None  # None: it did not run, or there is nothing to compare it with
 
     @property
     def done(self) -> bool:
-        """It was run to its end, and needs no attention. What was cancelled or never started is not done."""
+        """It ran to its end and needs no attention. A cancelled or never started cell is not done."""
         return self.verdict.good and bool(self.attempts) and not self.attempts[-1].cancelled
 
 
@@ -121,30 +121,30 @@ class SkippedItem(msgspec.Struct, frozen=True):
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """What a cell consists of, where that is known before it is run."""
+    """The items of a cell, such as cases, if known before it runs."""
 
-    item: str  # the word for one of them: case
-    count: int  # that are run
-    ways: int  # in how many ways all of them together are
+    item: str  # the word for one item: case
+    count: int  # items that are run
+    ways: int  # requests of all items together
     skipped: tuple[SkippedItem, ...] = ()
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """Cells of a run with a finding that says the same, and the smallest place that explains them."""
+    """Cells of a run with the same finding, and the fewest axis values that explain them."""
 
-    id: str  # six hex digits of what is said, without numbers, addresses and paths: the same in every run
+    id: str  # six hex digits of the message without numbers, addresses and paths: the same in every run
     verdict: Verdict
     text: str
     cells: list[str]  # their hashes
-    place: dict[str, str] = {}  # at most two values of axes; empty: nothing explains it
-    there: int = 0  # of these cells, in that place
-    of: int = 0  # all cells of the run in that place
-    shared: dict[str, str] = {}  # as `place`: values that just these cells have, where that may be chance
+    place: dict[str, str] = {}  # at most two axis values that explain the failures; empty if none do
+    there: int = 0  # number of these cells with those values
+    of: int = 0  # number of all cells of the run with those values
+    shared: dict[str, str] = {}  # like `place`: values that only these cells have, but possibly by chance
     news: CauseNews | None = None
 
 
 class RunResults(msgspec.Struct, frozen=True):
-    """A finished run, as results.json keeps it. Every cell of the plan is in it, whatever became of it."""
+    """A finished run, as stored in results.json. It contains every cell of the plan."""
 
     version: int
     run: str
@@ -159,16 +159,16 @@ class RunResults(msgspec.Struct, frozen=True):
     counts: dict[str, int] = {}  # cells by verdict, and "flaky"
     interrupted: bool = False
     seatrial: str = ""
-    commit: str = ""  # of what was tested
-    target: str = ""  # what everything was moved to, as it was asked for
+    commit: str = ""  # under test
+    target: str = ""  # `--target`, as given by the user
     axes: dict[str, dict[str, list[str]]] = {}  # values of each trial's axes, in the order of the suite
-    against: str = ""  # what news are relative to: "history", or the id of a run; empty: there are none
-    changes: dict[str, int] = {}  # cells by what became of them
-    past_runs: list[Moment] = []  # the earlier runs that cells of this one were in, oldest first
+    against: str = ""  # what the run is compared with: "history" or the id of a run; empty if nothing
+    changes: dict[str, int] = {}  # number of cells by Change
+    past_runs: list[Moment] = []  # earlier runs of these cells, oldest first
 
     @property
     def exit_code(self) -> ExitCode:
-        """What the tests said comes first; then time, then infrastructure."""
+        """Failures take precedence, then timeouts, then infrastructure."""
         if self.interrupted:
             return ExitCode.INTERRUPTED
         if any(not cell.attempts for cell in self.cells):  # never started: a limit of the run was reached

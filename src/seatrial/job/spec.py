@@ -1,4 +1,4 @@
-"""The neutral description of something to run. Every kind of trial makes it, every target takes it."""
+"""The neutral description of something to run. Every kind of trial produces it, every target accepts it."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the machine of the cell offers, and so what the job may use."""
+    """The resources of the cell's machine, which the job may use."""
 
     cpu: float | None = None
     memory_bytes: int | None = None
@@ -23,29 +23,29 @@ class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Three separate clocks: waiting for a place, running, and saying nothing. None is no limit."""
+    """Time limits: in the queue, running, and without output. None means no limit."""
 
     queue_s: float | None = None
     run_s: float | None = None
     stall_s: float | None = None
-    grace_s: float = 10.0  # from a polite end to a forced one
+    grace_s: float = 10.0  # from SIGTERM to SIGKILL
 
 
 class Environment(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the job's commands find around them: at most one of `python`, `interpreter` and `image`."""
+    """The environment of the job's commands: at most one of `python`, `interpreter` and `image`."""
 
     name: str = "host"
     python: str | None = None  # a version; the target builds an environment with `packages`
     packages: tuple[str, ...] = ()
     interpreter: str | None = None  # the path of an existing Python
     image: str | None = None
-    seatrial: bool = False  # the Python that Seatrial itself runs on: for its own drivers
+    seatrial: bool = False  # the Python that runs Seatrial, for its own drivers
 
 
 class Input(msgspec.Struct, frozen=True):
-    """A file or folder of this machine that the job finds at `path` (relative) in its work folder.
+    """A local file or folder that is copied to `path` (relative) in the job's work folder.
 
-    Without one that is `required` the job is refused; without another it runs, and whatever needs it will tell."""
+    The job is refused if a `required` one is missing; without an optional one it runs."""
 
     source: str
     path: str
@@ -53,7 +53,7 @@ class Input(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that the agent does; `kind` is one of the agent's (see `agent/steps/kinds.py`), `args` are its own."""
+    """One step of the agent; `kind` is one of those in `agent/steps/kinds.py`, `args` are specific to it."""
 
     name: str
     kind: str
@@ -62,28 +62,28 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Port(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A port that the job listens on. The job reads its number from the variable `SEATRIAL_PORT_<NAME>`, that of its
-    first port also from `SEATRIAL_PORT`. Where each job has a network of its own the number is `number`; where jobs
-    share one, the target picks a free one."""
+    """A port that the job listens on. The job gets its number in the variable `SEATRIAL_PORT_<NAME>`, that of its
+    first port also in `SEATRIAL_PORT`. If each job has its own network, the number is `number`; if jobs share a
+    network, the target picks a free one."""
 
-    name: str  # lower case letters, digits and dashes, as Kubernetes names ports: at most 15 of them
+    name: str  # at most 15 lower case letters, digits and dashes, as in Kubernetes
     number: int = 8000
 
 
 class Ready(msgspec.Struct, frozen=True, omit_defaults=True):
-    """When a job can be asked: its port accepts a connection, or answers a GET of `path` with a status below 400."""
+    """When a job is ready: its port accepts a connection, or answers a GET of `path` with a status below 400."""
 
     port: str  # the name of one of the job's ports
     path: str = ""  # empty: an accepted connection is enough
-    within_s: float | None = None  # from its start; the engine ends a job that is not ready by then
+    within_s: float | None = None  # from its start; the engine stops a job that is not ready by then
 
 
-ARTIFACTS = "artifacts"  # a root of a step that looks for files: the job's own folder of its place for artifacts
-ARTIFACTS_VARIABLE = "SEATRIAL_ARTIFACTS"  # tells the job where that is
+ARTIFACTS = "artifacts"  # a root of a step that searches files: the job's own artifacts folder
+ARTIFACTS_VARIABLE = "SEATRIAL_ARTIFACTS"  # the job's variable with that folder
 
 
 class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One part of a cell, the same for every attempt at it."""
+    """One part of a cell, the same for every attempt."""
 
     title: str
     steps: tuple[Step, ...]
@@ -91,21 +91,21 @@ class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     resources: Resources = Resources()
     limits: Limits = Limits()
     env: dict[str, str] = {}
-    # Variable of the job -> name of a secret, or SECRET_FILE and the path of a file that is one. Values are handed to
-    # submit() apart.
+    # Variable of the job -> name of a secret, or SECRET_FILE and the path of a file with one. submit() gets the values
+    # separately.
     secrets: dict[str, str] = {}
     inputs: tuple[Input, ...] = ()
     part: str = "job"
     ports: tuple[Port, ...] = ()
     ready: Ready | None = None  # None: ready as soon as it has started
-    hosts: int = 1  # a target with several gives each its own; on one machine the agent starts the processes itself
-    artifacts: str = ""  # folder or fsspec address where the job leaves files
+    hosts: int = 1  # separate hosts if the target has several; on one machine the agent starts the processes
+    artifacts: str = ""  # folder or fsspec address to which the job writes files
 
     def for_attempt(
         self, run: str, cell: str, attempt: int, avoid: tuple[str, ...] = (), labels: Mapping[str, str] | None = None
     ) -> "Job":
-        """The job of one attempt. A place for artifacts that outlives the job has a folder for each, so that no job
-        finds what another one left; a driver learns which attempt it is of."""
+        """The job of one attempt. If `artifacts` outlives the job, each job gets its own folder there, so that it does
+        not find files of another job. A driver gets the attempt that it belongs to."""
         name = f"{run}-{cell}-{attempt}" + ("" if self.part == "job" else f"-{self.part}")
         artifacts = self.artifacts
         if "://" in artifacts or artifacts.startswith("/"):
@@ -127,42 +127,42 @@ class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Job(JobSpec, frozen=True, kw_only=True, omit_defaults=True):
-    """One part of one attempt at one cell. `name` is unique for (run, cell, attempt, part) and known before anything is
-    submitted: submitting the same name twice is finding what is there, never running it twice."""
+    """One part of one attempt at one cell. `name` is unique for (run, cell, attempt, part) and known before the
+    submission: submitting the same name twice finds the existing job and never runs it twice."""
 
     name: str
     run: str
     cell: str
     attempt: int
-    avoid: tuple[str, ...] = ()  # hosts where it should rather not run, where there is an elsewhere
+    avoid: tuple[str, ...] = ()  # hosts to avoid if there are others
     labels: dict[str, str] = {}
 
 
-PEER = "SEATRIAL_PEER"  # variable of a job: the Peer that it comes after, as JSON
-SECRET_FILE = "file:"  # before the path of a file that is a secret by itself
+PEER = "SEATRIAL_PEER"  # variable of a job with its Peer, as JSON
+SECRET_FILE = "file:"  # prefix of the path of a file with a secret
 
 
 class Peer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The job of another part of the same attempt, as a process that knows nothing else can reach it."""
+    """How a process can reach the job of another part of the same attempt."""
 
     part: str
     target: str
     kind: str  # of the target
     options: JsonObject  # of the target
     handle: str
-    addresses: dict[str, str] = {}  # of its ports, where they lead there straight from the place of this job
+    addresses: dict[str, str] = {}  # of its ports, if this job can reach them directly
 
 
 class PartSpec(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One job of each attempt, and how it goes with the others. An attempt is over when its leading parts have ended;
-    the engine then ends the rest."""
+    """One job of each attempt, and its relation to the others. An attempt is over when its leading parts have ended;
+    the engine then stops the rest."""
 
     name: str  # "job", "server", "driver"
     job: JobSpec
     target: str  # the name of one of the suite's targets
-    after: str = ""  # the part that must be ready before this one is submitted, and whose end ends this one
+    after: str = ""  # the part that must be ready before this one is submitted; when it ends, this one is stopped
     leads: bool = True
-    uses: str = ""  # a target that the job itself works with: it gets the way there as its Peer, without a job
+    uses: str = ""  # a target that the job itself uses; the job gets access to it as its Peer
 
     def for_attempt(
         self, run: str, cell: str, attempt: int, avoid: tuple[str, ...] = (), labels: Mapping[str, str] | None = None

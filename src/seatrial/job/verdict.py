@@ -1,4 +1,4 @@
-"""Verdicts and findings: what a check says of an observation."""
+"""Verdicts, exit codes and findings, the results of checks."""
 
 from collections.abc import Iterable
 from enum import IntEnum, StrEnum
@@ -9,7 +9,7 @@ from seatrial.job.reading import JsonObject
 
 
 class ExitCode(IntEnum):
-    """Of commands that run or judge something."""
+    """Exit codes of commands that run or check something."""
 
     PASSED = 0
     FAILED = 1
@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
 
 
 class Verdict(StrEnum):
-    """Of a check, an attempt, a cell and a run."""
+    """The verdict of a check, an attempt, a cell or a run."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -35,13 +35,12 @@ class Verdict(StrEnum):
 
     @property
     def good(self) -> bool:
-        """Needs no attention."""
+        """Whether it needs no attention."""
         return EXIT_CODES[self] is ExitCode.PASSED
 
 
-# The one table of verdicts: which one wins over which, and the exit code that each asks for.
-# The first row that any finding of a cell has is the cell's verdict. What broke under the test comes before what the
-# test says: nothing that a broken place reported can be trusted.
+# The verdicts by precedence, with their exit codes. The first one that any finding of a cell has is the cell's verdict.
+# `infra` comes first: results of a broken host cannot be trusted.
 EXIT_CODES = {
     Verdict.INFRA: ExitCode.INFRA,
     Verdict.INVALID: ExitCode.FAILED,
@@ -56,8 +55,8 @@ EXIT_CODES = {
 }
 _RANKS = {verdict: rank for rank, verdict in enumerate(EXIT_CODES)}
 _CODES_WORST_FIRST = (ExitCode.FAILED, ExitCode.TIMEOUT, ExitCode.INFRA, ExitCode.PASSED)
-# The same for the cells of a run. Cells are places of their own, so what a test said of one counts more than a place
-# that broke under another: the exit code decides first, then the order in a cell; of what is good, a pass comes first.
+# The precedence for the cells of a run. Cells are independent, so a failure of one counts more than broken
+# infrastructure of another: by exit code, then by the precedence in a cell; of the good verdicts, a pass comes first.
 CELLS_WORST_FIRST = tuple(
     sorted(
         EXIT_CODES,
@@ -81,7 +80,7 @@ def worst_cell(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A check's result. `evidence` is the text that proves it, its most telling line first; `data` is for programs."""
+    """A check's result. `evidence` is the text that proves it, most relevant line first; `data` is for programs."""
 
     step: str
     check: str

@@ -357,7 +357,7 @@ def test_what_only_a_cell_knows_to_be_missing_is_told_before_anything_starts(wor
     (world.folder / "work-1").mkdir()
     done = world.seatrial("run", "suite.yaml", check=2)
     assert f"t[runtime=r,n=1]: notebook not found: 1.ipynb in {world.folder}/work-1" in done.stderr
-    assert f"t[runtime=r,n=2]: there is no {world.folder}/work-2" in done.stderr
+    assert f"t[runtime=r,n=2]: input not found: {world.folder}/work-2" in done.stderr
     assert "2 problems" in done.stderr
     assert not (world.folder / "runs").exists()
 
