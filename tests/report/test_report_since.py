@@ -178,7 +178,7 @@ def test_a_cell_counts_as_failing_from_its_first_failure() -> None:
         board.update(one.id, "running")
         board.update(one.id, "passed" if one is made.cells[0] else "failed", "again")
     text = paint(board.lines(100, 30))
-    assert "tried again" not in text
+    assert "retrying" not in text
     assert "34 failed" in text
 
 

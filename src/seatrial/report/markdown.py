@@ -18,13 +18,7 @@ from seatrial.report.view.tables import JudgedTable
 from seatrial.report.view.words import SYMBOLS, axes_text, duration_text, one_line, shorten, strip_controls
 
 MARKDOWN_BYTES = 60_000  # GitHub accepts 65,536 characters in a comment, 1 MiB in a summary
-_SHARES = {
-    "causes": 14_000,
-    "news": 4_000,
-    "grid": 16_000,
-    "cases": 8_000,
-    "tail": 8_000,
-}  # failures: the rest
+_SHARES = {"causes": 14_000, "news": 4_000, "grid": 16_000, "cases": 8_000, "tail": 8_000}  # of it; failures: the rest
 MOST_FAILURE = 12_000  # bytes for the findings of one cell
 _MOST_EVIDENCE = 2_500
 _MOST_TEXT = 300  # characters of a name or a message

@@ -143,8 +143,7 @@ def trials_lines(trials: Sequence[TrialRow], runs: Sequence[SuiteRun], alarms: I
         lines.append([(f"  {pad(one_line(trial.trial), width)}  ", "bold"), (text, "")])
     lines.append([(sentences.precision_text(alarm_precision(alarms)), "")])
     if trials:
-        command = f"seatrial history {one_line(trials[0].trial)}"
-        lines.append([(f"run `{command}` to see the cells and metrics of a trial", "dim")])
+        lines.append([(f"run `seatrial history {one_line(trials[0].trial)}` to see its cells and metrics", "dim")])
     return lines
 
 
