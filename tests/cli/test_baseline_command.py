@@ -232,7 +232,7 @@ def test_real_runs_give_bounds_that_judge_what_is_under_test_and_other_condition
     assert points(world)[-1].good  # it counts for bounds of those conditions
     world.suite(other.replace("    env:", "    unjudged: record\n    env:"))
     world.seatrial("run", "suite.yaml", check=0)
-    assert "other conditions" in world.seatrial("compare", good, "last", check=0).stdout
+    assert "different conditions" in world.seatrial("compare", good, "last", check=0).stdout
     world.suite(other.replace("    env:", "    under_test: [command]\n    env:"))
     world.seatrial("run", "suite.yaml", check=0)
 

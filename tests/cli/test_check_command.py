@@ -275,7 +275,7 @@ def test_an_address_is_read_like_a_folder(tmp_path: Path, theirs: Path) -> None:
     [
         (["nowhere"], "folder not found: nowhere"),
         (["file:///no/such/folder"], "folder not found: file:///no/such/folder"),
-        (["gopher://x/y"], "cannot be used"),
+        (["gopher://x/y"], "cannot access gopher://x/y"),
         (["suite.yaml"], "suite.yaml is a file, not a folder"),
         (["."], "log not found in"),
         ([".", "--log", "none.log"], "log not found: none.log"),

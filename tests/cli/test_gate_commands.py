@@ -62,7 +62,7 @@ def test_the_losses_of_a_run_are_saved_as_the_curve_of_the_next(world: World) ->
 def test_a_strict_run_does_not_pass_with_a_metric_without_bounds(world: World) -> None:
     world.suite(SUITE)
     told = world.seatrial("run", "suite.yaml", "--strict", check=1)
-    assert "strict: tiny step_time has no bounds: its trial names no `baseline`" in told.stderr
+    assert "strict: tiny step_time has no bounds: its trial has no `baseline`" in told.stderr
     assert world.verdicts() == {"tiny": "passed"}
     world.seatrial("attach", "last", check=1)
     world.suite(f"{SUITE}    baseline: bounds.yaml\n")

@@ -107,7 +107,7 @@ def test_a_history_that_may_only_be_read_can_be_read_and_says_so_when_written(tm
     )
     kept, said = mounted(tmp_path, "size=4m", code).splitlines()
     assert kept == "[[1.0]]"
-    assert "may only be read" in said or "permissions" in said
+    assert "read-only" in said or "permissions" in said
 
 
 # As the first version wrote it: two runs of two cells, one of them repeated; a failed attempt; metrics with units.

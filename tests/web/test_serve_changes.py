@@ -94,6 +94,6 @@ async def test_a_suite_that_cannot_be_read_takes_nothing_else_away(slower: Path,
     async with serving(slower, recenter=RecenterPreview(slower, history)) as client:
         page = await client.get("/f/train%5Bmode=b,n=4%5D/step_time")
     assert page.status == 200
-    assert "A regression is open" in page.text or "alarm" in page.text
+    assert "Open regression" in page.text or "unreviewed alert" in page.text
     assert said in page.text
     assert ('<pre class="diff">' in page.text) is False
