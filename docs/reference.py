@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
-from seatrial.kinds.arrivals import Rate
+from seatrial.kinds.arrivals_model import Rate
 from seatrial.plugins import OWN_KINDS, OWN_TARGETS, models
 from seatrial.suite import suite_schema
 from seatrial.suite.suite import SuiteModel
