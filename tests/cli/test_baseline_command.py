@@ -91,8 +91,8 @@ def test_an_entry_that_has_to_stay_ends_with_1_and_the_others_are_made(filled: W
         (("widen", "suite.yaml", "--reason", "x", "--to", "-3%"), "invalid percentage '-3%'"),
         (("update", "suite.yaml", "--reason", "x", "--since", "long"), "invalid duration"),
         (("update", "suite.yaml", "--reason", "x", "--select", "model=c"), "no model 'c'"),
-        (("show", "none.yaml"), "cannot be read"),
-        (("import", "suite.yaml", "none.csv", "--reason", "x"), "cannot be read"),
+        (("show", "none.yaml"), "cannot read"),
+        (("import", "suite.yaml", "none.csv", "--reason", "x"), "cannot read"),
     ],
 )
 def test_what_is_typed_wrong_ends_with_2_and_says_what_is_expected(
