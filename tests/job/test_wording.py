@@ -14,7 +14,7 @@ def filled(template: str) -> str:
 
 
 def test_a_reworded_message_keeps_the_id_of_its_first_wording() -> None:
-    rows = list(wordings())
+    rows = wordings()
     assert len(rows) > 900
     for today, first in rows:
         check_row(today, first)

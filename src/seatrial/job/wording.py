@@ -7,27 +7,18 @@ wordings that match, the first one counts.
 """
 
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 _VALUE = re.compile(r"\{([a-z])\}")
+_ROW = re.compile(r"^(?! |;;)(.+)\n(?:    (.+)\n)?", re.MULTILINE)
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 
 
-def wordings() -> Iterator[tuple[str, str]]:
+def wordings() -> list[tuple[str, str]]:
     """Today's wording and the first one of each row."""
-    today = ""
-    for line in Path(__file__).with_name("wording.txt").read_text(encoding="utf-8").splitlines():
-        if line.startswith("    "):
-            yield today, line.strip()
-            today = ""
-        elif line and not line.startswith(";;"):
-            if today:
-                yield today, today
-            today = line
-    if today:
-        yield today, today
+    text = Path(__file__).with_name("wording.txt").read_text(encoding="utf-8")
+    return [(today, first or today) for today, first in _ROW.findall(text)]
 
 
 @cache

@@ -112,30 +112,10 @@ class TrialModel(Model):
     )
 
     # Fields about where, when and how often a cell runs. They do not count for its hash.
-    APART: ClassVar[frozenset[str]] = frozenset(
-        [
-            "runtime",
-            "machine",
-            "target",
-            "matrix",
-            "zip",
-            "needs",
-            "exclude",
-            "xfail",
-            "tags",
-            "timeout",
-            "retries",
-            "retry_on",
-            "repeat",
-            "estimate_s",
-            "disabled",
-            "baseline",
-            "benchmark",
-            "confirm",
-            "unjudged",
-            "conditions",
-            "under_test",
-        ]
+    APART: ClassVar[frozenset[str]] = (
+        frozenset({"runtime", "machine", "target", "matrix", "zip", "needs", "exclude", "xfail", "tags", "disabled"})
+        | frozenset({"timeout", "retries", "retry_on", "repeat", "estimate_s", "confirm"})
+        | frozenset({"baseline", "benchmark", "unjudged", "conditions", "under_test"})
     )
 
     GATHERED: ClassVar[type[Gathered]] = Gathered
