@@ -276,7 +276,7 @@ def test_cancel_reaches_a_run_that_was_stopped(world: World) -> None:
         (["run", "suite.yaml", "--runs", "/dev/null/x"], "/dev/null/x", 3),
         (["report", "x" * 5000], "run not found", 2),
         (["run", "suite.yaml", "--max-cost", "nan"], "nan", 2),
-        (["plan", "a\nb"], "cannot be read", 2),
+        (["plan", "a\nb"], "cannot read the file", 2),
     ],
 )
 def test_odd_arguments_are_told_in_a_line(world: World, args: list[str], words: str, code: int) -> None:

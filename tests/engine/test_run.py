@@ -424,8 +424,8 @@ trials:
 def test_secrets_that_cannot_be_had_are_all_named_before_anything_runs(world: World) -> None:
     suite(world, 'env: {A: {secret: NOT_THERE}, B: {secret: SHORT}}\nrun: ["true"]')
     refused = world.seatrial("run", "suite.yaml", check=2, SHORT="abc")
-    assert "secret NOT_THERE: the environment variable NOT_THERE is not set" in refused.stderr
-    assert "secret SHORT: the environment variable SHORT holds 3 characters" in refused.stderr
+    assert "secret NOT_THERE: environment variable NOT_THERE is not set" in refused.stderr
+    assert "secret SHORT: environment variable SHORT has 3 characters" in refused.stderr
     assert world.jobs() == []
 
 

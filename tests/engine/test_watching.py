@@ -33,7 +33,7 @@ def test_attach_shows_what_another_process_runs_and_ends_with_its_exit_code(worl
     with world.start("attach", "last") as watching:
         assert watching.stdout is not None
         first = watching.stdout.readline()
-        assert first.startswith(f"watching {world.run().run}, which process ")
+        assert first.startswith(f"watching {world.run().run} (owned by process ")
         assert watching.stdout.readline().startswith("[1/2] passed quick")
         (world.folder / "go").touch()
         rest = watching.stdout.read()
@@ -64,7 +64,7 @@ def test_a_process_that_is_killed_while_it_is_watched_is_said_and_the_run_can_be
         watching.stdout.readline()
         watching.stdout.readline()
         os.kill(owner.pid, signal.SIGKILL)
-        assert f"process {owner.pid} is gone, and {world.run().run} is not finished" in watching.stdout.read()
+        assert f"process {owner.pid} exited before {world.run().run} finished" in watching.stdout.read()
         assert watching.wait() == 3
         (world.folder / "go").touch()
         world.seatrial("attach", "last", check=0)

@@ -361,5 +361,5 @@ def test_a_case_without_an_answer_is_a_problem_unless_it_is_to_be_recorded(tmp_p
 
 def test_the_cases_in_the_docs_are_read() -> None:
     page = (Path(__file__).parents[3] / "docs" / "answers.md").read_text()
-    (text,) = re.findall(r"^```yaml\n(# cases.yaml\n.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (text,) = re.findall(r"^```yaml\n(# file: cases.yaml\n.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert len(read(text)) == 5
