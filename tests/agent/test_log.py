@@ -66,5 +66,5 @@ def test_a_disk_that_takes_no_more_stops_the_log_and_nothing_else(tmp_path: Path
     tmp_path.joinpath("log.txt.1").mkdir()
     log.write(b"x" * (HEAD_BYTES + 100))
     log.write(b"y" * 100)
-    assert "the log ends early" in log.error
+    assert "the log is incomplete" in log.error
     assert log.omitted_bytes == log.total_bytes - HEAD_BYTES

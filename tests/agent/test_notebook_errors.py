@@ -67,7 +67,7 @@ def test_a_notebook_that_keeps_going_runs_and_judges_every_cell(runner: StepRunn
             ("failed", "dead"),
             ("skipped", ""),
         ]
-        assert driven.cells(name)[-1]["message"] == "not run: the kernel is gone since cell 5"
+        assert driven.cells(name)[-1]["message"] == "not run: the kernel stopped in cell 5"
         assert driven.passes[name]["message"].startswith("cell 1: ZeroDivisionError")
     assert "in a new kernel" in driven.passes["rerun"]["message"]
 
@@ -83,7 +83,7 @@ def test_it_goes_on_after_a_cell_over_its_limit_but_not_over_that_of_the_pass(ru
         if limit == "cell_timeout_s":  # it is for the next one, too, and a busy machine may not keep it
             assert driven.cells()[1]["state"] != "skipped"
     assert [cell["state"] for cell in driven.cells()] == ["failed", "skipped"]
-    assert driven.cells()[1]["message"] == "not run: the pass was over its limit in cell 1"
+    assert driven.cells()[1]["message"] == "not run: the pass timed out in cell 1"
 
 
 def test_exit_is_reported_at_its_own_cell(runner: StepRunner) -> None:
@@ -91,18 +91,18 @@ def test_exit_is_reported_at_its_own_cell(runner: StepRunner) -> None:
         driven = runner.cells("exit(keep_kernel=True)", source, "print('after')")
         assert [cell["state"] for cell in driven.cells()] == ["passed", "failed", "skipped"]
         assert driven.cells()[1]["class"] == "dead"
-        assert driven.passes["fresh"]["message"] == "cell 2: it ended the kernel with exit(): no cell can run after it"
+        assert driven.passes["fresh"]["message"] == "cell 2: exit() stopped the kernel; later notebook cells cannot run"
 
 
 def test_what_a_notebook_says_of_its_own_execution_is_heeded(runner: StepRunner) -> None:
     endless = "import time\nwhile True: time.sleep(0.01)"
     driven = runner.cells(endless, metadata={"execution": {"timeout": 0.3}})
-    assert "over the cell's limit of 0.3 s" in driven.passes["fresh"]["message"]
+    assert "timed out after 0.3 s (cell limit)" in driven.passes["fresh"]["message"]
     driven = runner.cells("import time\ntime.sleep(0.6)", metadata={"execution": {"timeout": 0.3}}, cell_timeout_s=60)
     assert driven.passes["fresh"]["state"] == "passed"  # the suite's own limit goes first
     driven = runner.cells("1", metadata={"execution": {"timeout": "soon"}})
     assert driven.passes["fresh"]["class"] == "broken"
-    assert "`metadata.execution.timeout` of the notebook is no number of seconds: 'soon'" in driven.output
+    assert "invalid `metadata.execution.timeout` in the notebook: 'soon'" in driven.output
 
 
 def test_errors_that_the_notebook_allows_are_counted_and_a_dead_kernel_is_not_allowed(runner: StepRunner) -> None:
@@ -125,7 +125,7 @@ def test_a_process_killed_for_memory_fails_a_cell_that_did_not_notice(runner: St
     driven = runner.cells(f"open({str(runner.oom_file)!r}, 'w').write('oom_kill 4\\n')")
     seen = driven.passes["fresh"]
     assert seen["class"] == "memory"
-    assert seen["message"].startswith("cell 1: a process of this cell was killed for memory")
+    assert seen["message"].startswith("cell 1: a process of this notebook cell was killed (out of memory)")
 
 
 def test_the_cells_of_the_gradient_example_each_have_their_verdict(runner: StepRunner, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class TestAnEnd:
 
     def test_over_the_run_limit_is_124(self, pod: PodProcesses) -> None:
         end = pod.run("sleep 1000", "echo never", limits={"run_s": 0.5, "grace_s": 0.2})
-        assert (end["exit"], end["outcome"], end["message"]) == (124, "timeout", "not done after 0.5 s")
+        assert (end["exit"], end["outcome"], end["message"]) == (124, "timeout", "still running after 0.5 s")
         assert [record["outcome"] for record in pod.records("done")] == ["timeout"]
 
     def test_by_silence_is_124(self, pod: PodProcesses) -> None:
@@ -77,7 +77,7 @@ class TestWhatIsHanded:
         (pod.root / "job/job.json").write_text(text)
         end = pod.ended(pod.start())
         assert (end["exit"], end["outcome"]) == (1, "infra")
-        assert "job.json is not a job that can be run" in end["message"]
+        assert "invalid job file" in end["message"]
         assert pod.end()["outcome"] == "infra"
 
     def test_not_at_all_is_told_as_infra(self, pod: PodProcesses) -> None:
@@ -160,7 +160,7 @@ class TestASecondStart:
         end = pod.ended(pod.start())
         if started:
             assert (end["exit"], end["outcome"]) == (1, "lost")
-            assert "second time" in end["message"]
+            assert "restarted" in end["message"]
             assert not count or (pod.root / "volume/count").read_text() == count
             lines = (
                 (pod.out / "records.jsonl").read_bytes().splitlines() if (pod.out / "records.jsonl").exists() else []
@@ -311,7 +311,7 @@ class TestHosts:
     def test_without_a_number_of_their_own_are_infra(self, pod: PodProcesses, number: str) -> None:
         end = pod.run(steps=self.steps(), hosts=3, env={"JOB_COMPLETION_INDEX": number})
         assert (end["exit"], end["outcome"]) == (1, "infra")
-        assert "which of 3 hosts this is cannot be known" in end["message"]
+        assert "cannot determine the host number (3 hosts)" in end["message"]
 
     def test_may_be_known_by_the_name_of_the_pod(self) -> None:
         from seatrial.agent.pod.pod import host_number

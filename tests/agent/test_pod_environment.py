@@ -71,7 +71,7 @@ class TestPackages:
     def test_that_do_not_exist_are_refused(self, pod: PodProcesses, index: dict[str, str]) -> None:
         end = pod.run("echo never", environment=asking("seatrial-probe==2.0"), env=index)
         assert (end["exit"], end["outcome"], end["steps"]) == (1, "refused", [])
-        assert "seatrial-probe==2.0 could not be installed: " in end["message"]
+        assert "cannot install seatrial-probe==2.0: " in end["message"]
         assert "No matching distribution found" in end["message"]
         assert pod.records("end")[0]["outcome"] == "refused"
         assert pod.end()["message"] == end["message"]
@@ -96,7 +96,7 @@ class TestPackages:
         pod.python = str(slow_pip(tmp_path))
         end = pod.run("echo never", environment=asking("seatrial-probe"), limits={"run_s": 3, "grace_s": 0.2})
         assert (end["exit"], end["outcome"]) == (124, "timeout")
-        assert end["message"].startswith("not done after 3 s; while its environment was made")
+        assert end["message"].startswith("still running after 3 s; while creating its environment")
         assert end["steps"] == []
 
     def test_are_not_waited_for_when_the_end_is_asked_for(self, pod: PodProcesses, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ class TestPackages:
             (hidden / f"{name}.py").write_text("raise ImportError")
         env = {"PYTHONPATH": str(hidden), "PATH": "/usr/bin:/bin"}
         end = pod.run("echo never", environment=asking("seatrial-probe"), env=env)
-        assert (end["outcome"], "no pip, no uv and no ensurepip" in end["message"]) == ("refused", True)
+        assert (end["outcome"], "no pip, uv or ensurepip" in end["message"]) == ("refused", True)
 
     @pytest.mark.skipif(shutil.which("uv", path=VENV) is None, reason="needs uv")
     def test_are_installed_by_uv_where_there_is_no_pip(self, pod: PodProcesses, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ class TestPackages:
     @pytest.mark.parametrize("package", ["-r/etc/passwd", "--index-url=http://x", "a\n-rb", ""])
     def test_that_are_options_are_refused(self, pod: PodProcesses, package: str) -> None:
         end = pod.run("echo never", environment=asking(package))
-        assert (end["outcome"], "is not a package requirement" in end["message"]) == ("refused", True)
+        assert (end["outcome"], "invalid package requirement" in end["message"]) == ("refused", True)
 
 
 def slow_pip(folder: Path) -> Path:
@@ -158,12 +158,12 @@ class TestPython:
     def test_of_another_version_is_refused_and_both_are_told(self, pod: PodProcesses) -> None:
         end = pod.run("echo never", environment=asking(python="3.1"))
         assert (end["exit"], end["outcome"]) == (1, "refused")
-        assert "python: 3.1 is asked for" in end["message"]
+        assert "(expected 3.1)" in end["message"]
         assert "{}.{}.{}".format(*sys.version_info) in end["message"]
 
     def test_of_no_version_at_all_is_refused(self, pod: PodProcesses) -> None:
         end = pod.run("echo never", environment=asking(python="snake"))
-        assert (end["outcome"], "neither a version" in end["message"]) == ("refused", True)
+        assert (end["outcome"], "python: invalid version" in end["message"]) == ("refused", True)
 
     def test_that_is_named_is_the_one_of_the_steps(self, pod: PodProcesses, tmp_path: Path) -> None:
         made = tmp_path / "named"
@@ -215,7 +215,7 @@ def test_a_notebook_without_an_nbclient_to_be_had_says_so_and_other_steps_run(po
     ]
     end = pod.run(steps=steps, env={"PIP_NO_INDEX": "1"})
     assert end["steps"] == [["exited", 1], ["exited", 0]]
-    assert "the runtime has no nbclient" in pod.records("done")[0]["output"]
+    assert "add nbclient to the runtime" in pod.records("done")[0]["output"]
     assert "install nbclient" in pod.log()
 
 

@@ -70,7 +70,7 @@ def pod(tmp_path: Path, agent: Path) -> PodProcesses:
 def test_a_name_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
     error = refused(tmp_path, [(name, {}, b"x")])
     assert error.outcome == "refused"
-    assert "outside of the work folder" in str(error)
+    assert "outside the work folder" in str(error)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["inputs", "work"]
 
 
@@ -110,6 +110,6 @@ def test_what_is_no_archive_is_infra(pod: PodProcesses, broken: str) -> None:
     parts(pod.root / "inputs", given, 4096)
     end = pod.run("echo never", inputs=True)
     assert (end["exit"], end["outcome"]) == (1, "infra")
-    assert "the inputs of the job" in end["message"]
+    assert "the job inputs" in end["message"]
     assert pod.records("step") == []
     assert pod.records("end")[0]["outcome"] == "infra"

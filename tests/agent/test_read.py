@@ -83,7 +83,7 @@ def test_the_time_for_all_of_it_is_limited(agent: Path, tmp_path: Path) -> None:
     train, files = read(
         agent, logs=logs, follow=TRAIN, roots=[str(tmp_path)], entries={"x": {"match": "*"}}, seconds=0.5
     )
-    assert "the time for reading was over" in train.result["errors"][0]["error"]
+    assert "the read timed out" in train.result["errors"][0]["error"]
     assert files.result["x"]["count"] == 0
 
 

@@ -503,7 +503,7 @@ def test_a_host_that_hangs_while_another_goes_on_is_a_stall_that_names_it() -> N
     assert two_hosts(reading, 60, 11) == 110.0
     assert reading.stopped is not None
     assert (reading.stopped["what"], reading.stopped["host"], reading.stopped["step"]) == ("stall", 1, 10)
-    assert reading.stopped["text"] == "host 1: no new step for 5.0 s, and 5.0 s are allowed; its last was step 10"
+    assert reading.stopped["text"] == "host 1: no new step for 5.0 s (limit 5.0 s); last step 10"
 
 
 def test_a_host_that_hangs_when_another_is_done_is_a_stall_unless_one_is_enough() -> None:

@@ -85,10 +85,10 @@ def test_a_module_that_is_not_installed_is_absent(module: str, runner: StepRunne
         ("1 / 0", "ZeroDivisionError: division by zero"),
         ("import sys; sys.exit(0)", "SystemExit: 0"),
         ("def (", "SyntaxError: invalid syntax"),
-        ("import os; os._exit(0)", "Python ended with exit code 0 while it imported crashing"),
+        ("import os; os._exit(0)", "Python exited with code 0 while importing crashing"),
         (
             "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
-            "Python was killed by SIGSEGV while it imported crashing",
+            "Python was killed by SIGSEGV while importing crashing",
         ),
     ],
 )
@@ -111,7 +111,7 @@ def test_an_import_without_any_python_says_so(runner: StepRunner) -> None:
     runner.python, runner.env = None, {"PATH": "/no/such/folder"}
     result = runner.do("import", module="json").result
     assert result["state"] == "crashed"
-    assert "there is no Python on PATH" in result["error"]
+    assert "Python not found on PATH" in result["error"]
 
 
 def test_a_command_tells_path_and_version(runner: StepRunner) -> None:
@@ -199,7 +199,7 @@ def test_facts_hide_what_looks_like_a_secret_and_what_is_one(runner: StepRunner)
 def test_facts_of_a_python_that_does_not_start_say_so(runner: StepRunner) -> None:
     script(runner, "broken-python", "#!/bin/sh\nexit 5\n")
     runner.python = str(runner.folder / "bin" / "broken-python")
-    assert runner.do("facts").result["error"] == "the facts are not known: Python ended with exit code 5"
+    assert runner.do("facts").result["error"] == "could not collect facts: Python exited with code 5"
 
 
 @pytest.fixture
@@ -252,7 +252,7 @@ def test_a_ref_that_is_not_there_is_told(runner: StepRunner, repository: Path) -
     driven = runner.do("workspace", git=f"file://{repository}", ref="no-such-ref")
     assert driven.result == {"commit": None, "unknown_ref": True}
     assert driven.ended.code == 64
-    assert "there is no ref no-such-ref" in driven.output
+    assert "ref not found: no-such-ref" in driven.output
 
 
 def test_a_repository_that_is_not_there_fails_and_asks_nobody(runner: StepRunner) -> None:
@@ -264,11 +264,11 @@ def test_a_repository_that_is_not_there_fails_and_asks_nobody(runner: StepRunner
 @pytest.mark.parametrize(
     ("kind", "args", "message"),
     [
-        ("no-such-kind", {}, "this agent has no step kind 'no-such-kind'; it knows command, drive, facts, import"),
+        ("no-such-kind", {}, "unknown step kind 'no-such-kind'; known: command, drive, facts, import"),
         ("command", {}, "step 'command' needs the argument 'command'"),
         ("workspace", {"git": "--upload-pack=touch pwned"}, "do not start with a dash"),
-        ("command", {"command": "true", "hosts": "many"}, "the arguments of step 'command' make no sense"),
-        ("command", {"command": "true", "follow": {"must": "words"}}, "the arguments of step 'command' make no sense"),
+        ("command", {"command": "true", "hosts": "many"}, "invalid arguments for step 'command'"),
+        ("command", {"command": "true", "follow": {"must": "words"}}, "invalid arguments for step 'command'"),
     ],
 )
 def test_a_step_that_makes_no_sense_fails_and_says_why(

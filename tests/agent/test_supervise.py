@@ -265,7 +265,7 @@ class TestAsRoot:
             fill = "head -c 400000 /dev/zero > fill; head -c 3000000 /dev/zero | tr '\\0' x; rm fill"
             end = job.run(fill, "echo after")
             assert end["outcome"] == "exited"
-            assert "the log ends early" in end["message"]
+            assert "the log is incomplete" in end["message"]
             assert end["log_omitted_bytes"] > 100000
             assert [record["code"] for record in job.records("done")] == [0, 0]
             assert job.records("done")[1]["output"] == "after\n"

@@ -63,13 +63,13 @@ def test_what_was_stopped_without_a_reason_is_still_a_failure() -> None:
 
 
 def test_no_new_step_is_a_stall_and_says_since_when() -> None:
-    stopped = {"what": "stall", "text": "no new step for 31.0 s, and 30.0 s are allowed", "step": 4}
+    stopped = {"what": "stall", "text": "no new step for 31.0 s (limit 30.0 s)", "step": 4}
     seen = train(values("step", [0, 1, 2, 3, 4]), outcome=Outcome.STALL, code=None, stopped=stopped, output="step: 4\n")
     found = check_exit(seen, EXITED)
     assert brief(found) == {"stall": ("timeout", "stall"), "exit": ("skipped", "")}
-    assert found[0].message == "no new step for 31.0 s, and 30.0 s are allowed; the last was step 4"
+    assert found[0].message == "no new step for 31.0 s (limit 30.0 s); the last was step 4"
     assert found[0].evidence == "step: 4"
-    of_host = {**stopped, "host": 1, "text": "host 1: no new step for 31.0 s; its last was step 2"}
+    of_host = {**stopped, "host": 1, "text": "host 1: no new step for 31.0 s; last step 2"}
     seen = train(values("step", [0, 1, 2, 3, 4]), outcome=Outcome.STALL, code=None, stopped=of_host)
     assert check_exit(seen, EXITED)[0].message == of_host["text"]
 

@@ -63,15 +63,15 @@ def test_an_import_of_the_wrong_or_of_no_version_fails() -> None:
 
 
 def test_an_import_that_ran_out_of_time_is_a_timeout_not_a_crash() -> None:
-    result = {"state": "crashed", "error": "Python ran out of time", "traceback": ""}
+    result = {"state": "crashed", "error": "Python timed out", "traceback": ""}
     found = check_import(seen("import", result, outcome=Outcome.TIMEOUT, code=None), EXITED)
     assert (found.verdict, found.class_) == (Verdict.TIMEOUT, "timeout")
 
 
 def test_a_step_out_of_time_tells_its_limit_and_what_ended_it() -> None:
-    ran = seen("run", outcome=Outcome.TIMEOUT, code=None, signal=15, message="not done after 30 s")
+    ran = seen("run", outcome=Outcome.TIMEOUT, code=None, signal=15, message="still running after 30 s")
     (found,) = check_run(ran, EXITED, RunExpected())
-    assert found.message == "the step timed out and was killed by SIGTERM: not done after 30 s"
+    assert found.message == "the step timed out and was killed by SIGTERM: still running after 30 s"
 
 
 def test_a_process_killed_for_memory_is_a_finding_of_a_step_that_exits_with_0() -> None:
@@ -196,7 +196,7 @@ def test_a_workspace_that_cannot_be_had_is_infra_and_a_wrong_ref_is_invalid() ->
     assert check_workspace(seen("workspace", {"commit": "abc"}), EXITED).verdict is Verdict.PASSED
     gone = seen("workspace", {"commit": None}, code=128, output="fatal: unable to access\n")
     assert check_workspace(gone, EXITED).verdict is Verdict.INFRA
-    wrong = seen("workspace", {"commit": None, "unknown_ref": True}, code=64, output="there is no ref x in y\n")
+    wrong = seen("workspace", {"commit": None, "unknown_ref": True}, code=64, output="ref not found: x in y\n")
     assert check_workspace(wrong, EXITED).verdict is Verdict.INVALID
 
 
@@ -281,7 +281,7 @@ def test_without_a_kernel_there_is_no_python_to_compare() -> None:
 
 
 def test_facts_that_could_not_be_gathered_are_a_failure() -> None:
-    (found,) = check_facts(seen("facts", {"error": "the facts are not known: Python was killed"}), EXITED, Declared())
+    (found,) = check_facts(seen("facts", {"error": "could not collect facts: Python was killed"}), EXITED, Declared())
     assert (found.verdict, found.class_) == (Verdict.FAILED, "facts")
 
 

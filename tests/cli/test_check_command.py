@@ -244,7 +244,7 @@ def test_what_was_fetched_is_called_by_its_address(tmp_path: Path) -> None:
     assert f"log not found in {address} (" in CliRunner().invoke(main, ["check", address, *args]).output
     (tmp_path / "job" / "x.log.gz").write_bytes(b"\x1f\x8bbroken")
     done = CliRunner().invoke(main, ["check", address, *args])
-    assert "x.log.gz: cannot be read" in done.output
+    assert "x.log.gz: cannot read the file" in done.output
     assert "seatrial-check-" not in done.output
     one = CliRunner().invoke(main, ["check", f"{address}/x.log.gz", *args])
     assert (one.exit_code, f"{address}/x.log.gz is a file; use its folder" in one.output) == (2, True)

@@ -61,6 +61,16 @@ def test_a_reworded_reason_inside_another_message_keeps_the_id_of_the_first_word
         ),
         ("the client was killed by SIGKILL", "the driver was killed by SIGKILL"),
         ("not asked: the client timed out", "not asked: the driver ran out of time"),
+        ("the job timed out: still running after 12 s", "the job ran out of time: not done after 12 s"),
+        (
+            "cell 3: timed out after 5 s (cell limit); stopped by an interrupt",
+            "cell 3: over the cell's limit of 5 s; an interrupt ended it",
+        ),
+        (
+            "2 of 3 files: a.json: not read: 8 bytes (limit 5)",
+            "2 of 3 files: a.json: not read: it has 8 bytes, and at most 5 are read",
+        ),
+        ("output: no JSON found", "its output: there is no JSON in it"),
     ]:
         expected = hashlib.sha256(f"failed {normalised(first)}".encode()).hexdigest()[:6]
         assert cause_id(Verdict.FAILED, today) == expected, today

@@ -35,7 +35,7 @@ DRIVER = (
     "RuntimeError: The NVIDIA driver on your system is too old (found version 12080). Please update your GPU driver"
 )
 DIVERGED = "AssertionError: output diverged at token 17: expected ' the' (0.412) got ' a' (0.409)"
-LATE = "the job timed out: not done after 12 s"
+LATE = "the job timed out: still running after 12 s"
 STEPS = ("run nvidia-smi", "run load weights", "run generate")
 
 

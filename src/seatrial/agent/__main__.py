@@ -25,7 +25,7 @@ def main(arguments: List[str]) -> int:
         sys.stderr.write("usage: python AGENT %s ...\n" % "|".join(COMMANDS))
         return 2
     if not __package__:
-        sys.stderr.write("the agent is a package: run its zipapp, or `python -m` with its full name\n")
+        sys.stderr.write("run the agent as a zipapp, or with `python -m` and its full module name\n")
         return 2
     module = importlib.import_module("." + COMMANDS[arguments[0]], __package__)
     return int(module.main(arguments[1:]) or 0)

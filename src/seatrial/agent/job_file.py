@@ -101,7 +101,7 @@ class JobFile(NamedTuple):
     def in_folders(self) -> Folders:
         """Where something else than a pod runs it."""
         if self.folders is None:
-            raise JobError("it names no `folders`")
+            raise JobError("`folders` is missing")
         return self.folders
 
 
@@ -112,16 +112,16 @@ def read_file(path: str, own_env: Mapping[str, str]) -> JobFile:
     try:
         given = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise JobError("it is not JSON: %s" % error) from None
+        raise JobError("the job is not JSON: %s" % error) from None
     return read_job_file(given, own_env)
 
 
 def read_job_file(given: Any, own_env: Mapping[str, str]) -> JobFile:
     """`own_env`: of this process, for a job that brings none. Raises JobError."""
     if not isinstance(given, dict):
-        raise JobError("it is %s, not an object" % _called(given))
+        raise JobError("expected an object, got %s" % _called(given))
     if given.get("version") != _VERSION:
-        raise JobError("its version is %r, and this agent reads %d" % (given.get("version"), _VERSION))
+        raise JobError("job version %r (this agent reads %d)" % (given.get("version"), _VERSION))
     variables = _field(given, "variables", dict, None)
     env = dict(own_env) if variables is None else {str(name): str(value) for name, value in variables.items()}
     names = map(str, _field(given, "secret_variables", list, []))
@@ -148,7 +148,7 @@ def read_job_file(given: Any, own_env: Mapping[str, str]) -> JobFile:
 
 def _step(number: int, step: Any) -> Dict[str, Any]:
     if not isinstance(step, dict):
-        raise JobError("step %d is %s, not an object" % (number, _called(step)))
+        raise JobError("step %d: expected an object, got %s" % (number, _called(step)))
     for name in ("name", "kind"):
         _named(step, "step %d" % number, name)
     _field(step, "args", dict, {})
@@ -158,7 +158,7 @@ def _step(number: int, step: Any) -> Dict[str, Any]:
 
 def _named(given: Dict[str, Any], where: str, name: str) -> str:
     if not isinstance(given.get(name), str):
-        raise JobError("%s: `%s` is %s, not a text" % (where, name, _called(given.get(name))))
+        raise JobError("%s: `%s` must be a string, got %s" % (where, name, _called(given.get(name))))
     return str(given[name])
 
 
@@ -167,7 +167,7 @@ def _field(given: Dict[str, Any], name: str, kind: Any, default: Any, required: 
     if value is None and not required:
         return default
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise JobError("`%s` is %s, which it cannot be" % (name, _called(value)))
+        raise JobError("invalid value for `%s`: %s" % (name, _called(value)))
     return value
 
 

@@ -58,9 +58,9 @@ def _read_logs(spec: Dict[str, Any], limited: Limited, records: RecordsFile) -> 
                     for note in reading.notes(None):
                         records.write("note", step=0, data=note)
         except OverTime as error:
-            errors.append({"path": log["path"], "error": "not read to its end: %s" % error})
+            errors.append({"path": log["path"], "error": "partly read: %s" % error})
         except (OSError, EOFError, zlib.error, MemoryError) as error:
-            errors.append({"path": log["path"], "error": "cannot be read: %s" % (error or "not enough memory")})
+            errors.append({"path": log["path"], "error": "cannot read the file: %s" % (error or "out of memory")})
         reading.flush(host=host)
     for note in reading.notes(None, last=True):
         records.write("note", step=0, data=note)

@@ -63,19 +63,19 @@ def test_each_cell_that_failed_has_a_finding_where_the_pass_goes_on() -> None:
     notes = [
         cell("fresh", 1, "failed", message="ValueError: no", **{"class": "error"}),
         cell("fresh", 2, "passed"),
-        cell("fresh", 3, "failed", message="over the cell's limit of 5 s", source="wait()", **{"class": "timeout"}),
+        cell("fresh", 3, "failed", message="timed out after 5 s (cell limit)", source="wait()", **{"class": "timeout"}),
         over("fresh", "failed", "error", "cell 1: ValueError: no"),
     ]
     first, second = check_notebook(seen(*notes), EXITED)
     assert (first.check, first.verdict, first.message) == ("notebook", Verdict.FAILED, "cell 1: ValueError: no")
     assert (second.step, second.check, second.verdict) == ("notebook a.ipynb fresh", "cell 3", Verdict.TIMEOUT)
-    assert second.message == "cell 3: over the cell's limit of 5 s"
+    assert second.message == "cell 3: timed out after 5 s (cell limit)"
     assert "wait()" in second.evidence
 
 
 def test_a_skip_carries_its_reason() -> None:
-    (found,) = check_notebook(seen(over("fresh", "skipped", "", "skipped: there is no /data")), EXITED)
-    assert (found.verdict, found.message) == (Verdict.SKIPPED, "there is no /data")
+    (found,) = check_notebook(seen(over("fresh", "skipped", "", "skipped: path not found: /data")), EXITED)
+    assert (found.verdict, found.message) == (Verdict.SKIPPED, "path not found: /data")
 
 
 def test_a_failed_shell_command_shows_the_cell_that_ran_it() -> None:

@@ -23,7 +23,7 @@ def mask_files(folder: str, mask: Mask) -> str:
 
     def not_kept(error: OSError, path: str) -> None:
         where = mask.text(os.path.relpath(path, folder))
-        problems.append("%s was not kept, for a secret may be in it: %s" % (where, error.strerror))
+        problems.append("%s was discarded because it may contain a secret: %s" % (where, error.strerror))
 
     walk = os.walk(folder, topdown=False, onerror=lambda error: not_kept(error, error.filename))
     try:
@@ -44,7 +44,7 @@ def mask_files(folder: str, mask: Mask) -> str:
                     with contextlib.suppress(OSError):
                         os.rename(os.path.join(parent, name), new)
     except RecursionError:
-        return "folders in folders are too many to look for secrets in: what was kept is not"
+        return "folders are nested too deeply: not all kept files were searched for secrets"
     return "; ".join(problems)
 
 

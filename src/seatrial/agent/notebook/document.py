@@ -28,15 +28,15 @@ def read_notebook(path: str) -> Data:
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
     except FileNotFoundError:
-        raise Broken("there is no notebook at %s" % path) from None
+        raise Broken("notebook not found: %s" % path) from None
     except OSError as error:
-        raise Broken("%s cannot be read: %s" % (path, error.strerror)) from None
+        raise Broken("cannot read notebook %s: %s" % (path, error.strerror)) from None
     except (ValueError, RecursionError) as error:
-        raise Broken("%s is not a notebook: it is not JSON (%s)" % (path, error)) from None
+        raise Broken("invalid notebook %s: not JSON (%s)" % (path, error)) from None
     if not isinstance(data, dict) or not isinstance(data.get("nbformat"), int):
-        raise Broken("%s is not a notebook: it has no `nbformat`" % path)
+        raise Broken("invalid notebook %s: no `nbformat`" % path)
     if data["nbformat"] > 4 or data["nbformat"] < 1:
-        raise Broken("%s has notebook format %d; this reads 1 to 4" % (path, data["nbformat"]))
+        raise Broken("%s has notebook format %d (supported: 1 to 4)" % (path, data["nbformat"]))
     if data["nbformat"] < 4:
         import nbformat
 
@@ -44,7 +44,7 @@ def read_notebook(path: str) -> Data:
         try:
             data = formats.convert(formats.reader.reads(json.dumps(data)), 4)
         except Exception as error:
-            text = "%s has the old notebook format %d and cannot be converted: %s"
+            text = "cannot convert %s from notebook format %d: %s"
             raise Broken(text % (path, data["nbformat"], error)) from error
     data.setdefault("metadata", {})
     if not isinstance(data.get("nbformat_minor"), int):
@@ -56,16 +56,16 @@ def read_notebook(path: str) -> Data:
 def _check(data: Data, path: str) -> None:
     """Only what running it relies on; a full validation would cost more than a small notebook."""
     if not isinstance(data["metadata"], dict) or not isinstance(data.get("cells"), list):
-        raise Broken("%s is not a notebook: it has no list of `cells`" % path)
+        raise Broken("invalid notebook %s: no list of `cells`" % path)
     for number, cell in enumerate(data["cells"], 1):
         if not isinstance(cell, dict) or cell.get("cell_type") not in ("code", "markdown", "raw"):
-            raise Broken("%s is not a notebook: its cell %d is no code, markdown or raw cell" % (path, number))
+            raise Broken("invalid notebook %s: cell %d is not a code, markdown or raw cell" % (path, number))
         source = cell.get("source", "")
         if not isinstance(source, (str, list)) or not all(isinstance(line, str) for line in source):
-            raise Broken("%s is not a notebook: the source of its cell %d is no text" % (path, number))
+            raise Broken("invalid notebook %s: the source of cell %d is not text" % (path, number))
         cell["source"] = "".join(source)
         if not isinstance(cell.setdefault("metadata", {}), dict):
-            raise Broken("%s is not a notebook: the metadata of its cell %d are no object" % (path, number))
+            raise Broken("invalid notebook %s: the metadata of cell %d is not an object" % (path, number))
         if cell["cell_type"] == "code":
             cell["outputs"], cell["execution_count"] = [], None
 
@@ -82,7 +82,7 @@ def execution(notebook: Data) -> Tuple[Optional[float], bool]:
     said = said if isinstance(said, dict) else {}
     timeout_s = said.get("timeout")
     if timeout_s is not None and (isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float))):
-        raise Broken("`metadata.execution.timeout` of the notebook is no number of seconds: %r" % (timeout_s,))
+        raise Broken("invalid `metadata.execution.timeout` in the notebook: %r (expected seconds)" % (timeout_s,))
     return timeout_s if timeout_s and timeout_s > 0 else None, said.get("allow_errors") is True
 
 
@@ -138,7 +138,7 @@ def keep_notebook(notebook: Data, path: str, mask: Mask) -> Optional[str]:
     except (OSError, ValueError) as error:
         with contextlib.suppress(OSError):
             os.unlink(partial)
-        return "the executed notebook could not be kept at %s: %s" % (path, error)
+        return "cannot save the executed notebook to %s: %s" % (path, error)
     return None
 
 

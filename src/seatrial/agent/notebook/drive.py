@@ -78,8 +78,8 @@ def main(arguments: List[str]) -> int:
     try:
         if not _can_drive():
             raise Broken(
-                "the runtime has no nbclient (with jupyter_client 7 or later), and there is no other Python here that "
-                "has: add nbclient to it"
+                "nbclient (with jupyter_client 7 or later) not found in the runtime or another Python here; "
+                "add nbclient to the runtime"
             )
         notebook = document.read_notebook(spec.path)
         document.execution(notebook)
@@ -113,9 +113,9 @@ def _all(notes: NotebookNotes, spec: NotebookSpec, state: str, class_: str, mess
 def missing(requires: Mapping[str, List[str]]) -> str:
     """Why the notebook cannot be meant for this place; empty when nothing is missing."""
     paths = [path for path in requires.get("paths", []) if not os.path.exists(os.path.expanduser(path))]
-    lacks = ["there is no %s" % path for path in paths]
-    lacks += ["the variable %s is not set" % name for name in requires.get("variables", []) if not os.environ.get(name)]
-    lacks += ["there is no command %s" % name for name in requires.get("commands", []) if shutil.which(name) is None]
+    lacks = ["path not found: %s" % path for path in paths]
+    lacks += ["variable not set: %s" % name for name in requires.get("variables", []) if not os.environ.get(name)]
+    lacks += ["command not found: %s" % name for name in requires.get("commands", []) if shutil.which(name) is None]
     return "; ".join(lacks)
 
 
@@ -177,7 +177,7 @@ async def _one(
         except (asyncio.CancelledError, Dead):
             raise
         except Exception as error:  # noqa: BLE001 - of nbclient, for a message that it does not understand
-            message = "the notebook could not be driven on: %s: %s" % (type(error).__name__, error)
+            message = "the notebook runner failed: %s: %s" % (type(error).__name__, error)
             verdict = {"state": "failed", "class": "error", "message": message}
             await kernel.end(now=True)
         finally:
@@ -188,7 +188,7 @@ async def _one(
         await kernel.end(now=True)
     if trouble:
         verdict["kept"] = False
-    remark = "in a new kernel, because the one before was gone" if name == "rerun" and not again else None
+    remark = "in a new kernel, because the previous one had exited" if name == "rerun" and not again else None
     verdict["message"] = "; ".join(filter(None, [verdict["message"], trouble, remark]))
     seconds = round(time.monotonic() - before_s, 4)
     implied = {} if name in spec.passes else {"implied": True}

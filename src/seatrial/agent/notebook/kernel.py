@@ -100,7 +100,7 @@ SOCKET_PATH_BYTES = 107  # the longest name of a Unix socket
 NATIVE_ARGV = ["-m", "ipykernel_launcher", "-f", "{connection_file}"]
 # A kernel keeps no history on disk: many at once would wait for one database.
 QUIET_ARGV = ["--HistoryManager.hist_file=:memory:"]
-_NO_IPYKERNEL = "no such kernel: the runtime's Python (%s) has no ipykernel; add it to the runtime"
+_NO_IPYKERNEL = "kernel not found: the runtime's Python (%s) has no ipykernel; add it to the runtime"
 
 
 class Dead(Exception):
@@ -115,19 +115,21 @@ def choose_kernel(notebook: Dict[str, Any], python: Optional[str]) -> Tuple[List
     name = spec.get("name") or "python3"
     language = str(spec.get("language") or info.get("name") or "").lower()
     if language and language not in ("python", "ipython"):
-        raise Broken("no such kernel: the notebook is for %s (kernel %r), and this runs Python" % (language, name))
+        raise Broken(
+            "unsupported kernel: the notebook is for %s (kernel %r); only Python is supported" % (language, name)
+        )
     interpreter = python or sys.executable
     # A symlink of another environment is another interpreter.
     own = os.path.abspath(interpreter) == os.path.abspath(sys.executable)
     found = _installed(name, own, interpreter)
     if found and found.get("language", "python").lower() != "python":
-        raise Broken("no such kernel: %r is for %s, and this runs Python" % (name, found["language"]))
+        raise Broken("unsupported kernel: %r is for %s; only Python is supported" % (name, found["language"]))
     remark = ""
     if not found and not name.startswith("python"):
         if not language:
-            text = "no such kernel: %r is not installed in the runtime, and the notebook does not say that it is Python"
+            text = "kernel not found: %r is not installed in the runtime, and the notebook does not name its language"
             raise Broken(text % name)
-        remark = "kernel %r is not installed in the runtime; its Python kernel was taken" % name
+        remark = "kernel %r is not installed in the runtime; used its Python kernel instead" % name
     found = found or _installed("python3", own, interpreter)
     if found:
         program, *arguments = found["argv"]
@@ -202,7 +204,7 @@ class Kernel:
         try:
             await self.km.start_kernel(cwd=os.getcwd(), env=environment)
         except OSError as error:
-            raise Broken("no such kernel: %s cannot be started: %s" % (self.argv[0], error)) from None
+            raise Broken("cannot start the kernel: %s: %s" % (self.argv[0], error)) from None
         with contextlib.suppress(OSError), open("/proc/%d/oom_score_adj" % self.pid, "w") as file:
             file.write("500")  # when memory runs out, the kernel is to die, and not the one who reports it
 
@@ -220,8 +222,8 @@ class Kernel:
                 seek = "import sys; from importlib.util import find_spec as f; sys.exit(3 * (f('%s') is None))"
                 if run_program([self.argv[0], "-c", seek % NATIVE_ARGV[1]], 60.0)[0] == 3:
                     raise Broken(_NO_IPYKERNEL % self.argv[0])
-            how = "did not answer within %g s" % START_TIMEOUT_S if code is None else "ended with exit code %d" % code
-            raise Dead("the kernel did not come up: it %s (%s)" % (how, " ".join(self.argv[:3])))
+            how = "no response within %g s" % START_TIMEOUT_S if code is None else "exited with code %d" % code
+            raise Dead("the kernel did not start: %s (%s)" % (how, " ".join(self.argv[:3])))
         self.kc.allow_stdin = False
         self.kc.shell_channel.send = sending(self.kc.shell_channel)
         execute = self.kc.execute

@@ -49,7 +49,7 @@ def judge_cell(
     """
     # After `exit()` or `quit()` the kernel ends by itself, a moment later.
     if any(one.get("source") == "ask_exit" and not one.get("keepkernel") for one in reply.get("payload") or []):
-        return failed_as("dead", "it ended the kernel with exit(): no cell can run after it")
+        return failed_as("dead", "exit() stopped the kernel; later notebook cells cannot run")
     # The error of the reply, else the first that was shown. A reply may be an error without one: IPython says
     # `NoneType: None` of an object that failed while it was displayed.
     raised = shown[0] if shown else None
@@ -60,11 +60,11 @@ def judge_cell(
         error = without_colors("%s: %s" % (raised.get("ename"), raised.get("evalue")))
         traceback = without_colors("\n".join(raised.get("traceback") or []))
     elif reply["status"] != "ok":
-        error = "the kernel did not run the cell: it answered %r" % reply["status"]
+        error = "the kernel did not run the notebook cell: status %r" % reply["status"]
     commands = "; ".join("`%s` failed with exit code %d" % (command, code) for command, code in shell)
     must_raise = RAISES_TAG in tags(cell)
     if not error and not shell:
-        nothing = "it is tagged `%s` and raised nothing" % RAISES_TAG
+        nothing = "tagged `%s` but raised nothing" % RAISES_TAG
         return failed_as("error", nothing) if must_raise else cell_passed()
     if must_raise:
         return cell_passed(error or commands, shell)
@@ -72,7 +72,7 @@ def judge_cell(
         return dict(cell_passed(error or commands, shell), allowed=True)
     if not error:
         return dict(failed_as("shell", commands), shell=shell)
-    message = error if not shell else "%s (before it, %s)" % (error, commands)
+    message = error if not shell else "%s (before that, %s)" % (error, commands)
     return dict(failed_as(error_class(cell.source, raised or {}, error), message, error, traceback), shell=shell)
 
 
@@ -91,7 +91,7 @@ def with_kills(outcome: CellOutcome, kills: int) -> CellOutcome:
         return outcome
     if outcome["state"] == "passed":
         killed = ("a process", "was") if kills == 1 else ("%d processes" % kills, "were")
-        text = "%s of this cell %s killed for memory, and the cell ended as if nothing were wrong"
+        text = "%s of this notebook cell %s killed (out of memory), but the cell succeeded"
         return failed_as("memory", text % killed)
     text = "out of memory: " + (outcome["message"] or outcome["error"])
     if outcome["class"] == "dead":
@@ -266,11 +266,11 @@ class NotebookPass:
         if outcome["class"] == "dead":  # one that was left by exit() ends only now
             await self.kernel.end()
         if not self.spec.keep_going:
-            return "not run: cell %d did not pass" % number
+            return "not run: cell %d failed" % number
         if not await self.kernel.alive():
-            return "not run: the kernel is gone since cell %d" % number
+            return "not run: the kernel stopped in cell %d" % number
         if self.deadline_s is not None and time.monotonic() > self.deadline_s:
-            return "not run: the pass was over its limit in cell %d" % number
+            return "not run: the pass timed out in cell %d" % number
         return ""
 
     def _note(self, number: int, cell: Any, outcome: CellOutcome) -> None:
@@ -287,7 +287,7 @@ class NotebookPass:
         metrics = self.usage.end()
         outcome = with_kills(outcome, oom_kills(self.spec.oom_file) - oom_before)
         if self.client.omitted_chars:
-            text = "\n[%d characters more were printed and are left out here]\n" % self.client.omitted_chars
+            text = "\n[%d more characters omitted]\n" % self.client.omitted_chars
             cell.outputs.append(node({"output_type": "stream", "name": "stderr", "text": text}))
         if outcome["state"] == "failed":
             # The end of what the cell printed: what a failed command complained of is there.
@@ -342,9 +342,9 @@ class NotebookPass:
 
     def _over(self, now_s: float) -> str:
         if self.cell_timeout_s is not None and now_s - self.started_s > self.cell_timeout_s:
-            return "over the cell's limit of %g s" % self.cell_timeout_s
+            return "timed out after %g s (cell limit)" % self.cell_timeout_s
         if self.deadline_s is not None and now_s > self.deadline_s:
-            return "over the pass's limit of %g s" % self.spec.timeout_s
+            return "timed out after %g s (pass limit)" % self.spec.timeout_s
         if self.spec.stall_s is not None and now_s - self.client.reported_s > self.spec.stall_s:
             return "stalled: no output for %g s" % self.spec.stall_s
         return ""
@@ -355,10 +355,10 @@ class NotebookPass:
         done, _ = await asyncio.wait({task}, timeout=INTERRUPT_S)
         if done:
             task.exception()
-            return "an interrupt ended it"
+            return "stopped by an interrupt"
         await self.kernel.end(now=True)
         await self._drop(task)
-        return "it ignored the interrupt and was killed after %g s" % INTERRUPT_S
+        return "killed after ignoring the interrupt for %g s" % INTERRUPT_S
 
     async def _drop(self, task: "asyncio.Future[Any]") -> None:
         """Let go of a cell that will never answer; nbclient calls that a dead kernel, which is known already."""
@@ -374,4 +374,4 @@ class NotebookPass:
             return failed_as("memory", memory_message())
         if code is not None and code < 0:
             return failed_as("dead", "the kernel died: killed by signal %d" % -code)
-        return failed_as("dead", "the kernel died: it ended with exit code %s" % code)
+        return failed_as("dead", "the kernel died: exited with code %s" % code)

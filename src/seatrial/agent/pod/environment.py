@@ -69,7 +69,7 @@ for wanted in sys.argv[1:]:
 def requirement(text: Any) -> str:
     """`text`, where an installer would take it as one package and as nothing else."""
     if not isinstance(text, str) or not re.fullmatch(r"\s*[^\s-][^\n\r\0]*", text):
-        raise JobError("%r is not a package requirement" % (text,), "refused")
+        raise JobError("invalid package requirement %r" % (text,), "refused")
     return text.strip()
 
 
@@ -139,11 +139,11 @@ class PodEnvironments:
     def _existing(self, interpreter: str) -> Python:
         path = shutil.which(os.path.expanduser(interpreter), path=self._env.get("PATH", os.defpath))
         if path is None:
-            raise JobError("the image has no interpreter %s, or it cannot be executed" % interpreter, "refused")
+            raise JobError("interpreter not found in the image, or not executable: %s" % interpreter, "refused")
         path = os.path.abspath(path)
         works, answer = _ask([path, "-c", "import sys; print(sys.version)"], self._env)
         if not works:
-            raise JobError("%s of the image does not work as a Python: %s" % (interpreter, _reason(answer)), "refused")
+            raise JobError("%s in the image is not a working Python: %s" % (interpreter, _reason(answer)), "refused")
         return Python(path, entered(self._env, path))
 
     def _check_version(self, wanted: Optional[str]) -> None:
@@ -151,11 +151,11 @@ class PodEnvironments:
         try:
             fits = wanted is None or allows(wanted, have)
         except ValueError:
-            text = 'python: %r is neither a version ("3.11") nor a specifier (">=3.9,<3.13")'
+            text = 'python: invalid version %r; use "3.11" or ">=3.9,<3.13"'
             raise JobError(text % wanted, "refused") from None
         if not fits:
-            text = "python: %s is asked for, and the Python of the image (%s) is %s: use an image that has it"
-            raise JobError(text % (wanted, self._own, "%d.%d.%d" % have), "refused")
+            text = "python: the image's Python (%s) is %s (expected %s); use another image"
+            raise JobError(text % (self._own, "%d.%d.%d" % have, wanted), "refused")
 
     # ---- what is made
 
@@ -167,10 +167,8 @@ class PodEnvironments:
         path = os.path.join(folder, "bin", "python")
         if not made or not os.path.exists(path):
             if "No space left" in answer:
-                raise JobError("no environment could be made: %s" % _reason(answer))
-            text = (
-                "no environment could be made, use an image whose Python has `venv`, or one that has the packages: %s"
-            )
+                raise JobError("cannot create an environment: %s" % _reason(answer))
+            text = "cannot create an environment; use an image whose Python has `venv`, or one with the packages: %s"
             raise JobError(text % _reason(answer), "refused")
         # The image's Python may itself be an environment. A layer sees only what is below that one.
         program = (
@@ -197,7 +195,7 @@ class PodEnvironments:
         ended = self._do("install %s" % names(packages), argv, env)
         if ended.code != 0:
             refused = _REFUSED.search(ended.output) and not (_NETWORK.search(ended.output) or _unreachable(log))
-            text = "%s could not be installed: %s" % (names(packages), _reason(ended.output) or ended.how())
+            text = "cannot install %s: %s" % (names(packages), _reason(ended.output) or ended.how())
             raise JobError(text, "refused" if refused else "infra")
 
     def _installer(self, python: str, env: Dict[str, str]) -> List[str]:
@@ -210,10 +208,8 @@ class PodEnvironments:
             return [uv, "pip", "install", "--python", python]
         if self._do("the pip that comes with Python", [python, "-m", "ensurepip"], env).code == 0:
             return pip
-        text = (
-            "the image has no pip, no uv and no ensurepip to install packages with: use an image that has one of them, "
-        )
-        raise JobError(text + "or `image:` with an image that has the packages", "refused")
+        text = "the image has no pip, uv or ensurepip; use an image that has one of them, or one with the packages"
+        raise JobError(text, "refused")
 
     def _driver(self) -> Optional[str]:
         """For notebooks. Where it cannot be had each notebook says so: other steps do not need it."""

@@ -141,9 +141,9 @@ def unpack(folder: str, work: str) -> None:
     try:
         names = sorted(name for name in os.listdir(folder) if _PART.fullmatch(name))
     except OSError as error:
-        raise JobError("the inputs of the job are not there: %s" % error) from error
+        raise JobError("job inputs not found: %s" % error) from error
     if not names:
-        raise JobError("the inputs of the job are not there: %s has no part-0000" % folder)
+        raise JobError("job inputs not found: %s has no part-0000" % folder)
     parts = Parts([os.path.join(folder, name) for name in names])
     try:
         with contextlib.closing(parts), gzip.open(parts) as whole:
@@ -152,7 +152,7 @@ def unpack(folder: str, work: str) -> None:
             while whole.read(_BLOCK_BYTES):  # to its end, where its checksum is
                 pass
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        message = "the inputs of the job cannot be unpacked: %s (%d parts in %s)" % (error, len(names), folder)
+        message = "cannot unpack the job inputs: %s (%d parts in %s)" % (error, len(names), folder)
         raise JobError(message) from error
 
 
@@ -172,7 +172,7 @@ def _unpack(archive: tarfile.TarFile, work: str) -> None:
         elif member.issym() or member.islnk():
             links.append((path, member))
         else:
-            text = "the inputs hold %r, which is neither a file nor a folder nor a link"
+            text = "the job inputs contain %r, which is not a file, folder or link"
             raise JobError(text % member.name, "refused")
     for path, member in links:
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -185,7 +185,7 @@ def _unpack(archive: tarfile.TarFile, work: str) -> None:
 def _inside(work: str, name: str) -> str:
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in parts or "\0" in name:
-        raise JobError("the inputs hold %r, which is outside of the work folder" % name, "refused")
+        raise JobError("the job inputs contain %r, which is outside the work folder" % name, "refused")
     return os.path.join(work, *parts)
 
 
@@ -209,4 +209,4 @@ def _link(path: str, member: tarfile.TarInfo, work: str) -> None:
         else:
             os.link(_inside(work, member.linkname), path, follow_symlinks=False)
     except (FileExistsError, FileNotFoundError) as error:
-        raise JobError("the inputs hold a link %r that cannot be made: %s" % (member.name, error), "refused") from error
+        raise JobError("cannot create link %r from the job inputs: %s" % (member.name, error), "refused") from error

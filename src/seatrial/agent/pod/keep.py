@@ -49,7 +49,7 @@ def main(arguments: List[str]) -> int:
         with open(os.path.join(folders.root, END_VOLUME, "full"), "wb") as file:
             file.write(b"\0" * END_BYTES)
     except OSError as error:  # none is there, or it is full, which is as well
-        sys.stderr.write("the end of the pod is left to its deadline: {}\n".format(error))
+        sys.stderr.write("cannot stop the pod early; its deadline will stop it: {}\n".format(error))
     return 0
 
 

@@ -65,11 +65,9 @@ def termination_message(ending: Ending, steps: Done) -> bytes:
 
 _POLL_S = 0.25  # how often somebody may have asked for the end
 RESTORE_S = 1.0
-_STARTED_TWICE = (
-    "the container was started a second time, and what its first start did is not known: it was not run again"
-)
+_STARTED_TWICE = "the container was restarted; the result of its first start is unknown, so it was not run again"
 HOST_VARIABLES = ("JOB_COMPLETION_INDEX", "RANK")
-BY_SIGNAL = "ended from outside (SIGTERM): its pod is being deleted or evicted, or its node shuts down"
+BY_SIGNAL = "stopped from outside (SIGTERM): its pod is being deleted or evicted, or its node is shutting down"
 
 
 def main(arguments: List[str]) -> int:
@@ -107,7 +105,7 @@ class Pod:
             )
         except BaseException as error:  # noqa: BLE001 - the last place to say what broke; the process ends here
             traceback.print_exc()
-            text = "the agent broke: %s: %s" % (type(error).__name__, error)
+            text = "the agent crashed: %s: %s" % (type(error).__name__, error)
             self._ending = Ending("infra", None, self._mask.text(text))
         # Kubernetes makes the file before it starts the container; where there is none, it is not asked for. The disk
         # of the node may be full: there is still the exit code.
@@ -127,7 +125,7 @@ class Pod:
             job = self._job = read_file(self._job_file, os.environ)
             self._mask = Mask(job.secrets, job.steps)
         except (JobError, OSError) as error:  # to be reported where its log is
-            job = JobError("%s is not a job that can be run: %s" % (self._job_file, error))
+            job = JobError("invalid job file %s: %s" % (self._job_file, error))
         segments = SEGMENTS if isinstance(job, JobError) else job.log_segments
         self._out = OutFolder(self._folders.out(), self._mask)
         self._out.reserve_end()
@@ -205,7 +203,7 @@ class Pod:
         self._done = []
         ended = self._runner.ended if self._runner is not None else None
         if ending.outcome != "exited" or ended is None:
-            raise JobError(join_messages(ending.message, "while its environment was made (%s)" % name), ending.outcome)
+            raise JobError(join_messages(ending.message, "while creating its environment (%s)" % name), ending.outcome)
         return ended
 
     def _drive(
@@ -245,6 +243,6 @@ def host_number(hosts: int, env: Dict[str, str], name: str) -> int:
         given = found.group(1) if found else ""
     if not given.isdigit() or int(given) >= hosts:
         known = "; ".join("%s is %s" % (variable, env.get(variable) or "not set") for variable in HOST_VARIABLES)
-        text = "which of %d hosts this is cannot be known: %s; the pod is called %s"
+        text = "cannot determine the host number (%d hosts): %s; pod name %s"
         raise JobError(text % (hosts, known, name))
     return int(given)

@@ -37,7 +37,7 @@ _SECONDS = 300.0
 
 class OverTime(Exception):
     def __init__(self) -> None:
-        super().__init__("the time for reading was over")
+        super().__init__("the read timed out")
 
 
 class Limited:
@@ -125,13 +125,13 @@ def _read_reported(name: str, entry: Dict[str, Any], found: FoundFile, limited: 
                 described.update(read_one(found.path, reader, entry))
         except OverTime as error:
             took_s = time.monotonic() - began_s
-            described["error"] = "not read to its end: %s, after %.0f s on this file" % (error, took_s)
+            described["error"] = "partly read: %s, after %.0f s on this file" % (error, took_s)
         except MemoryError:
-            described["error"] = "reading it takes more memory than there is for that"
+            described["error"] = "reading the file needs more memory than the limit"
         except UnreadableFile as error:
             described["error"] = str(error)
         except (OSError, zlib.error, EOFError) as error:
-            described["error"] = "cannot be read: %s" % error
+            described["error"] = "cannot read the file: %s" % error
     report({"entry": name, "file": described})
 
 
@@ -142,7 +142,7 @@ def read_one(path: str, reader: str, entry: Dict[str, Any]) -> Dict[str, Any]:
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most_bytes:
-            raise UnreadableFile("not read: it has %d bytes, and at most %d are read" % (size, most_bytes))
+            raise UnreadableFile("not read: %d bytes (limit %d)" % (size, most_bytes))
         if size == 0:
             raise UnreadableFile("the file is empty")
         if reader == "xplane":
@@ -165,7 +165,7 @@ def _by_name(reader: str) -> Any:
     try:
         return importlib.import_module("%s.installed.%s" % (__package__, reader))
     except ImportError as error:
-        raise UnreadableFile("there is no reader %r where the run was started: %s" % (reader, error)) from None
+        raise UnreadableFile("reader %r not found where the run was started: %s" % (reader, error)) from None
 
 
 def _reading(module: Any, data: bytes, options: Dict[str, Any]) -> Dict[str, Any]:
@@ -174,17 +174,17 @@ def _reading(module: Any, data: bytes, options: Dict[str, Any]) -> Dict[str, Any
         found = module.read(data, options)
         verdict = str(found.get("verdict") or "ok")
         if verdict not in ("ok", "failed", "unjudged"):
-            raise TypeError("its verdict is %r, not ok, failed or unjudged" % verdict)
+            raise TypeError("verdict %r (expected ok, failed or unjudged)" % verdict)
         declared = getattr(module, "METRICS", None) or {}
         metrics = {}
         for name, value in found["metrics"].items():
             if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise TypeError("its metric %r is %r, not a number" % (name, value))
+                raise TypeError("metric %r is %r (expected a number)" % (name, value))
             unit, better = declared.get(name) or ("", None)
             metrics[str(name)] = {"value": to_json(float(value)), "unit": str(unit), "better": better}
         return {"metrics": metrics, "verdict": verdict, "why": str(found.get("why") or "")[:_MOST_WHY]}
     except ValueError as error:
-        raise UnreadableFile(str(error) or "not in the format of the reader") from None
+        raise UnreadableFile(str(error) or "not in the reader's format") from None
     except (OverTime, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - a reader is somebody else's code: its error is told, and costs this file only
@@ -193,11 +193,11 @@ def _reading(module: Any, data: bytes, options: Dict[str, Any]) -> Dict[str, Any
 
 def _profile(data: mmap.mmap) -> Dict[str, Any]:
     if data[:2] == b"\x1f\x8b":
-        raise UnreadableFile("it is compressed, and an .xplane.pb is not")
+        raise UnreadableFile("compressed (expected a plain .xplane.pb)")
     try:
         return xplane.read_xplane(data)
     except IndexError:
-        raise UnreadableFile("it ends in the middle of a number") from None
+        raise UnreadableFile("the file ends in the middle of a number") from None
 
 
 class _Bounded:
@@ -210,7 +210,7 @@ class _Bounded:
     def _count(self, data: bytes) -> bytes:
         self._left -= len(data)
         if self._left < 0:
-            raise UnreadableFile("not read: it is larger than it may be when unpacked")
+            raise UnreadableFile("not read: too large when unpacked")
         return data
 
     def read(self) -> bytes:
@@ -226,7 +226,7 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise UnreadableFile("no plain file any more")
+            raise UnreadableFile("no longer a regular file")
         yield file
 
 
@@ -250,7 +250,7 @@ def gather(lines: Iterable[bytes], entries: Dict[str, Any], well: bool, how: str
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
         if taken_bytes > MOST_REPORT_BYTES:
-            into["error"] = "more was found than can be reported"
+            into["error"] = "the results exceed the report's size limit"
             break
         if "file" in header:
             into["files"].append(header["file"])
@@ -262,9 +262,9 @@ def gather(lines: Iterable[bytes], entries: Dict[str, Any], well: bool, how: str
             into.update({key: value for key, value in header.items() if key != "entry" and value not in ("", None)})
     if begun is not None:
         name = begun.pop("entry")
-        result[name]["files"].append(dict(begun, error="reading it ended badly: the reader %s" % how))
+        result[name]["files"].append(dict(begun, error="reading failed: the reader %s" % how))
     if not well:
         for name in result:
             if name not in done:
-                result[name]["error"] = "not looked for: the reader %s before" % how
+                result[name]["error"] = "not searched: the reader %s first" % how
     return result

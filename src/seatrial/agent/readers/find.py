@@ -26,7 +26,7 @@ def compiled(pattern: str) -> "re.Pattern[str]":
     """A glob: `*` and `?` stay in a folder, `**` does not, `[...]` is one character of some.
     Raises ValueError for what is none."""
     if pattern.startswith("/") or ".." in pattern.split("/"):
-        raise ValueError("a pattern is relative and stays below its folders, and this does not: %s" % pattern)
+        raise ValueError("invalid file pattern %s; use a relative path without `..`" % pattern)
 
     def piece(found: "re.Match[str]") -> str:
         negated, some = found.groups()
@@ -37,7 +37,7 @@ def compiled(pattern: str) -> "re.Pattern[str]":
     try:
         return re.compile(_PIECE.sub(piece, pattern) + r"\Z", re.DOTALL)
     except re.error as error:
-        raise ValueError("%s is no pattern for files: %s" % (pattern, error)) from None
+        raise ValueError("invalid file pattern %s: %s" % (pattern, error)) from None
 
 
 class Search:
@@ -79,7 +79,7 @@ class Search:
             for entry in entries:
                 self._looked += 1
                 if self._looked > MOST_ENTRIES:
-                    self.cut = "more than %d files and folders: the rest was not looked at" % MOST_ENTRIES
+                    self.cut = "more than %d files and folders; the rest was not searched" % MOST_ENTRIES
                     return
                 try:
                     file_stat = entry.stat(follow_symlinks=False)
@@ -90,7 +90,7 @@ class Search:
                     if depth < _MOST_DEPTH:
                         waiting.append((entry.path, name + "/", depth + 1))
                     else:
-                        self.cut = "folders more than %d deep were not looked at" % _MOST_DEPTH
+                        self.cut = "folders more than %d levels deep were not searched" % _MOST_DEPTH
                 elif stat.S_ISREG(file_stat.st_mode) or stat.S_ISLNK(file_stat.st_mode):
                     yield FoundFile(name, label + name, entry.path, file_stat)
 

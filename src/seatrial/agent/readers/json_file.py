@@ -115,10 +115,12 @@ def find_key(data: Any, parts: List[str]) -> Any:
 
 
 def _found(raw: Dict[str, Any], twice: List[str]) -> Dict[str, Any]:
-    warnings = ["the key %r is there twice; the last one counts" % name[:100] for name in twice]
+    warnings = ["duplicate key %r; the last value is used" % name[:100] for name in twice]
     for key, value in raw.items():
         if isinstance(value, (list, dict)):
-            warnings.append("%s is %s, not a metric" % (key, "a list" if isinstance(value, list) else "an object"))
+            warnings.append(
+                "%s is %s (expected a number)" % (key, "a list" if isinstance(value, list) else "an object")
+            )
     missing = [key for key, value in raw.items() if value is ABSENT]
     return {"values": {key: _plain(value) for key, value in raw.items()}, "missing": missing, "warnings": warnings}
 
@@ -148,7 +150,7 @@ def read(data: bytes, options: Dict[str, Any]) -> Dict[str, Any]:
             with contextlib.suppress(ValueError, RecursionError):
                 found, position = decoder.raw_decode(text, start.end() - 1)
     if found is ABSENT:
-        raise ValueError("there is no JSON in it")
+        raise ValueError("no JSON found")
     metrics: Dict[str, float] = {}
     waiting: List[Tuple[str, Any]] = [("", found)]
     while waiting:
@@ -159,5 +161,5 @@ def read(data: bytes, options: Dict[str, Any]) -> Dict[str, Any]:
         elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
             metrics[path] = float(value)
             if len(metrics) > MOST_NUMBERS:
-                raise ValueError("it has more than %d numbers" % MOST_NUMBERS)
+                raise ValueError("more than %d numbers found" % MOST_NUMBERS)
     return {"metrics": dict(sorted(metrics.items()))}

@@ -62,7 +62,7 @@ class JsonWindow:
         found = self.peek()
         if not found or found not in characters:
             what = repr(found) if found else "the end of the file"
-            raise UnreadableFile("not JSON of a trace: %s where one of %r belongs" % (what, characters))
+            raise UnreadableFile("not a JSON trace: expected one of %r, got %s" % (characters, what))
         self._at += 1
         return found
 
@@ -89,9 +89,9 @@ class JsonWindow:
                 raise UnreadableFile("nested too deeply") from None
             except json.JSONDecodeError as error:
                 if self._ended:
-                    raise UnreadableFile("not JSON of a trace, or cut off: %s" % error.msg) from None
+                    raise UnreadableFile("not a JSON trace, or cut off: %s" % error.msg) from None
             if len(self._text) - self._at > MOST_ITEM_CHARACTERS:
-                raise UnreadableFile("something in it is longer than %d characters" % MOST_ITEM_CHARACTERS)
+                raise UnreadableFile("a JSON value is longer than %d characters" % MOST_ITEM_CHARACTERS)
             self._more()
 
 
@@ -106,7 +106,7 @@ class KinetoTrace:
 
     def take(self, event: Any) -> None:
         if not isinstance(event, dict):
-            raise UnreadableFile("an event of the trace is no object")
+            raise UnreadableFile("a trace event is not an object")
         if event.get("ph") in (None, "M"):  # the empty last one of some writers; names of processes and threads
             return
         self.events += 1
@@ -169,7 +169,7 @@ def read_kineto(file: IO[bytes], most_bytes: int) -> Dict[str, Any]:
         else:
             text.item()
     if text.peek():
-        raise UnreadableFile("there is more behind the end of the trace")
+        raise UnreadableFile("extra data after the end of the trace")
     if not seen:
-        raise UnreadableFile("it has no `traceEvents`")
+        raise UnreadableFile("`traceEvents` is missing")
     return trace.done()

@@ -205,9 +205,9 @@ class Reading:
 
     def _stall(self, host: int, now_s: float) -> Dict[str, Any]:
         progress = self._progress.of(host)
-        text = "no new step for %.1f s, and %.1f s are allowed" % (progress.idle_s(now_s), progress.limit_s)
+        text = "no new step for %.1f s (limit %.1f s)" % (progress.idle_s(now_s), progress.limit_s)
         if self._several:
-            last = "" if progress.last_step is None else "; its last was step %d" % progress.last_step
+            last = "" if progress.last_step is None else "; last step %d" % progress.last_step
             text = "host %d: %s%s" % (host, text, last)
         host_or_none = host if self._several else None
         return {"what": "stall", "host": host_or_none, "line": None, "text": text, "step": progress.last_step}

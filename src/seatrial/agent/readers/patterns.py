@@ -192,7 +192,7 @@ class Patterns:
         try:
             return Pattern(text, str(spec.get("literal") or ""))
         except (re.error, OverflowError, RecursionError, ValueError) as error:
-            self.dropped[text] = "it is no regular expression for bytes: %s" % error
+            self.dropped[text] = "invalid regular expression for bytes: %s" % error
         return None
 
     def guarded(self, pattern: Pattern, block: LogPart) -> "_Guarded":
@@ -225,7 +225,7 @@ class _Guarded:
         if over or self._pattern.slow_s > MOST_SLOW_S:
             first = self._block.data[:200].decode("utf-8", "replace").strip()
             self._owner.dropped[self._pattern.text] = (
-                "it was not done after %.1f s of CPU time on %d bytes of the log, from %r"
+                "timed out after %.1f s of CPU time on %d bytes of the log, from %r"
                 % (max(took_s, GUARD_S), len(self._block.data), first)
             )
         return over
@@ -242,11 +242,11 @@ def search_output(output: str, must: List[Dict[str, Any]], never: List[Dict[str,
                 with guard:
                     match = re.search(pattern, text, re.MULTILINE)
             except TooSlow:
-                why = "it was not done after %.1f s of CPU time on %d characters" % (GUARD_S, len(text))
+                why = "timed out after %.1f s of CPU time on %d characters" % (GUARD_S, len(text))
                 found["dropped"].append({"pattern": pattern, "why": why})
                 continue
             except (re.error, OverflowError, RecursionError) as error:
-                found["dropped"].append({"pattern": pattern, "why": "it is no regular expression: %s" % error})
+                found["dropped"].append({"pattern": pattern, "why": "invalid regular expression: %s" % error})
                 continue
             line = None if match is None else text.count("\n", 0, match.start()) + 1
             shown = "" if match is None else match.group()[:_TEXT_CHARACTERS]

@@ -52,7 +52,7 @@ def varint(data: Buffer, at: int, end: int) -> Tuple[int, int]:
         shift += 7
         if shift > 63:
             raise UnreadableFile("a number of more than 10 bytes at byte %d" % at)
-    raise UnreadableFile("it ends in the middle of a number, at byte %d" % end)
+    raise UnreadableFile("the file ends in the middle of a number, at byte %d" % end)
 
 
 def field_at(data: Buffer, begun: int, end: int) -> Tuple[Field, int]:
@@ -60,7 +60,7 @@ def field_at(data: Buffer, begun: int, end: int) -> Tuple[Field, int]:
     tag, at = varint(data, begun, end)
     number, wire = tag >> 3, tag & 7
     if number == 0:
-        raise UnreadableFile("field 0, which there cannot be, at byte %d" % begun)
+        raise UnreadableFile("invalid field 0 at byte %d" % begun)
     if wire == 0:
         value, at = varint(data, at, end)
         return Field(number, wire, value, begun, at), at
@@ -69,9 +69,9 @@ def field_at(data: Buffer, begun: int, end: int) -> Tuple[Field, int]:
     elif wire in (1, 5):
         size = 8 if wire == 1 else 4
     else:
-        raise UnreadableFile("a field of unknown form %d at byte %d" % (wire, begun))
+        raise UnreadableFile("unknown wire type %d at byte %d" % (wire, begun))
     if at + size > end:
-        raise UnreadableFile("a field of %d bytes at byte %d, where %d are left" % (size, begun, end - at))
+        raise UnreadableFile("a field of %d bytes at byte %d, but only %d are left" % (size, begun, end - at))
     return Field(number, wire, 0, at, at + size), at + size
 
 
@@ -103,7 +103,7 @@ class Plane:
         self.unresolved = 0
         for field in fields(data, start, end):
             if field.wire != (0 if field.number == 1 else 2) and field.number <= 6:
-                raise UnreadableFile("field %d of a plane has a form that it cannot have" % field.number)
+                raise UnreadableFile("invalid wire type for field %d of a plane" % field.number)
             if field.number == 2:
                 self.name = text_of(data, field)
             elif field.number == 3:
@@ -146,7 +146,7 @@ class Plane:
                 if field.number != 4:
                     continue
                 if field.wire != 2:
-                    raise UnreadableFile("an event has a form that it cannot have, at byte %d" % field.start)
+                    raise UnreadableFile("invalid wire type for an event at byte %d" % field.start)
                 identity = self.event(field.start, field.end)[0]
             self.events += 1
             self.unresolved += identity not in names
@@ -158,7 +158,7 @@ class Plane:
         for field in fields(self.data, start, end):
             if field.number <= 3:
                 if field.wire != 0:
-                    raise UnreadableFile("field %d of an event has a form that it cannot have" % field.number)
+                    raise UnreadableFile("invalid wire type for field %d of an event" % field.number)
                 found[field.number - 1] = signed(field.value)
         return found[0], found[1], found[2]
 
@@ -268,7 +268,7 @@ def read_xplane(data: Buffer) -> Dict[str, Any]:
     summary = Summary()
     for field in fields(data, 0, len(data)):
         if field.number not in _SPACE_FIELDS or field.wire != 2:
-            raise UnreadableFile("field %d, which no XSpace has, at byte %d" % (field.number, field.start))
+            raise UnreadableFile("unknown XSpace field %d at byte %d" % (field.number, field.start))
         if field.number == 1:
             summary.take(Plane(data, field.start, field.end))
         else:

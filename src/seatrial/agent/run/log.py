@@ -104,7 +104,7 @@ class Log:
 
     def _give_up(self, error: OSError) -> None:
         """After a failed write the sizes of segments would no longer tell the truth: nothing more is written."""
-        self.error = "the log ends early: %s" % error
+        self.error = "the log is incomplete: %s" % error
         self.close()
 
 
@@ -135,7 +135,7 @@ class TeeLog(Log):
             self._dropped_bytes += len(data)
             return
         if self._dropped_bytes:
-            notice = "\n[%d bytes are not shown here: they came faster than they were taken]\n" % self._dropped_bytes
+            notice = "\n[%d bytes not shown: they were written faster than they were read]\n" % self._dropped_bytes
             self._dropped_bytes = 0
             data = notice.encode() + data
         self._waiting.append(data)

@@ -84,7 +84,7 @@ class Readiness:
         if error:
             raise OSError(error, os.strerror(error))
         if self._unsent == self._request and server.getpeername() == server.getsockname():
-            raise OSError("connected to itself: the kernel chose the port that is asked to ask from")
+            raise OSError("connected to itself: the kernel chose the probed port as the source port")
         if not self._request:
             self._succeeded()
         elif self._unsent:

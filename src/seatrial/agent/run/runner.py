@@ -117,7 +117,7 @@ class Runner:
         ending = self._stopped or Ending("exited", self._first_code)
         unended = living(self._sandbox.members())
         if unended:
-            text = "processes that SIGKILL does not end: %s" % ", ".join(map(str, sorted(unended)))
+            text = "processes still running after SIGKILL: %s" % ", ".join(map(str, sorted(unended)))
             ending = Ending("infra", None, text)
         return ending._replace(left=left)
 
@@ -164,7 +164,7 @@ class Runner:
                 return self._stopped
             now_s = time.monotonic()
             if timeout_s is not None and deadline_s is not None and now_s >= deadline_s:
-                return Ending("timeout", None, "not done after %g s" % timeout_s)
+                return Ending("timeout", None, "still running after %g s" % timeout_s)
             if child.reading is not None:
                 self._note(child.reading.notes(now_s))
                 over = child.reading.over(now_s)
@@ -230,7 +230,7 @@ class Runner:
         assert prepared.again is not None
         self._drain()
         self._note([{"note": "restarted", "signal": killed.how()[1]}])
-        self._say("killed by signal %s: started again" % killed.how()[1])
+        self._say("killed by signal %s; restarting" % killed.how()[1])
         again = prepared.again(killed.kept_notes)
         child = self._child = self._start(again)
         child.output, child.kept_notes = killed.output, killed.kept_notes
@@ -283,9 +283,9 @@ class Runner:
             self._next_keep_s = now_s + self._keep_s
             self._keep_folder()
         if self._limits.run_s is not None and now_s >= self._context.begun_s + self._limits.run_s:
-            self.stop("timeout", "not done after %g s" % self._limits.run_s)
+            self.stop("timeout", "still running after %g s" % self._limits.run_s)
         if self._limits.stall_s is not None and now_s >= self._last_word_s + self._limits.stall_s:
-            self.stop("stall", "said nothing for %g s" % self._limits.stall_s)
+            self.stop("stall", "no output for %g s" % self._limits.stall_s)
 
     def _read(self, fd: int, take: Callable[[bytes], None]) -> int:
         try:

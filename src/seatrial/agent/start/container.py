@@ -113,7 +113,7 @@ class Container:
         inner = read_ending(os.path.join(self.out, _ENDING))
         if inner is not None:
             return inner._replace(left=inner.left + outer.left)
-        return Ending("lost", outer.code, "the agent in the container ended before its job (code %s)" % outer.code)
+        return Ending("lost", outer.code, "the agent in the container exited before its job (code %s)" % outer.code)
 
     @property
     def steps(self) -> List[Dict[str, Any]]:
@@ -131,7 +131,7 @@ class Container:
             return Prepared(self._exec(["/bin/sh", "-c", variables + args["command"]]), **follow(args, context))
         if step["kind"] == "which":
             return Prepared(self._exec(["/bin/sh", "-c", _FIND, "sh", args["command"]]), finish=_found)
-        message = "a step of kind %r needs a Python of 3.8 or later in the image; there is none" % step["kind"]
+        message = "step kind %r needs Python 3.8 or later in the image; none found" % step["kind"]
         return Prepared(outcome="refused", result={"error": message})
 
     # ---- the engine
@@ -178,7 +178,7 @@ def main(arguments: List[str]) -> int:
         job = read_file(arguments[0], os.environ)
         folders = job.in_folders()
     except (JobError, OSError) as error:
-        sys.stderr.write("%s is not a job that can be run: %s\n" % (arguments[0], error))
+        sys.stderr.write("invalid job file %s: %s\n" % (arguments[0], error))
         return 2
     become_subreaper()
     sandbox = Sandbox(oom_file=oom_file())

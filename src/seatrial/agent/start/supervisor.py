@@ -198,7 +198,7 @@ def main(arguments: List[str]) -> int:
                     job.in_folders()
                     waiting[_fork(request["id"], job, reader, writer)] = request["id"]
                 except JobError as error:
-                    _answer(1, {"id": request["id"], "error": "not a job that can be run: %s" % error})
+                    _answer(1, {"id": request["id"], "error": "invalid job: %s" % error})
                 except OSError as error:  # no more processes, no more memory: this one fails, the next may not
                     _answer(1, {"id": request["id"], "error": "cannot fork: %s" % error})
 
@@ -260,4 +260,4 @@ def _reap(waiting: Dict[int, int]) -> None:
             return
         number = waiting.pop(pid, None)
         if number is not None and status != 0:
-            _answer(1, {"id": number, "error": "the supervisor ended before its job did (status %d)" % status})
+            _answer(1, {"id": number, "error": "the supervisor exited before its job (status %d)" % status})

@@ -85,7 +85,7 @@ class Ended:
     def how(self) -> str:
         """For a person: in what way it ended."""
         if self.outcome == "timeout":
-            return "ran out of time"
+            return "timed out"
         if self.oom_kills or self.outcome == "memory":
             return "ran out of memory"
         if self.signal:
@@ -93,7 +93,7 @@ class Ended:
                 return "was killed by " + signal.Signals(self.signal).name
             except ValueError:
                 return "was killed by signal %d" % self.signal
-        return "ended with exit code %s" % self.code
+        return "exited with code %s" % self.code
 
 
 class Prepared:
@@ -124,13 +124,13 @@ def prepare(step: Dict[str, Any], context: Context) -> Prepared:
     """The program for `step`. Raises nothing for what a step says: one that makes no sense is a program that fails."""
     kind = _KINDS.get(step.get("kind", ""))
     if kind is None:
-        return _fails("this agent has no step kind %r; it knows %s" % (step.get("kind"), ", ".join(sorted(_KINDS))))
+        return _fails("unknown step kind %r; known: %s" % (step.get("kind"), ", ".join(sorted(_KINDS))))
     try:
         return kind(step.get("args") or {}, context)
     except KeyError as missing:
         return _fails("step %r needs the argument %s" % (step.get("name"), missing))
     except (TypeError, ValueError, AttributeError) as error:
-        return _fails("the arguments of step %r make no sense: %s" % (step.get("name"), error))
+        return _fails("invalid arguments for step %r: %s" % (step.get("name"), error))
 
 
 def _fails(message: str) -> Prepared:
@@ -176,12 +176,12 @@ def _import(args: Result, context: Context) -> Prepared:
     module = args["module"]
     python = context.interpreter()
     if python is None:
-        return Prepared(result=_not_imported("crashed", "there is no Python on PATH to import %s with" % module))
+        return Prepared(result=_not_imported("crashed", "cannot import %s: Python not found on PATH" % module))
 
     def finish(ended: Ended) -> Result:
         probed = ended.note("import")
         if probed is None:
-            return _not_imported("crashed", "Python %s while it imported %s" % (ended.how(), module), ended.output)
+            return _not_imported("crashed", "Python %s while importing %s" % (ended.how(), module), ended.output)
         return {key: value for key, value in probed.items() if key not in ("note", "at_s")}
 
     return Prepared([python, "-c", source("probe"), "import", module], finish=finish)
@@ -201,7 +201,7 @@ def _facts(args: Result, context: Context) -> Prepared:
     def finish(ended: Ended) -> Result:
         probed = ended.note("facts")
         if probed is None:
-            return {"error": "the facts are not known: Python %s" % ended.how(), "env": Mask(context.secrets).data(env)}
+            return {"error": "could not collect facts: Python %s" % ended.how(), "env": Mask(context.secrets).data(env)}
         facts = {key: value for key, value in probed.items() if key not in ("note", "at_s")}
         found: Result = Mask(context.secrets).data(dict(facts, env=env))
         return found
@@ -221,7 +221,7 @@ git init -q .
 git remote add origin "$1" 2>/dev/null || git remote set-url origin "$1"
 git fetch -q --depth 1 origin "$2" || {
     git fetch -q --tags origin "+refs/heads/*:refs/remotes/origin/*"
-    git rev-parse -q --verify "$2^{commit}" >/dev/null || { echo "there is no ref $2 in $1" >&2; exit 64; }
+    git rev-parse -q --verify "$2^{commit}" >/dev/null || { echo "ref not found: $2 in $1" >&2; exit 64; }
     git update-ref FETCH_HEAD "$2^{commit}" 2>/dev/null || git rev-parse "$2^{commit}" > .git/FETCH_HEAD
 }
 git -c advice.detachedHead=false checkout -q --force --detach FETCH_HEAD
@@ -233,7 +233,7 @@ git rev-parse HEAD
 def _workspace(args: Result, context: Context) -> Prepared:
     url, ref = args["git"], args.get("ref") or "HEAD"
     if url.startswith("-") or ref.startswith("-"):
-        return _fails("a workspace's git address and ref do not start with a dash: %s %s" % (url, ref))
+        return _fails("the workspace's git address and ref must not start with a dash: %s %s" % (url, ref))
 
     def finish(ended: Ended) -> Result:
         if ended.outcome != "exited" or ended.code != 0:
@@ -252,7 +252,7 @@ def _notebook(args: Result, context: Context) -> Prepared:
     """The driver reads what to do from memory of this process: nothing of it is on a disk or in a command line."""
     python = context.interpreter() or context.driver
     if python is None:
-        return _fails("there is no Python on PATH to run %s with" % args["path"])
+        return _fails("cannot run %s: Python not found on PATH" % args["path"])
     spec = dict(args, python=python, driver=context.driver, files=context.files, secrets=context.secrets)
     spec["oom_file"] = context.oom_file
     memory = os.memfd_create("notebook")
@@ -274,7 +274,7 @@ def _drive(args: Result, context: Context) -> Prepared:
     """One of Seatrial's own programs. Killed, it is started again and told what it had noted."""
     python = context.interpreter()
     if python is None:
-        return _fails("there is no Python on PATH to drive %s with" % args["kind"])
+        return _fails("cannot start %s: Python not found on PATH" % args["kind"])
     kind = str(args["kind"])
     memory = os.memfd_create("drive")
     path = "/proc/%d/fd/%d" % (os.getpid(), memory)
