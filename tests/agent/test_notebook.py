@@ -20,7 +20,7 @@ FAILING_CELLS = {
     "shell_raw": ("shell", "`exit 6` failed with exit code 6"),
     "shell_then_error": (
         "error",
-        "No module named 'no_such_module_at_all' (before it, `exit 9` failed with exit code 9)",
+        "No module named 'no_such_module_at_all' (before that, `exit 9` failed with exit code 9)",
     ),
     "bash": ("shell", "CalledProcessError"),
     "exits": ("error", "SystemExit: 3"),
@@ -35,8 +35,8 @@ FAILURES = {
     "other_language": ("broken", "unsupported kernel: the notebook is for r"),
     "other_kernel": ("broken", "kernel not found: 'no-such-kernel' is not installed"),
     "not_json": ("broken", "not JSON"),
-    "no_cells": ("broken", "it has no list of `cells`"),
-    "future": ("broken", "notebook format 5; this reads 1 to 4"),
+    "no_cells": ("broken", "no list of `cells`"),
+    "future": ("broken", "notebook format 5 (supported: 1 to 4)"),
     "bad_cell": ("broken", "the source of cell 1 is not text"),
     "nowhere_to_be_found": ("broken", "notebook not found: "),
 }

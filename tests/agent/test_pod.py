@@ -229,7 +229,7 @@ class TestOutput:
         shown += trial.stdout.read()
         trial.stdout.close()
         assert pod.ended(trial)["exit"] == 0
-        assert b"bytes are not shown here" in shown
+        assert b"bytes not shown" in shown
         assert shown.endswith(b"after\n")
 
     def test_of_a_log_is_as_long_as_asked_for(self, pod: PodProcesses) -> None:

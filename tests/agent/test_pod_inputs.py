@@ -92,7 +92,7 @@ def test_a_hard_link_to_what_is_outside_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE])
 def test_a_device_is_refused(tmp_path: Path, kind: bytes) -> None:
-    assert "neither a file nor a folder" in str(refused(tmp_path, [("null", {"type": kind, "devmajor": 1}, b"")]))
+    assert "not a file, folder or link" in str(refused(tmp_path, [("null", {"type": kind, "devmajor": 1}, b"")]))
 
 
 def test_the_later_of_two_files_of_a_name_is_meant(tmp_path: Path) -> None:
@@ -110,6 +110,6 @@ def test_what_is_no_archive_is_infra(pod: PodProcesses, broken: str) -> None:
     parts(pod.root / "inputs", given, 4096)
     end = pod.run("echo never", inputs=True)
     assert (end["exit"], end["outcome"]) == (1, "infra")
-    assert "the job inputs" in end["message"]
+    assert "job inputs" in end["message"]
     assert pod.records("step") == []
     assert pod.records("end")[0]["outcome"] == "infra"

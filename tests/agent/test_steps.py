@@ -266,7 +266,7 @@ def test_a_repository_that_is_not_there_fails_and_asks_nobody(runner: StepRunner
     [
         ("no-such-kind", {}, "unknown step kind 'no-such-kind'; known: command, drive, facts, import"),
         ("command", {}, "step 'command' needs the argument 'command'"),
-        ("workspace", {"git": "--upload-pack=touch pwned"}, "do not start with a dash"),
+        ("workspace", {"git": "--upload-pack=touch pwned"}, "must not start with a dash"),
         ("command", {"command": "true", "hosts": "many"}, "invalid arguments for step 'command'"),
         ("command", {"command": "true", "follow": {"must": "words"}}, "invalid arguments for step 'command'"),
     ],

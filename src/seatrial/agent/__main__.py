@@ -1,5 +1,5 @@
 """The agent's commands: `spawn` (the zygote), `run` (steps in the foreground), `pod` and `keep` (the two containers of
-a pod), `pack` (what they wrote, to be fetched), `read` (what a job left before), and the programs of single steps."""
+a pod), `pack` (archives their output), `read` (reads existing logs and files), and the programs of single steps."""
 
 from __future__ import annotations
 

@@ -1,25 +1,25 @@
-"""What the agent is to do: one JSON object, of the same form wherever a job runs.
+"""The job file: one JSON object that describes a job to the agent, in the same format for all targets.
 
-The zygote gets it as the `job` of a request; `run` and `pod` get the path of a file that holds it. A field that is left
-out, or null, is as it is here; only `version` and `steps` must be there, and of a step its `name` and `kind`.
+The zygote gets it as the `job` of a request; `run` and `pod` get the path of a file. A field that is missing or null
+has the default shown here; only `version` and `steps` are required, and `name` and `kind` of each step.
 
     {"version": 1,
      "name": "",
      "steps": [{"name": ..., "kind": ..., "args": {}, "timeout_s": null}],    one after the other (`steps/kinds.py`)
      "limits": {"run_s": null, "stall_s": null, "grace_s": 10},
-     "folders": null,             {"out": for the log and the records, "work": ..., "files": what is kept}; those of a
+     "folders": null,             {"out": for the log and the records, "work": ..., "files": kept files}; those of a
                                   pod are always the same
-     "variables": null,           the environment of the steps; null: the one that the agent is started with
-     "secret_variables": [],      names of those whose values are masked in all that leaves the job
+     "variables": null,           the environment of the steps; null: the agent's own
+     "secret_variables": [],      variables whose values are masked in everything that leaves the job
      "environment": {},           the Python of the steps: {"name", "python": a version, "packages": [...],
-                                  "interpreter": a path, "driver": another, which has nbclient}
-     "hosts": 1,                  that each run an agent for this job; which one this is, the pod says
-     "inputs": false,             whether there is an archive to unpack into the work folder
-     "cpus": [],                  that the job is held to; empty: all
+                                  "interpreter": a path, "driver": another one, with nbclient}
+     "hosts": 1,                  each runs an agent for this job; the pod knows its own number
+     "inputs": false,             whether to unpack an archive into the work folder
+     "cpus": [],                  CPUs that the job may use; empty: all
      "memory_bytes": null,
-     "log": {"segments": 4},      how much is kept of the end of a long log (`run/log.py`)
-     "ready": null,               {"port": number, "path": ""}: to be asked until it answers (`run/readiness.py`)
-     "container": null}           how to make the container that the steps run in (`start/container.py`)
+     "log": {"segments": 4},      segments to keep at the end of a long log (`run/log.py`)
+     "ready": null,               {"port": number, "path": ""}: probed until it answers (`run/readiness.py`)
+     "container": null}           how to create the container for the steps (`start/container.py`)
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _VERSION = 1
 
 
 class JobError(Exception):
-    """The job cannot be run, or not any further. `outcome` is `refused` where trying again cannot help."""
+    """The job cannot run or continue. `outcome` is `refused` if a retry cannot help."""
 
     def __init__(self, message: str, outcome: str = "infra") -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ _LIMITS = [(name, (int, float), default) for name, default in RunLimits()._asdic
 
 
 class Ending(NamedTuple):
-    """How a job ended; `code` is that of the first step that did not exit with 0."""
+    """How a job ended; `code` is that of the first step that did not exit 0."""
 
     outcome: str
     code: Optional[int] = None
@@ -59,7 +59,7 @@ class Ending(NamedTuple):
 
 
 def read_ending(path: str) -> Optional[Ending]:
-    """An ending that was written as JSON; None where there is none that can be read."""
+    """Reads an ending that was written as JSON; None if there is none or it is unreadable."""
     try:
         with open(path) as file:
             given = json.load(file)
@@ -80,7 +80,7 @@ class ReadyPort(NamedTuple):
 
 
 class JobFile(NamedTuple):
-    """`given` is the object as it came."""
+    """A checked job; `given` is the original object."""
 
     given: Dict[str, Any]
     name: str
@@ -99,14 +99,14 @@ class JobFile(NamedTuple):
     container: Optional[Dict[str, Any]]
 
     def in_folders(self) -> Folders:
-        """Where something else than a pod runs it."""
+        """Returns the folders, which every job outside a pod must have."""
         if self.folders is None:
             raise JobError("`folders` is missing")
         return self.folders
 
 
 def read_file(path: str, own_env: Mapping[str, str]) -> JobFile:
-    """Raises JobError; OSError when there is no such file."""
+    """Raises JobError, or OSError if the file cannot be read."""
     with open(path, "rb") as file:
         data = file.read()
     try:
@@ -117,7 +117,7 @@ def read_file(path: str, own_env: Mapping[str, str]) -> JobFile:
 
 
 def read_job_file(given: Any, own_env: Mapping[str, str]) -> JobFile:
-    """`own_env`: of this process, for a job that brings none. Raises JobError."""
+    """`own_env`: this process's environment, for a job without its own. Raises JobError."""
     if not isinstance(given, dict):
         raise JobError("expected an object, got %s" % _called(given))
     if given.get("version") != _VERSION:

@@ -1,9 +1,9 @@
-"""`python AGENT read`: reads logs and files that are there already, as if a job had just made them.
+"""`python AGENT read`: reads existing logs and files as if a job had just written them.
 
-A JSON object comes by standard input: {"logs": [{"path", "host"}], "follow", "hosts": as of a step `command`, "roots",
-"entries": as of a step `read`, "outputs": [{"text", "must", "never"}], "memory_bytes", "seconds"}. Records go to
-standard output in the form of records.jsonl: step 0 is the log, step 1 the files, then comes each of the outputs. A
-`host` that is null: the lines say whose they are, where there are several.
+Standard input has a JSON object: {"logs": [{"path", "host"}], "follow", "hosts": as in a `command` step, "roots",
+"entries": as in a `read` step, "outputs": [{"text", "must", "never"}], "memory_bytes", "seconds"}. Records go to
+standard output in the format of records.jsonl: step 0 is the log, step 1 the files, the others are the outputs. If
+`host` is null, the lines name their hosts.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _read_files(spec: Dict[str, Any], limited: Limited) -> Dict[str, Any]:
     entries: Dict[str, Any] = spec.get("entries") or {}
     if not entries:
         return {}
-    from .readers.files import gather, read_files  # and with it the readers of files, for who has any
+    from .readers.files import gather, read_files  # imports the file readers, only if needed
 
     lines: List[bytes] = []
     asked = {"roots": roots, "labels": [""] * len(roots), "entries": entries}

@@ -1,1 +1,1 @@
-"""What holds a job's processes: control groups, memory, CPUs, and who belongs to the job."""
+"""Control groups, memory and CPU limits, and the processes of a job."""

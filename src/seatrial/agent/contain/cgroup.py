@@ -1,7 +1,7 @@
-"""The job's own control groups: where memory and processes are counted and limited, and to end all of them by.
+"""The job's control groups: count and limit memory and processes, and kill all processes at once.
 
-Works with version 2, with version 1, and with both side by side. They are made below the group that this process is in,
-where that may be written; where it may not, `plan` gives fewer or none, and the caller does without.
+Supports version 2, version 1, and both side by side. Groups are created below the one of this process, if it is
+writable; otherwise `plan` returns fewer or none, and the caller works without them.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ PREFIX = "seatrial-"
 
 
 class Cgroup:
-    """`memory_limited`: the kernel holds the job to its memory, and counts when it had to kill for it."""
+    """`memory_limited`: the kernel enforces the memory limit and counts its OOM kills."""
 
     def __init__(self, folders: List[str]) -> None:
         self.folders: List[str] = []
         self.memory_limited = False
         self._planned = folders
         self._memory: Optional[str] = None
-        self._counting: List[str] = []  # processes
-        self._second = False  # of the version, for the group that counts memory
+        self._counting: List[str] = []  # groups that count processes
+        self._second = False  # whether the group that counts memory has version 2
 
     def create(self, memory_bytes: Optional[int]) -> None:
         for folder in self._planned:
-            # Version 2 hands controllers down only when told; version 1 has no such file.
+            # Version 2 enables controllers only on request; version 1 has no such file.
             for controller in ["pids"] + (["memory"] if memory_bytes is not None else []):
                 _write(os.path.join(os.path.dirname(folder), "cgroup.subtree_control"), "+%s" % controller)
             try:
                 os.mkdir(folder, 0o755)
             except FileExistsError:
-                pass  # of this job: a supervisor that was killed right here left it
+                pass  # left by a supervisor of this job that was killed here
             except OSError:
                 continue
             self._take(folder)
@@ -47,18 +47,18 @@ class Cgroup:
             if not self._second:
                 limit, swap, swap_bytes = ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", memory_bytes)
             self.memory_limited = _write(os.path.join(self._memory, limit), str(memory_bytes))
-            if self.memory_limited:  # where there is no swap there is no such file
+            if self.memory_limited:  # the file does not exist without swap
                 _write(os.path.join(self._memory, swap), str(swap_bytes))
 
     def join(self, pid: int) -> None:
-        """Instead of `create`: the groups that somebody else made and that process `pid` is in."""
+        """Instead of `create`: uses the existing groups of process `pid`."""
         own = _groups("self")
         for kind, folder in _groups(str(pid)).items():
             if kind in ("unified", "memory") and folder != own.get(kind) and os.path.isdir(folder):
                 self._take(folder)
 
     def count(self, folder: str) -> None:
-        """Instead of `create`: only read what a group has of memory; no process is put into it, nor ended by it."""
+        """Instead of `create`: only reads a group's memory counters; adds and kills no process."""
         self._take(folder)
         self.folders = []
 
@@ -69,14 +69,14 @@ class Cgroup:
                 self._memory, self._second = folder, name == "memory.current"
 
     def enter(self) -> None:
-        """Called by the process that is to be in it."""
+        """Adds the calling process to the groups."""
         for folder in self.folders:
             fd = os.open(os.path.join(folder, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC)
             os.write(fd, b"0")
             os.close(fd)
 
     def entry_command(self) -> str:
-        """The same for a shell. `command` passes by functions that it may have inherited."""
+        """The same for a shell. `command` bypasses inherited functions."""
         paths = (os.path.join(folder, "cgroup.procs") for folder in self.folders)
         return " && ".join("command echo 0 >%s" % shlex.quote(path) for path in paths)
 
@@ -90,28 +90,28 @@ class Cgroup:
         return found
 
     def kill(self) -> bool:
-        """SIGKILL to all at once, where the kernel can do that; False where it cannot."""
+        """Kills all processes at once; False if the kernel does not support that."""
         done = False
         for folder in self.folders:
             done = _write(os.path.join(folder, "cgroup.kill"), "1") or done
         for folder in [] if done else self._counting:
-            _write(os.path.join(folder, "pids.max"), "0")  # no new ones while the old ones are being killed
+            _write(os.path.join(folder, "pids.max"), "0")  # no new processes while the others are killed
         return done
 
     def allow(self) -> None:
-        """Processes, as many as a job may have: at its start, and again when those of a step have been killed."""
+        """Sets the limit on processes, at the start and again after those of a step have been killed."""
         for folder in self._counting:
             _write(os.path.join(folder, "pids.max"), str(most_processes()))
 
     @property
     def oom_file(self) -> Optional[str]:
-        """A file of the kernel with a line `oom_kill N`."""
+        """The kernel's file with a line `oom_kill N`."""
         if self._memory is None:
             return None
         return os.path.join(self._memory, "memory.events" if self._second else "memory.oom_control")
 
     def memory_bytes(self) -> Optional[int]:
-        """What the job's processes hold; not the cache of the files that they read."""
+        """Returns the memory of the job's processes, without the page cache."""
         if self._memory is None:
             return None
         names = (b"anon", b"shmem") if self._second else (b"total_rss", b"total_shmem")
@@ -122,18 +122,18 @@ class Cgroup:
             return None
 
     def highest_bytes(self) -> Optional[int]:
-        """The most that was ever charged, cache included: nothing can have held more."""
+        """Returns the highest charge so far, including the page cache: an upper bound for what processes used."""
         if self._memory is None:
             return None
         return _read_number(os.path.join(self._memory, "memory.peak" if self._second else "memory.max_usage_in_bytes"))
 
     def forget_highest(self) -> None:
-        """Count the highest anew, for the next step (version 1 can; version 2 keeps the job's)."""
+        """Resets the highest charge for the next step (version 1 only; version 2 keeps the job's)."""
         if self._memory is not None and not self._second:
             _write(os.path.join(self._memory, "memory.max_usage_in_bytes"), "0")
 
     def remove(self) -> List[str]:
-        """Those that could not be removed."""
+        """Removes the groups and returns those that could not be removed."""
         remaining = []
         for folder in self.folders:
             try:
@@ -147,9 +147,11 @@ class Cgroup:
 
 
 def plan(job_folder: str) -> List[str]:
-    """The folders of the job's groups, to be made by `create`: known before that, so that a kill loses none.
+    """Returns the folders that `create` will make. They are known in advance, so that none is lost if the process is
+    killed.
 
-    They carry the job's name, and a number for its folder: two users may have jobs of the same name."""
+    Their names contain the job's name and a checksum of its folder, because two users may have jobs with the same name.
+    """
     name = "%s%s-%08x" % (PREFIX, os.path.basename(job_folder)[:200], zlib.crc32(job_folder.encode()))
     parents = _groups("self")
     wanted = [parents[kind] for kind in ("unified", "memory", "pids") if kind in parents]
@@ -158,15 +160,15 @@ def plan(job_folder: str) -> List[str]:
 
 @lru_cache(maxsize=None)
 def most_processes() -> int:
-    """Of a job, threads too: half of what the machine can have, so that one that never stops to fork leaves room for
-    who ends it. Less would be in the way of what is honest: a training has thousands."""
+    """Returns the limit on a job's processes and threads: half of the machine's, so that Seatrial can still stop a fork
+    bomb. A lower limit would break training jobs, which have thousands."""
     limits = [_read_number("/proc/sys/kernel/%s" % name) for name in ("pid_max", "threads-max")]
     return max(1024, min([limit for limit in limits if limit], default=32768) // 2)
 
 
 @lru_cache(maxsize=None)
 def _groups(process: str) -> Dict[str, str]:
-    """Kind -> folder of the group that a process is in. Read once: a zygote's children are where it is."""
+    """Maps each kind to the folder of a process's group. Cached: a zygote's children are in the same groups."""
     groups: Dict[str, str] = {}
     try:
         with open("/proc/self/mountinfo") as file:
@@ -191,7 +193,7 @@ def _mount(line: str) -> Tuple[str, str, List[str]]:
 
 def _write(path: str, text: str) -> bool:
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)  # makes no file: what the kernel does not know is False
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)  # no O_CREAT: False if the kernel has no such file
         try:
             os.write(fd, text.encode())
         finally:

@@ -1,4 +1,4 @@
-"""What the kernel knows of processes: who they are beyond their number, and who came from whom."""
+"""Processes as the kernel reports them: state, identity and ancestry."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Stat(NamedTuple):
     parent: int
     group: int
     session: int
-    cpu_s: float  # its own and that of the children that it waited for
-    start: int  # in ticks since boot: with the number and the boot it names a process for good
+    cpu_s: float  # including children that it has waited for
+    start: int  # in ticks since boot; unique together with the pid and the boot id
     resident_bytes: int
 
 
 def read_proc(path: str) -> bytes:
-    """A small file of the kernel, at a quarter of the price of a file object."""
+    """Reads a small kernel file in a quarter of the time that a file object takes."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = os.read(fd, 1 << 16)
-        while data and len(data) % (1 << 12) == 0:  # what fills whole pages may go on
+        while data and len(data) % (1 << 12) == 0:  # a full page may be followed by more
             more = os.read(fd, 1 << 16)
             if not more:
                 break
@@ -40,7 +40,7 @@ def read_proc(path: str) -> bytes:
 
 
 def oom_kills(path: Optional[str], unknown: int = 0) -> int:
-    """The count in a file with a line `oom_kill N`; `unknown` where there is none."""
+    """Returns N from the line `oom_kill N` of a file; `unknown` if there is none."""
     try:
         for line in read_proc(path).splitlines() if path is not None else ():
             if line.startswith(b"oom_kill "):
@@ -51,7 +51,7 @@ def oom_kills(path: Optional[str], unknown: int = 0) -> int:
 
 
 def stat(pid: int) -> Optional[Stat]:
-    """None when there is no such process."""
+    """Returns the process's status; None if it does not exist."""
     try:
         fields = read_proc("/proc/%d/stat" % pid).rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -76,21 +76,21 @@ except (ImportError, OSError, AttributeError):  # a Python without ctypes, a lib
 
 
 def become_subreaper() -> bool:
-    """Whatever descends from this process comes back to it when its own parent dies. False where it cannot be had."""
+    """Adopts orphaned descendants of this process. False if the system does not support it."""
     return _prctl is not None and _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
 def own_descendants() -> Set[int]:
-    """All processes below this one, which is their subreaper; zombies too."""
+    """Returns all descendants of this process, which must be a subreaper; including zombies."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:  # who has no child has no other descendant either: they would have come back to it
+    except ChildProcessError:  # no child means no descendant: orphans would have been adopted
         return set()
     return descendants(os.getpid())
 
 
 def descendants(root: int) -> Set[int]:
-    """All processes below `root`, zombies too."""
+    """Returns all descendants of `root`, including zombies."""
     found: Set[int] = set()
     waiting = _children(root)
     while waiting:
@@ -120,20 +120,20 @@ def _children(pid: int) -> List[int]:
 
 
 def living(pids: Iterable[int]) -> Set[int]:
-    """Those that are neither gone nor merely waiting for somebody to ask how they ended."""
+    """Returns the processes that exist and are not zombies."""
     return {pid for pid in pids for member in [stat(pid)] if member is not None and member.state not in "ZX"}
 
 
 def send_signal(pids: Iterable[int], number: int) -> None:
-    """A signal to each that still is."""
+    """Sends a signal to each process that still exists."""
     for pid in pids:
-        # One that became another user's cannot be ended by us: the proof at the end will say so.
+        # A process of another user cannot be killed; the runner reports it at the end.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
 def write_whole(path: str, data: bytes) -> None:
-    """Write, fsync, rename: there is the old file or the new one, never a part."""
+    """Writes a file atomically: there is the old file or the new one, never a part."""
     fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         view = memoryview(data)

@@ -1,1 +1,1 @@
-"""Secrets are replaced in all that leaves a job."""
+"""Replaces secrets in everything that leaves a job."""

@@ -1,7 +1,7 @@
-"""What is in a text and is not seen: escape sequences, control characters, marks without width. And what is left of a
-text without them, with the way back to where each of its characters was.
+"""Invisible parts of a text: escape sequences, control characters, zero-width marks. Also maps offsets of the visible
+text back to the original.
 
-Who shows a text takes these out, so a word that they split is whole again there: a secret must be found through them.
+Programs that display a text drop these parts and so rejoin a word that they split: a secret must be found across them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _MARKS_BYTES = (
 )
 UNSEEN_TEXT = re.compile("%s|%s|%s" % (_SEQUENCE, _CONTROLS, _MARKS))
 
-_ACTING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # in text of ASCII characters: what `tidy` takes out
+_ACTING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # what `tidy` removes from ASCII text
 
 
 def tidy(text: str) -> str:
-    """Text of a job without what would act on a terminal; of a line that was drawn over, what stayed."""
-    if text.isascii() and not _ACTING.search(text):  # nearly all text, and several times as fast
+    """Removes what acts on a terminal; of a redrawn line, keeps the last state."""
+    if text.isascii() and not _ACTING.search(text):  # fast path for almost all text
         return text
-    plain = UNSEEN_TEXT.sub("", text.replace("\r\n", "\n"))  # what a secret is masked through, and nothing else
+    plain = UNSEEN_TEXT.sub("", text.replace("\r\n", "\n"))  # exactly what secrets are masked through
     return "\n".join(line.rpartition("\r")[2] if "\r" in line else line for line in plain.split("\n"))
 
 
@@ -41,16 +41,16 @@ _CONTROL_BYTES = bytes(code for code in (*range(32), 127) if code not in b"\t\n\
 
 
 class VisibleText(Generic[AnyStr]):
-    """`plain` is what is seen of `data`."""
+    """`data`, with `plain` as its visible part."""
 
     def __init__(self, data: AnyStr, unseen: Optional[Pattern[AnyStr]]) -> None:
         self.data: AnyStr = data
         self.plain: AnyStr = data if unseen is None else unseen.sub(data[:0], data)
         self._unseen: Optional[Pattern[AnyStr]] = unseen
-        self._starts: Optional[Tuple[List[int], List[int]]] = None  # of what is seen in one piece: in plain, in data
+        self._starts: Optional[Tuple[List[int], List[int]]] = None  # starts of visible pieces, in plain and in data
 
     def at(self, offset: int) -> int:
-        """Where in `data` the character of `plain` is."""
+        """Returns the offset in `data` of a character of `plain`."""
         if self._unseen is None or len(self.plain) == len(self.data):
             return offset
         if self._starts is None:
@@ -58,7 +58,7 @@ class VisibleText(Generic[AnyStr]):
             for found in self._unseen.finditer(self.data):
                 removed += found.end() - found.start()
                 if found.end() - removed == in_plain[-1]:
-                    in_data[-1] = found.end()  # nothing was seen between the two
+                    in_data[-1] = found.end()  # no visible text between the two
                 else:
                     in_plain.append(found.end() - removed)
                     in_data.append(found.end())
@@ -68,7 +68,7 @@ class VisibleText(Generic[AnyStr]):
         return in_data[piece] + offset - in_plain[piece]
 
     def replaced(self, spans: List[Tuple[int, int]], by: AnyStr, end: int) -> AnyStr:
-        """`data` up to `end`, with what is seen between each two offsets, and what is unseen inside of it, replaced."""
+        """Returns `data` up to `end` with each span of visible text, and invisible text inside it, replaced."""
         made: List[AnyStr] = []
         position = 0
         for start, stop in spans:
@@ -79,11 +79,11 @@ class VisibleText(Generic[AnyStr]):
 
 
 def all_visible(data: bytes) -> bool:
-    """Told quickly, for most data: there is nothing unseen in it."""
+    """Quick test for most data: nothing in it is invisible."""
     return data.isascii() and len(data.translate(None, _CONTROL_BYTES)) == len(data)
 
 
 def unfinished(data: bytes) -> int:
-    """Where the start of what may become unseen begins, at the end of `data`."""
+    """Returns the offset of an incomplete invisible sequence at the end of `data`."""
     found = _UNFINISHED.search(data, max(0, len(data) - MOST_TITLE - 4))
     return found.start() if found else len(data)

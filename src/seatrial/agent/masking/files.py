@@ -1,4 +1,4 @@
-"""Secrets do not leave a job in the files that it keeps: not in what they hold, not in what they are called."""
+"""Masks secrets in the files that a job keeps, in their content and in their names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ NOTEBOOK_BYTES = 64 << 20
 
 
 def mask_files(folder: str, mask: Mask) -> str:
-    """Mask every file below `folder` that holds a secret. What cannot be masked is deleted, and reported in words."""
+    """Masks the secrets in all files below `folder`. Deletes those that cannot be masked, and returns a message about
+    them."""
     if not mask.values or os.path.islink(folder) or not os.path.isdir(folder):
         return ""
     problems: List[str] = []
@@ -49,9 +50,9 @@ def mask_files(folder: str, mask: Mask) -> str:
 
 
 def open_folders(folder: str) -> None:
-    """Give its owner every right to the folders below, which a job may have taken away: it does not hide by that what
-    it keeps, nor stay undeleted."""
-    with contextlib.suppress(OSError):  # of somebody else; whoever goes on sees what that means
+    """Restores the owner's rights to all folders, which a job may have removed, so that its files can be searched and
+    deleted."""
+    with contextlib.suppress(OSError):  # another user's folder; later errors are reported
         os.chmod(folder, stat.S_IMODE(os.lstat(folder).st_mode) | stat.S_IRWXU)
     for parent, folders, _ in os.walk(folder):
         for name in folders:
@@ -63,7 +64,7 @@ def open_folders(folder: str) -> None:
 
 
 def _mask_file(path: str, mask: Mask) -> None:
-    """Looked through first: most files hold no secret, and are then not written again, however large they are."""
+    """Searches a file first, so that the many files without a secret are not rewritten."""
     file_stat = os.lstat(path)
     if stat.S_ISLNK(file_stat.st_mode):
         if mask.text(os.readlink(path)) != os.readlink(path):
@@ -90,7 +91,7 @@ def _mask_file(path: str, mask: Mask) -> None:
 
 
 def _mask_notebook(path: str, mask: Mask, mode: int) -> bool:
-    """Mask what is in a notebook, and leave the words that make it one, whichever they are. False: it is none."""
+    """Masks the texts of a notebook and leaves its format's own keywords. False if it is not a notebook."""
     with _open(path) as file:
         if os.fstat(file.fileno()).st_size > NOTEBOOK_BYTES:
             return False
@@ -116,7 +117,7 @@ def _masked(source: int, mask: Mask) -> Iterator[bytes]:
 
 def _rewrite(path: str, blocks: Iterable[bytes], mode: int) -> None:
     new = os.path.join(os.path.dirname(path), ".seatrial-%s" % os.urandom(8).hex())
-    # A name that cannot be guessed, and a new file: the job may have put links where we would write.
+    # An unpredictable name and a new file, because the job may have placed links.
     sink = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         for block in blocks:
@@ -134,13 +135,13 @@ def _open(path: str) -> IO[bytes]:
 
 
 def _blocks(source: int) -> Iterator[bytes]:
-    """What is in the file, without the holes of a sparse one: a hole is zeros, and takes hours to read."""
+    """Yields the content without the holes of a sparse file, which would take hours to read."""
     position = 0
     while True:
         try:
             position = os.lseek(source, position, os.SEEK_DATA)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # nothing but a hole from here
+            if error.errno == errno.ENXIO:  # only a hole follows
                 return
             raise
         end = os.lseek(source, position, os.SEEK_HOLE)

@@ -1,7 +1,7 @@
-"""How a secret looks where programs write it: as it is, line by line, and in the ways that text is quoted and encoded.
+"""The forms in which programs write a secret: as it is, line by line, quoted and encoded.
 
-What is made of a secret as a whole is not here, for it cannot be found by looking: compressed, encrypted, reversed, cut
-into pieces that are printed apart."""
+Compressed, encrypted, reversed or split secrets cannot be found.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import shlex
 from typing import Iterator, List, Set
 from urllib.parse import quote, quote_plus
 
-SHORTEST_LINE = 4  # of a secret of several lines; a closing bracket alone is no secret
-SHORTEST_INSIDE = 8  # characters of base64 that come from a secret alone; fewer are in innocent texts too
+SHORTEST_LINE = 4  # of a line in a multi-line secret; a closing bracket alone is not secret
+SHORTEST_INSIDE = 8  # base64 characters that depend only on the secret; fewer would match harmless text
 _PERCENT = re.compile("%[0-9A-F]{2}")
 _UNICODE = re.compile(r"\\u[0-9a-f]{4}")
 _IN_DOLLAR_QUOTES = {
@@ -26,13 +26,13 @@ _SHELL_SPECIAL = re.compile(r"([^A-Za-z0-9_@%+=:,./-])")
 
 
 def parts(value: str) -> List[str]:
-    """What is masked of a secret: all of it, and each of its lines, for they may appear one by one."""
+    """Returns the texts to mask: the secret, and each of its lines, which may appear separately."""
     lines = [line.strip() for line in value.splitlines()]
     return [part for part in [value, *lines] if part == value or len(part) >= SHORTEST_LINE] if value else []
 
 
 def forms(value: str) -> Set[str]:
-    """Each that is not the value itself, too."""
+    """Returns all forms of a value, including itself."""
     data = value.encode("utf-8", "surrogateescape")
     found = {value}
     for of_text in (_quoted, _in_json, _in_url, _in_html):
@@ -43,7 +43,7 @@ def forms(value: str) -> Set[str]:
 
 
 def _quoted(value: str) -> Iterator[str]:
-    """By Python and by shells: `'it'"'"'s'` and `'it'\\''s'`, `it\\'s`, and as `set -x` writes what has control
+    """As quoted by Python and shells: `'it'"'"'s'` and `'it'\\''s'`, `it\\'s`, and the form of `set -x` for control
     characters."""
     data = value.encode("utf-8", "surrogateescape")
     yield repr(value)[1:-1]
@@ -58,7 +58,7 @@ def _quoted(value: str) -> Iterator[str]:
 
 
 def _in_json(value: str) -> Iterator[str]:
-    """Also inside a text that is itself in JSON, as logs of services are."""
+    """In JSON, and in JSON inside a JSON string, as service logs have it."""
     for to_ascii in (True, False):
         once = json.dumps(value, ensure_ascii=to_ascii)[1:-1]
         upper = _UNICODE.sub(lambda found: "\\u" + found.group()[2:].upper(), once)
@@ -93,8 +93,8 @@ def _in_hex(data: bytes) -> Iterator[str]:
 
 
 def _in_base64(data: bytes) -> Iterator[str]:
-    """As a whole; and as a part of something longer, such as `user:secret`: then its first and last characters also say
-    something of what is beside it, so those between are looked for, at each of the three places where it can begin."""
+    """In base64, alone and as part of a longer text such as `user:secret`: there the first and last characters depend
+    on the neighbours, so only those between are searched, at each of the three alignments."""
     for to_text in (base64.b64encode, base64.urlsafe_b64encode):
         yield to_text(data).decode()
         yield to_text(data).decode().rstrip("=")

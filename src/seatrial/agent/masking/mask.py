@@ -1,5 +1,5 @@
-"""Secrets are replaced in all that leaves a job, also when one is cut in two: by the way its bytes arrive, by
-the end of the job in the middle of it, or by colours and other things that are not seen."""
+"""Replaces secrets in everything that leaves a job, also if one is split: by the way its bytes arrive, by the end of
+the job, or by colours and other invisible characters."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, AnyStr, Dict, FrozenSet, Iterable, Iterator, List, Patte
 
 from .escapes import UNSEEN, UNSEEN_TEXT, VisibleText, all_visible, unfinished
 
-# The words of our own records, and of notebooks: keys, and what stands for a state. A secret may be one of them (a
-# password `value`), and what is told by these words must stay readable. They give nothing away: everybody knows them.
+# Keywords of our records and of notebooks: keys and states. A secret may equal one of them (a password `value`), but
+# records must stay readable. Keywords are public, so that they reveal nothing.
 
 
-# Where the value is a word of ours, or a name that the job was given: `event` of a record, `name` of a metric.
+# Keys with a value that is a keyword of ours or a known name: `event` of a record, `name` of a metric.
 _PLACES = """
     event outcome note state class what pass name pattern entry thing kind format step_source cell_type output_type
     gpu_source gpu_memory_source
@@ -47,7 +47,7 @@ WORDS: FrozenSet[str] = frozenset((_RECORDS + _NOTES + _TRAINING + _NOTEBOOK).sp
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Every text in plain data, keys too."""
+    """Yields every text in plain data, including keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -60,24 +60,25 @@ def texts(value: Any) -> Iterator[str]:
 
 
 MASK = "•••"
-_MOST_DEPTH = 90  # of data: who reads the records takes no more than 100
+_MOST_DEPTH = 90  # of data; readers of the records accept at most 100
 TOO_DEEP = "(nested too deep)"
-SHORTEST_START = 4  # of a secret whose end never came
+SHORTEST_START = 4  # of a secret that was cut off
 START_BYTES = 3
-MOST_HELD = 64 << 10  # bytes beyond the longest secret that wait for the rest of one
+MOST_HELD = 64 << 10  # bytes beyond the longest secret that are held back
 
 
 class Mask:
-    """Replaces each secret by MASK; longer ones first, so that one inside another leaves no rest.
+    """Replaces each secret by MASK; longer ones first, so that nothing is left of one that contains another.
 
-    `known`: plain data that whoever reads what is masked here has anyway, such as the steps of the job. Names in it are
-    told by as they are."""
+    `known`: plain data that readers of the masked text have anyway, such as the steps of the job. Names in it stay
+    readable.
+    """
 
     def __init__(self, secrets: Iterable[str] = (), known: Any = None) -> None:
         ordered: List[str] = []
         secrets = [value for value in secrets if value]
         if secrets:
-            from .forms import forms, parts  # for jobs with secrets: a zygote starts sooner, and is smaller, without
+            from .forms import forms, parts  # only if needed: a zygote starts faster and is smaller without
 
             values = {form for value in secrets for part in parts(value) for form in forms(part)}
             ordered = sorted(values, key=len, reverse=True)
@@ -92,8 +93,8 @@ class Mask:
         return visible.replaced(_spans(self._visible, visible.plain), MASK, len(text))
 
     def data(self, value: Any, ours: Iterable[str] = ()) -> Any:
-        """Plain data with every text masked, keys too, and with numbers that JSON has no word for as None. What is a
-        word of our records where they have one, or is in `ours`, is left as it is."""
+        """Masks every text in plain data, including keys, and replaces numbers that JSON cannot represent by None.
+        Keywords of our records, and words in `ours`, are kept."""
         return self._masked(value, self._words.union(ours) if ours else self._words)
 
     def _masked(self, value: Any, words: FrozenSet[str], depth: int = 0) -> Any:
@@ -115,25 +116,25 @@ class Mask:
         return value
 
     def stream(self, exact: bool = False) -> "StreamMask":
-        """`exact`: for a file, which is whole, and which is not shown without what is unseen in it."""
+        """`exact`: for a complete file, in which invisible characters count."""
         return StreamMask(self.values, exact)
 
 
 class StreamMask:
-    """Masks a stream of bytes that comes in pieces. What may be the start of a secret waits for the next piece."""
+    """Masks a stream of bytes. A possible start of a secret is held back until the next piece."""
 
     def __init__(self, values: List[bytes], exact: bool = False) -> None:
         self._exact = exact
         self._values = values
         if not exact:
             self._values = sorted({UNSEEN.sub(b"", value) or value for value in values}, key=len, reverse=True)
-        self._starts: Dict[bytes, List[bytes]] = {}  # by their first few bytes, for a look at every place
+        self._starts: Dict[bytes, List[bytes]] = {}  # by their first bytes, for a quick lookup
         for value in self._values:
             for size in range(1, START_BYTES + 1):
                 self._starts.setdefault(value[:size], []).append(value)
         self._longest = max(map(len, values)) if values else 0
         self._held = b""
-        self.found = False  # a secret, so far
+        self.found = False  # whether a secret was found so far
 
     def feed(self, data: bytes) -> bytes:
         if not self._values:
@@ -148,7 +149,7 @@ class StreamMask:
             if start >= keep_from:
                 break
             spans.append((start, end))
-            keep_from = max(keep_from, end)  # a whole secret is never split to wait for another
+            keep_from = max(keep_from, end)  # never split a complete secret to wait for another one
         cut = visible.at(keep_from) if keep_from < len(visible.plain) else len(data)
         self._held = data[cut:]
         self.found = self.found or bool(spans)
@@ -156,7 +157,7 @@ class StreamMask:
         return masked if len(self._held) <= self._longest + MOST_HELD else masked + self.flush()
 
     def flush(self) -> bytes:
-        """What still waits, when nothing more will come."""
+        """Returns what was held back, at the end of the stream."""
         held, self._held = self._held, b""
         if not self._values:
             return held
@@ -168,7 +169,7 @@ class StreamMask:
         return visible.replaced(spans, MASK.encode(), len(held))
 
     def _possible_start(self, data: bytes) -> int:
-        """Where the longest end of `data` begins that a secret begins with."""
+        """Returns the offset of the longest suffix of `data` that is the start of a secret."""
         for start in range(max(0, len(data) - self._longest + 1), len(data)):
             candidates = self._starts.get(data[start : start + START_BYTES])
             if candidates:
@@ -179,7 +180,7 @@ class StreamMask:
 
 
 def _spans(values: List[AnyStr], text: AnyStr) -> List[Tuple[int, int]]:
-    """Where they are, each as long as can be. Most texts have none of them, which is found soonest one by one."""
+    """Returns the spans of the values, longest first. Most texts have none, which testing one by one shows fastest."""
     present = [value for value in values if value in text]
     if not present:
         return []

@@ -1,1 +1,1 @@
-"""Drives notebooks with the runtime's own Jupyter."""
+"""Runs notebooks with the runtime's own Jupyter."""

@@ -1,4 +1,4 @@
-"""A notebook as a file: reading it, putting parameters in, keeping the executed copy."""
+"""Notebook files: reads them, injects parameters, saves the executed copy."""
 
 import contextlib
 import itertools
@@ -19,11 +19,11 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
 class Broken(Exception):
-    """Not a notebook, or not one that can be run here."""
+    """Not a notebook, or one that cannot run here."""
 
 
 def read_notebook(path: str) -> Data:
-    """The notebook at `path`, in version 4 of the format, every source one text."""
+    """Reads a notebook, converted to format 4, with each source as one text."""
     try:
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
@@ -54,7 +54,7 @@ def read_notebook(path: str) -> Data:
 
 
 def _check(data: Data, path: str) -> None:
-    """Only what running it relies on; a full validation would cost more than a small notebook."""
+    """Checks only what running it needs; full validation takes longer than a small notebook."""
     if not isinstance(data["metadata"], dict) or not isinstance(data.get("cells"), list):
         raise Broken("invalid notebook %s: no list of `cells`" % path)
     for number, cell in enumerate(data["cells"], 1):
@@ -76,8 +76,8 @@ def tags(cell: Data) -> List[str]:
 
 
 def execution(notebook: Data) -> Tuple[Optional[float], bool]:
-    """What the notebook itself says of running it (`metadata.execution`): seconds for each cell, and whether cells may
-    raise. A limit of nothing, 0 or less is none, as for those who write it there."""
+    """Returns the notebook's own execution settings (`metadata.execution`): seconds per notebook cell, and whether
+    cells may raise. A limit of null, 0 or less is none."""
     said = notebook["metadata"].get("execution")
     said = said if isinstance(said, dict) else {}
     timeout_s = said.get("timeout")
@@ -87,7 +87,7 @@ def execution(notebook: Data) -> Tuple[Optional[float], bool]:
 
 
 def inject(notebook: Data, parameters: Mapping[str, Any]) -> None:
-    """Put the values behind the cell tagged `parameters`, else first. An earlier injected cell gives way."""
+    """Inserts the values after the notebook cell tagged `parameters`, else first. Replaces an earlier injected one."""
     if not parameters:
         return
     cells = [cell for cell in notebook["cells"] if INJECTED_TAG not in tags(cell)]
@@ -101,7 +101,7 @@ def inject(notebook: Data, parameters: Mapping[str, Any]) -> None:
 
 
 def _literal(value: Any) -> str:
-    """A value of JSON as Python would write it; also the numbers that have no literal."""
+    """Returns a JSON value as a Python literal, also for numbers without one."""
     if isinstance(value, float) and not math.isfinite(value):
         return 'float("%s")' % value
     if isinstance(value, dict):
@@ -112,19 +112,20 @@ def _literal(value: Any) -> str:
 
 
 def without_colors(text: str) -> str:
-    """Text without the escapes that colour it."""
+    """Removes ANSI escapes."""
     return _ANSI.sub("", text)
 
 
 def kept_path(files: str, path: str, name: str) -> str:
-    """Where the executed copy of a pass goes; whatever `path` is, it stays inside `files`."""
+    """Returns the path of a pass's executed copy, which is always inside `files`."""
     parts = [part for part in os.path.normpath(path).split(os.sep) if part not in ("", ".", "..")]
     stem = os.path.join(*parts) if parts else "notebook"
     return os.path.join(files, "notebooks", "%s.%s.ipynb" % (stem[:-6] if stem.endswith(".ipynb") else stem, name))
 
 
 def keep_notebook(notebook: Data, path: str, mask: Mask) -> Optional[str]:
-    """Write the executed notebook, whole or not at all. What went wrong, not raised: a verdict matters more."""
+    """Saves the executed notebook atomically. Returns the error instead of raising it, so that the verdict is not
+    lost."""
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             cell["outputs"] = _joined(cell["outputs"])
@@ -143,7 +144,7 @@ def keep_notebook(notebook: Data, path: str, mask: Mask) -> Optional[str]:
 
 
 def _joined(outputs: List[Data]) -> List[Data]:
-    """Neighbouring pieces of one stream as one text, so that a secret cut in two by the kernel is masked too."""
+    """Joins adjacent pieces of a stream, so that a secret that the kernel split is masked too."""
     joined: List[Data] = []
     for stream, group in itertools.groupby(outputs, lambda one: (one.get("output_type") == "stream", one.get("name"))):
         pieces = list(group)

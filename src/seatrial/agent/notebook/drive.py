@@ -1,7 +1,7 @@
-"""Drives one notebook through its passes: `python AGENT notebook SPEC`. Every cell of every pass gets a note.
+"""`python AGENT notebook SPEC`: runs the passes of one notebook, with a note for every notebook cell.
 
-SPEC is the path of a JSON file (see `steps/kinds.py`, which writes it). This is run by the runtime's Python when that
-has nbclient, else by the fallback in the SPEC; the kernel is the runtime's own in both cases.
+SPEC is the path of a JSON file, which `steps/kinds.py` writes. The runtime's Python runs this if it has nbclient, else
+the fallback Python in SPEC; the kernel is the runtime's own in both cases.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _ORDER = ("fresh", "rerun", "restart")
 
 
 class NotebookNotes:
-    """JSON lines to the runner, masked before they are cut."""
+    """Sends JSON lines to the agent, masked before they are shortened."""
 
     def __init__(self, mask: Mask) -> None:
         self._mask = mask
@@ -42,11 +42,11 @@ class NotebookNotes:
             line = line[os.write(self._fd, line) :]
 
 
-OLDEST_JUPYTER_CLIENT = 7  # it brought what starts and watches kernels now
+OLDEST_JUPYTER_CLIENT = 7  # the first version with the kernel API used here
 
 
 class NotebookSpec(NamedTuple):
-    """What to do, as `steps/kinds.py` wrote it."""
+    """The spec that `steps/kinds.py` wrote."""
 
     path: str
     files: str
@@ -92,7 +92,7 @@ def main(arguments: List[str]) -> int:
 
 
 def _can_drive() -> bool:
-    """Whether this Python has an nbclient, and a jupyter_client that is new enough to start kernels as we do."""
+    """Whether this Python has nbclient, and a jupyter_client that is recent enough."""
     from importlib.util import find_spec
 
     if any(find_spec(name) is None for name in ("nbclient", "nbformat", "jupyter_client")):
@@ -111,7 +111,7 @@ def _all(notes: NotebookNotes, spec: NotebookSpec, state: str, class_: str, mess
 
 
 def missing(requires: Mapping[str, List[str]]) -> str:
-    """Why the notebook cannot be meant for this place; empty when nothing is missing."""
+    """Reason to skip the notebook here; empty if all of its `requires` are met."""
     paths = [path for path in requires.get("paths", []) if not os.path.exists(os.path.expanduser(path))]
     lacks = ["path not found: %s" % path for path in paths]
     lacks += ["variable not set: %s" % name for name in requires.get("variables", []) if not os.environ.get(name)]
@@ -120,7 +120,7 @@ def missing(requires: Mapping[str, List[str]]) -> str:
 
 
 async def _drive(spec: NotebookSpec, notebook: Dict[str, Any], notes: NotebookNotes, mask: Mask) -> int:
-    """All passes. Ended from outside, it still ends the kernel and keeps what there is of the pass."""
+    """Runs all passes. If cancelled, it still stops the kernel and keeps the notebook of the current pass."""
     from .kernel import Kernel, choose_kernel
 
     argv, env, remark = choose_kernel(notebook, spec.python)
@@ -134,7 +134,7 @@ async def _drive(spec: NotebookSpec, notebook: Dict[str, Any], notes: NotebookNo
     bad = 0
     try:
         for name in _ORDER:
-            # A pass builds on a fresh one, which is run, and said to be implied, where it was not asked for.
+            # Other passes build on `fresh`, which is always run, and marked as implied if it was not requested.
             if name not in spec.passes and name != "fresh":
                 continue
             bad += not await _one(spec, name, kernel, copy.deepcopy(notebook), notes, mask)
@@ -150,7 +150,7 @@ async def _drive(spec: NotebookSpec, notebook: Dict[str, Any], notes: NotebookNo
 async def _one(
     spec: NotebookSpec, name: str, kernel: Any, notebook: Dict[str, Any], notes: NotebookNotes, mask: Mask
 ) -> bool:
-    """One pass in the kernel that belongs to it: the one that is there for `rerun` while it lives, else a new one."""
+    """Runs one pass: `rerun` in the existing kernel if it is alive, others in a new one."""
     from .kernel import Dead
 
     again = name == "rerun" and await kernel.alive()

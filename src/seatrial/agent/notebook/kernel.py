@@ -1,4 +1,4 @@
-"""The kernel of a notebook: which one, started with the runtime's own Python, asked, interrupted, ended."""
+"""The kernel of a notebook: chooses one, starts it with the runtime's own Python, queries, interrupts and stops it."""
 
 import asyncio
 import contextlib
@@ -14,14 +14,13 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from ..steps.probe import run_program
 from .document import Broken
 
-# What a kernel runs before the first cell: note each shell command that fails. This text runs inside the kernel.
-#
-# IPython lets `!command` fail in silence. The wrappers below keep what a command printed and returned as it was; they
-# only note the command and its exit code, to be asked for after each cell. Variables in it (`{name}`, `$name`) are
-# expanded in the frame of whoever wrote it, so the expansion is done here, one frame below, and not a second time.
+# Setup code that runs inside the kernel before the first notebook cell: it notes each failed shell command. IPython
+# ignores a failed `!command`. The wrappers below change neither the output nor the result of a command; they only note
+# it with its exit code, to be read after each notebook cell. Variables (`{name}`, `$name`) are expanded in the caller's
+# frame, so the expansion is done here, one frame below, and only once.
 
 
-# Evaluated by the kernel after each cell that ended well: the failed commands since the last time, as JSON.
+# Evaluated by the kernel after each successful notebook cell: the commands that failed since the last time, as JSON.
 TAKE = "__import__('IPython').get_ipython()._seatrial_take()"
 
 SETUP = """
@@ -94,21 +93,21 @@ del _seatrial_setup
 """
 
 START_TIMEOUT_S = 120.0
-ANSWER_S = 30.0  # for a question of ours; a kernel that has just replied is at leisure
-SHUTDOWN_S = 1.5  # for a kernel's own tidying up; those of ipykernel 7 sometimes hang in it for good
-SOCKET_PATH_BYTES = 107  # the longest name of a Unix socket
+ANSWER_S = 30.0  # for a request of ours; a kernel that has just replied is idle
+SHUTDOWN_S = 1.5  # for a kernel's own clean-up, in which ipykernel 7 sometimes hangs
+SOCKET_PATH_BYTES = 107  # longest path of a Unix socket
 NATIVE_ARGV = ["-m", "ipykernel_launcher", "-f", "{connection_file}"]
-# A kernel keeps no history on disk: many at once would wait for one database.
+# No history on disk: concurrent kernels would wait for its database.
 QUIET_ARGV = ["--HistoryManager.hist_file=:memory:"]
 _NO_IPYKERNEL = "kernel not found: the runtime's Python (%s) has no ipykernel; add it to the runtime"
 
 
 class Dead(Exception):
-    """The kernel ended, or never came up."""
+    """The kernel exited or did not start."""
 
 
 def choose_kernel(notebook: Dict[str, Any], python: Optional[str]) -> Tuple[List[str], Dict[str, str], str]:
-    """Command and variables of the kernel that this notebook gets; a remark when it is not the one that it names."""
+    """Returns the command and variables of the notebook's kernel, and a remark if it is not the one it names."""
     spec = notebook["metadata"].get("kernelspec")
     spec = spec if isinstance(spec, dict) else {}
     info = notebook["metadata"].get("language_info") or {}
@@ -119,7 +118,7 @@ def choose_kernel(notebook: Dict[str, Any], python: Optional[str]) -> Tuple[List
             "unsupported kernel: the notebook is for %s (kernel %r); only Python is supported" % (language, name)
         )
     interpreter = python or sys.executable
-    # A symlink of another environment is another interpreter.
+    # A symlink in another environment is a different interpreter.
     own = os.path.abspath(interpreter) == os.path.abspath(sys.executable)
     found = _installed(name, own, interpreter)
     if found and found.get("language", "python").lower() != "python":
@@ -133,7 +132,7 @@ def choose_kernel(notebook: Dict[str, Any], python: Optional[str]) -> Tuple[List
     found = found or _installed("python3", own, interpreter)
     if found:
         program, *arguments = found["argv"]
-        # One that says just `python` means the one of its environment.
+        # A plain `python` means the environment's own.
         program = interpreter if program in ("python", "python3") else program
         return [program, *arguments], dict(found.get("env") or {}), remark
     if own and importlib.util.find_spec("ipykernel_launcher") is None:
@@ -142,7 +141,7 @@ def choose_kernel(notebook: Dict[str, Any], python: Optional[str]) -> Tuple[List
 
 
 def _installed(name: str, own: bool, python: str) -> Optional[Dict[str, Any]]:
-    """The kernelspec called `name` of the runtime, as Jupyter in it would find it."""
+    """Returns the runtime's kernelspec `name`, as its own Jupyter would find it."""
     if own:
         from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 
@@ -162,9 +161,9 @@ def _installed(name: str, own: bool, python: str) -> Optional[Dict[str, Any]]:
 
 
 def _socket_folder() -> str:
-    """A new folder whose name is short enough for sockets: as seen from here, when its full name is too long.
+    """Creates a folder with a path that is short enough for sockets; a relative one if the full path is too long.
 
-    It lies in the job's own temporary folder, so that it goes with the job even if nothing here lives to remove it.
+    It is in the job's temporary folder, so that it is deleted with the job even if this process is killed.
     """
     folder = tempfile.mkdtemp(prefix="k")
     for name in (folder, os.path.relpath(folder)):
@@ -175,7 +174,7 @@ def _socket_folder() -> str:
 
 
 class Kernel:
-    """One kernel process after another in the current folder, over sockets in a folder of their own."""
+    """Runs one kernel process after another in the current folder, with sockets in a separate folder."""
 
     def __init__(self, argv: List[str], env: Dict[str, str]) -> None:
         self.argv, self.env = argv, env
@@ -185,7 +184,7 @@ class Kernel:
         self._count = 0
 
     async def launch(self) -> None:
-        """Start the process; `ready` waits until it answers."""
+        """Starts the process; `ready` waits until it answers."""
         from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
         from jupyter_client.manager import AsyncKernelManager
 
@@ -206,7 +205,7 @@ class Kernel:
         except OSError as error:
             raise Broken("cannot start the kernel: %s: %s" % (self.argv[0], error)) from None
         with contextlib.suppress(OSError), open("/proc/%d/oom_score_adj" % self.pid, "w") as file:
-            file.write("500")  # when memory runs out, the kernel is to die, and not the one who reports it
+            file.write("500")  # if memory runs out, kill the kernel, not the process that reports it
 
     async def ready(self) -> None:
         self.kc = self.km.client()
@@ -217,7 +216,7 @@ class Kernel:
         if not waiting.done() or waiting.exception() is not None:
             waiting.cancel()
             code = await self.exit_code()
-            # A Python that has no kernel at all is the commonest reason, and not the kernel's fault.
+            # The usual reason is that the Python has no ipykernel.
             if code is not None and self.argv[1:3] == NATIVE_ARGV[:2]:
                 seek = "import sys; from importlib.util import find_spec as f; sys.exit(3 * (f('%s') is None))"
                 if run_program([self.argv[0], "-c", seek % NATIVE_ARGV[1]], 60.0)[0] == 3:
@@ -247,7 +246,7 @@ class Kernel:
         return None if code is None else int(code)
 
     async def ask(self, code: str, expression: str = "") -> Optional[str]:
-        """Run `code` unseen; what `expression` gives, if it gives anything."""
+        """Runs `code` silently and returns the value of `expression`, if any."""
         message = self.kc.execute(
             code, silent=True, store_history=False, user_expressions={"seatrial": expression} if expression else None
         )
@@ -264,7 +263,7 @@ class Kernel:
         return None
 
     async def end(self, now: bool = False) -> None:
-        """End the process: politely, so that it can tidy up, or at once."""
+        """Stops the process: politely, so that it can clean up, or immediately."""
         if self.km is None:
             return
         km, kc, self.km, self.kc = self.km, self.kc, None, None
@@ -272,7 +271,7 @@ class Kernel:
             if km.has_kernel:
                 if not now:
                     await km.request_shutdown()
-                    for _ in range(int(SHUTDOWN_S / 0.02)):  # a kernel ends within a tenth of a second
+                    for _ in range(int(SHUTDOWN_S / 0.02)):  # a kernel exits within 0.1 s
                         if not await km.is_alive():
                             break
                         await asyncio.sleep(0.02)
@@ -287,24 +286,24 @@ class Kernel:
 
 
 def sending(channel: Any) -> Callable[[Dict[str, Any]], None]:
-    """A `send` that may be called while the next message of `channel` is awaited, as nbclient does for widgets.
+    """Returns a `send` that is safe while the next message of `channel` is awaited, as nbclient does for widgets.
 
-    jupyter_client sends on the plain socket below the asyncio one. libzmq signals a new message once, to whoever uses
-    the socket next: when a reply arrives just then, that send consumes the signal, and the asyncio socket waits for it
-    for good. Its own `send_multipart` looks for messages that have arrived meanwhile.
+    jupyter_client sends on the plain socket below the asyncio one. libzmq signals a new message once, to the next user
+    of the socket: if a reply arrives at that moment, the send consumes the signal, and the asyncio socket waits
+    forever. Its own `send_multipart` checks for messages that have arrived.
     """
 
     def send(message: Dict[str, Any]) -> None:
         frames = [*channel.session.serialize(message), *(message.get("buffers") or [])]
         sent = channel.socket.send_multipart(frames)
-        if sent.done():  # else it waits in the socket's own queue, in order
+        if sent.done():  # otherwise it stays in the socket's own queue, in order
             sent.result()
 
     return send
 
 
 def evaluated(reply: Dict[str, Any]) -> Optional[str]:
-    """The value of our expression in a reply, when the kernel evaluated it."""
+    """Returns the value of our expression in a reply, if the kernel evaluated it."""
     import ast
 
     answer = (reply.get("content", {}).get("user_expressions") or {}).get("seatrial") or {}

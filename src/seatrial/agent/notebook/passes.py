@@ -1,6 +1,6 @@
-"""One pass of a notebook: cell after cell, each watched for its reply, its output, its time and the kernel's life.
+"""Runs one pass of a notebook, cell by cell: waits for the reply, output, limits and the kernel's exit at once.
 
-Imports nbclient, so it is imported while the kernel starts.
+Imports nbclient, which takes time, so it is imported while the kernel starts.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from ..steps.probe import memory_limit, nvidia_smi_scope, run_program
 from .document import INJECTED_TAG, RAISES_TAG, SKIP_TAGS, execution, tags, without_colors
 from .kernel import SETUP, TAKE, evaluated
 
-# What a cell came to: the kernel's reply, the errors that it showed and the commands that failed, as one outcome.
+# Turns a kernel's reply, shown errors and failed commands into one outcome per notebook cell.
 
 
 CellOutcome = Dict[str, Any]
-OUTPUT_CHARS = 2000  # of a failed cell's printed text, to be reported with its failure
+OUTPUT_CHARS = 2000  # of a failed notebook cell's output, for its note
 _GPU_MEMORY = re.compile(r"(CUDA|HIP|XLA|GPU|device|ROCm|CUBLAS|cuDNN)[^\n]*out of memory|RESOURCE_EXHAUSTED", re.I)
 
 
@@ -42,16 +42,16 @@ def cell_passed(error: str = "", shell: Optional[List[Any]] = None) -> CellOutco
 def judge_cell(
     cell: Any, reply: Dict[str, Any], shown: List[Dict[str, Any]], shell: List[Any], allowed: bool
 ) -> CellOutcome:
-    """The outcome of a cell that the kernel has replied to.
+    """Returns the outcome of a notebook cell that the kernel has replied to.
 
-    An error that was shown counts even where the reply says `ok`: `%run`, `%%capture`, widgets and metrics that cannot
-    be drawn show what was raised and swallow it. `allowed`: the notebook says that its cells may raise.
+    A displayed error counts even if the reply is `ok`: `%run`, `%%capture`, widgets and values that cannot be displayed
+    show an exception and swallow it. `allowed`: the notebook permits its cells to raise.
     """
-    # After `exit()` or `quit()` the kernel ends by itself, a moment later.
+    # After `exit()` or `quit()` the kernel exits a moment later.
     if any(one.get("source") == "ask_exit" and not one.get("keepkernel") for one in reply.get("payload") or []):
         return failed_as("dead", "exit() stopped the kernel; later notebook cells cannot run")
-    # The error of the reply, else the first that was shown. A reply may be an error without one: IPython says
-    # `NoneType: None` of an object that failed while it was displayed.
+    # The reply's error, else the first displayed one. A reply may have no error of its own: for an object that could
+    # not be displayed, IPython replies `NoneType: None`.
     raised = shown[0] if shown else None
     if reply["status"] == "error" and (reply.get("ename") not in (None, "NoneType") or not shown):
         raised = reply
@@ -86,7 +86,7 @@ def error_class(source: str, raised: Dict[str, Any], error: str) -> str:
 
 
 def with_kills(outcome: CellOutcome, kills: int) -> CellOutcome:
-    """The outcome of a cell during which the system killed so many processes for the memory that they used."""
+    """Returns the outcome, corrected if the kernel OOM-killed `kills` processes during the notebook cell."""
     if not kills or outcome["class"] == "memory":
         return outcome
     if outcome["state"] == "passed":
@@ -100,19 +100,19 @@ def with_kills(outcome: CellOutcome, kills: int) -> CellOutcome:
 
 
 def memory_message() -> str:
-    """Said of a kernel that was killed for the memory that it used."""
+    """Message for a Jupyter kernel that was killed because it ran out of memory."""
     limit = memory_limit()
     return "out of memory: the kernel was killed" + (" at the limit of %d MiB" % (limit >> 20) if limit else "")
 
 
-# CPU time and peak memory of a kernel and its children over exactly the window of one cell.
+# CPU time and peak memory of a kernel and its children during one notebook cell.
 
 
 GPU_QUERY_S = 10.0
 
 
 class Usage:
-    """Follows one process tree. `begin`, then `sample` now and then, then `end`."""
+    """Measures one process tree: call `begin`, then `sample` repeatedly, then `end`."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -125,7 +125,7 @@ class Usage:
         self._before: Dict[int, Stat] = {}
 
     def begin(self) -> None:
-        """From now on. The kernel's own high-water mark starts anew where the system lets us say so."""
+        """Starts a window. Resets the process's own high-water mark if the system allows it."""
         try:
             with open("/proc/%d/clear_refs" % self.pid, "w") as control:
                 control.write("5")
@@ -136,13 +136,14 @@ class Usage:
         self._before = self._tree()
 
     def sample(self) -> Dict[int, Stat]:
-        """The processes that are there now."""
+        """Records the memory in use and returns the current processes."""
         tree = self._tree()
         self.peak_bytes = max(self.peak_bytes, sum(member.resident_bytes for member in tree.values()))
         return tree
 
     def sample_gpu(self) -> None:
-        """GPU memory of these processes; of the whole devices where nvidia-smi does not know them (in a container)."""
+        """Samples the GPU memory of these processes, or of whole devices if nvidia-smi does not list them (in a
+        container)."""
         tree, source = self._tree(), "process"
         used = [mib for pid, mib in self._ask("--query-compute-apps=pid,used_memory") if pid in tree]
         if not used:
@@ -151,7 +152,7 @@ class Usage:
             self._gpu_peak, self._gpu_source = sum(used) << 20, source
 
     def end(self) -> Dict[str, object]:
-        """What the window came to; metrics that could not be had are None."""
+        """Returns the metrics of the window; None for those that could not be measured."""
         after = self.sample()
         if self._exact:
             try:
@@ -169,7 +170,6 @@ class Usage:
         }
 
     def _tree(self) -> Dict[int, Stat]:
-        """The kernel and all that descend from it."""
         members = ((pid, stat(pid)) for pid in (self.pid, *descendants(self.pid)))
         return {pid: member for pid, member in members if member is not None}
 
@@ -181,17 +181,17 @@ class Usage:
 
 
 node: Callable[[Any], Any] = from_dict
-logging.getLogger("traitlets").setLevel(logging.CRITICAL)  # what it would say is in the findings
+logging.getLogger("traitlets").setLevel(logging.CRITICAL)  # the findings have its messages
 
-_WATCH_S = 0.1  # how often the kernel's life and the clocks are looked at
+_WATCH_S = 0.1  # poll interval for the kernel's process and the limits
 SAMPLE_S = 0.2
 GPU_SAMPLE_S = 2.0
-INTERRUPT_S = 5.0  # how long a kernel has to heed an interrupt
-KEPT_STREAM_CHARS = 4 << 20  # of one cell's printed text
+INTERRUPT_S = 5.0  # time for a kernel to react to an interrupt
+KEPT_STREAM_CHARS = 4 << 20  # of one notebook cell's output
 
 
 class KernelClient(NotebookClient):
-    """nbclient, asked also for failed shell commands and telling when a cell last said something."""
+    """nbclient that also collects failed shell commands and the time of a notebook cell's last output."""
 
     def __init__(self, notebook: Any, kernel: Any) -> None:
         super().__init__(notebook, km=kernel.km, record_timing=True)
@@ -199,7 +199,7 @@ class KernelClient(NotebookClient):
         self.reported_s = time.monotonic()
         self.printed_chars = 0
         self.omitted_chars = 0
-        self.shown: List[Dict[str, Any]] = []  # errors, also those inside of a widget
+        self.shown: List[Dict[str, Any]] = []  # displayed errors, including those inside a widget
 
     def process_message(self, msg: Dict[str, Any], cell: Any, cell_index: int) -> Any:
         if msg["msg_type"] == "stream":
@@ -227,19 +227,19 @@ class NotebookPass:
         self.client = KernelClient(self.notebook, kernel)
         self.usage = Usage(kernel.pid)
         self.deadline_s: Optional[float] = None
-        self.started_s = 0.0  # of the cell that runs
+        self.started_s = 0.0  # of the current notebook cell
         self.failed: List[CellOutcome] = []
-        self.allowed = 0  # cells that raised, as the notebook says they may
+        self.allowed = 0  # notebook cells that raised, as `allow_errors` permits
 
     async def run(self) -> CellOutcome:
-        """Cell by cell until one fails, or all that can be run; the rest is reported as not run."""
+        """Runs notebook cells until one fails, or all with `keep_going`. Reports the others as not run."""
         if self.spec.timeout_s is not None:
             self.deadline_s = time.monotonic() + self.spec.timeout_s
         await self.kernel.ask(SETUP)
         ran = number = 0
         not_run = ""
         for index, cell in enumerate(self.notebook.cells):
-            # As in the user's own file; what is injected has the number before.
+            # Numbers are those of the user's file; an injected cell shares the number of the one before it.
             number += INJECTED_TAG not in tags(cell)
             if cell.cell_type != "code" or not cell.source.strip():
                 continue
@@ -253,7 +253,7 @@ class NotebookPass:
                 self.failed.append(dict(outcome, cell=number))
                 not_run = await self._why_not_on(number, outcome)
         self.client.set_widgets_metadata()
-        if self.failed:  # the first of them; each has a note of its own
+        if self.failed:  # report the first; each has its own note
             first = self.failed[0]
             message = "cell %d: %s" % (first["cell"], first["message"] or first["error"])
             return {"state": "failed", "class": first["class"], "message": message, "cells": ran, "cell": first["cell"]}
@@ -262,8 +262,8 @@ class NotebookPass:
         return {"state": "passed", "class": "", "message": message, "cells": ran}
 
     async def _why_not_on(self, number: int, outcome: CellOutcome) -> str:
-        """After a cell that failed: why the cells behind it are not run; "" when they are."""
-        if outcome["class"] == "dead":  # one that was left by exit() ends only now
+        """After a failed notebook cell: why the following ones are not run; "" if they are."""
+        if outcome["class"] == "dead":  # after exit() the kernel is still shutting down
             await self.kernel.end()
         if not self.spec.keep_going:
             return "not run: cell %d failed" % number
@@ -290,7 +290,7 @@ class NotebookPass:
             text = "\n[%d more characters omitted]\n" % self.client.omitted_chars
             cell.outputs.append(node({"output_type": "stream", "name": "stderr", "text": text}))
         if outcome["state"] == "failed":
-            # The end of what the cell printed: what a failed command complained of is there.
+            # The end of the output: it has the error messages of failed commands.
             texts = [str(output.get("text", "")) for output in cell.outputs if output.get("output_type") == "stream"]
             outcome["output"] = without_colors("".join(texts))[-OUTPUT_CHARS:]
             lines = ["", "[cell %d failed: %s]" % (number, outcome["message"] or outcome["error"])]
@@ -309,16 +309,16 @@ class NotebookPass:
         try:
             task.result()
         except CellExecutionError:
-            pass  # the reply says it
+            pass  # the reply has the error
         except DeadKernelError:
             return await self._dead()
         shell = json.loads(evaluated(reply) or "[]")
-        if reply["content"]["status"] != "ok":  # the kernel was not asked then
+        if reply["content"]["status"] != "ok":  # the expression was not evaluated then
             shell = json.loads(await self.kernel.ask("", TAKE) or "[]")
         return judge_cell(cell, reply["content"], self.client.shown, shell, self.allow_errors)
 
     async def _watch(self, task: "asyncio.Future[Any]") -> Optional[CellOutcome]:
-        """Wait for the cell. None when it ended by itself, else what ended it."""
+        """Waits for the notebook cell. None if it ended by itself, else the outcome that stopped it."""
         wait_s, sampled_s = 0.02, time.monotonic()
         gpu_s = sampled_s - GPU_SAMPLE_S + 0.5
         while True:
@@ -350,7 +350,7 @@ class NotebookPass:
         return ""
 
     async def _stop(self, task: "asyncio.Future[Any]") -> str:
-        """Interrupt the kernel, wait, kill it; say which it took."""
+        """Interrupts the kernel and kills it if that does not help. Returns which of the two stopped it."""
         await self.kernel.km.interrupt_kernel()
         done, _ = await asyncio.wait({task}, timeout=INTERRUPT_S)
         if done:
@@ -361,7 +361,8 @@ class NotebookPass:
         return "killed after ignoring the interrupt for %g s" % INTERRUPT_S
 
     async def _drop(self, task: "asyncio.Future[Any]") -> None:
-        """Let go of a cell that will never answer; nbclient calls that a dead kernel, which is known already."""
+        """Abandons a notebook cell that will never reply. nbclient reports a dead kernel, which the caller already
+        knows."""
         task.cancel()
         await asyncio.wait({task})
         if not task.cancelled():

@@ -1,1 +1,1 @@
-"""The two containers of a pod: the trial, and who keeps its files until they are fetched."""
+"""The two containers of a pod: the trial, and the keeper of its files until they are fetched."""

@@ -1,8 +1,7 @@
-"""The Python that the steps of a pod find: the image's own, one that is named, or an environment with packages.
+"""Prepares the Python of a pod's steps: the image's own, a named interpreter, or an environment with packages.
 
-An environment is a layer over the image's Python: what the image has is there, what is missing is installed beside it.
-Installing is done by the image's own pip (or uv, or the pip that comes with Python); without any of these it is
-refused.
+An environment is a layer over the image's Python: it sees the image's packages and adds the missing ones. Packages are
+installed with the image's pip, uv or ensurepip; if it has none of them the job is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from ..job_file import JobError
 from ..steps.kinds import Ended
 from ..steps.probe import run_program
 
-# Small comparisons of versions, as far as the standard library goes: of a Python, and of installed packages.
+# Compares versions of Python and installed packages with the standard library only.
 
 
 Numbers = Tuple[int, ...]
@@ -28,8 +27,8 @@ _COMPARED = {"<": lt, "<=": le, ">": gt, ">=": ge, "~=": ge, "==": eq, "===": eq
 
 
 def allows(specifier: str, have: Numbers) -> bool:
-    """Whether a Python of version `have` is what `specifier` asks for: "3.11" is any 3.11, else as in PEP 440.
-    Raises ValueError for what is neither."""
+    """Whether `specifier` allows Python version `have`: "3.11" allows any 3.11, others are PEP 440 specifiers. Raises
+    ValueError if `specifier` is invalid."""
     if re.fullmatch(r"\d+(\.\d+)*", specifier.strip()):
         specifier = "==%s.*" % specifier.strip()
     fits = True
@@ -47,8 +46,8 @@ def allows(specifier: str, have: Numbers) -> bool:
     return fits
 
 
-# Asked of the interpreter whose packages they are, by `python -c`: exits with 0 when it is sure that all of the
-# requirements are there already. Only names alone and `==` are looked at; for more, an installer is asked.
+# Run with `python -c` by the environment's interpreter: exits 0 if all requirements are certainly installed. It knows
+# only plain names and `==`; an installer decides about others.
 SATISFIED = """
 import re, sys
 from importlib.metadata import PackageNotFoundError, version
@@ -67,7 +66,7 @@ for wanted in sys.argv[1:]:
 
 
 def requirement(text: Any) -> str:
-    """`text`, where an installer would take it as one package and as nothing else."""
+    """Returns `text` if an installer would treat it as one package and nothing else. Raises JobError."""
     if not isinstance(text, str) or not re.fullmatch(r"\s*[^\s-][^\n\r\0]*", text):
         raise JobError("invalid package requirement %r" % (text,), "refused")
     return text.strip()
@@ -80,9 +79,9 @@ def names(packages: List[str]) -> str:
 
 _MESSAGE_CHARACTERS = 600
 LOG_BYTES = 1 << 20
-_ANSWER_S = 300.0  # for a question: an image may be fetched while it is being read
+_ANSWER_S = 300.0  # for a short program: parts of an image may be fetched on first use
 
-# Runs a program as a step is run, and says how it ended: (what it is for, its arguments, its variables).
+# Runs a program like a step and returns how it ended: (purpose, arguments, variables).
 Do = Callable[[str, List[str], Dict[str, str]], Ended]
 
 _NETWORK = re.compile(
@@ -101,15 +100,15 @@ _URL_PASSWORD = re.compile(r"://[^@/\s]*@")
 
 
 class Python(NamedTuple):
-    """What the steps find of it; `env` has it first on PATH."""
+    """The Python for the steps; `env` has it first on PATH."""
 
     path: str
     env: Dict[str, str]
-    driver: Optional[str] = None  # one that has nbclient, where this has not
+    driver: Optional[str] = None  # a Python with nbclient, if this one has none
 
 
 class PodEnvironments:
-    """`folder` is where environments are made, `env` what the container was given."""
+    """`folder` is for new environments, `env` is the container's."""
 
     def __init__(self, folder: str, env: Dict[str, str], do: Do, own: str = sys.executable) -> None:
         self._folder = folder
@@ -118,7 +117,7 @@ class PodEnvironments:
         self._own = own
 
     def ready(self, asked: Dict[str, Any], notebooks: bool = False) -> Python:
-        """Raises JobError: `refused` when it cannot be had, `infra` when it could not be had now."""
+        """Raises JobError: `refused` if it can never be installed, `infra` if the failure may be temporary."""
         packages = [requirement(package) for package in asked.get("packages") or ()]
         if asked.get("interpreter"):
             found = self._existing(str(asked["interpreter"]))
@@ -134,7 +133,7 @@ class PodEnvironments:
             return found._replace(driver=self._driver())
         return found
 
-    # ---- what is there
+    # ---- existing interpreters
 
     def _existing(self, interpreter: str) -> Python:
         path = shutil.which(os.path.expanduser(interpreter), path=self._env.get("PATH", os.defpath))
@@ -157,10 +156,10 @@ class PodEnvironments:
             text = "python: the image's Python (%s) is %s (expected %s); use another image"
             raise JobError(text % (self._own, "%d.%d.%d" % have, wanted), "refused")
 
-    # ---- what is made
+    # ---- new environments
 
     def _make(self, name: str) -> str:
-        """A layer over the image's Python, in 0.1 s: pip is not copied into it, it is seen through it."""
+        """Creates a layer over the image's Python in 0.1 s: it uses the image's pip instead of a copy."""
         folder = os.path.join(self._folder, name)
         argv = [self._own, "-m", "venv", "--without-pip", "--system-site-packages", folder]
         made, answer = _ask(argv, self._env)
@@ -170,7 +169,7 @@ class PodEnvironments:
                 raise JobError("cannot create an environment: %s" % _reason(answer))
             text = "cannot create an environment; use an image whose Python has `venv`, or one with the packages: %s"
             raise JobError(text % _reason(answer), "refused")
-        # The image's Python may itself be an environment. A layer sees only what is below that one.
+        # The image's Python may itself be an environment. A layer sees only the Python below that one.
         program = (
             "import site, sys; print(*(site.getsitepackages() if sys.prefix != sys.base_prefix else []), sep='\\n')"
         )
@@ -190,7 +189,7 @@ class PodEnvironments:
         env.setdefault("PIP_PROGRESS_BAR", "off")
         log = env.setdefault("PIP_LOG", os.path.join(self._folder, "pip.log"))
         if "PIP_CACHE_DIR" not in env:
-            env.setdefault("PIP_NO_CACHE_DIR", "1")  # the pod goes, and its cache with it
+            env.setdefault("PIP_NO_CACHE_DIR", "1")  # the cache would be deleted with the pod
         argv = [*self._installer(python, env), "--", *packages]
         ended = self._do("install %s" % names(packages), argv, env)
         if ended.code != 0:
@@ -199,7 +198,7 @@ class PodEnvironments:
             raise JobError(text, "refused" if refused else "infra")
 
     def _installer(self, python: str, env: Dict[str, str]) -> List[str]:
-        """pip first: it sees what the image has already, uv would fetch all of it anew."""
+        """Prefers pip, which uses the image's packages; uv would download all of them again."""
         pip = [python, "-m", "pip", "install"]
         if _ask([python, "-c", "import pip"], env)[0]:
             return pip
@@ -212,7 +211,7 @@ class PodEnvironments:
         raise JobError(text, "refused")
 
     def _driver(self) -> Optional[str]:
-        """For notebooks. Where it cannot be had each notebook says so: other steps do not need it."""
+        """Returns a Python for notebooks. If none can be created, notebooks report that; other steps do not need it."""
         try:
             path = self._make("driver")
             self._install(path, entered(self._env, path), ["nbclient"])
@@ -224,13 +223,13 @@ class PodEnvironments:
 
 
 def _ask(argv: List[str], env: Dict[str, str]) -> Tuple[bool, str]:
-    """Whether a program that answers quickly ended well, and what it said."""
+    """Runs a quick program. Returns whether it succeeded, and its output."""
     code, answer = run_program(argv, _ANSWER_S, env=env)
     return code == 0, answer
 
 
 def _unreachable(path: str) -> bool:
-    """Whether pip, in the log that it keeps of itself, says so; to people it says that there is no such package."""
+    """Whether pip's log shows a network failure. Its output then only claims that the package does not exist."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_BYTES))
@@ -241,7 +240,7 @@ def _unreachable(path: str) -> bool:
 
 
 def entered(env: Dict[str, str], python: str) -> Dict[str, str]:
-    """The variables of somebody who has activated the environment of `python`."""
+    """Returns the variables of a shell in which the environment of `python` is activated."""
     folder = os.path.dirname(python)
     path = os.pathsep.join([folder, env.get("PATH", os.defpath)])
     found = {name: value for name, value in env.items() if name != "PYTHONHOME"}
@@ -251,7 +250,7 @@ def entered(env: Dict[str, str], python: str) -> Dict[str, str]:
 
 
 def _reason(output: str) -> str:
-    """The lines of an installer that say why, as one."""
+    """Returns the error lines of an installer as one line."""
     lines = [line.strip() for line in _URL_PASSWORD.sub("://", output).splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"(ERROR|error|×|╰)", line)] or lines[-3:]
     text = " ".join(line.strip(" ×╰─▶│├") for line in errors)

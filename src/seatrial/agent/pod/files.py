@@ -1,4 +1,4 @@
-"""Where things are in a pod: what was handed in, and the volume that the trial writes and the keeper reads."""
+"""Paths in a pod: the inputs, and the volume that the trial writes and the keeper reads."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ..job_file import JobError
 from ..masking.files import open_folders
 
 VARIABLE, DEFAULT = "SEATRIAL_PLACE", "/seatrial"
-LOCK = "lock"  # held (flock) by the trial as long as it lives
-STARTED = "started"  # made once, after the lock was taken: the steps of a pod are run once
-ALIVE = "alive"  # changes as long as the trial lives, for a keeper that knows no locks
-CANCEL = "cancel"  # put there by whoever wants the end
-COLLECTED = "collected"  # put there by whoever has fetched all
-END_VOLUME, END_BYTES = "end", 4 << 20  # a volume that may hold 1 MiB, and what the keeper puts there
+LOCK = "lock"  # held (flock) by the trial while it runs
+STARTED = "started"  # created once, after taking the lock: the steps of a pod run only once
+ALIVE = "alive"  # changes while the trial runs, for a keeper without locks
+CANCEL = "cancel"  # created to cancel the trial
+COLLECTED = "collected"  # created once everything has been fetched
+END_VOLUME, END_BYTES = "end", 4 << 20  # a volume limited to 1 MiB, and how much the keeper writes to it
 
 
 class PodFolders:
@@ -42,14 +42,12 @@ class PodFolders:
             os.makedirs(folder, exist_ok=True)
 
 
-# `python AGENT pack FOLDER FILES BYTES`: what a job wrote, as a tar archive, the same bytes each time.
-#
-# Of the files that it keeps at most so many, and so many bytes of them: who fetches has a disk as well. What is over is
-# named in `unkept.json`.
+# `python AGENT pack FOLDER FILES BYTES`: writes a job's output as a reproducible tar archive, with at most FILES kept
+# files and BYTES of them. The others are named in `unkept.json`.
 
 
 FILES, UNKEPT = "files", "unkept.json"
-_NAMES = 20  # of those that are over
+_NAMES = 20  # of files over the limit
 
 
 def main(arguments: List[str]) -> int:
@@ -101,7 +99,7 @@ def _below(folder: str) -> Iterator[str]:
             yield os.path.join(parent, name)
 
 
-# Puts a job's inputs into its work folder: one tar.gz, in parts. Nothing is written anywhere else.
+# Unpacks a job's inputs, one tar.gz in parts, into its work folder. Nothing is written elsewhere.
 
 
 _BLOCK_BYTES = 1 << 18
@@ -109,7 +107,7 @@ _PART = re.compile(r"part-\d+")
 
 
 class Parts(io.RawIOBase):
-    """Files, read as if they were one."""
+    """Reads several files as one."""
 
     def __init__(self, paths: List[str]) -> None:
         self._paths = paths
@@ -137,7 +135,8 @@ class Parts(io.RawIOBase):
 
 
 def unpack(folder: str, work: str) -> None:
-    """`folder` has part-0000, part-0001, ... Raises JobError for what is not an archive or would leave `work`."""
+    """Unpacks part-0000, part-0001, ... of `folder`. Raises JobError if they are not an archive or would leave
+    `work`."""
     try:
         names = sorted(name for name in os.listdir(folder) if _PART.fullmatch(name))
     except OSError as error:
@@ -149,7 +148,7 @@ def unpack(folder: str, work: str) -> None:
         with contextlib.closing(parts), gzip.open(parts) as whole:
             with tarfile.open(fileobj=whole, mode="r|") as archive:
                 _unpack(archive, work)
-            while whole.read(_BLOCK_BYTES):  # to its end, where its checksum is
+            while whole.read(_BLOCK_BYTES):  # read to the end, to verify the checksum
                 pass
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         message = "cannot unpack the job inputs: %s (%d parts in %s)" % (error, len(names), folder)
@@ -157,8 +156,8 @@ def unpack(folder: str, work: str) -> None:
 
 
 def _unpack(archive: tarfile.TarFile, work: str) -> None:
-    """Links come last: so nothing can be written through one, wherever it points. What a link points to is not asked:
-    it is a name, as the job could make one itself."""
+    """Creates links last, so that nothing is written through one. Link targets are not checked: the job could create
+    the same links itself."""
     links: List[Tuple[str, tarfile.TarInfo]] = []
     folders: List[Tuple[str, int]] = []
     for member in archive:
@@ -177,7 +176,7 @@ def _unpack(archive: tarfile.TarFile, work: str) -> None:
     for path, member in links:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         _link(path, member, work)
-    for path, mode in reversed(folders):  # at last: one that may not be written in was just written in
+    for path, mode in reversed(folders):  # last, because a read-only folder could not be written to
         if not os.path.islink(path):
             os.chmod(path, mode & 0o777 | 0o700)
 
@@ -193,7 +192,7 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None
     source = archive.extractfile(member)
     assert source is not None
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)  # the same name a second time: the later one is meant
+        os.unlink(path)  # a duplicate name: the later one wins
     sink = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(sink, "wb") as file:
         for block in iter(lambda: source.read(_BLOCK_BYTES), b""):

@@ -1,11 +1,11 @@
-"""`python AGENT keep SECONDS`: the container beside the trial, where its files can be fetched when it has ended.
+"""`python AGENT keep SECONDS`: the container beside the trial, from which its files are fetched after it has ended.
 
-It waits until the trial has ended, in whatever way: the kernel takes its lock from it. Then for SECONDS, and leaves:
-what is never fetched does not hold its place for ever. SIGTERM, or a file `collected`, and it leaves at once.
+It waits until the trial has ended in any way: the kernel then releases the trial's lock. After another SECONDS it
+exits, so that files that are never fetched do not hold resources forever. On SIGTERM or a file `collected` it exits at
+once.
 
-Others may be in the pod that never end by themselves (a proxy that a webhook put there), and nobody may be left who
-would delete it. A pod may not end itself; but one that has more in a volume than that may hold is ended by its node,
-all of it: that is what the volume `end` is for.
+Other containers of the pod may never exit (a proxy that a webhook injected), and Seatrial may be gone and not delete
+it. A pod cannot stop itself, but its node evicts one that exceeds a volume's size limit: the volume `end` is for that.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ..run.records import END_FILE
 from .files import ALIVE, COLLECTED, END_BYTES, END_VOLUME, LOCK, STARTED, PodFolders
 
 _POLL_S = 0.25
-STILL_S = 30.0  # without a sign of a trial that has no lock
-_START_S = 3600.0  # for a trial that does not start; both containers have the same image, which is there by then
+STILL_S = 30.0  # without a sign of life from a trial without a lock
+_START_S = 3600.0  # for the trial to start; both containers have the same image, so it is already pulled
 
 
 def main(arguments: List[str]) -> int:
@@ -45,26 +45,26 @@ def main(arguments: List[str]) -> int:
         if never or (ended_s is not None and now_s >= ended_s + keep_s):
             break
         time.sleep(_POLL_S)
-    try:  # pods with no others in them are over before their node looks at the volume
+    try:  # a pod without other containers ends before its node checks the volume
         with open(os.path.join(folders.root, END_VOLUME, "full"), "wb") as file:
             file.write(b"\0" * END_BYTES)
-    except OSError as error:  # none is there, or it is full, which is as well
+    except OSError as error:  # the volume is missing, or already full
         sys.stderr.write("cannot stop the pod early; its deadline will stop it: {}\n".format(error))
     return 0
 
 
 class Trial:
-    """The container beside this one, by what it leaves in the volume that they share."""
+    """The trial's container, seen through the shared volume."""
 
     def __init__(self, folders: PodFolders) -> None:
         self._folders = folders
-        self._alive: Tuple[Optional[str], float] = (None, 0.0)  # what it wrote, and since when
+        self._alive: Tuple[Optional[str], float] = (None, 0.0)  # its content, and since when
 
     def started(self) -> bool:
         return os.path.exists(self._folders.out(STARTED))
 
     def ended_s(self, now_s: float) -> Optional[float]:
-        """The mark comes after the lock, so whoever has made it has the lock, unless it is gone."""
+        """The trial creates the mark after taking the lock, so a mark without a held lock means that it ended."""
         if not self.started():
             return None
         try:
@@ -80,7 +80,7 @@ class Trial:
             os.close(lock)
 
     def _silent_s(self, now_s: float) -> Optional[float]:
-        """One that is a mere shell has no lock; it writes something new every few seconds, and ended with the last."""
+        """A plain shell has no lock. It writes every few seconds, and counts as ended with its last write."""
         try:
             with open(self._folders.out(ALIVE)) as file:
                 written = file.read()

@@ -1,9 +1,9 @@
-"""`python AGENT pod JOB.json`: the trial of a pod. Runs the steps once, and leaves its report in a volume.
+"""`python AGENT pod JOB.json`: the trial of a pod. Runs the steps once and writes its report to a volume.
 
-JOB.json is as in `job_file.py`.
+JOB.json is described in `job_file.py`.
 
-`out` there is as the folder of a local job: records.jsonl, log.txt, log.txt.N, files/, lock, end.json; and `cancel`,
-made by whoever wants the end. The end is also in the termination message and the exit code.
+The folder `out` has the files of a local job (records.jsonl, log.txt, log.txt.N, files/, lock, end.json) and `cancel`,
+which is created to cancel the job. The end is also in the termination message and the exit code.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from ..steps.kinds import Context, Ended, Prepared, prepare
 from .environment import PodEnvironments
 from .files import ALIVE, CANCEL, LOCK, STARTED, PodFolders, unpack
 
-# What a pod says of its trial when it is over: the termination message, and the exit code.
+# The result of a pod's trial: the termination message and the exit code.
 
 
 VARIABLE, DEFAULT = "SEATRIAL_TERMINATION", "/dev/termination-log"
-TERMINATION_BYTES = 4096  # of a message that Kubernetes keeps
+TERMINATION_BYTES = 4096  # limit of Kubernetes
 _MESSAGE_CHARACTERS = 1000
 CODES = {"timeout": 124, "stall": 124, "cancelled": 143}
 
@@ -45,7 +45,7 @@ Done = List[Tuple[str, Optional[int]]]
 
 
 def termination_message(ending: Ending, steps: Done) -> bytes:
-    """At most TERMINATION_BYTES: without the steps, and with less and less of the text, where that is needed."""
+    """Returns at most TERMINATION_BYTES; drops the steps, then shortens the message, if needed."""
     facts: Dict[str, Any] = {
         "seatrial": 1,
         "outcome": ending.outcome,
@@ -63,7 +63,7 @@ def termination_message(ending: Ending, steps: Done) -> bytes:
             facts["message"] = facts["message"][: len(facts["message"]) // 2]
 
 
-_POLL_S = 0.25  # how often somebody may have asked for the end
+_POLL_S = 0.25  # poll interval for the cancel file
 RESTORE_S = 1.0
 _STARTED_TWICE = "the container was restarted; the result of its first start is unknown, so it was not run again"
 HOST_VARIABLES = ("JOB_COMPLETION_INDEX", "RANK")
@@ -74,7 +74,7 @@ def main(arguments: List[str]) -> int:
     for number in (0, 1, 2):
         try:
             os.fstat(number)
-        except OSError:  # closed: what is opened next would pass for it
+        except OSError:  # closed: the next file opened would take its place
             os.open(os.devnull, os.O_RDWR)
     if len(arguments) != 1:
         sys.stderr.write("usage: python AGENT pod JOB.json\n")
@@ -88,14 +88,14 @@ class Pod:
         self._job_file = job_file
         self._mask = Mask()
         self._runner: Optional[Runner] = None
-        self._cancelled: Optional[str] = None  # and why
+        self._cancelled: Optional[str] = None  # the reason
         self._begun_s = self._next_restore_s = time.monotonic()
         self._done: Done = []
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, frame: self._cancel(BY_SIGNAL))
 
     def run(self) -> int:
-        """To the end, whatever that is. The exit code."""
+        """Runs the job, reports how it ended, and returns the exit code."""
         self._ending = Ending("infra")
         try:
             self._whole()
@@ -107,8 +107,8 @@ class Pod:
             traceback.print_exc()
             text = "the agent crashed: %s: %s" % (type(error).__name__, error)
             self._ending = Ending("infra", None, self._mask.text(text))
-        # Kubernetes makes the file before it starts the container; where there is none, it is not asked for. The disk
-        # of the node may be full: there is still the exit code.
+        # Kubernetes creates the file before it starts the container. If it is missing or the node's disk is full, there
+        # is still the exit code.
         with contextlib.suppress(OSError):
             fd = os.open(os.environ.get(VARIABLE) or DEFAULT, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
             os.write(fd, termination_message(self._ending, self._done))
@@ -124,7 +124,7 @@ class Pod:
         try:
             job = self._job = read_file(self._job_file, os.environ)
             self._mask = Mask(job.secrets, job.steps)
-        except (JobError, OSError) as error:  # to be reported where its log is
+        except (JobError, OSError) as error:  # reported below, once there is a log
             job = JobError("invalid job file %s: %s" % (self._job_file, error))
         segments = SEGMENTS if isinstance(job, JobError) else job.log_segments
         self._out = OutFolder(self._folders.out(), self._mask)
@@ -148,8 +148,8 @@ class Pod:
     # ---- before the steps
 
     def _take(self) -> bool:
-        """Become the one trial of this pod; False: its volume was used before. The lock comes before the mark: who sees
-        the mark may wait for the lock."""
+        """Becomes the only trial of this pod; False if its volume was used before. Takes the lock before it creates the
+        mark, so that the keeper can wait for the lock once it sees the mark."""
         self._folders.make()
         lock = os.open(self._folders.out(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -181,20 +181,20 @@ class Pod:
     def _env(self, host: Optional[int]) -> Dict[str, str]:
         volume, given, rank, hosts = self._folders.volume, self._job.env, str(host or 0), str(self._job.hosts)
         env = {"HOME": volume("home"), "TMPDIR": volume("tmp"), "SEATRIAL_FILES": self._folders.files}
-        if self._job.hosts > 1:  # as launchers of training jobs want it, one process a host
+        if self._job.hosts > 1:  # for launchers of training jobs, one process per host
             env.update(RANK=rank, NODE_RANK=rank, WORLD_SIZE=hosts)
         try:
             pwd.getpwuid(os.getuid())
-        except KeyError:  # a user by number alone, as clusters like to have it; many libraries ask for the name
+        except KeyError:  # a numeric user without an entry, as clusters often use; many libraries need a name
             env.update(USER="seatrial", LOGNAME=given.get("USER", "seatrial"))
         return {**env, **given, "SEATRIAL_HOST": rank, "SEATRIAL_HOSTS": hosts}
 
     # ---- running
 
     def _do(self, name: str, argv: List[str], env: Dict[str, str]) -> Ended:
-        """A program that comes before the steps: in the log, within the run limit, ended when that is asked for."""
+        """Runs a program before the steps: in the log, within the run limit, and cancellable."""
         records = RecordsFile(self._folders.volume(""), self._mask, "environment.jsonl")
-        limits = self._job.limits._replace(stall_s=None)  # an installer says nothing while it fetches
+        limits = self._job.limits._replace(stall_s=None)  # an installer prints nothing while it downloads
         step = {"name": name, "kind": "command", "timeout_s": None}
         context = step_context(self._job, self._folders, env, self._sandbox)
         context.begun_s = self._begun_s
@@ -222,7 +222,7 @@ class Pod:
             self._runner.stop("cancelled", self._cancelled)
 
     def _poll(self) -> None:
-        """Every so often: whether the end is asked for; and that all is still there."""
+        """Called regularly: checks for cancellation and restores deleted files."""
         if self._cancelled is None and os.path.lexists(self._folders.out(CANCEL)):
             self._cancel("cancelled")
         self._log.pump()
@@ -230,13 +230,13 @@ class Pod:
         if now_s >= self._next_restore_s:
             self._next_restore_s = now_s + RESTORE_S
             self._out.restore(self._records, self._log)
-            # A full disk is reported by what matters more.
+            # A full disk is reported elsewhere.
             with contextlib.suppress(OSError), open(self._folders.out(ALIVE), "w") as file:
                 file.write("%d\n" % now_s)
 
 
 def host_number(hosts: int, env: Dict[str, str], name: str) -> int:
-    """Which of `hosts` this is: as Kubernetes says, else by the name of the pod."""
+    """Returns this host's number: from Kubernetes, else from the name of the pod."""
     given = next((env[variable] for variable in HOST_VARIABLES if env.get(variable)), None)
     if given is None:
         found = re.search(r"-(\d+)$", name)

@@ -1,7 +1,7 @@
-"""Readers that run inside a job: its log as it is written, and the files that it leaves.
+"""Readers that run inside a job: its log while it is written, and the files that it leaves.
 
-A reader by name is a module with a function `read(data, options)`, which gets the bytes of a file or of what a command
-printed, and returns {"metrics": {name: number}, "verdict": "ok", "failed" or "unjudged", "why": text}; the last two may
-be left out. It raises ValueError for what is not in its format. METRICS may say what it gives: {name: (unit, "lower",
-"higher" or None)}. It imports nothing but the standard library.
+A named reader is a module with a function `read(data, options)`, which gets the bytes of a file or of a command's
+output and returns {"metrics": {name: number}, "verdict": "ok", "failed" or "unjudged", "why": text}; the last two are
+optional. It raises ValueError if the data is not in its format. METRICS may declare its metrics: {name: (unit, "lower",
+"higher" or None)}. It imports only the standard library.
 """

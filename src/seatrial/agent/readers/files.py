@@ -1,11 +1,10 @@
-"""Reads what a job made: `python AGENT files REQUEST REPORT`. A process of its own, held to its memory and its time,
-for a file may be made to break who reads it.
+"""`python AGENT files REQUEST REPORT`: reads a job's files in a separate process with limited memory and time, because
+a file may crash its reader.
 
-REQUEST is the path of a JSON file: {"roots": [folders], "labels": [what their files are called by], "entries": {name:
+REQUEST is the path of a JSON file: {"roots": [folders], "labels": [prefixes of their files], "entries": {name:
 {"match", "reader", "keys", "most_bytes", "metrics", "options"}}, "memory_bytes", "seconds"}. With `metrics` the reader
-gives metrics instead of the values of `keys`. REPORT gets a JSON line for each file before it
-is read and one after, so that what was read is known when this process is ended by what it reads; `gather` puts them
-together.
+returns metrics instead of the values of `keys`. REPORT gets a JSON line before and after each file, so that results
+survive a crash; `gather` combines them.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from .find import FoundFile, Search
 from .json_file import UnreadableFile
 from .series import to_json
 
-# Holds this process to its memory and its time, before it reads what may be made to break who reads it.
+# Limits this process's memory and time before it reads untrusted files.
 
 
 _MEMORY_BYTES = 1 << 30
@@ -41,7 +40,7 @@ class OverTime(Exception):
 
 
 class Limited:
-    """From its making on. Files that are mapped do not count as memory. One for each process."""
+    """Limits in force from construction on. Mapped files do not count as memory. One per process."""
 
     def __init__(self, memory_bytes: Optional[int], seconds: Optional[float]) -> None:
         hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
@@ -50,12 +49,12 @@ class Limited:
         resource.setrlimit(resource.RLIMIT_DATA, (allowed, hard))
         self._over = self._inside = False
         signal.signal(signal.SIGALRM, self._ring)
-        # Again and again, for an exception that a library swallows does not end anything.
+        # Repeatedly, because a library may swallow the exception.
         signal.setitimer(signal.ITIMER_REAL, seconds or _SECONDS, 0.5)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Only in here OverTime is raised: when the time is over, and at once when it was over before."""
+        """OverTime is raised only inside this block: when the time is over, or at once if it was over before."""
         if self._over:
             raise OverTime
         self._inside = True
@@ -70,10 +69,10 @@ class Limited:
             raise OverTime
 
 
-_MOST_FILES = 1_000  # of an entry that are reported one by one
+_MOST_FILES = 1_000  # files of an entry that are reported one by one
 _MOST_BYTES = {"json": 64 << 20, "xplane": 2 << 30, "kineto": 4 << 30}
 MOST_REPORT_BYTES = 32 << 20
-_MOST_WHY = 2_000  # characters of a reader's reason
+_MOST_WHY = 2_000  # longest reason of a reader, characters
 Report = Callable[[Dict[str, Any]], None]
 
 
@@ -91,7 +90,7 @@ def _write(file: IO[bytes], line: Dict[str, Any]) -> None:
 
 
 def read_files(request: Dict[str, Any], limited: Limited, report: Report) -> None:
-    """All entries. When the time is over, what is left is reported as not read."""
+    """Reads all entries. After the time limit, the others are reported as not read."""
     search: Optional[Search] = None
     for name, entry in request["entries"].items():
         found: List[FoundFile] = []
@@ -107,7 +106,7 @@ def read_files(request: Dict[str, Any], limited: Limited, report: Report) -> Non
 
 
 def _read_reported(name: str, entry: Dict[str, Any], found: FoundFile, limited: Limited, report: Report) -> None:
-    """One file. What is wrong with it is reported."""
+    """Reads one file and reports it, with its error if there is one."""
     size, modified_s = found.file_stat.st_size, found.file_stat.st_mtime
     described: Dict[str, Any] = {
         "path": found.shown,
@@ -159,7 +158,7 @@ def read_one(path: str, reader: str, entry: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _by_name(reader: str) -> Any:
-    """The module of an installed reader, or of our own for JSON."""
+    """Returns the module of an installed reader, or our own for JSON."""
     if reader == "json":
         return json_file
     try:
@@ -169,7 +168,7 @@ def _by_name(reader: str) -> Any:
 
 
 def _reading(module: Any, data: bytes, options: Dict[str, Any]) -> Dict[str, Any]:
-    """What a reader made of it. Its metrics get the units and directions that it declares."""
+    """Runs a reader. Its metrics get the units and directions that it declares."""
     try:
         found = module.read(data, options)
         verdict = str(found.get("verdict") or "ok")
@@ -187,7 +186,7 @@ def _reading(module: Any, data: bytes, options: Dict[str, Any]) -> Dict[str, Any
         raise UnreadableFile(str(error) or "not in the reader's format") from None
     except (OverTime, MemoryError):
         raise
-    except Exception as error:  # noqa: BLE001 - a reader is somebody else's code: its error is told, and costs this file only
+    except Exception as error:  # noqa: BLE001 - third-party code: report its error for this file only
         raise UnreadableFile("the reader has a bug: %s: %s" % (type(error).__name__, error)) from None
 
 
@@ -201,7 +200,7 @@ def _profile(data: mmap.mmap) -> Dict[str, Any]:
 
 
 class _Bounded:
-    """A file of which at most so much is read: what is compressed may be far larger than it looks."""
+    """Limits how much is read: a compressed file may be far larger than it looks."""
 
     def __init__(self, file: IO[bytes], most_bytes: int) -> None:
         self._file = file
@@ -222,7 +221,7 @@ class _Bounded:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[IO[bytes]]:
-    """It was a plain file when it was found; what runs still may have put something else there."""
+    """Opens a regular file; a running process may have replaced it since it was found."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -237,7 +236,7 @@ def _unpacked(file: IO[bytes]) -> IO[bytes]:
 
 
 def gather(lines: Iterable[bytes], entries: Dict[str, Any], well: bool, how: str) -> Dict[str, Any]:
-    """The report, by entry; with the file that was being read when the reader ended badly, if it did."""
+    """Returns the report by entry, with an error for the file that was being read if the reader failed."""
     result: Dict[str, Any] = {name: {"count": 0, "files": []} for name in entries}
     begun: Optional[Dict[str, Any]] = None
     done = set()

@@ -1,4 +1,4 @@
-"""Which files match a pattern below some folders. No link leads out of them, and there is an end to the looking."""
+"""Finds files below some folders that match a pattern. Follows no link out of them, and is bounded."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 import stat
 from typing import Iterator, List, NamedTuple
 
-MOST_ENTRIES = 500_000  # files and folders that are looked at
+MOST_ENTRIES = 500_000  # files and folders that are searched
 _MOST_DEPTH = 100
 _PIECE = re.compile(r"\*\*/?|\[(!?)(\]?[^\]]*)\]|.", re.DOTALL)
 _GLOBS = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 class FoundFile(NamedTuple):
-    """`relative` to its root; `shown` is for people and records, and says which root where that is not plain."""
+    """`relative` is the path below its root; `shown` is for display and also names the root if needed."""
 
     relative: str
     shown: str
@@ -23,8 +23,8 @@ class FoundFile(NamedTuple):
 
 
 def compiled(pattern: str) -> "re.Pattern[str]":
-    """A glob: `*` and `?` stay in a folder, `**` does not, `[...]` is one character of some.
-    Raises ValueError for what is none."""
+    """Compiles a glob: `*` and `?` stay in a folder, `**` does not, `[...]` is one of the characters. Raises ValueError
+    if the pattern is invalid."""
     if pattern.startswith("/") or ".." in pattern.split("/"):
         raise ValueError("invalid file pattern %s; use a relative path without `..`" % pattern)
 
@@ -41,7 +41,7 @@ def compiled(pattern: str) -> "re.Pattern[str]":
 
 
 class Search:
-    """Walks the folders once, for all patterns. `cut` says so when there was more than could be looked at."""
+    """Walks the folders once, for all patterns. `cut` is the reason if not everything was searched."""
 
     def __init__(self, roots: List[str], labels: List[str]) -> None:
         self.cut = ""
@@ -56,7 +56,7 @@ class Search:
         self._links = list(self._inside(links, [os.path.realpath(root) for root in roots]))
 
     def matching(self, pattern: str) -> List[FoundFile]:
-        """A link to a file that matches too is no file of its own."""
+        """Returns the matching files, without links to files that match themselves."""
         wanted = compiled(pattern)
 
         def matches(found: FoundFile) -> bool:
@@ -75,7 +75,7 @@ class Search:
             try:
                 entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
             except OSError:
-                continue  # not ours to read, or gone
+                continue  # not readable, or gone
             for entry in entries:
                 self._looked += 1
                 if self._looked > MOST_ENTRIES:
@@ -95,7 +95,7 @@ class Search:
                     yield FoundFile(name, label + name, entry.path, file_stat)
 
     def _inside(self, links: List[FoundFile], roots: List[str]) -> Iterator[FoundFile]:
-        """Those that lead to a plain file below one of the roots."""
+        """Yields the links to a regular file below one of the roots."""
         for link in links:
             path = os.path.realpath(link.path)
             if os.path.isfile(path) and any(path.startswith(root.rstrip("/") + "/") for root in roots):

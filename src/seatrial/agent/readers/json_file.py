@@ -1,4 +1,4 @@
-"""Metrics from JSON files by path, whatever else such a file may hold: `a.b.0` is item 0 of `b` of `a`."""
+"""Reads metrics from JSON files by path: `a.b.0` is item 0 of `b` of `a`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ByteSource(Protocol):
 
 
 class UnreadableFile(Exception):
-    """A file that is not what it should be. The text says what is wrong, and where, if that is known."""
+    """A file that is not in the expected format. The text names the problem, and its position if known."""
 
 
 def _decoder(twice: List[str]) -> json.JSONDecoder:
@@ -38,7 +38,7 @@ def _decoder(twice: List[str]) -> json.JSONDecoder:
 
 
 def whole_number(text: str) -> Union[int, float]:
-    """One of a million digits would take hours to become one of Python's: a float is enough for a metric."""
+    """Long integers become floats, which are precise enough: parsing a million digits would take hours."""
     return int(text) if len(text) < 19 else float(text)
 
 
@@ -54,16 +54,15 @@ def _decode(decoder: json.JSONDecoder, data: bytes) -> Any:
 
 
 def read_json_keys(file: ByteSource, keys: List[str]) -> Dict[str, Any]:
-    """{"values": {key: number, text or None}, "missing": [keys], "warnings": [...]}."""
+    """Returns {"values": {key: number, text or None}, "missing": [keys], "warnings": [...]}."""
     twice: List[str] = []
     data = _decode(_decoder(twice), file.read())
     return _found({key: find_key(data, key.split(".")) for key in keys}, twice)
 
 
 def read_json_lines(file: ByteSource, keys: List[str]) -> Dict[str, Any]:
-    """The last value of each key in a file with one JSON object a line, and how many there were.
-
-    A last line that is cut off is what a writer leaves that was ended: it is reported, and the others count."""
+    """Returns the last value of each key in a file with one JSON object per line, and how many there were. A truncated
+    last line, left by a writer that was stopped, is only reported."""
     twice: List[str] = []
     decoder = _decoder(twice)
     last: Dict[str, Any] = dict.fromkeys(keys, ABSENT)
@@ -97,7 +96,7 @@ def read_json_lines(file: ByteSource, keys: List[str]) -> Dict[str, Any]:
 
 
 def find_key(data: Any, parts: List[str]) -> Any:
-    """A key may have dots of its own: the longest that is there counts."""
+    """Returns the value at a path of keys. A key may contain dots: the longest existing key is used."""
     if not parts:
         return data
     if isinstance(data, list):
@@ -139,8 +138,8 @@ MOST_NUMBERS = 10_000
 
 
 def read(data: bytes, options: Dict[str, Any]) -> Dict[str, Any]:
-    """A reader by name: every number of a JSON text is a metric, called by its path. The text may stand among other
-    lines, as programs print it beside warnings: then it is the last one that begins at a line's beginning."""
+    """A named reader: every number in a JSON text is a metric, named by its path. The text may be among other lines,
+    such as warnings; the last one that starts at the beginning of a line is used."""
     text = data.decode("utf-8", "replace")
     decoder = json.JSONDecoder(parse_int=whole_number)
     found: Any = ABSENT

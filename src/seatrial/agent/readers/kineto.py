@@ -1,5 +1,5 @@
-"""Reads traces of PyTorch's profiler (`*.pt.trace.json`, also compressed), event by event: a trace may be larger than
-the memory that there is for it."""
+"""Reads PyTorch profiler traces (`*.pt.trace.json`, also compressed) event by event: a trace may be larger than
+memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DECODER = json.JSONDecoder(parse_int=whole_number)
 
 
 class JsonWindow:
-    """A window over a file of JSON: what has been read is let go."""
+    """A window over a JSON file that forgets what has been read."""
 
     def __init__(self, file: IO[bytes], most_bytes: int) -> None:
         self._file = file
@@ -49,7 +49,7 @@ class JsonWindow:
         return not self._ended
 
     def peek(self) -> str:
-        """The next character that is no space; empty at the end."""
+        """Returns the next character that is not a space; empty at the end."""
         while True:
             space = _SPACE.match(self._text, self._at)
             self._at = space.end() if space else self._at
@@ -67,7 +67,7 @@ class JsonWindow:
         return found
 
     def items(self, opening: str, closing: str) -> Iterator[None]:
-        """At the start of each item of a list or an object, which whoever asks then reads."""
+        """Yields at the start of each item of a list or object; the caller reads the item."""
         self.expect(opening)
         if self.peek() == closing:
             self.expect(closing)
@@ -77,12 +77,12 @@ class JsonWindow:
             yield
 
     def item(self) -> Any:
-        """One whole value."""
+        """Reads one complete value."""
         self.peek()
         while True:
             try:
                 value, end = _DECODER.raw_decode(self._text, self._at)
-                if end < len(self._text) or self._ended:  # a number could go on
+                if end < len(self._text) or self._ended:  # a number may continue
                     self._at = end
                     return value
             except RecursionError:
@@ -107,7 +107,7 @@ class KinetoTrace:
     def take(self, event: Any) -> None:
         if not isinstance(event, dict):
             raise UnreadableFile("a trace event is not an object")
-        if event.get("ph") in (None, "M"):  # the empty last one of some writers; names of processes and threads
+        if event.get("ph") in (None, "M"):  # an empty last event of some writers; names of processes and threads
             return
         self.events += 1
         category = str(event.get("cat") or "")[:_TEXT_CHARACTERS]
@@ -154,7 +154,7 @@ def _number(value: Any) -> Optional[float]:
 
 
 def read_kineto(file: IO[bytes], most_bytes: int) -> Dict[str, Any]:
-    """Raises UnreadableFile for what is no trace, zlib.error and OSError for what is no compressed file."""
+    """Raises UnreadableFile if the file is not a trace, zlib.error and OSError if it cannot be decompressed."""
     text, trace = JsonWindow(file, most_bytes), KinetoTrace()
     seen = False
     if not text.peek():

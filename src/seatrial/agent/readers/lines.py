@@ -1,8 +1,8 @@
-"""Whole lines out of bytes that come in any pieces: what a log is read by while it is being written.
+"""Splits a byte stream into complete lines, so that a log can be read while it is written.
 
-What a terminal would not show is not matched either: colours are taken out, and each state of a progress bar (what a
-carriage return draws over) is a line of its own. A line is numbered as an editor would, by line feeds alone. A line of
-more than LINE_BYTES comes in windows, so memory is bounded whatever a job writes.
+Patterns match what a terminal shows: colours are removed, and each state of a progress bar (ended by a carriage return)
+is a line. Line numbers are those of an editor, which counts only line feeds. A line of more than LINE_BYTES is split
+into windows, so that memory is bounded.
 """
 
 from __future__ import annotations
@@ -14,46 +14,45 @@ from typing import Dict, Iterator, List, Optional, Set, Tuple, Union
 from ..masking.escapes import unfinished
 from ..masking.mask import Mask
 
-# A line that is too long to be held: looked at in windows that overlap, so that all of it is seen in bounded memory.
-#
-# A window has its own part, and around it some of what is before (for a pattern that asks for that) and after (for a
-# match that starts in its own part and ends behind it). Of a match whose parts are further from each other than
-# OVERLAP_BYTES only those are surely found that start and end in one window.
+# Lines that are too long to keep in memory are searched in overlapping windows. A window has its own part, and context
+# before it (for lookbehind) and after it (for matches that start in its own part). A match longer than OVERLAP_BYTES is
+# found for certain only if it starts and ends in one window.
 
 
 WINDOW_BYTES = 64 << 10
 OVERLAP_BYTES = 8 << 10
 BEFORE_BYTES = 256
-TEXT_BEFORE = 40  # bytes of a line that are shown before what was found in it
+TEXT_BEFORE = 40  # bytes of a line that are shown before a match
 _TEXT_CHARACTERS = 500
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-9;:?<=>]*[ -/]*[@-~]|\][^\x07\x1b\n\r]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~])")
 _PREFIX = re.compile(rb"\[(\d{1,6})\] ?")
-RANK_BYTES = 400  # of a line: what names its rank is near its beginning
+RANK_BYTES = 400  # of a line; its rank is near the beginning
 _RANK = re.compile(
     rb"(?:\b|_)rank['\"]?\s*[:=#]?\s*(\d{1,6})\b|^\[default(\d{1,6})\]|^\[\d+,(\d{1,6})\]<std", re.IGNORECASE
 )
 
 
 def without_escapes(data: bytes) -> bytes:
-    """As patterns see it: without what acts on a terminal."""
+    """Removes escape sequences."""
     return _ESCAPES.sub(b"", data) if b"\x1b" in data else data
 
 
 def host_of(line: bytes) -> Tuple[int, int]:
-    """The host that a line is of (`[h] text`), and how long what says so is. A line that does not say is host 0's."""
+    """Returns the host number in a line's prefix (`[h] text`) and the length of that prefix; host 0 if there is
+    none."""
     prefix = _PREFIX.match(line)
     return (int(prefix.group(1)), prefix.end()) if prefix else (0, 0)
 
 
 def rank_of(line: bytes) -> Optional[int]:
-    """The rank that a line is of, where several processes of a host write into one log: `[rank1]: text`, `rank=1`, and
-    what torchrun (`[default1]:`) and mpirun (`[1,1]<stdout>:`) put before it."""
+    """Returns the rank that a line names, if several processes share a log: `[rank1]: text`, `rank=1`, or the prefix of
+    torchrun (`[default1]:`) or mpirun (`[1,1]<stdout>:`)."""
     found = _RANK.search(line, 0, RANK_BYTES) if b"ank" in line or b"ANK" in line or line[:1] == b"[" else None
     return None if found is None else int(found.group(found.lastindex or 0))
 
 
 def shown_text(data: bytes, start: int, mask: Mask) -> str:
-    """What a person sees of `data` from `start` on. A secret that begins before that is masked as a whole."""
+    """Returns `data` from `start` on as readable text. A secret that begins before `start` is masked completely."""
     stream = mask.stream()
     stream.feed(data[max(0, start - WINDOW_BYTES) : start])
     text = (stream.feed(data[start:]) + stream.flush()).decode("utf-8", "replace")
@@ -61,7 +60,7 @@ def shown_text(data: bytes, start: int, mask: Mask) -> str:
 
 
 class Window:
-    """A part of a long line. Its own part goes from `start` to `end`; `last`: it has the line's end."""
+    """A part of a long line. Its own part is `start` to `end`; `last`: it includes the end of the line."""
 
     def __init__(self, line: "LongLine", data: bytes, offset: int, start: int, end: int, last: bool) -> None:
         self.line = line
@@ -75,12 +74,12 @@ class Window:
         return self.line.number
 
     def text_at(self, offset: int, mask: Mask) -> str:
-        """The line around `offset`, for a person."""
+        """Returns the text around `offset` for display."""
         start = max(0, offset - TEXT_BEFORE)
         return ("…" if start + self.offset else "") + shown_text(self.data, start, mask)
 
     def by_host(self) -> Dict[int, "Window"]:
-        """The same window, with its host, which stands at the start of the line alone."""
+        """Returns the same window by its host, which is named only at the start of the line."""
         if self.line.host is None:
             self.line.host, self.line.prefix = host_of(self.data)
         cut = self.line.prefix if self.offset == 0 else 0
@@ -89,18 +88,18 @@ class Window:
 
 
 class LongLine:
-    """Takes the bytes of one line, gives windows of it. What was found in it so far is kept here."""
+    """Splits the bytes of one line into windows and keeps what was found in it so far."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.host: Optional[int] = None
         self.prefix = 0
-        self.found: Set[int] = set()  # ids of patterns that it matches
-        self.read_to: Dict[int, int] = {}  # by the id of a pattern, the end of its last metric
+        self.found: Set[int] = set()  # ids of the patterns that match this line
+        self.read_to: Dict[int, int] = {}  # end of the last metric by pattern id
         self._raw = b""  # the start of an escape sequence
         self._text = b""
         self._offset = 0  # of the text, in the line
-        self._before = 0  # so much of the text has been in a window
+        self._before = 0  # length of the text that was in an earlier window
 
     def feed(self, data: bytes) -> Iterator[Window]:
         for start in range(0, len(data), WINDOW_BYTES):
@@ -116,7 +115,7 @@ class LongLine:
                 self._before = BEFORE_BYTES
 
     def rest(self) -> Window:
-        """What no window had yet as its own part: the last one, when the line has ended."""
+        """Returns the last window, for the end of the line."""
         data = self._text + without_escapes(self._raw)
         return Window(self, data, self._offset, self._before, len(data), True)
 
@@ -131,11 +130,11 @@ class Block:
 
     def __init__(self, data: bytes, counted: bytes, first_line: int, numbers: Optional[List[int]] = None) -> None:
         self.data = data
-        self._counted = counted  # as long as `data`, with only those line feeds that the log has
+        self._counted = counted  # as long as `data`, but only with the log's own line feeds
         self._first_line = first_line
         self._numbers = numbers
         count = counted.count
-        # Line feeds before each GRAIN bytes: counted once, for all who ask for the number of a line.
+        # Line feeds before each GRAIN bytes, counted once for all lookups of line numbers.
         self._before = [0, *accumulate([count(b"\n", at, at + GRAIN) for at in range(0, len(counted), GRAIN)])]
 
     @property
@@ -143,23 +142,23 @@ class Block:
         return self._before[-1]
 
     def line_at(self, offset: int) -> int:
-        """The number of the line in the log, from 1."""
+        """Returns the line's number in the log, from 1."""
         grain = offset // GRAIN
         found = self._before[grain] + self._counted.count(b"\n", grain * GRAIN, offset)
         return self._first_line + found if self._numbers is None else self._numbers[found]
 
     def bounds(self, offset: int) -> Tuple[int, int]:
-        """Where the line around `offset` starts, and where it ends, without its line feed."""
+        """Returns the start and end of the line around `offset`, without its line feed."""
         end = self.data.find(b"\n", offset)
         return self.data.rfind(b"\n", 0, offset) + 1, len(self.data) if end < 0 else end
 
     def text_at(self, offset: int, mask: Mask) -> str:
-        """The line around `offset`, for a person."""
+        """Returns the line around `offset` for display."""
         start, end = self.bounds(offset)
         return shown_text(self.data[:end], start, mask)
 
     def by_host(self) -> Dict[int, "Block"]:
-        """Lines of several hosts, apart, without the `[h] ` that says whose each is. A line without is host 0's."""
+        """Splits the lines by host and removes the `[h] ` prefixes. A line without a prefix belongs to host 0."""
         lines: Dict[int, List[bytes]] = {}
         numbers: Dict[int, List[int]] = {}
         offset = 0
@@ -180,13 +179,13 @@ LogPart = Union[Block, Window]
 
 
 class Lines:
-    """Takes what comes, gives blocks of lines that have ended, and windows of a line that is too long for one."""
+    """Splits incoming bytes into blocks of complete lines, and windows of lines that are too long."""
 
     def __init__(self) -> None:
         self.long_lines = 0
-        self.lines = 0  # that have ended; with the rest, if there is one, all that there are
-        self._rest = b""  # the line that has not ended,
-        self._long: Optional[LongLine] = None  # or one that is long already
+        self.lines = 0  # complete lines so far
+        self._rest = b""  # the incomplete line
+        self._long: Optional[LongLine] = None  # the incomplete line, if it is long
         self._first = True
 
     def feed(self, data: bytes) -> Iterator[LogPart]:
@@ -210,7 +209,7 @@ class Lines:
             yield from self._begun(rest)
 
     def flush(self) -> Iterator[LogPart]:
-        """The last line may lack its end."""
+        """Handles a last line without a line feed."""
         rest, self._rest = self._rest, b""
         if self._long is not None:
             yield from self._ended(b"\n")
@@ -219,7 +218,7 @@ class Lines:
             self.lines += 1
 
     def unfinished(self) -> Optional[LogPart]:
-        """The line that has not ended yet, to look at; it will come again."""
+        """Returns the incomplete line; it is returned again once it is complete."""
         if self._long is not None:
             return self._long.rest()
         if not self._rest:
@@ -228,7 +227,7 @@ class Lines:
         return Block(data, data, self.lines + 1)
 
     def _parts(self, data: bytes) -> Iterator[LogPart]:
-        """Whole lines, of which some may be long."""
+        """Splits complete lines, some of which may be long."""
         taken = position = 0
         while len(data) - position > LINE_BYTES:
             window = position + LINE_BYTES
@@ -269,7 +268,7 @@ class Lines:
 
 
 def _end_of_line(data: bytes, start: int) -> int:
-    """Where the line that is there at `start` ends; the end of `data` when it does not."""
+    """Returns the end of the line that contains `start`, or of `data` if the line is incomplete."""
     end = data.find(b"\n", start)
     end = len(data) if end < 0 else end
     drawn_over = data.find(b"\r", start, end)

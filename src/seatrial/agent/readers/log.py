@@ -1,7 +1,7 @@
-"""Reads the output of a command while it is written: what must and must never be in it, and the metrics in it.
+"""Reads the output of a command while it is written: required and forbidden patterns, and metrics.
 
-`Reading` is fed bytes and says when the program must be ended (`over`), what to note (`notes`), and at the end what was
-seen (`result`). The runner feeds it from a pipe; `read_existing.py` from files that are there already.
+`Reading` is fed bytes and reports when the program must be stopped (`over`), what to note (`notes`), and at the end
+what it found (`result`). The runner feeds it from a pipe, `read_existing.py` from existing files.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from .patterns import Pattern, Patterns
 from .series import StepProgress
 from .values import Values
 
-BATCH = 500  # metrics that wait to be noted
-LINGER_S = 0.3  # after what ends a program: the lines that say why often follow
-QUIET_S = 1.0  # a line that has not ended by then is looked at as it is
+BATCH = 500  # metrics per note
+LINGER_S = 0.3  # after a line that stops the program: lines that explain it often follow
+QUIET_S = 1.0  # after which an incomplete line is searched as it is
 MOST_WANTED = 10_000  # steps of a recorded curve
-MOST_COUNTED = 1000  # lines of each host that match what must be there: more of them say nothing new, and cost time
-MOST_NOTED = 20  # lines of one forbidden pattern
+MOST_COUNTED = 1000  # matching lines per host for a required pattern; counting more only costs time
+MOST_NOTED = 20  # reported lines per forbidden pattern
 
 
 class Sought:
-    """A required or forbidden pattern, and where it was found. Of a forbidden one, whether it ends the program."""
+    """A required or forbidden pattern and its matches. `ends`: whether a forbidden one stops the program."""
 
     def __init__(self, pattern: Pattern, ends: bool) -> None:
         self.pattern = pattern
@@ -38,9 +38,9 @@ class Sought:
 
 
 class Reading:
-    """`follow` is that of a step `command`. Times are of the monotonic clock; None: not known, not live. `host`:
-    which of the hosts all that is fed comes from, where each has an agent of its own. `mask`: for lines that are shown;
-    what is fed is as it was written."""
+    """`follow` is the argument of a `command` step. Times are monotonic; None if they are unknown because the log is
+    not live. `host`: the host of all input, if each host has its own agent. `mask` applies to displayed lines; the
+    input is unmasked."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Reading:
             found, finite, self._progress, begun_s, self._stop, self._mask, _recorded_steps(follow.get("curve"))
         )
         self._several = int(hosts) > 1 or host is not None
-        self._any = bool(follow.get("any"))  # `must` is asked of one host, no matter which
+        self._any = bool(follow.get("any"))  # one host is enough for `must`
         self._streams: Dict[Optional[int], Lines] = {}
         self._noted: List[Dict[str, Any]] = []
         self._next_batch_s = self._next_progress_s = 0.0
@@ -75,32 +75,32 @@ class Reading:
         self._stopped_s = 0.0
 
     def _sought(self, specs: Any) -> List[Sought]:
-        """Those that need more than a line are searched later, in what was kept of the output."""
+        """Compiles patterns. Those that span lines are searched later, in the kept output."""
         line_by_line = [spec for spec in specs or () if not spec.get("across")]
         found = [(self._patterns.compiled(spec), bool(spec.get("ends", True))) for spec in line_by_line]
         return [Sought(pattern, ends) for pattern, ends in found if pattern is not None]
 
-    # ---- what comes
+    # ---- input
 
     def feed(self, data: bytes, now_s: Optional[float] = None, host: Optional[int] = None) -> None:
-        """`host`: whose log this is, where each has one of its own."""
+        """`host`: the host of this log, if each has its own."""
         host = self._host if host is None else host
         self._fed_s, self._rest_searched = now_s, False
         for part in self._stream(host).feed(data):
             self._take(part, host, now_s)
 
     def flush(self, now_s: Optional[float] = None, host: Optional[int] = None) -> None:
-        """There comes no more."""
+        """Handles the end of the input."""
         host = self._host if host is None else host
         for part in self._stream(host).flush():
             self._take(part, host, now_s)
 
     def ended(self, host: int) -> None:
-        """One of several hosts has ended by itself: it makes no more steps."""
+        """One of several hosts has exited: expect no more steps from it."""
         self._progress.over(host)
 
     def gone(self, code: Optional[int]) -> List[Dict[str, Any]]:
-        """What is noted of the one host that this reads, when it has ended."""
+        """Returns the note about the end of the one host that is read here."""
         return [] if self._host is None else [{"note": "host", "host": self._host, "code": code or 0}]
 
     def _stream(self, host: Optional[int]) -> Lines:
@@ -117,7 +117,7 @@ class Reading:
                 with self._patterns.guarded(pattern, lines) as active:
                     if active:
                         self._values.read(name, lines, of_host, now_s)
-            # A host that has said that it is done: saving what it made is no stall.
+            # A host that printed all required lines may take its time to save files.
             if self._must and all(sought.by_host.get(str(of_host)) for sought in self._must):
                 self._progress.over(of_host)
         if self._any and self._must and all(sought.count for sought in self._must):
@@ -140,8 +140,8 @@ class Reading:
                     self._found(sought, block, host, start)
 
     def _lines(self, sought: Sought, block: LogPart, again: bool = False) -> Iterator[int]:
-        """Where each line that matches starts; in a window of a long line, where the match is. A long line counts once,
-        and is not `again` looked through for what it has."""
+        """Yields the start of each matching line, or the match in a window of a long line. A long line counts once;
+        `again`: the window will be searched again, so do not mark it."""
         if not isinstance(block, Window):
             yield from sought.pattern.lines(block)
         elif id(sought) not in block.line.found:
@@ -173,14 +173,14 @@ class Reading:
                     self._stop("never", match, now_s)
 
     def _stop(self, what: str, match: Dict[str, Any], now_s: Optional[float]) -> None:
-        """The first reason stays."""
+        """Keeps the first reason."""
         if now_s is not None and self.stopped is None:
             self.stopped, self._stopped_s = dict(match, what=what), now_s
 
     # ---- while it runs
 
     def due_s(self) -> Optional[float]:
-        """When `over` and `notes` have to be asked again, if nothing comes before."""
+        """Returns when to call `over` and `notes` again if there is no input before."""
         due = self._progress.next()
         times = [None if due is None else due[0]]
         if self.stopped is not None:
@@ -192,7 +192,7 @@ class Reading:
         return min((at_s for at_s in times if at_s is not None), default=None)
 
     def over(self, now_s: float) -> Optional[str]:
-        """The outcome, when the program must be ended."""
+        """Returns the outcome if the program must be stopped."""
         if not self._rest_searched and self._fed_s is not None and now_s >= self._fed_s + QUIET_S:
             self._search_rest(now_s)
         if self.stopped is not None:
@@ -213,7 +213,7 @@ class Reading:
         return {"what": "stall", "host": host_or_none, "line": None, "text": text, "step": progress.last_step}
 
     def _search_rest(self, now_s: float) -> None:
-        """A line that does not end, because the program hangs in it or draws over it: only for what ends a program."""
+        """Searches an incomplete line, only for what stops the program: it may hang in it or redraw it."""
         self._rest_searched = True
         for host, stream in self._streams.items():
             rest = stream.unfinished()
@@ -229,7 +229,7 @@ class Reading:
                             self._values.find_not_finite(name, block, of_host, now_s)
 
     def notes(self, now_s: Optional[float], last: bool = False) -> List[Dict[str, Any]]:
-        """What is due to be recorded: once a second at first, once a minute after an hour."""
+        """Returns the notes that are due: once a second at first, once a minute after an hour."""
         found, self._noted = self._noted, []
         waiting = [series for series in self._values.series.values() if series.waiting]
         running_s = 0.0 if now_s is None or self._begun_s is None else now_s - self._begun_s
@@ -264,7 +264,7 @@ class Reading:
 
 
 def _recorded_steps(curve: Any) -> FrozenSet[int]:
-    """Of {"values": [[step, value], ...]}."""
+    """Returns the steps of {"values": [[step, value], ...]}."""
     points: Iterable[Any] = (curve.get("values") if isinstance(curve, dict) else None) or ()
     steps = (point[0] for point in points if isinstance(point, (list, tuple)) and point)
     return frozenset([step for step in steps if isinstance(step, int)][:MOST_WANTED])

@@ -1,8 +1,8 @@
-"""The regular expressions that a log is read by: kept to one line each, quick on blocks of lines, stopped when endless.
+"""Regular expressions for logs: line by line, fast on blocks of lines, with a limit on CPU time.
 
-They are compiled for bytes: `\\w`, `\\d` and `(?i)` know ASCII, a character beyond it is its bytes in UTF-8. `^` and
-`$` are the ends of a line, and no match reaches over one. Each has literals, one of which is in every match; a block
-without them is not searched at all, which is what makes ten patterns cheap.
+They are compiled for bytes: `\\w`, `\\d` and `(?i)` cover ASCII, and other characters are their bytes in UTF-8. `^` and
+`$` are the ends of a line, and no match spans lines. Every match contains one of the pattern's literals; blocks without
+them are skipped, which makes ten patterns cheap.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from ..masking.escapes import tidy
 from .lines import Block, LogPart, Window
 
-GUARD_S = 0.5  # of CPU time, for one pattern on one block
-SLOW_S = 0.2  # a block that takes longer counts against the pattern,
-MOST_SLOW_S = 5.0  # and that much of it in all drops the pattern
-LOOK_BACK = 20  # lines, for the metric that belongs to another
+GUARD_S = 0.5  # CPU time for one pattern on one block
+SLOW_S = 0.2  # above which the time on a block counts against the pattern
+MOST_SLOW_S = 5.0  # total above which the pattern is dropped
+LOOK_BACK = 20  # lines to search backwards for a related metric
 _SPECIAL = re.compile(r"[\\.^$*+?{}\[\]()]")
 _BEFORE = r"(?:\\b|\\B|\^|\(\?<[!=](?:\[\^?\]?(?:\\.|[^\]\\])*\]|\\.|[^()\[\]\\|])+\))+"
 _LEADING = re.compile(_BEFORE)
 _ANY_DIGIT = re.compile(r"\\d|0-9|\{\d*,?\d*\}")
-_NAMES_DIGITS = re.compile(r"\d|\(\?P=")  # a digit itself, a character by its number, the text of a group again
-_ANYTHING = re.compile(r"\A\^?\.\*\??(?![+*?{])")  # at the start of a pattern: it says nothing about a line
+_NAMES_DIGITS = re.compile(r"\d|\(\?P=")  # a literal digit, a character code, a backreference
+_ANYTHING = re.compile(r"\A\^?\.\*\??(?![+*?{])")  # a leading `.*`, which restricts nothing
 _TEXT_CHARACTERS = 500
 _SAFE_SPACE = " \\t\\r\\f\\v"
 
@@ -34,7 +34,7 @@ class TooSlow(Exception):
 
 
 class Guard:
-    """Ends a search that does not end: `re` looks for signals while it searches. One for each process."""
+    """Interrupts a search that takes too long: `re` handles signals while it searches. One per process."""
 
     def __init__(self) -> None:
         self._armed = False
@@ -53,19 +53,19 @@ class Guard:
             raise TooSlow
 
 
-Match = Tuple[Optional[bytes], int]  # a metric in a block: its text, and where that is
+Match = Tuple[Optional[bytes], int]  # text and offset of a metric in a block
 
 
 class Pattern:
-    """`text` is what the user wrote. Raises re.error for what is no regular expression."""
+    """`text` is the user's pattern. Raises re.error if it is invalid."""
 
     def __init__(self, text: str, literal: str = "") -> None:
         self.text = text
         self.slow_s = 0.0
         self.literals = [literal.encode("utf-8")] if literal else _branches(text)
-        self._rare: List[bytes] = []  # of each literal, its byte that is rarest in this log
+        self._rare: List[bytes] = []  # for each literal, its rarest byte in this log
         bound = _line_bound(text)
-        self._by_line = bound is None  # it could see more than its line in a block of several
+        self._by_line = bound is None  # in a block it could match across lines
         self._line = re.compile(text.encode("utf-8"), re.MULTILINE)
         self._block = self._line
         if bound is not None:
@@ -75,7 +75,7 @@ class Pattern:
         self._window: Optional["re.Pattern[bytes]"] = None  # for a part of a line, where `^.*` would not match
 
     def may_match(self, data: bytes) -> bool:
-        """Asked for every block: a byte that the block lacks is found missing ten times as quickly as a word."""
+        """Quick test for every block: a missing byte is found ten times as fast as a missing word."""
         if len(self._rare) < len(self.literals):
             self._rare = [min((bytes([char]) for char in set(word)), key=data.count) for word in self.literals]
         for number, word in enumerate(self.literals):
@@ -84,7 +84,7 @@ class Pattern:
         return not self.literals
 
     def lines(self, block: Block) -> Iterator[int]:
-        """The offset of the start of each line that matches."""
+        """Yields the start of each matching line."""
         data, position = block.data, 0
         while position < len(data):
             at = self._next(data, position)
@@ -96,7 +96,7 @@ class Pattern:
             position = end + 1
 
     def on_line(self, line: bytes) -> Optional[bytes]:
-        """The first metric of one line."""
+        """Returns the first metric of a line."""
         found = self._line.search(line)
         return None if found is None else found.group(self._group)
 
@@ -104,7 +104,7 @@ class Pattern:
         return [found.group(self._group) or b"" for found in self._line.finditer(line)]
 
     def tokens(self, block: Block) -> List[bytes]:
-        """All metrics, as quickly as can be: without where they are, and one that is none is empty."""
+        """Returns the texts of all metrics without offsets, as fast as possible; empty if a group did not match."""
         if not self._by_line and self._block.groups <= 1:
             found: List[bytes] = self._block.findall(block.data)
             return found
@@ -121,8 +121,8 @@ class Pattern:
             yield from self._in_line(block, start, block.bounds(start)[1])
 
     def is_in(self, window: Window) -> int:
-        """Where it is in a part of a long line; -1: not there. What reaches to the end of the part may be different
-        with what follows: the next window has all of it, unless it is longer than what windows share."""
+        """Returns the offset of a match in a part of a long line, or -1. A match that reaches the end of the part is
+        left to the next window, which has all of it unless it is longer than the overlap."""
         if self._window is None:
             self._window = re.compile(_ANYTHING.sub("", self.text).encode("utf-8"), re.MULTILINE)
         found = self._window.search(window.data, window.start)
@@ -131,8 +131,8 @@ class Pattern:
         return found.start()
 
     def in_window(self, window: Window, again: bool = False) -> Iterator[Match]:
-        """The metrics in the window's own part, but for what is inside of a metric of the window before. `again`: the
-        window will come again."""
+        """Yields the metrics in the window's own part that do not overlap one of the window before. `again`: the same
+        window will be read again."""
         position = max(window.start, window.line.read_to.get(id(self), 0) - window.offset)
         for found in (self._line if self._by_line else self._block).finditer(window.data, position):
             if not window.last and found.start() >= window.end:
@@ -142,7 +142,7 @@ class Pattern:
             yield found.group(self._group), max(found.start(), found.start(self._group))
 
     def between(self, block: Block, start: int, end: int) -> Iterator[Match]:
-        """The metrics of the lines from one line's start to another's."""
+        """Yields the metrics between the starts of two lines."""
         while start < end:
             line_end = block.bounds(start)[1]
             if self.may_match(block.data[start:line_end]):
@@ -154,7 +154,7 @@ class Pattern:
             yield found.group(self._group), start + max(found.start(), found.start(self._group))
 
     def last_before(self, block: Block, offset: int) -> Optional[Match]:
-        """The last metric that starts before `offset`, if it is on one of the nearest lines that may have one."""
+        """Returns the last metric that starts before `offset`, if one of the nearest candidate lines has it."""
         for _ in range(LOOK_BACK):
             at = max((block.data.rfind(literal, 0, offset) for literal in self.literals), default=-1)
             if at < 0:
@@ -181,7 +181,7 @@ class Pattern:
 
 
 class Patterns:
-    """Compiled once; those that are broken or do not end are left out from then on, and reported."""
+    """Compiled patterns. Invalid and slow ones are dropped and reported."""
 
     def __init__(self, guard: Optional[Guard] = None) -> None:
         self._guard = guard or Guard()
@@ -196,12 +196,12 @@ class Patterns:
         return None
 
     def guarded(self, pattern: Pattern, block: LogPart) -> "_Guarded":
-        """`with patterns.guarded(pattern, block) as active:` - skip the body's work when not active."""
+        """Use as `with patterns.guarded(pattern, block) as active:`, and search only if active."""
         return _Guarded(self, self._guard, pattern, block)
 
 
 class _Guarded:
-    """Enters False when there is nothing to search; swallows only the guard's own end."""
+    """Enters as False if there is nothing to search; suppresses only the guard's own exception."""
 
     def __init__(self, owner: Patterns, guard: Guard, pattern: Pattern, block: LogPart) -> None:
         self._owner, self._guard, self._pattern, self._block = owner, guard, pattern, block
@@ -232,7 +232,7 @@ class _Guarded:
 
 
 def search_output(output: str, must: List[Dict[str, Any]], never: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """The patterns in what was kept of an output, with its lines together; in the form of `Reading.result`."""
+    """Searches the kept output as one text. Returns the same structure as `Reading.result`."""
     text, guard = tidy(output), Guard()
     found: Dict[str, Any] = {"must": {}, "never": {}, "dropped": []}
     for kind, specs in (("must", must), ("never", never)):
@@ -255,14 +255,14 @@ def search_output(output: str, must: List[Dict[str, Any]], never: List[Dict[str,
 
 
 def _branches(text: str) -> List[bytes]:
-    """The literals of a pattern that is nothing but words with `|` between them."""
+    """Returns the alternatives of a pattern that consists only of words separated by `|`."""
     words = [] if _SPECIAL.search(text) else text.split("|")
     return [word.encode("utf-8") for word in words] if all(words) else []
 
 
 def _literal_first(text: str, literal: str) -> str:
-    """The same pattern, with what it says of the text before its literal moved behind it: a search for a literal is ten
-    times as quick as one that asks at every byte what is before it."""
+    """Moves a lookbehind from before the literal to after it, because searching for a literal first is ten times as
+    fast."""
     before = _LEADING.match(text)
     if before is None or not literal or _SPECIAL.search(literal) or _alternates(text):
         return text
@@ -272,13 +272,13 @@ def _literal_first(text: str, literal: str) -> str:
     moved = "%s(?<=%s%s)%s" % (literal, before.group(), literal, rest[len(literal) :])
     try:
         re.compile(moved.encode("utf-8"))
-    except re.error:  # a form of looking back that cannot be put into another
+    except re.error:  # a lookbehind that cannot be nested
         return text
     return moved
 
 
 def _alternates(text: str) -> bool:
-    """Whether it is one thing or another as a whole, not only inside of parentheses."""
+    """Whether the pattern has alternatives outside parentheses."""
     bare = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", "", text, flags=re.DOTALL)
     depth = 0
     for char in bare:
@@ -289,11 +289,11 @@ def _alternates(text: str) -> bool:
 
 
 _ESCAPES = {"s": "[%s]" % _SAFE_SPACE, "W": "[^\\w\\n]", "D": "[^\\d\\n]"}
-_OTHERS = "AZnxuUN0"  # the ends of the text, a line feed itself, and characters by their number
+_OTHERS = "AZnxuUN0"  # ends of the text, line feeds, character codes
 
 
 def _line_bound(text: str) -> Optional[str]:
-    """The same pattern for a block of lines: nothing in it matches a line feed. None where that cannot be said."""
+    """Rewrites the pattern for a block of lines, so that it cannot match a line feed. None if that is not possible."""
     made: List[str] = []
     position = 0
     while position < len(text):

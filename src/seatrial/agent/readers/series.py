@@ -1,4 +1,4 @@
-"""Numbers as programs print them, `1,234.5` too. What is none is not taken for one: `1_000`, `3.2s`, `fast`."""
+"""Parses numbers as programs print them, such as `1,234.5`; `1_000`, `3.2s` and `fast` are not numbers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _BEFORE = rb"[%s]*(?:(?:tensor|[Aa]rray|np\.\w+|jnp?\.\w+)\()?" % re.escape(_ARO
 _NUMBER = rb"([-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|inf(?:inity)?|nan))"
 _AFTER = rb"(?:[%s.]*|,.*\))" % re.escape(_AROUND)
 _TOKEN = re.compile(_BEFORE + _NUMBER + _AFTER, re.IGNORECASE)
-# The commas of 1,234,567.8: groups of three digits to the end of the whole part, and not the items of a list.
+# Thousands separators as in 1,234,567.8, but not the commas of a list.
 _THOUSANDS = re.compile(rb"(?<=\d),(?=\d{3}(?:,\d{3})*(?!\d|,))")
-_LONGEST = 400  # characters of what may be a number
+_LONGEST = 400  # longest text that is parsed as a number
 _PLAIN = b"0123456789.+-" + _AROUND
 _OVERFLOW = re.compile(rb"[eE]\+?\d{3}")
 
 
 def number(token: Optional[bytes]) -> Optional[float]:
-    """None for what is no number. `nan` and the infinities are numbers."""
-    if token is None or len(token) > _LONGEST or b"_" in token:  # which Python alone takes for a part of a number
+    """Returns the number, also `nan` and infinities; None if the text is not a number."""
+    if token is None or len(token) > _LONGEST or b"_" in token:  # only Python accepts an underscore in a number
         return None
     try:
         return float(token.rstrip(b","))
@@ -31,12 +31,12 @@ def number(token: Optional[bytes]) -> Optional[float]:
 
 
 def whole(value: Optional[float]) -> Optional[int]:
-    """A step's number."""
+    """Returns a step number; None if the value is not whole."""
     return int(value) if value is not None and math.isfinite(value) and value == int(value) else None
 
 
 def all_plain(tokens: Sequence[bytes]) -> bool:
-    """Whether every token is surely a finite number: found for thousands at once, by the letters that they lack."""
+    """Whether all tokens are certainly finite numbers. Tests thousands at once by their letters."""
     joined = b" ".join(tokens)
     letters = joined.translate(None, _PLAIN)
     if letters and (letters.translate(None, b"eE") or _OVERFLOW.search(joined)):
@@ -45,7 +45,7 @@ def all_plain(tokens: Sequence[bytes]) -> bool:
 
 
 def to_json(value: Optional[float]) -> Any:
-    """As records have it: JSON has no word for some numbers, and for what was no number at all there is `?`."""
+    """The value in records: text for numbers that JSON does not have, and `?` for text that is not a number."""
     if value is None:
         return "?"
     if math.isfinite(value):
@@ -53,15 +53,15 @@ def to_json(value: Optional[float]) -> Any:
     return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
 
 
-# The metrics of one name on one host, as a log gives them: all are counted, enough are kept, noted in batches.
+# The values of one metric on one host: all are counted, a sample is kept and noted in batches.
 
 
-FULL = 10_000  # are kept one by one; after that every second, fourth, ... of
-MORE = 250  # further ones each
+FULL = 10_000  # metrics that are all kept; after that every second, fourth, ...
+MORE = 250  # kept at each of these strides
 
 
 class Metric(NamedTuple):
-    """As a log gives it; a `value` of None is no number."""
+    """A value from a log; None if the text is not a number."""
 
     value: Optional[float] = None
     line: Optional[int] = None
@@ -71,8 +71,7 @@ class Metric(NamedTuple):
 
 
 class ValueSeries:
-    """What is not finite, or no number, or of a step that is `wanted`, is kept whatever the count (as long as there are
-    not more than FULL of those)."""
+    """Metrics that are not finite, not numbers, or of a `wanted` step are always kept (at most FULL of them)."""
 
     def __init__(self, name: str, host: int, wanted: AbstractSet[int] = frozenset()) -> None:
         self.name = name
@@ -80,13 +79,13 @@ class ValueSeries:
         self.wanted = wanted
         self.count = 0
         self.kept = 0
-        self.unread = 0  # that were no numbers
+        self.unread = 0  # texts that are not numbers
         self.first: Optional[float] = None
         self.last = Metric()
         self._stride = 1
         self._stride_ends = FULL
         self._odd = 0
-        self._of_wanted = 0  # that are kept for that alone
+        self._of_wanted = 0  # kept only because their step is wanted
         self._kept: List[Metric] = []  # since the last note
 
     @property
@@ -98,7 +97,7 @@ class ValueSeries:
         return len(self._kept)
 
     def until_due(self) -> int:
-        """How many to pass over before one is to be kept."""
+        """How many metrics to skip before the next one to keep."""
         return -self.count % self._stride
 
     def add(self, metric: Metric) -> None:
@@ -107,7 +106,7 @@ class ValueSeries:
             self.first = value
         self.count += 1
         self.last = metric
-        if value is None or value - value != 0.0:  # which it is of every number but nan and the infinities
+        if value is None or value - value != 0.0:  # true only for nan and infinities
             self.unread += value is None
             self._odd += 1
             keep = keep or self._odd < FULL
@@ -121,14 +120,14 @@ class ValueSeries:
             self.keep_wanted(metric)
 
     def keep_wanted(self, metric: Metric) -> None:
-        """One that has been counted, or will be, and is kept only if its step is wanted."""
+        """Keeps a metric that is counted elsewhere if its step is wanted."""
         if metric.step in self.wanted and self._of_wanted < FULL:
             self._of_wanted += 1
             self.kept += 1
             self._kept.append(metric._replace(rank=None))
 
     def note(self) -> Dict[str, Any]:
-        """What has been kept since the last note. `at` is empty where it is not known when a line was written."""
+        """Returns the metrics kept since the last note. `at` is empty if the times are unknown."""
         kept, self._kept = self._kept, []
         made: Dict[str, Any] = {
             "note": "values",
@@ -155,16 +154,16 @@ class ValueSeries:
         }
 
 
-# Whether a training makes progress: its steps, how long they take here, and since when there was no new one.
+# Progress of a training job: its steps, how long they take, and the time since the last one.
 
 
-RECENT = 101  # intervals that the median is taken of
+RECENT = 101  # intervals for the median
 LEAST_INTERVALS = 2
 
 
 class HostProgress:
-    """Of one host. Steps that arrive together, because a program's output is buffered, count as one arrival: the time
-    between arrivals is what is measured, so that a full buffer every minute is no stall."""
+    """Progress of one host. Steps that arrive together from a buffer count as one arrival, and the time between
+    arrivals is measured, so that a program that flushes once a minute is not a stall."""
 
     def __init__(self, factor: float, least_s: float, first: int) -> None:
         self.steps = 0
@@ -172,7 +171,7 @@ class HostProgress:
         self.over = False  # nothing more to wait for
         self._factor, self._least_s, self._first = factor, least_s, first
         self._intervals: Deque[float] = deque(maxlen=RECENT)
-        self._arrived_s: Optional[float] = None  # since when there was no new step
+        self._arrived_s: Optional[float] = None  # time of the last new step
         self._limit_s: Optional[float] = None
 
     def passed(self, count: int, now_s: Optional[float]) -> None:
@@ -186,7 +185,7 @@ class HostProgress:
 
     @property
     def limit_s(self) -> float:
-        """How long the next step may take. To be asked where there is a deadline."""
+        """How long the next step may take. Valid only if there is a deadline."""
         if self._limit_s is None:
             ordered = sorted(self._intervals)
             middle = len(ordered) // 2
@@ -204,11 +203,11 @@ class HostProgress:
 
 
 class StepProgress:
-    """A stall is no new step of one host for `factor` times the median time between its steps, at least `least_s`.
+    """Detects stalls: a host without a new step for `factor` times its median time between steps, at least `least_s`.
 
-    It is never reported before a host has made `steps` steps (the first ones compile), so a host that tells none is not
-    waited for. A step number that is not the last one of its host is a new step, also a lower one: many programs count
-    anew in each epoch."""
+    A host is watched only after `steps` steps, because the first ones compile; a host without steps never stalls. Any
+    change of the step number is a new step, also a lower number: many programs restart counting in each epoch.
+    """
 
     def __init__(self, stall: Optional[Dict[str, Any]]) -> None:
         self._off = stall is None
@@ -227,7 +226,7 @@ class StepProgress:
         return self._hosts[host]
 
     def saw(self, host: int, number: Optional[int], now_s: Optional[float]) -> None:
-        """A line of a step; without a number each counts as one."""
+        """Counts a line with a step; without a number, each line is a step."""
         progress = self.of(host)
         if number is not None:
             if progress.last_step == number:
@@ -239,14 +238,14 @@ class StepProgress:
         self.of(host).passed(count, now_s)
 
     def over(self, host: Optional[int]) -> None:
-        """A host has nothing more to do; None: no host has."""
+        """Expect no more steps from a host; None: from any."""
         if host is None:
             self._off = True
         else:
             self.of(host).over = True
 
     def next(self) -> Optional[Tuple[float, int]]:
-        """The host whose next step is due first, and when it is a stall."""
+        """Returns the earliest stall deadline and its host."""
         if self._off:
             return None
         due = [(host.deadline_s(), number) for number, host in self._hosts.items()]

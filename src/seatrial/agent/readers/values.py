@@ -1,4 +1,4 @@
-"""Reads the metrics in blocks of a log: what each is, on which line, of which step; and the steps themselves."""
+"""Reads metrics from blocks of a log: value, line and step; and the steps themselves."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from .lines import Block, LogPart, Window, rank_of
 from .patterns import Match, Pattern
 from .series import Metric, StepProgress, ValueSeries, all_plain, number, to_json, whole
 
-# Counts metrics by the shapes of lines: lines that differ only in their digits have their metrics at the same places.
+# Counts metrics by line shape: lines that differ only in digits have their metrics at the same positions.
 #
-# The lines of a training log have a few shapes, thousands of each. A pattern that treats all digits alike (most do)
-# is asked once for each shape instead of once for each line, and the counts are still exact.
+# A training log has a few line shapes with thousands of lines each. A pattern that treats all digits alike (most do) is
+# applied once per shape instead of once per line, and the counts are still exact.
 
 
-MOST_KNOWN = 5_000  # shapes that are remembered of one pattern
-FEWER = 8  # times as many lines as shapes: else it is quicker to search them all
-SKIP_BLOCKS = 20  # before it is tried again
+MOST_KNOWN = 5_000  # cached shapes per pattern
+FEWER = 8  # lines per shape, below which searching all lines is faster
+SKIP_BLOCKS = 20  # blocks before the next try
 _ONE_DIGIT = bytes.maketrans(b"123456789", b"000000000")
 
 
 class Shapes:
     def __init__(self) -> None:
         self._known: Dict[str, Dict[bytes, Optional[int]]] = {}
-        self._block: Optional[Block] = None  # that is being read, and its shapes
+        self._block: Optional[Block] = None  # the current block and its shapes
         self._of_block: Optional[Dict[bytes, int]] = None
         self._skip = 0
 
     def count(self, pattern: Pattern, block: Block) -> Optional[int]:
-        """How many metrics there are; None when that cannot be known so, or when not all of them are finite numbers."""
+        """Returns the number of metrics; None if shapes cannot tell, or some may not be finite numbers."""
         shapes = self._shapes(block) if pattern.digits_alike else None
         if shapes is None:
             return None
@@ -51,7 +51,7 @@ class Shapes:
         return total
 
     def _shapes(self, block: Block) -> Optional[Dict[bytes, int]]:
-        """Of the block that is being read: found once, for all patterns."""
+        """Returns the shapes of the current block, computed once for all patterns."""
         if self._block is not block:
             self._block, self._of_block = block, None
             if self._skip:
@@ -68,14 +68,14 @@ class Shapes:
 
 _STEP = "step"
 _LOSS = "loss"
-STEP_LIKE = ("step_time", _LOSS)  # which count the steps where no pattern does
-MANY = 64  # metrics of a name in one block; fewer are read one by one
-MANY_BYTES = 4 << 10  # of a block that may have as many
+STEP_LIKE = ("step_time", _LOSS)  # metrics that count steps if there is no step pattern
+MANY = 64  # values of a metric in one block; fewer are read one by one
+MANY_BYTES = 4 << 10  # size of a block that may have that many
 Stop = Callable[[str, Dict[str, Any], Optional[float]], None]
 
 
 class Values:
-    """`stop` is called for what is not finite and should be. The losses at the steps `wanted` are all kept."""
+    """`stop` is called for values that must be finite and are not. All losses at `wanted` steps are kept."""
 
     def __init__(
         self,
@@ -97,11 +97,11 @@ class Values:
         self._mask = mask
         self._wanted = wanted
         self._counts_steps = next((name for name in (_STEP, *STEP_LIKE) if name in patterns), None)
-        self._steps_of: Dict[int, Optional[int]] = {}  # by the start of a line of the block that is being read
-        self._steps_in: Tuple[List[int], List[Optional[int]]] = ([], [])  # a window: where, and which
+        self._steps_of: Dict[int, Optional[int]] = {}  # by the start of a line of the current block
+        self._steps_in: Tuple[List[int], List[Optional[int]]] = ([], [])  # offsets and steps in a window
         self._shapes = Shapes()
-        self._standing = False  # the same step, again and again
-        self._step_before: Optional[int] = None  # the last one of the blocks before
+        self._standing = False  # the step number does not change
+        self._step_before: Optional[int] = None  # last step of the earlier blocks
 
     def next_block(self, host: int) -> None:
         steps = self.series.get((_STEP, host))
@@ -133,7 +133,7 @@ class Values:
             self._value(series, token, block, offset)
 
     def _sample(self, series: ValueSeries, pattern: Pattern, block: Block, total: int, last: Match) -> None:
-        """Thousands of plain numbers: some of them, spread evenly, and the last one."""
+        """Keeps an even sample of thousands of plain numbers, and the last one."""
         taken = offset = 0
         wanted = self._of_wanted(pattern, block) if series.wanted else []
         self._standing = series.name == _STEP and whole(number(last[0])) == series.last.step
@@ -154,7 +154,7 @@ class Values:
         self._value(series, last[0], block, last[1])
 
     def _of_wanted(self, pattern: Pattern, block: Block) -> List[Match]:
-        """The metrics of steps that are wanted."""
+        """Returns the metrics of wanted steps."""
         steps = self.patterns.get(_STEP)
         if steps is None or self._wanted.isdisjoint([self._step_before, *map(number, steps.tokens(block))]):
             return []
@@ -168,7 +168,7 @@ class Values:
         return found + list(pattern.between(block, begin, len(block.data))) if step in self._wanted else found
 
     def _keep_wanted(self, series: ValueSeries, wanted: List[Match], block: Block, until: int) -> List[Match]:
-        """Those before `until`, where one is that is looked at anyway. What is left of them."""
+        """Keeps the wanted metrics before `until`, where another one is read anyway. Returns the remaining ones."""
         for number_of, (token, offset) in enumerate(wanted):
             if offset >= until:
                 return wanted[number_of + (offset == until) :]
@@ -177,7 +177,7 @@ class Values:
         return []
 
     def _pass_over(self, series: ValueSeries, count: int) -> None:
-        series.count += count  # surely finite numbers, which are not kept
+        series.count += count  # certainly finite, and not kept
         if series.name == self._counts_steps and not self._standing:
             self._progress.passed(series.host, count, self._now_s)
 
@@ -204,8 +204,8 @@ class Values:
             self._stop("value", dict(reading, text=block.text_at(offset, self._mask)), self._now_s)
 
     def _step_at(self, block: LogPart, offset: int) -> Optional[int]:
-        """The step of a metric: of its own line, else the last one before it. In a long line, which may tell many, the
-        last one before it comes first."""
+        """Returns the step of a metric: that of its own line, else the last one before it. In a long line, which may
+        have many steps, the last one before it takes precedence."""
         pattern = self.patterns.get(_STEP)
         if pattern is None:
             return None
@@ -225,7 +225,7 @@ class Values:
         return self._steps_of[start]
 
     def find_not_finite(self, name: str, block: LogPart, host: int, now_s: float) -> None:
-        """Only for what is not finite: the block will come again."""
+        """Searches only for values that are not finite; the block will be read again."""
         if name not in self._finite:
             return
         pattern = self.patterns[name]
@@ -243,7 +243,7 @@ class Values:
         return values
 
     def text(self) -> str:
-        """For a person who watches: where it is."""
+        """Returns the progress as text."""
         parts = []
         for name in (_STEP, _LOSS, "step_time"):
             series = next((self.series[key] for key in sorted(self.series) if key[0] == name), None)

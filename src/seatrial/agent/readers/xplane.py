@@ -21,17 +21,17 @@ Buffer = Union[bytes, mmap.mmap]
 MODULES = "XLA Modules"
 STEP_STAT = "step_num"
 MOST_STEPS = 10_000
-MOST_EVENTS_READ = 2_000_000  # of those whose times are looked at
+MOST_EVENTS_READ = 2_000_000  # events whose times are read
 MOST_PLANES = 1_000
 MOST_TEXTS = 20
 _TEXT_CHARACTERS = 500
-EVENT_TAG, ID_TAG = 0x22, 0x08  # field 4 of a line, which has a length; field 1 of an event, which is a number
+EVENT_TAG, ID_TAG = 0x22, 0x08  # field 4 of a line (length-delimited), field 1 of an event (a number)
 _DEVICE = re.compile(r"/device:([A-Za-z_ ]+):(\d+)$")
 _SPACE_FIELDS = {1: "planes", 2: "errors", 3: "warnings", 4: "hostnames"}
 
 
 class Field(NamedTuple):
-    """`value` of a number; `start` and `end` of all that has a length."""
+    """`value` of a number; `start` and `end` of a length-delimited field."""
 
     number: int
     wire: int
@@ -41,7 +41,7 @@ class Field(NamedTuple):
 
 
 def varint(data: Buffer, at: int, end: int) -> Tuple[int, int]:
-    """(number, where it ends)."""
+    """Returns (number, end offset)."""
     value = shift = 0
     while at < end:
         byte = data[at]
@@ -56,7 +56,7 @@ def varint(data: Buffer, at: int, end: int) -> Tuple[int, int]:
 
 
 def field_at(data: Buffer, begun: int, end: int) -> Tuple[Field, int]:
-    """(the field, where the next one starts)."""
+    """Returns (field, offset of the next one)."""
     tag, at = varint(data, begun, end)
     number, wire = tag >> 3, tag & 7
     if number == 0:
@@ -91,7 +91,7 @@ def signed(value: int) -> int:
 
 
 class Plane:
-    """One device or host: its lines are found first, for what their events are called stands behind them."""
+    """One device or host. Lines are located first, because the names of their events follow them."""
 
     def __init__(self, data: Buffer, start: int, end: int) -> None:
         self.data = data
@@ -113,7 +113,7 @@ class Plane:
                 (self.names if field.number == 4 else self.stat_names)[key] = name
 
     def _entry(self, entry: Field) -> Tuple[int, str]:
-        """Of a map: its key, and the name of what it holds."""
+        """Returns the key of a map entry and the name in its value."""
         key, name = 0, ""
         for field in fields(self.data, entry.start, entry.end):
             if field.number == 1 and field.wire == 0:
@@ -125,8 +125,8 @@ class Plane:
         return key, name
 
     def read_line(self, start: int, end: int) -> Tuple[str, int]:
-        """(name, timestamp_ns). Counts the events, and those whose name is not known: most of a profile is these, so
-        their usual form (a field of a short length that starts with a small number) is read without ceremony."""
+        """Returns (name, timestamp_ns) and counts the events, and those with unknown names. Most of a profile is
+        events, so their usual form (a short length, then a small number) has a fast path."""
         data, names = self.data, self.names
         name, timestamp_ns, at = "", 0, start
         while at < end:
@@ -153,7 +153,7 @@ class Plane:
         return name, timestamp_ns
 
     def event(self, start: int, end: int) -> Tuple[int, int, int]:
-        """(metadata id, offset_ps, duration_ps)."""
+        """Returns (metadata id, offset_ps, duration_ps)."""
         found = [0, 0, 0]
         for field in fields(self.data, start, end):
             if field.number <= 3:
@@ -163,7 +163,7 @@ class Plane:
         return found[0], found[1], found[2]
 
     def stat(self, start: int, end: int, wanted: int) -> Optional[int]:
-        """The whole number that an event has as its statistic `wanted`."""
+        """Returns an event's integer statistic `wanted`."""
         for field in fields(self.data, start, end):
             if field.number != 4 or field.wire != 2:
                 continue
@@ -179,15 +179,15 @@ class Plane:
 
 
 class Summary:
-    """What `read` gives, while it is put together."""
+    """Collects the result of `read_xplane`."""
 
     def __init__(self) -> None:
         self.planes: List[Dict[str, Any]] = []
         self.events = 0
         self.unresolved = 0
         self.devices: Dict[str, Dict[str, int]] = {}
-        self.modules: Dict[str, List[Tuple[int, str]]] = {}  # of a device: (start in ps, name) of what it ran
-        self.annotated: List[Dict[str, Any]] = []  # steps that the program named itself
+        self.modules: Dict[str, List[Tuple[int, str]]] = {}  # by device: (start in ps, name) of each module it ran
+        self.annotated: List[Dict[str, Any]] = []  # steps that the program annotated
         self.texts: Dict[str, List[str]] = {"errors": [], "warnings": [], "hostnames": []}
         self._read = 0
 
@@ -237,8 +237,8 @@ class Summary:
         }
 
     def _steps(self) -> Tuple[List[Dict[str, Any]], str, List[str]]:
-        """From the start of one module to the start of the next on the first device, where all have one name; else the
-        steps that the program named on the host."""
+        """Returns the steps: from the start of one module to the next on the first device, if all modules have one
+        name; else the program's step annotations on the host."""
         ambiguous: List[str] = []
         device = next((name for name in sorted(self.modules, key=_device_order) if len(self.modules[name]) > 1), None)
         if device is not None:
@@ -262,7 +262,8 @@ def _device_order(name: str) -> Tuple[bool, int, str]:
 
 
 def read_xplane(data: Buffer) -> Dict[str, Any]:
-    """Raises UnreadableFile for what is no profile. By the letter of the format an empty file is one, of nothing."""
+    """Raises UnreadableFile if the data is not a profile. An empty file is valid Protocol Buffers, but not a
+    profile."""
     if len(data) == 0:
         raise UnreadableFile("the file is empty")
     summary = Summary()

@@ -1,4 +1,4 @@
-"""The program of a step: how it is started inside the job's sandbox, and what is kept of it while it runs."""
+"""Starts the program of a step inside the job's sandbox and collects its output and notes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..steps.kinds import SHELL, Context, Prepared
 if TYPE_CHECKING:
     from ..readers.log import Reading
 
-# What one step says: its output, of which the first and the last part are kept, and its notes.
+# Captures a step's output, keeping its head and tail, and its notes.
 
 
 _HEAD_BYTES = 16 << 10
@@ -26,8 +26,8 @@ _KEPT_BYTES = 64 << 20
 
 
 class Output:
-    """Takes masked bytes; `text` is safe to put into JSON whatever they were. `keep`: a file for all of them, which is
-    removed when they are too many or the disk is full: a reader must not take a part for the whole."""
+    """Collects masked bytes; `text` is always valid in JSON. `keep`: a file for all of them, which is deleted if they
+    exceed its limit or the disk is full, because a reader must not mistake a part for the whole."""
 
     def __init__(self, mask: Mask, keep: str = "") -> None:
         self.stream = mask.stream()
@@ -70,7 +70,7 @@ class Output:
 
 
 class Notes:
-    """Splits what comes by the notes pipe into JSON objects; what is none, or too long for one, is dropped."""
+    """Splits the notes pipe into JSON objects. Other lines, and lines that are too long, are dropped."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -92,13 +92,13 @@ class Notes:
         return found
 
     def flush(self) -> List[Dict[str, Any]]:
-        """The last line may lack its end."""
+        """Handles a last line without a line feed."""
         return self.feed(b"\n")
 
 
 PIPE_BYTES = 1 << 20
 F_SETPIPE_SZ = 1031
-_NOTES_FD = 3  # one digit, which is all that some shells can write to
+_NOTES_FD = 3  # a single digit, because some shells support no more
 DEFAULT_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
 
 
@@ -106,14 +106,14 @@ class Child:
     def __init__(self, mask: Mask, reading: Optional[Reading] = None, keep: str = "") -> None:
         self.pid = 0
         self.reading = reading
-        self.status: Optional[int] = None  # as wait gives it, once it has ended
+        self.status: Optional[int] = None  # wait status, once it has exited
         self.largest_bytes = 0
         self.output = Output(mask, keep)
         self.notes = Notes()
         self.kept_notes: List[Dict[str, Any]] = []
 
     def how(self) -> Tuple[Optional[int], Optional[int]]:
-        """(code, None), (None, signal), or (None, None) when it is not known."""
+        """Returns (code, None), (None, signal), or (None, None) if unknown."""
         if self.status is None:
             return None, None
         if os.WIFSIGNALED(self.status):
@@ -122,11 +122,12 @@ class Child:
 
 
 def start(prepared: Prepared, context: Context, sandbox: Sandbox, mask: Mask) -> Tuple[Child, int, int]:
-    """The child, and the pipes to read its output and its notes from. Raises OSError when there can be no more."""
+    """Starts the program. Returns the child and the pipes for its output and its notes. Raises OSError if resources run
+    out."""
     child = Child(mask, prepared.reading, prepared.keep)
     output, child_output = os.pipe()
     notes, child_notes = os.pipe()
-    with contextlib.suppress(OSError):  # a user's share of pipe memory is used up: the usual size does, only slower
+    with contextlib.suppress(OSError):  # the user's pipe memory is used up: the default size is only slower
         fcntl.fcntl(output, F_SETPIPE_SZ, PIPE_BYTES)
     argv, env = prepared.argv or [], dict(context.env, SEATRIAL_NOTES_FD=str(_NOTES_FD), **prepared.env)
     try:
@@ -140,8 +141,8 @@ def start(prepared: Prepared, context: Context, sandbox: Sandbox, mask: Mask) ->
 
 
 def _spawn(argv: List[str], env: Dict[str, str], work: str, sandbox: Sandbox, output: int, notes: int) -> Optional[int]:
-    """Start a shell command without a fork of this process, which costs more than the shell does: the shell itself
-    enters the sandbox. None where that cannot be."""
+    """Starts a shell command without forking this process, which is slower than the shell: the shell itself enters the
+    sandbox. None if that is not possible."""
     entry = sandbox.entry_command()
     if entry is None or notes == _NOTES_FD or len(argv) != 3 or argv[:2] != SHELL:
         return None
@@ -153,14 +154,14 @@ def _spawn(argv: List[str], env: Dict[str, str], work: str, sandbox: Sandbox, ou
     ]
     before = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.makedirs(work, exist_ok=True)  # a step before may have deleted it
+        os.makedirs(work, exist_ok=True)  # an earlier step may have deleted it
         os.chdir(work)
-        # On one line with the command: the lines that the shell names in its messages stay right.
+        # On the command's own first line, so that line numbers in the shell's messages stay correct.
         command = "%s || exit 126; %s" % (entry, argv[2]) if entry else argv[2]
         return os.posix_spawn(
             SHELL[0], [*SHELL, command], env, file_actions=actions, setsid=True, setsigdef=DEFAULT_SIGNALS
         )
-    except (OSError, ValueError, NotImplementedError):  # a libc that cannot; of all else, the fork says what is wrong
+    except (OSError, ValueError, NotImplementedError):  # not supported by this libc; fork reports other errors
         return None
     finally:
         os.fchdir(before)
@@ -168,7 +169,7 @@ def _spawn(argv: List[str], env: Dict[str, str], work: str, sandbox: Sandbox, ou
 
 
 def _become(argv: List[str], env: Dict[str, str], work: str, sandbox: Sandbox, output: int, notes: int) -> None:
-    """In the new process: become the program. Never returns."""
+    """Becomes the program, in the new process. Never returns."""
     code = 126
     try:
         os.setsid()
@@ -180,7 +181,7 @@ def _become(argv: List[str], env: Dict[str, str], work: str, sandbox: Sandbox, o
         for number in DEFAULT_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         sandbox.enter()
-        os.makedirs(work, exist_ok=True)  # a step before may have deleted it
+        os.makedirs(work, exist_ok=True)  # an earlier step may have deleted it
         os.chdir(work)
         code = 127
         os.execvpe(argv[0], argv, env)

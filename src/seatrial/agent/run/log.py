@@ -1,9 +1,9 @@
-"""A log that is bounded on disk whatever a job writes: its first part and its last part are kept.
+"""A log with bounded size on disk: its first and its last part are kept.
 
-`log.txt` holds the first HEAD_BYTES. What follows goes to `log.txt.1`, `log.txt.2`, ... of exactly SEGMENT_BYTES each
-(the last one is shorter); of these the newest full ones (SEGMENTS, or as many as asked for) and the one being written
-stay. The numbers alone tell how much is left out: (lowest number there - 1) * SEGMENT_BYTES. So there is no state to
-lose when the writer is killed, and who reads puts the parts together.
+`log.txt` has the first HEAD_BYTES. The rest goes to `log.txt.1`, `log.txt.2`, ... of exactly SEGMENT_BYTES each (the
+last one is shorter). The newest full segments (SEGMENTS by default) and the current one are kept. The size of the gap
+follows from the numbers alone, (lowest number - 1) * SEGMENT_BYTES, so that no state is lost if the writer is killed.
+Readers join the parts.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ LOG_NAME = "log.txt"
 
 
 class Log:
-    """Never raises for a disk that is full or gone: what cannot be written is counted, `error` says why."""
+    """Never raises if the disk is full or gone: lost bytes are counted, and `error` has the reason."""
 
     def __init__(self, folder: str, segments: int = SEGMENTS) -> None:
         self.total_bytes = 0
         self.error = ""
         self._path = os.path.join(folder, LOG_NAME)
         self._segments = segments
-        self._number = 0  # of the segment being written; 0 is the head
+        self._number = 0  # of the current segment; 0 is the head
         self._room = HEAD_BYTES
         self._lost = 0
         self._fd: Optional[int] = self._open()
@@ -57,12 +57,12 @@ class Log:
             view = view[written:]
 
     def restore(self) -> None:
-        """Put the part being written back when the job deleted it."""
+        """Restores the current part if the job deleted it."""
         if self._fd is None or os.fstat(self._fd).st_nlink:
             return
         old, self._fd = self._fd, None
         with contextlib.suppress(OSError):
-            os.unlink(self._part())  # whatever the job put there instead
+            os.unlink(self._part())  # the job may have put something else there
         self._fd = self._open()
         if self._fd is not None:
             with open("/proc/self/fd/%d" % old, "rb") as source:
@@ -86,7 +86,7 @@ class Log:
             try:
                 os.unlink("%s.%d" % (self._path, oldest))
             except FileNotFoundError:
-                pass  # the job deletes things: gone is gone
+                pass  # the job may have deleted it
             except OSError as error:
                 self._give_up(error)
                 return
@@ -103,20 +103,20 @@ class Log:
             return None
 
     def _give_up(self, error: OSError) -> None:
-        """After a failed write the sizes of segments would no longer tell the truth: nothing more is written."""
+        """Stops writing: after a failed write, segment sizes are no longer reliable."""
         self.error = "the log is incomplete: %s" % error
         self.close()
 
 
-# A log that is also this program's output, without ever waiting for who reads that.
+# A log that is also written to standard output, without waiting for its reader.
 
 
-BACKLOG_BYTES = 4 << 20  # that wait for a reader; what comes beyond is in the file only
-LAST_S = 1.0  # at the end, for a reader that is merely slow
+BACKLOG_BYTES = 4 << 20  # waiting for the reader; anything beyond is only in the file
+LAST_S = 1.0  # wait at the end for a slow reader
 
 
 class TeeLog(Log):
-    """The file has all of it; the output what its reader takes, and a line where something is left out."""
+    """The file has everything; standard output has what its reader accepts, and a line for each gap."""
 
     def __init__(self, folder: str, segments: int = SEGMENTS) -> None:
         super().__init__(folder, segments)
@@ -143,13 +143,13 @@ class TeeLog(Log):
         self.pump()
 
     def pump(self) -> None:
-        """Hand on what is taken right now."""
+        """Writes as much as the reader accepts now."""
         while self._waiting and self._to is not None:
             try:
                 taken = os.write(self._to, self._waiting[0])
             except BlockingIOError:
                 return
-            except OSError:  # its reader has gone
+            except OSError:  # the reader closed the pipe
                 self._forget()
                 return
             self._waiting_bytes -= taken
@@ -158,7 +158,7 @@ class TeeLog(Log):
                 self._waiting.appendleft(rest)
 
     def last(self) -> None:
-        """Nothing more comes: wait a moment for who reads."""
+        """Waits up to LAST_S for the reader to take the rest."""
         until_s = time.monotonic() + LAST_S
         self.pump()
         while self._waiting and self._to is not None and time.monotonic() < until_s:
@@ -176,13 +176,13 @@ class TeeLog(Log):
 
 
 def _output() -> Optional[int]:
-    """Standard output, not waited for. A description of its own where that can be had: others may share the first."""
+    """Opens standard output without blocking, as a new file description if possible: others may share the original."""
     try:
         own = os.dup(1)
         if stat.S_ISREG(os.fstat(own).st_mode):
-            return own  # takes everything at once, and knows where it is written to
+            return own  # a file never blocks, and shares its position
         os.close(own)
-    except OSError:  # there is none
+    except OSError:  # no standard output
         return None
     try:
         return os.open("/proc/self/fd/1", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""What a job runs on, for its metrics' fingerprint: read from the kernel's files, no process is started for it."""
+"""Measures the hardware and the resource usage of a job from the kernel's files, without starting a process."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from ..steps.probe import nvidia_smi_scope
 CPU_FILE = "/proc/cpuinfo"
 MEMORY_FILE = "/proc/meminfo"
 GPU_FILES = "/proc/driver/nvidia/gpus/*/information"
-# The first of these that is there names the processor: x86, then what ARM, POWER and others write instead.
+# Keys of the processor name: x86 first, then those of ARM, POWER and others. The first one found is used.
 CPU_NAMES = ("model name", "Model", "cpu", "Hardware", "CPU part")
 MOST_GPUS = 64
 TPU_FILES = "/dev/accel[0-9]*"
-# Of two that are set, the first counts.
+# The first variable that is set wins.
 TPU_VARIABLES = (("type", "TPU_ACCELERATOR_TYPE"), ("type", "TORCHPRIME_TPU_TYPE"), ("topology", "TPU_TOPOLOGY"))
 
 
 def hardware(
     cpus: Optional[List[int]] = None, memory_bytes: Optional[int] = None, gpus: Optional[str] = None
 ) -> Dict[str, Any]:
-    """`cpus`, `memory_bytes` and `gpus` (as in CUDA_VISIBLE_DEVICES): what the job is held to, where that is less than
-    what this process sees."""
+    """Describes the hardware. `cpus`, `memory_bytes` and `gpus` (as in CUDA_VISIBLE_DEVICES) are the job's limits, if
+    they are lower than what this process sees."""
     cpu = _lasting_fields(CPU_FILE)
     model = next((cpu[name] for name in CPU_NAMES if cpu.get(name)), "")
     total = _lasting_fields(MEMORY_FILE).get("MemTotal", "").split()
-    # In the order of their addresses on the bus, which is how the driver counts them.
+    # In bus order, which is the driver's numbering.
     gpus_here = [_fields(path) for path in sorted(glob.glob(GPU_FILES))[:MOST_GPUS]]
     if gpus is not None:
         names = [name.strip() for name in gpus.split(",")]
         gpus_here = [gpu for index, gpu in enumerate(gpus_here) if str(index) in names or gpu.get("GPU UUID") in names]
-    # What the host of a TPU says of it: its type (v5litepod-16), the topology of its slice (4x4), and the chips here.
+    # TPU type (v5litepod-16), topology of the slice (4x4) and number of local chips.
     said = [(field, os.environ.get(name)) for field, name in reversed(TPU_VARIABLES)]
     named = {field: value for field, value in said if value}
     chips = len(glob.glob(TPU_FILES))
@@ -56,7 +56,7 @@ def hardware(
 
 
 def _fields(path: str) -> Dict[str, str]:
-    """The first of each `name : value`; empty where the file is not there, as on another system."""
+    """Returns the first value of each `name : value` line; empty if the file does not exist."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             text = file.read()
@@ -66,22 +66,22 @@ def _fields(path: str) -> Dict[str, str]:
     return {name.strip(): value.strip() for name, colon, value in parts if colon}
 
 
-# Of a file that says the same as long as the machine runs: read once, a zygote's children know it.
+# For files that do not change while the machine runs; a zygote's children inherit the cache.
 _lasting_fields = lru_cache(maxsize=None)(_fields)
 
 
-# What a step takes of the machine, over exactly its own window: memory, CPU time, GPUs.
+# Resource usage of a step, measured from its start to its end: memory, CPU time, GPUs.
 
 
 _FIRST_S = 0.1
 _EVERY_S = 0.5
-THIN_AFTER = 600  # samples; then half as often, so that a job of a day does not drown in them
+THIN_AFTER = 600  # samples, after which the interval doubles to limit the records of a long job
 GPU_QUERY = ["--query-gpu=index,utilization.gpu,memory.used", "--format=csv,noheader,nounits"]
 GPU_ANSWER_BYTES = 1 << 16
 
 
 class Meter:
-    """CPU time is that of all processes reaped so far and of those that live; memory is what they hold now."""
+    """CPU time counts all reaped and running processes; memory counts what they use now."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
@@ -96,14 +96,14 @@ class Meter:
         self._reaped_s += usage.ru_utime + usage.ru_stime
 
     def begin(self, there: Set[int]) -> None:
-        """A step starts; these run already."""
+        """Starts the measurement of a step; `there` are the processes that already run."""
         self._begin_cpu_s = self._cpu_s(there)
         self._peak_bytes = 0
         self._sandbox.cgroup.forget_highest()
         self.due_s = time.monotonic() + _FIRST_S
 
     def sample(self) -> Dict[str, Any]:
-        """Of the step that runs."""
+        """Samples the current step."""
         memory_bytes = self._sandbox.memory_bytes()
         self._peak_bytes = max(self._peak_bytes, memory_bytes)
         self._taken += 1
@@ -114,8 +114,8 @@ class Meter:
         return {"memory_bytes": memory_bytes, "cpu_s": cpu_s}
 
     def peak_bytes(self, largest_process_bytes: int) -> int:
-        """The most that was seen at once, or that one process alone had. To the latter the kernel adds what was held
-        before it became another program, so what was charged to the job is its upper bound."""
+        """Returns the highest sampled memory, or the peak of a single process if that is higher. The kernel's process
+        peak includes memory from before exec, so it is capped by what was charged to the job."""
         highest_bytes = self._sandbox.cgroup.highest_bytes()
         if highest_bytes is not None:
             largest_process_bytes = min(largest_process_bytes, highest_bytes)
@@ -126,18 +126,18 @@ class Meter:
 
 
 class GpuQuery:
-    """Asks nvidia-smi without waiting for it: the answer comes by a pipe that the runner reads."""
+    """Queries nvidia-smi without blocking; the runner reads its answer from a pipe."""
 
     def __init__(self, env: Dict[str, str]) -> None:
         self._scope = nvidia_smi_scope(env)
-        # A whole path once it was looked for; most jobs end before.
+        # An absolute path after the first search; most jobs end before.
         self._program: Optional[str] = "nvidia-smi" if self._scope is not None else None
         self._env = env
         self.pid: Optional[int] = None
         self._answer = b""
 
     def ask(self) -> Optional[int]:
-        """The pipe to read, or None: there is no GPU to ask for, or it has not answered yet."""
+        """Returns the pipe to read; None if there is no GPU, or a query is still running."""
         if self._program is None or self.pid is not None:
             return None
         self._program = shutil.which(self._program, path=self._env.get("PATH", os.defpath))
@@ -164,18 +164,18 @@ class GpuQuery:
 
     def take(self, data: bytes) -> None:
         self._answer += data
-        if len(self._answer) > GPU_ANSWER_BYTES:  # no answer to what was asked
+        if len(self._answer) > GPU_ANSWER_BYTES:  # not the expected output
             self._answer, self._program = b"", None
             self.stop()
 
     def stop(self) -> None:
-        """It may hang when the driver does."""
+        """Kills a running query: nvidia-smi may hang when the driver does."""
         if self.pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
 
     def answer(self) -> List[Dict[str, Any]]:
-        """One entry a GPU; a metric that it does not have ("[N/A]") is None."""
+        """Returns one entry per GPU; unsupported metrics ("[N/A]") are None."""
         found = []
         for line in self._answer.decode("utf-8", "replace").splitlines():
             fields = [field.strip() for field in line.split(",")]

@@ -1,7 +1,7 @@
-"""Asks a port of the job until it answers once: by an accepted connection, or by a GET with a status below 400.
+"""Probes a port of the job until it answers once: an accepted connection, or a GET with a status below 400.
 
-Nothing here waits for the server. The runner lends its selector and calls `turn`, at `due_s` at the latest; a server
-that accepts and then says nothing costs an attempt, and is asked again.
+Never blocks. The runner provides its selector and calls `turn`, at `due_s` at the latest; a server that accepts a
+connection but does not respond is probed again.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Callable, Optional
 from ..contain.process import read_proc
 
 _FIRST_S = 0.05
-_SHARE = 0.02  # of the time since the start: readiness is known that much too late at most
+_SHARE = 0.02  # of the time since the start: the largest relative delay in noticing readiness
 SLOWEST_S = 1.0
 ATTEMPT_S = 5.0
-_HEAD_BYTES = 8 << 10  # of an answer, to find its status in
+_HEAD_BYTES = 8 << 10  # of an answer, which contain its status
 LISTEN = b"0A"
 LOOPBACK = (b"7F", b"00000000000000000000000001000000")  # how 127.0.0.0/8 and ::1 end, as the kernel prints them
 
 
 class Readiness:
-    """`found` is called once. `listens`, where given, must be true before the port is asked: whatever forwards the
-    port of a container accepts connections even when the container does not."""
+    """`found` is called once. `listens`, if given, must be true before the port is probed: a container's port forwarder
+    accepts connections even if the container does not."""
 
     def __init__(
         self, port: int, path: str, found: Callable[[], object], listens: Optional[Callable[[], bool]] = None
@@ -40,10 +40,10 @@ class Readiness:
         self._socket: Optional[socket.socket] = None
         self._unsent = self._answer = b""
         self._begun_s = time.monotonic()
-        self.due_s: Optional[float] = self._begun_s  # of the next attempt, or of the end of this one; None: found
+        self.due_s: Optional[float] = self._begun_s  # next attempt, or timeout of the current one; None: ready
 
     def turn(self, selector: selectors.BaseSelector) -> None:
-        """Begin an attempt when one is due, give up one that takes too long."""
+        """Starts an attempt if one is due, and gives up one that timed out."""
         now_s = time.monotonic()
         if self.due_s is None or now_s < self.due_s:
             return
@@ -54,21 +54,21 @@ class Readiness:
             try:
                 self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
                 self._socket.setblocking(False)
-                self._socket.connect_ex(("127.0.0.1", self._port))  # how it went is known when it can be written to
+                self._socket.connect_ex(("127.0.0.1", self._port))  # the result is known once the socket is writable
                 selector.register(self._socket, selectors.EVENT_WRITE, self._advance)
-            except OSError:  # no descriptor to be had now
+            except OSError:  # no descriptor available now
                 self._failed()
                 return
             self._unsent, self._answer = self._request, b""
             self.due_s = now_s + ATTEMPT_S
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stops probing."""
         self._close()
         self.due_s = None
 
     def _advance(self) -> int:
-        """Something happened to the socket, or nothing did. 0: nothing of the job's was read."""
+        """Handles a socket event. Returns 0: no output of the job was read."""
         if self._socket is None:
             return 0
         try:
@@ -105,7 +105,7 @@ class Readiness:
         self._found()
 
     def _failed(self) -> None:
-        """Ask again later."""
+        """Schedules the next attempt."""
         self._close()
         now_s = time.monotonic()
         self.due_s = now_s + min(SLOWEST_S, max(_FIRST_S, _SHARE * (now_s - self._begun_s)))
@@ -120,7 +120,7 @@ class Readiness:
 
 
 def listens_in(pid: int, port: int) -> bool:
-    """Whether something in the network of process `pid` listens on that port, and not for itself alone."""
+    """Whether a process in the network of `pid` listens on the port, not only on loopback."""
     for name in ("tcp", "tcp6"):
         try:
             lines = read_proc("/proc/%d/net/%s" % (pid, name)).splitlines()[1:]

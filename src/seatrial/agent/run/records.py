@@ -1,4 +1,4 @@
-"""The agent's records: one JSON object a line, one write a line, so that a kill tears at most the last one."""
+"""The agent's records: one JSON object per line and one write per line, so that a kill damages at most the last."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from .log import Log
 
 _NAME = "records.jsonl"
 _to_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-NOTES_BYTES = 32 << 20  # of all notes of a job; what goes beyond is counted
+NOTES_BYTES = 32 << 20  # of all notes of a job; others are only counted
 
 
 class RecordsFile:
-    """Raises JobError once: from then on it is not known what the job does. After that only `last` still tries."""
+    """Raises JobError once if writing fails, since the job is then no longer observed. After that only `last` tries
+    again."""
 
     def __init__(self, folder: str, mask: Mask, name: str = _NAME) -> None:
         self._path = os.path.join(folder, name)
@@ -33,23 +34,23 @@ class RecordsFile:
             raise self._gave_up(error) from error
 
     def begin(self, hardware: Dict[str, Any]) -> float:
-        """The first record: who tells, and the one pair of wall and monotonic time."""
+        """Writes the first record: host, process, hardware, and the wall and monotonic time."""
         host = os.uname().nodename
         return self.write("begin", version=1, wall_s=time.time(), host=host, pid=os.getpid(), hardware=hardware)
 
     def write(self, event: str, **fields: Any) -> float:
-        """Append a record, give its time."""
+        """Appends a record and returns its time."""
         at_s = time.monotonic()
         self._append(self._line(dict(fields, event=event, at_s=round(at_s, 6))))
         return at_s
 
     def last(self, event: str, **fields: Any) -> None:
-        """A record that is tried even after others failed; there may be room again."""
+        """Writes a record even after a failure; there may be space again."""
         self._failed = False
         self.write(event, **fields)
 
     def note(self, step: int, data: Any, ours: Iterable[str] = ()) -> bool:
-        """False: there are too many already. `ours`: words in it that are never secrets."""
+        """Writes a note; False if the limit is reached. `ours`: words that are never secrets."""
         line = self._line({"event": "note", "step": step, "at_s": round(time.monotonic(), 6), "data": data}, ours)
         if self._notes_bytes + len(line) > NOTES_BYTES:
             self.notes_omitted += 1
@@ -59,7 +60,7 @@ class RecordsFile:
         return True
 
     def restore(self) -> None:
-        """Put the file back when the job deleted it."""
+        """Restores the file if the job deleted it."""
         if os.fstat(self._fd).st_nlink:
             return
         try:
@@ -86,7 +87,7 @@ class RecordsFile:
             return
         view = memoryview(b"\n" + line if self._torn else line)
         try:
-            while view:  # a short write says that the next one will raise
+            while view:  # after a short write the next one raises
                 view = view[os.write(self._fd, view) :]
                 self._torn = bool(view)
         except OSError as error:
@@ -97,15 +98,15 @@ class RecordsFile:
         return JobError("cannot write %s: %s" % (self._path, error))
 
 
-# The folder that reports on a job: how its end is written there, and how it is put back when the job damages it.
+# The output folder of a job: writes how it ended, and restores files that the job damages.
 
 
 END_FILE = "end.json"
-END_BYTES = 16 << 10  # kept free for the end, so that a full disk does not silence it
+END_BYTES = 16 << 10  # reserved for end.json, so that it can be written when the disk is full
 
 
 class OutFolder:
-    """`kept`: small files that a job may delete or change, and that are put back as they were."""
+    """`kept`: small files that are restored if a job deletes or changes them."""
 
     def __init__(self, folder: str, mask: Mask) -> None:
         self.folder = folder
@@ -121,7 +122,7 @@ class OutFolder:
         os.posix_fallocate(self._end_fd, 0, END_BYTES)
 
     def finish(self, ending: Ending, records: Optional[RecordsFile], log: Log) -> Dict[str, Any]:
-        """The last record, the end of the log, end.json. What it says."""
+        """Writes the last record, the end of the log and end.json. Returns the content of end.json."""
         if log.error:
             ending = ending._replace(message=join_messages(ending.message, log.error))
         facts: Dict[str, Any] = {
@@ -153,7 +154,7 @@ class OutFolder:
         return facts
 
     def restore(self, records: RecordsFile, log: Log) -> None:
-        """A job can delete or lock whatever it owns. What is needed to find it and to tell of it is put back."""
+        """Restores what is needed to find and report the job: it may delete or lock anything it owns."""
         try:
             if not os.access(self.folder, os.R_OK | os.W_OK | os.X_OK):
                 if os.path.isdir(self.folder):
@@ -170,7 +171,7 @@ class OutFolder:
 
 
 def _content(path: str, most_bytes: int) -> Optional[bytes]:
-    """None for what is no file: then it is replaced, whatever it is."""
+    """Returns the content; None if it is not a file, which is then replaced."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(fd, "rb") as file:

@@ -1,4 +1,4 @@
-"""Runs the steps of a job one after the other, whatever became of the one before, and tells all that it sees."""
+"""Runs the steps of a job one after the other, also after a failed one, and records what happens."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from .readiness import Readiness
 
 _READ_BYTES = 1 << 18
-SETTLE_S = 0.1  # for what is about to end anyway, before it counts as left over
-_FORCE_S = 60.0  # after SIGKILL: who is still there then cannot be ended by anybody
+SETTLE_S = 0.1  # grace for processes that are about to exit, before they count as left over
+_FORCE_S = 60.0  # processes alive this long after SIGKILL cannot be killed
 WATCH_FOLDER_S = 1.0
 Step = Dict[str, Any]
 Prepare = Callable[[Step, Context], Prepared]
-STOP_GRACE_S = 1.0  # for a program that said what it never should: what it would still save is worth nothing
+STOP_GRACE_S = 1.0  # for a program that printed a forbidden line: its results are of no use
 
 
 def step_context(
@@ -57,7 +57,7 @@ class Runner:
         keep_s: float = WATCH_FOLDER_S,
         readiness: Optional[Readiness] = None,
     ) -> None:
-        self.done: List[Tuple[str, Optional[int]]] = []  # outcome and code of each step that is over
+        self.done: List[Tuple[str, Optional[int]]] = []  # outcome and exit code of each finished step
         self.ended: Optional[Ended] = None  # the last program
         self._steps = steps
         self._context = context
@@ -87,12 +87,12 @@ class Runner:
         self._read_from(reader, lambda data: self._reap())
 
     def stop(self, outcome: str, message: str) -> None:
-        """End the job as soon as possible; the first reason stays."""
+        """Stops the job as soon as possible; the first reason is kept."""
         if self._stopped is None:
             self._stopped = Ending(outcome, None, message)
 
     def run(self) -> Ending:
-        """All steps; then nothing of the job runs any more."""
+        """Runs all steps. No process of the job is left when it returns."""
         left = 0
         try:
             for index, step in enumerate(self._steps):
@@ -100,17 +100,17 @@ class Runner:
                     break
                 self._index = index
                 self._run_step(step)
-        except (JobError, OSError) as error:  # a full disk; no more processes or descriptors to be had
+        except (JobError, OSError) as error:  # a full disk; no processes or descriptors left
             self.stop("infra", str(error))
         self._gpu.stop()
         if self._readiness is not None:
             self._readiness.stop()
-        self._limits = self._limits._replace(run_s=None, stall_s=None)  # they were for the steps, which are over
+        self._limits = self._limits._replace(run_s=None, stall_s=None)  # these limits apply only to steps
         try:
             if self._settle():
                 return self._stopped or Ending("exited", self._first_code)
             left = self._end(self._sandbox.members)
-        except JobError as error:  # by a note that came now, or because the folder cannot be put back
+        except JobError as error:  # from a late note, or because the folder cannot be restored
             self.stop("infra", str(error))
             self._keep_folder = lambda: None  # it would fail again
             left = self._end(self._sandbox.members)
@@ -150,12 +150,12 @@ class Runner:
         self._child = None
 
     def _of_step(self, before: Set[int], sessions: Set[int]) -> Set[int]:
-        """Those that came with this step; what an earlier step left running on purpose is not touched."""
+        """Returns the processes that this step started, without those that an earlier step left running on purpose."""
         there = ((pid, stat(pid)) for pid in self._sandbox.members() - before)
         return {pid for pid, member in there if member is not None and member.session not in sessions}
 
     def _wait(self, child: Child, timeout_s: Optional[float]) -> Optional[Ending]:
-        """Until the program has ended by itself (None) or must be ended (why)."""
+        """Waits until the program exits (None) or must be stopped (the reason)."""
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             if child.status is not None:
@@ -179,7 +179,7 @@ class Runner:
             self._records.note(self._index, note)
 
     def _done(self, child: Child, prepared: Prepared, why: Optional[Ending], oom_kills: int) -> None:
-        """`why` it was ended; None: it ended by itself."""
+        """Records the end of a step. `why` it was stopped; None: it exited by itself."""
         code, number = child.how()
         if why is not None:
             outcome = why.outcome
@@ -194,7 +194,7 @@ class Runner:
             self._note(child.reading.notes(now_s, last=True))
             self._note(child.reading.gone(code if number is None else 128 + number))
             if outcome not in ("stopped", "stall"):
-                child.reading.stopped = None  # it ended by itself, or for another reason, before that became due
+                child.reading.stopped = None  # it ended for another reason before that took effect
         sample = self._meter.sample()
         self._records.write("sample", step=self._index, **sample)
         ended = self.ended = Ended(outcome, code, number, child.output.text(), child.kept_notes, oom_kills)
@@ -226,7 +226,7 @@ class Runner:
         return child
 
     def _start_again(self, killed: Child, prepared: Prepared) -> Tuple[Child, Prepared]:
-        """The program of a step that a signal killed, once more; what it printed and noted goes on."""
+        """Restarts a program that a signal killed; its output and notes continue."""
         assert prepared.again is not None
         self._drain()
         self._note([{"note": "restarted", "signal": killed.how()[1]}])
@@ -237,7 +237,7 @@ class Runner:
         return child, again
 
     def _take_output(self, child: Child, data: bytes) -> None:
-        """To the log; and to the step, as long as it is the one that runs. No data: the pipe is closed."""
+        """Writes output to the log, and to the step if it is still the current one. No data: the pipe is closed."""
         self._last_word_s = time.monotonic()
         masked = child.output.stream.feed(data) if data else child.output.stream.flush()
         if masked:
@@ -245,14 +245,14 @@ class Runner:
             self._log.write(masked)
             if child is self._child:
                 child.output.take(masked)
-        # As it was written: what a pattern looks for may be a secret, too. What is shown of it is masked.
+        # Unmasked, because a pattern may match a secret. Displayed text is masked.
         if data and child is self._child and child.reading is not None:
             child.reading.feed(data, self._last_word_s)
 
     def _take_notes(self, child: Child, index: int, data: bytes) -> None:
         self._last_word_s = time.monotonic()
         for note in child.notes.feed(data) if data else child.notes.flush():
-            # What one of our own programs tells by: which keys it has, and what each thing is called.
+            # Keys and names in the notes of our own programs are never secrets.
             ours = [*note, str(note.get("thing"))] if self._steps[index].get("kind") == "drive" else ()
             if self._records.note(index, note, ours) and child is self._child:
                 child.kept_notes.append(note)
@@ -260,7 +260,7 @@ class Runner:
                     child.reading.ended(note["host"])
 
     def _say(self, line: str) -> None:
-        """A line of our own in the log."""
+        """Writes a line of the agent to the log."""
         text = self._mask.text(" ".join(line.split()))
         self._log.write(("" if self._line_ended else "\n").encode() + ("--- %s\n" % text).encode("utf-8", "replace"))
         self._line_ended = True
@@ -272,7 +272,7 @@ class Runner:
         self._selector.register(fd, selectors.EVENT_READ, lambda: self._read(fd, take))
 
     def _turn(self, timeout_s: float) -> None:
-        """Wait for something to happen, deal with it."""
+        """Waits for events and handles them."""
         for key, _ in self._selector.select(timeout_s):
             key.data()
         if self._readiness is not None:
@@ -303,7 +303,7 @@ class Runner:
         return len(data)
 
     def _drain(self) -> None:
-        """All that the program wrote before it ended; not what others go on writing into the same pipe."""
+        """Reads what the program wrote before it exited, but not what others still write to the same pipe."""
         for key in list(self._selector.get_map().values()):
             taken = 0
             while taken < PIPE_BYTES:
@@ -358,11 +358,11 @@ class Runner:
         if answer and child is self._child and child is not None:
             self._records.write("sample", step=self._index, gpu=answer)
 
-    # ---- ending processes
+    # ---- stopping processes
 
     def _settle(self) -> bool:
-        """Give what is about to end by itself the time to. True: nothing is left, not even a zombie, which proves that
-        nothing can come any more."""
+        """Waits briefly for processes that are about to exit. True: no process is left, not even a zombie, so no more
+        output can come."""
         until_s = time.monotonic() + SETTLE_S
         there = self._sandbox.members()
         while living(there) and time.monotonic() < until_s:
@@ -372,13 +372,13 @@ class Runner:
         return not there
 
     def _end(self, members: Callable[[], Set[int]], grace_s: Optional[float] = None) -> int:
-        """SIGTERM, grace, SIGKILL, until none is left. How many there were. Output is read and the dead are reaped
-        meanwhile: who is blocked on a full pipe could not end politely."""
+        """Sends SIGTERM, then SIGKILL after the grace period, until no process is left. Returns how many there were.
+        Meanwhile output is read and children are reaped: a process that is blocked on a full pipe could not exit."""
         found = living(members())
         if not found:
             return 0
         send_signal(found, signal.SIGTERM)
-        send_signal(found, signal.SIGCONT)  # a stopped process would not see the other
+        send_signal(found, signal.SIGCONT)  # a stopped process would not handle SIGTERM
         grace_s = self._limits.grace_s if grace_s is None else min(grace_s, self._limits.grace_s)
         until_s = time.monotonic() + grace_s
         while living(members()) and time.monotonic() < until_s:

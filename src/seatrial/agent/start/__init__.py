@@ -1,1 +1,1 @@
-"""Where a job begins on a machine: forked by a zygote, watched over by a supervisor, in a container or not."""
+"""Starts a job on a machine: forked by a zygote, run by a supervisor, in a container or not."""

@@ -1,12 +1,11 @@
-"""A job in a container: started idle, entered for its steps, removed at the end.
+"""Runs a job in a container: starts it idle, runs the steps inside, and removes it at the end.
 
-`python AGENT run JOB.json` is the agent inside: it runs the steps in the foreground, unsupervised, and their output is
-this program's output. JOB.json is as in `job_file.py`.
+`python AGENT run JOB.json` is the agent inside: it runs the steps in the foreground, unsupervised, and forwards their
+output. JOB.json is described in `job_file.py`.
 
-Where the image has a Python, the agent runs inside it and does everything; where it has none, plain commands are
-started from here. The `container` of a job: {"engine": path of podman or docker, "name": ..., "create": arguments
-of `run`, "remove": those of `rm`, "env": of the engine itself, "values": variables of the job, "secret_values":
-likewise, "python": inside, or null}.
+If the image has a Python, the agent runs inside it; otherwise plain commands are started from here. The `container` of
+a job: {"engine": path of podman or docker, "name": ..., "create": arguments of `run`, "remove": arguments of `rm`,
+"env": of the engine itself, "values": variables of the job, "secret_values": likewise, "python": path inside, or null}.
 """
 
 from __future__ import annotations
@@ -38,17 +37,17 @@ _MESSAGE_CHARACTERS = 1000
 
 
 class ContainerSandbox(Sandbox):
-    """The processes inside, but for the idle one that keeps the container up. Its limits are the engine's business."""
+    """The container's processes, without the idle one that keeps it running. The engine enforces the limits."""
 
     def __init__(self, cgroup: Cgroup, idle: int) -> None:
         super().__init__(cgroup)
         self._idle = idle
 
     def enter(self) -> None:
-        pass  # what is started from here is only the engine's client
+        pass  # only the engine's client is started here
 
     def members(self) -> Set[int]:
-        """Without the dead: the idle process does not ask how those that came to it ended."""
+        """Without zombies, which the idle process does not reap."""
         return living(self.cgroup.members() - {self._idle, os.getpid()})
 
     def kill(self, pids: Set[int]) -> None:
@@ -59,7 +58,7 @@ _FIND = 'path=$(command -v "$1") || exit 1; echo "$path"; "$path" --version 2>&1
 
 
 def _found(ended: Ended) -> Result:
-    """Path and version of a command, from the lines that the shell gives."""
+    """Parses the path and version of a command from the shell's output."""
     lines = ended.output.splitlines()
     if ended.code != 0 or not lines:
         return {"path": None, "version": None}
@@ -78,14 +77,14 @@ class Container:
         self._idle = 0
 
     def start(self) -> Sandbox:
-        """The container, idle, with what the job finds in it."""
-        # The same job, as it looks from inside: without another Python, and without limits, which the engine sets.
+        """Starts the idle container and writes the job file for the agent inside."""
+        # The same job from inside: without another Python, and without limits, which the engine sets.
         folders = {"out": _INSIDE + "/out", "work": _INSIDE + "/work", "files": _INSIDE + "/files"}
         outside = ("variables", "environment", "cpus", "memory_bytes", "ready", "container")
         inner = {name: value for name, value in self._job.given.items() if name not in outside}
         with open(os.path.join(self.out, "job.json"), "w") as file:
             json.dump(dict(inner, folders=folders), file)
-        os.chmod(os.path.join(os.path.dirname(self.out), "records.jsonl"), 0o666)  # whoever the image's user is
+        os.chmod(os.path.join(os.path.dirname(self.out), "records.jsonl"), 0o666)  # the image may have any user
         self._do(self._spec["create"] + ["-c", IDLE])
         idle = int(self._do(["inspect", "--format", "{{.State.Pid}}", self._name]).strip() or 0)
         group = Cgroup([])
@@ -95,11 +94,11 @@ class Container:
         return ContainerSandbox(group, idle)
 
     def listens(self, port: int) -> bool:
-        """Whether something in the container does. True where that cannot be known: it runs on another kernel."""
+        """Whether a process in the container listens. True if that is unknown, because it runs on another kernel."""
         return not self._idle or listens_in(self._idle, port)
 
     def remove(self) -> None:
-        """Whatever is left in it goes with it."""
+        """Removes the container with its remaining processes."""
         try:
             self._do([*self._spec["remove"], self._name])
         except JobError as error:
@@ -107,7 +106,7 @@ class Container:
                 raise
 
     def ending(self, outer: Ending) -> Ending:
-        """What the agent inside says, unless it was stopped from here or did not get to say it."""
+        """Returns the ending reported by the agent inside, unless it was stopped from here or reported none."""
         if outer.outcome != "exited":
             return outer
         inner = read_ending(os.path.join(self.out, _ENDING))
@@ -117,7 +116,7 @@ class Container:
 
     @property
     def steps(self) -> List[Dict[str, Any]]:
-        """The job's own; with a Python inside, the agent there, which runs them."""
+        """The job's steps; if the image has a Python, one step that runs the agent inside."""
         if self.python is None:
             return self._job.steps
         return [{"name": "%d steps in %s" % (len(self._job.steps), self._name), "kind": "agent", "args": {}}]
@@ -137,7 +136,7 @@ class Container:
     # ---- the engine
 
     def _exec(self, arguments: List[str]) -> List[str]:
-        """Values of secrets are named only: the engine takes them from its environment, not from its command line."""
+        """Secrets are passed by name only: the engine reads their values from its environment."""
         argv = [self._engine, "exec", "--workdir", _INSIDE + "/work"]
         for name, value in self._spec["values"].items():
             argv += ["--env", "%s=%s" % (name, value)]
@@ -161,7 +160,7 @@ class Container:
 
 
 class StandardOutput(Log):
-    """Written to standard output, where somebody else keeps it."""
+    """A log on standard output, which the outer agent keeps."""
 
     def _open(self) -> Optional[int]:
         return os.dup(1)

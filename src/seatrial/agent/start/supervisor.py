@@ -1,19 +1,19 @@
-"""Watches over one job: owns its folder, holds it to its limits, proves at the end that nothing of it is left.
+"""Supervises one job: owns its folder, enforces its limits, and verifies at the end that none of its processes is left.
 
 The folder of a job:
 
-    lock              held (flock) by the supervisor as long as it lives
-    job.json          written last by who submits; without it nothing is started
-    supervisor.json   who supervises (boot, pid, start time), which control groups it makes; before the first step
+    lock              held (flock) by the supervisor while it runs
+    job.json          written last when a job is submitted; without it nothing is started
+    supervisor.json   the supervisor (boot, pid, start time) and its control groups; written before the first step
     records.jsonl, log.txt, log.txt.N, files/, work/, home/, tmp/
-    end.json          how it ended; written when nothing of the job runs any more. Not there, and no supervisor: killed
+    end.json          how it ended; written after its last process has exited. Missing without a supervisor: killed
 
-`python -I -S AGENT spawn` is the zygote. It starts supervisors by a fork instead of an interpreter each. It reads
-requests, one JSON object a line, from its input: {"id": 1, "job": as in `job_file.py`}, and answers each by a line:
-{"id": 1, "pid": ..., "start": ...} when the job is known on disk and will run, {"id": 1, "taken": true} when it has or
-had a supervisor already, {"id": 1, "error": "..."} when it was not started.
-The answer comes from the supervisor itself; the zygote answers for one that died before it could. When its input ends
-the zygote ends; supervisors are in sessions of their own and go on.
+`python -I -S AGENT spawn` is the zygote: it forks supervisors, which is faster than starting an interpreter for each.
+It reads requests from standard input, one JSON object per line: {"id": 1, "job": as in `job_file.py`}. Each gets an
+answer of one line: {"id": 1, "pid": ..., "start": ...} once the job is recorded on disk and will run,
+{"id": 1, "taken": true} if it has or had a supervisor, {"id": 1, "error": "..."} if it was not started.
+The supervisor itself answers; the zygote answers for one that died before. The zygote exits when its input ends;
+supervisors have their own sessions and continue.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Supervisor:
         self._identity: Dict[str, Any] = {}
 
     def take(self) -> Optional[Dict[str, Any]]:
-        """Become the one supervisor of this job, and say who that is. None: another one has, or had, this job."""
+        """Becomes the only supervisor of this job and returns its identity; None if the job has or had another one."""
         signal.signal(signal.SIGTERM, lambda number, frame: self._cancel())
         self._lock = os.open(self._out.path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -86,7 +86,7 @@ class Supervisor:
         return self._identity
 
     def supervise(self) -> None:
-        """Run the job to its end, whatever that is."""
+        """Runs the job until it ends, and always writes end.json."""
         group = cgroup.Cgroup(self._identity["cgroups"])
         memory_bytes = self._job.memory_bytes
         log = self._log = Log(self._folder, self._job.log_segments)
@@ -112,10 +112,10 @@ class Supervisor:
         self._out.finish(ending, records, log)
 
     def _ask_port(self, records: RecordsFile, listens: Optional[Callable[[int], bool]] = None) -> None:
-        """From here, also for a container: the port is asked where others will ask it."""
+        """Probes the port from here, also for a container, because clients connect from here."""
         ready = self._job.ready
         if ready is not None:
-            from ..run.readiness import Readiness  # and with it what few jobs need
+            from ..run.readiness import Readiness  # imported here because few jobs need it
 
             gate = None if listens is None else functools.partial(listens, ready.number)
             self._readiness = Readiness(ready.number, ready.path, functools.partial(records.write, "ready"), gate)
@@ -174,11 +174,11 @@ def main(arguments: List[str]) -> int:
     os.set_blocking(reader, False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    for find_once in (boot_id, cgroup.most_processes, agent_path, hardware):  # known to all children
+    for find_once in (boot_id, cgroup.most_processes, agent_path, hardware):  # cached for all children
         find_once()
     cgroup.plan("")
     gc.collect()
-    gc.freeze()  # what is here now is never looked at again, so that children share it
+    gc.freeze()  # never collected again, so that children share this memory
     waiting: Dict[int, int] = {}
     rest = b""
     while True:
@@ -199,7 +199,7 @@ def main(arguments: List[str]) -> int:
                     waiting[_fork(request["id"], job, reader, writer)] = request["id"]
                 except JobError as error:
                     _answer(1, {"id": request["id"], "error": "invalid job: %s" % error})
-                except OSError as error:  # no more processes, no more memory: this one fails, the next may not
+                except OSError as error:  # out of processes or memory: the next job may succeed
                     _answer(1, {"id": request["id"], "error": "cannot fork: %s" % error})
 
 
@@ -217,7 +217,7 @@ def _fork(number: int, job: JobFile, *unneeded: int) -> int:
     except BaseException:  # noqa: BLE001 - the last place to say what broke; the process ends here
         import traceback
 
-        # Without a disk to say it on: that it ended without end.json is seen by who watches.
+        # Even if this cannot be written, the target sees that end.json is missing.
         with contextlib.suppress(OSError), open(os.path.join(job.in_folders().out, "supervisor.log"), "a") as file:
             traceback.print_exc(file=file)
     finally:
@@ -245,8 +245,8 @@ def _become_supervisor(number: int, job: JobFile) -> None:
 
 
 def _answer(fd: int, answer: Dict[str, Any]) -> None:
-    """One write of less than a page: answers of several processes do not mix."""
-    with contextlib.suppress(BrokenPipeError):  # who asked is gone; the job is known on disk
+    """A single write of less than a page, so that answers of several processes do not mix."""
+    with contextlib.suppress(BrokenPipeError):  # the client is gone; the job is recorded on disk
         os.write(fd, json.dumps(answer).encode() + b"\n")
 
 

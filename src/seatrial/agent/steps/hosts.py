@@ -1,8 +1,8 @@
-"""Starts one command as several hosts would: `python hosts.py COUNT COMMAND`. Each line says whose it is: `[h] text`.
+"""Starts a command once per simulated host: `python hosts.py COUNT COMMAND`. Lines are prefixed: `[h] text`.
 
-This file is handed to the interpreter as text (`python -c`); standard library only, no relative imports. The exit code
-is that of the first that failed. When one fails the others get a moment to end by themselves, and are then ended: they
-would wait for it for ever. A signal goes to all.
+This file is passed to the interpreter as text (`python -c`): standard library only, no relative imports. The exit code
+is that of the first host that failed. The others then have a few seconds to exit before they are killed, because they
+would wait for it forever. Signals are forwarded to all.
 """
 
 import contextlib
@@ -15,8 +15,8 @@ import sys
 import time
 from typing import List, Optional
 
-_LINE_BYTES = 1 << 20  # a longer line comes in pieces,
-WORD_BYTES = 64 << 10  # and a word of at most so many bytes is in one of them
+_LINE_BYTES = 1 << 20  # longer lines are split
+WORD_BYTES = 64 << 10  # longest word that is never split
 _AFTER_FAILURE_S = 5.0  # from the first failure to SIGTERM,
 AFTER_TERM_S = 5.0  # and from there to SIGKILL
 _LOOK_S = 0.05
@@ -29,7 +29,7 @@ class Host:
         self.rest = b""
         notes = os.environ.get("SEATRIAL_NOTES_FD", "")
         self.notes: Optional[int] = int(notes) if notes.isdigit() else None
-        # Which host it is: ours, and what launchers of training jobs want, unless the job has its own.
+        # The host's number: in our variables, and in those of training launchers unless the job sets them.
         rank, address = str(number), {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         ranks = {"RANK": rank, "NODE_RANK": rank, "WORLD_SIZE": str(count), **address}
         self.process = subprocess.Popen(
@@ -45,7 +45,7 @@ class Host:
         os.set_blocking(self.pipe, False)
 
     def read(self) -> bool:
-        """Tell what there is; False at the end of it."""
+        """Forwards the available output; False at its end."""
         try:
             data = os.read(self.pipe, 1 << 16)
         except BlockingIOError:
@@ -54,7 +54,7 @@ class Host:
         if not data and self.rest:
             lines.append(self.rest)
             self.rest = b""
-        elif len(self.rest) > _LINE_BYTES:  # cut between two words: a secret or what is looked for must not be
+        elif len(self.rest) > _LINE_BYTES:  # split between words, so that secrets and search patterns stay intact
             at = self.rest.rfind(b" ", len(self.rest) - WORD_BYTES) + 1 or len(self.rest)
             lines.append(self.rest[:at])
             self.rest = self.rest[at:]
@@ -67,7 +67,7 @@ class Host:
             text = text[os.write(1, text) :]
 
     def note(self) -> None:
-        """It has ended: no more steps are to be waited for."""
+        """Reports that the host has exited, so that no more steps are expected."""
         if self.notes is not None:
             with contextlib.suppress(OSError):
                 os.write(self.notes, b'{"note":"host","host":%d,"code":%d}\n' % (self.number, self.code or 0))
@@ -79,7 +79,7 @@ class Host:
 
 
 def _follow(hosts: List[Host]) -> int:
-    """Until all have ended and said all; the code of the first that failed, else 0."""
+    """Waits until all hosts have exited and their output is read. Returns the code of the first that failed, else 0."""
     selector = selectors.DefaultSelector()
     for host in hosts:
         selector.register(host.pipe, selectors.EVENT_READ, host)
@@ -103,7 +103,7 @@ def _follow(hosts: List[Host]) -> int:
             number, _ = signals.pop(0)
             for host in hosts:
                 host.send(number)
-    for key in list(selector.get_map().values()):  # what was written before the end; a child that stays may go on
+    for key in list(selector.get_map().values()):  # written before the exit; a remaining child may write more
         while key.data.read() and selector.select(0):
             pass
     return first
@@ -119,7 +119,7 @@ def main(arguments: List[str]) -> int:
 
     for signalled in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(signalled, forward)
-    with socket.socket() as trial:  # a port that is free
+    with socket.socket() as trial:  # find a free port
         trial.bind(("127.0.0.1", 0))
         port = int(trial.getsockname()[1])
     for number in range(count):

@@ -1,4 +1,4 @@
-"""The kinds of steps: what to start for each, and what its end says. Driving them is the runner's business."""
+"""The kinds of steps: the program that each starts, and the result of its exit. The runner runs them."""
 
 import json
 import os
@@ -20,7 +20,7 @@ SHELL = ["/bin/sh", "-c"]
 
 
 class Context:
-    """Where the steps of a job run."""
+    """Environment of a job's steps."""
 
     def __init__(
         self,
@@ -36,23 +36,23 @@ class Context:
         hosts: int = 1,
     ) -> None:
         self.work = work  # the working directory of every step
-        self.files = files  # what the job keeps
+        self.files = files  # files that the job keeps
         self.env = env  # the environment of every step
         self.python = python  # the runtime's interpreter
-        self.driver = driver  # an interpreter that has nbclient, for a runtime that has not
-        self.agent = agent  # what this runs from: `python AGENT ...`
+        self.driver = driver  # an interpreter with nbclient, if the runtime has none
+        self.agent = agent  # path of the agent: `python AGENT ...`
         self.secrets = secrets or []  # values to mask
         self.oom_file = oom_file  # has a line `oom_kill N`
-        self.host = host  # which of `hosts` this is, where each of them runs an agent; None: all that there are
+        self.host = host  # number of this host, if each runs its own agent; None: all hosts are here
         self.hosts = hosts
-        self.begun_s = time.monotonic()  # times of the job count from here
+        self.begun_s = time.monotonic()  # start of the job
 
     def interpreter(self) -> Optional[str]:
-        """The runtime's Python, else the one that a terminal would find."""
+        """Returns the runtime's Python, else the one on PATH."""
         return self.python or self.which("python") or self.which("python3")
 
     def which(self, command: str) -> Optional[str]:
-        """Where a shell in the work folder would find `command`."""
+        """Returns the path at which a shell in the work folder would find `command`."""
         if os.sep in command:
             return shutil.which(os.path.join(self.work, command))
         folders = self.env.get("PATH", os.defpath).split(os.pathsep)
@@ -79,11 +79,11 @@ class Ended:
         self.oom_kills = oom_kills
 
     def note(self, kind: str) -> Optional[Result]:
-        """The last note of that kind."""
+        """Returns the last note of that kind."""
         return next((note for note in reversed(self.notes) if note.get("note") == kind), None)
 
     def how(self) -> str:
-        """For a person: in what way it ended."""
+        """Describes how it ended."""
         if self.outcome == "timeout":
             return "timed out"
         if self.oom_kills or self.outcome == "memory":
@@ -97,7 +97,8 @@ class Ended:
 
 
 class Prepared:
-    """What to start (`argv`, with `env` added), and how its end becomes the result. Without `argv`, `result` is it."""
+    """The program to start (`argv`, with `env` added) and how its end becomes the result; without `argv`, just
+    `result`."""
 
     def __init__(
         self,
@@ -111,9 +112,9 @@ class Prepared:
         keep: str = "",
     ) -> None:
         self.argv = argv
-        self.keep = keep  # a file for all that it prints
-        self.again = again  # what to start when a signal killed it, from its notes so far; None: nothing
-        self.reading = reading  # is fed the output while it comes, and may have the program ended
+        self.keep = keep  # file for the complete output
+        self.again = again  # returns the program to start if a signal killed it, from its notes so far
+        self.reading = reading  # receives the output while it is written, and may stop the program
         self.outcome = outcome  # of a step without `argv`
         self.env = env or {}
         self.result = result or {}
@@ -121,7 +122,7 @@ class Prepared:
 
 
 def prepare(step: Dict[str, Any], context: Context) -> Prepared:
-    """The program for `step`. Raises nothing for what a step says: one that makes no sense is a program that fails."""
+    """Returns the program for `step`. Raises nothing for an invalid step: its program reports the error and fails."""
     kind = _KINDS.get(step.get("kind", ""))
     if kind is None:
         return _fails("unknown step kind %r; known: %s" % (step.get("kind"), ", ".join(sorted(_KINDS))))
@@ -138,8 +139,8 @@ def _fails(message: str) -> Prepared:
 
 
 def _command(args: Result, context: Context) -> Prepared:
-    """A command line. With `hosts` it runs on each of them, and each knows which one it is. With `keep`, all that it
-    prints is kept in that file of the job."""
+    """A command line. With `hosts` it runs once per host, with the host's number in its environment. With `keep`, its
+    complete output is kept in that file of the job."""
     argv = [*SHELL, args["command"]]
     keep = os.path.join(context.files, args["keep"]) if args.get("keep") else ""
     if args.get("hosts") is None:
@@ -152,7 +153,7 @@ def _command(args: Result, context: Context) -> Prepared:
 
 
 def follow(args: Result, context: Context) -> Dict[str, Any]:
-    """With `follow`, the output of a command is read while it runs, and may end it."""
+    """With `follow`, the output of a command is read while it runs, and can stop it."""
     if not args.get("follow"):
         return {}
     from ..readers.log import Reading
@@ -210,11 +211,11 @@ def _facts(args: Result, context: Context) -> Prepared:
 
 
 def hide(name: str, value: str) -> str:
-    """A variable as it may be shown: what looks like a secret by its name, or a password inside a URL, is masked."""
+    """Returns a variable for display: values of variables named like secrets, and passwords in URLs, are masked."""
     return MASK if _SECRET_NAME.search(name) and value else _URL_PASSWORD.sub(MASK, value)
 
 
-# A shallow fetch of just what is wanted; some servers refuse that for a commit, so then everything.
+# A shallow fetch of the ref; some servers refuse that for a commit, so then fetch everything.
 _CLONE = """
 set -e
 git init -q .
@@ -249,7 +250,8 @@ def _workspace(args: Result, context: Context) -> Prepared:
 
 
 def _notebook(args: Result, context: Context) -> Prepared:
-    """The driver reads what to do from memory of this process: nothing of it is on a disk or in a command line."""
+    """Runs a notebook. The runner reads its spec from this process's memory, so that it is neither on disk nor in a
+    command line."""
     python = context.interpreter() or context.driver
     if python is None:
         return _fails("cannot run %s: Python not found on PATH" % args["path"])
@@ -267,11 +269,11 @@ def _notebook(args: Result, context: Context) -> Prepared:
     return Prepared([python, context.agent, "notebook", path], finish=finish)
 
 
-RESTARTS = 3  # of a driver
+RESTARTS = 3  # of one of Seatrial's own programs
 
 
 def _drive(args: Result, context: Context) -> Prepared:
-    """One of Seatrial's own programs. Killed, it is started again and told what it had noted."""
+    """Runs one of Seatrial's own programs. If it is killed, restarts it with the notes it has written."""
     python = context.interpreter()
     if python is None:
         return _fails("cannot start %s: Python not found on PATH" % args["kind"])
@@ -295,8 +297,8 @@ def _drive(args: Result, context: Context) -> Prepared:
 
 
 def _read(args: Result, context: Context) -> Prepared:
-    """What the job made is read in a process of its own, which may be ended by what it reads. It reports as it goes,
-    into memory of this process, so that what it had read by then is known."""
+    """Reads the job's files in a separate process, because a file may crash its reader. Results are reported one by one
+    into this process's memory, so that none is lost then."""
     request, report = os.memfd_create("request"), os.memfd_create("report")
     named = args.get("roots") or [".", "files"]
     roots = [{".": context.work, "files": context.files}.get(root, root) for root in named]
@@ -321,12 +323,12 @@ def _read(args: Result, context: Context) -> Prepared:
 
 @lru_cache(maxsize=None)
 def agent_path() -> str:
-    """What this runs from, to start it again: `python AGENT ...`. To be asked before the folder is changed."""
+    """Returns the path of the agent (`python AGENT ...`). Call it before changing the working directory."""
     return os.path.abspath(sys.argv[0])
 
 
 def source(module: str) -> str:
-    """The text of a module beside this one, also from inside a zipapp."""
+    """Returns the source of a module in this package, also from inside a zipapp."""
     path = os.path.join(os.path.dirname(__file__), module + ".py")
     data: bytes = __spec__.loader.get_data(path)  # type: ignore[union-attr]
     return data.decode("utf-8")

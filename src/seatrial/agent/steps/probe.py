@@ -1,9 +1,8 @@
-"""What a step looks at from inside another interpreter: a module, a command's version, the facts of a machine.
+"""Probes that run inside another interpreter: a module, a command's version, the facts of a machine.
 
-This file is handed to the interpreter as text (`python -c`), so that it finds the same `sys.path` as a user in a
-terminal and nothing of the agent stands in the way of a module of the same name. Standard library only, no relative
-imports. It reports one JSON line on the descriptor in SEATRIAL_NOTES_FD; whatever else it prints is the
-step's output.
+This file is passed to the interpreter as text (`python -c`), so that it sees the same `sys.path` as a user's terminal,
+and the agent cannot shadow a module. Standard library only, no relative imports. It reports one JSON line on the
+descriptor in SEATRIAL_NOTES_FD; everything else that it prints is the step's output.
 """
 
 import json
@@ -19,11 +18,11 @@ VERSION_TIMEOUT_S = 5.0
 
 
 def probe_import(module: str) -> Dict[str, Any]:
-    """Import `module`. `absent`: that very module, or a package above it, is not installed. All else is `crashed`."""
+    """Imports `module`. `absent`: the module or its parent package is not installed. Other errors are `crashed`."""
     import faulthandler
     import traceback
 
-    faulthandler.enable()  # a crash in native code still says where in Python it was
+    faulthandler.enable()  # reports the Python frames of a crash in native code
     probed: Dict[str, Any] = {"state": "imported", "version": None, "file": None, "error": "", "traceback": ""}
     try:
         __import__(module)
@@ -35,7 +34,7 @@ def probe_import(module: str) -> Dict[str, Any]:
             and type(error).__name__ == "ModuleNotFoundError"
             and error.name is not None
             and (module + ".").startswith(error.name + ".")
-            # It came from the search for the module, and not from a file that was being imported.
+            # Raised by the search for the module, not by a file that was being imported.
             and all(frame.f_code.co_filename.startswith("<frozen importlib") for frame in frames)
         )
         text = "".join(traceback.format_exception_only(type(error), error)).strip()
@@ -72,7 +71,7 @@ def module_version(module: str) -> Optional[str]:
 
 
 def probe_version(path: str) -> Dict[str, Any]:
-    """The first line of `PATH --version`. A command that has no such option, or hangs, simply has no version."""
+    """Returns the first line of `PATH --version`; None if the command has no such option or hangs."""
     import re
     import signal
 
@@ -97,11 +96,11 @@ def probe_version(path: str) -> Dict[str, Any]:
     return {"version": first[:200] if first and child.returncode == 0 else None}
 
 
-# ---- limits that hold for this process
+# ---- limits of this process
 
 
 def memory_limit() -> Optional[int]:
-    """Bytes that this process may use: the least of what its memory groups, its rlimits and the machine allow."""
+    """Returns the memory limit of this process: the lowest of its control groups, its rlimits and the machine."""
     import resource
 
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
@@ -113,7 +112,7 @@ def memory_limit() -> Optional[int]:
 
 
 def cpu_limit() -> Optional[float]:
-    """Cores by the quota of the CPU groups above this process; None: no quota."""
+    """Returns the CPU quota of this process's control groups in cores; None if there is no quota."""
     limits = []
     for file in _group_files("cpu", "cpu.max", "cpu.cfs_quota_us"):
         words = _read(file).split()
@@ -125,7 +124,7 @@ def cpu_limit() -> Optional[float]:
 
 
 def _group_files(controller: str, unified: str, legacy: str) -> List[str]:
-    """The files of that name in this process's group and those above it, in both versions of the hierarchy."""
+    """Returns the files of that name in this process's control group and its parents, for both cgroup versions."""
     found = []
     for line in _read("/proc/self/cgroup").splitlines():
         number, controllers, path = ([*line.split(":", 2), "", ""])[:3]
@@ -152,7 +151,7 @@ def _read(path: str) -> str:
 
 
 def probe_facts(argument: str) -> Dict[str, Any]:
-    """This interpreter's environment, and the machine as a process in it sees it."""
+    """Returns the facts of this interpreter's environment and of the machine as seen from it."""
     gpus, source, trouble = _gpus()
     return {
         "python": {"terminal": _python(_which("python") or _which("python3")), "kernel": _python(_kernel_python())},
@@ -184,7 +183,7 @@ def _python(executable: Optional[str]) -> Optional[Dict[str, Any]]:
 
 
 def _kernel_python() -> Optional[str]:
-    """The executable that a notebook without any wish would get as its kernel."""
+    """Returns the executable of the default notebook kernel."""
     try:
         from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
     except ImportError:
@@ -199,7 +198,7 @@ def _kernel_python() -> Optional[str]:
 def run_program(
     argv: List[str], timeout_s: float, stderr: int = subprocess.STDOUT, env: Optional[Dict[str, str]] = None
 ) -> Tuple[Optional[int], str]:
-    """(exit code, what it printed); (None, why) for a program that cannot be started or takes too long."""
+    """Returns (exit code, output), or (None, reason) if the program cannot be started or times out."""
     try:
         done = subprocess.run(
             argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, timeout=timeout_s
@@ -210,21 +209,21 @@ def run_program(
 
 
 def nvidia_smi_scope(env: Mapping[str, str]) -> Optional[List[str]]:
-    """The option that makes nvidia-smi list only the GPUs that CUDA shows a program with this environment: by itself
-    it lists all. None: CUDA shows none."""
+    """Returns the option that limits nvidia-smi to the GPUs that CUDA makes visible in this environment; None if there
+    are none."""
     shown = env.get("CUDA_VISIBLE_DEVICES")
     if shown is None:
         return []
     names = []
     for name in (part.strip() for part in shown.split(",")):
-        if not (name.isdigit() or name.startswith("GPU-")):  # as for CUDA, what is no name ends the list
+        if not (name.isdigit() or name.startswith("GPU-")):  # like CUDA, stop at the first invalid name
             break
         names.append(name)
     return ["--id=" + ",".join(names)] if names else None
 
 
 def _gpus() -> Tuple[List[Dict[str, Any]], Optional[str], str]:
-    """GPUs, where that is known from, and why it is not known although there is an nvidia-smi."""
+    """Returns the GPUs, their source, and the error if nvidia-smi exists but failed."""
     nvidia_smi = _which("nvidia-smi")
     if nvidia_smi is None:
         return [], None, ""
