@@ -75,7 +75,7 @@ def test_all_three_commands_with_what_is_left_of_waves_volumes_and_foreign_pods(
     assert "11 done" in told
     assert "First PVC Bind from First PVC Bind Request (11)" in told
     assert [row.state for row in read_folder(runai.folder / "logs").rows] == [DONE] * 11
-    assert "nothing of submission-" in runai.scale("clean")
+    assert "deleted all workloads of submission-" in runai.scale("clean")
     wait_for(lambda: runai.workloads() == ["pod/foreign"])
 
 
