@@ -104,7 +104,7 @@ def test_the_right_password_opens_a_history_through_the_network(postgres: Postgr
     history = open_history(f"postgresql://{name}:p%40ss%3A%2Fw%25@127.0.0.1:{postgres.port}/{name}")
     history.add(run("r1", timed(1.0)))
     assert [one.run for one in history.runs()] == ["r1"]
-    assert "***" in history.place
+    assert "***" in history.location
 
 
 def test_a_server_that_takes_no_changes_can_be_read_and_says_so_when_written(postgres: PostgresServer) -> None:

@@ -31,7 +31,7 @@ def test_garbage_is_one_clear_error_and_is_left_as_it_is(tmp_path: Path, content
     for use in (lambda: history.add(run("r1", cell("a", 1.0))), history.durations, history.series):
         with pytest.raises(HistoryError) as caught:
             use()
-        assert caught.value.place == str(path)
+        assert caught.value.location == str(path)
         assert "Move it away" in str(caught.value)
     assert path.read_bytes() == content
 

@@ -28,16 +28,16 @@ class ShownBaseline:
     details: tuple[str, ...] = ()
 
 
-def describe_baselines(place: SelectedFile, history: History, metric: str | None = None) -> list[ShownBaseline]:
+def describe_baselines(file: SelectedFile, history: History, metric: str | None = None) -> list[ShownBaseline]:
     """One per entry of the selected benchmarks, and one per metric or benchmark without an entry."""
     shown = []
-    for benchmark in place.trials:
+    for benchmark in file.trials:
         runs = {
             chosen.series.metric: chosen
             for chosen in newest_histories(history, benchmark, metric)
-            if place.covers(benchmark, chosen.series.metric)
+            if file.covers(benchmark, chosen.series.metric)
         }
-        entries = place.baselines.entries.get(benchmark, {})
+        entries = file.baselines.entries.get(benchmark, {})
         named = [name for name in dict.fromkeys([*entries, *runs]) if metric is None or name == metric]
         shown += [_shown(benchmark, name, entries.get(name), runs.get(name)) for name in named]
         if not named:
@@ -46,11 +46,11 @@ def describe_baselines(place: SelectedFile, history: History, metric: str | None
     return shown
 
 
-def unused(place: SelectedFile, suite: Suite) -> list[ShownBaseline]:
+def unused(file: SelectedFile, suite: Suite) -> list[ShownBaseline]:
     """Entries without a cell that would run: the entry or its trial is disabled, or the trial was renamed."""
     shown = []
-    for benchmark, entries in place.baselines.entries.items():
-        if benchmark not in place.trials:
+    for benchmark, entries in file.baselines.entries.items():
+        if benchmark not in file.trials:
             disabled = _disabled(suite, benchmark)
             for metric, entry in entries.items():
                 why = f"trial is disabled: {disabled}" if disabled else "not used by any cell"

@@ -167,19 +167,19 @@ class FileChange:
     diff: str
 
 
-def change(place: SelectedFile, edits: Iterable[Edit]) -> FileChange:
+def change(file: SelectedFile, edits: Iterable[Edit]) -> FileChange:
     """Applies the edits without writing. Raises CannotEdit and OSError."""
     # A missing folder is probably a typo or an unmounted disk, so it is not created.
-    if place.path.is_symlink() and not place.path.exists():
-        raise _cannot_write(place.name, f"link target not found: {place.path.readlink()}")
-    if not place.path.parent.is_dir():
-        raise _cannot_write(place.name, f"folder not found: {place.path.parent}")
-    before = place.path.read_bytes() if place.exists else None
+    if file.path.is_symlink() and not file.path.exists():
+        raise _cannot_write(file.name, f"link target not found: {file.path.readlink()}")
+    if not file.path.parent.is_dir():
+        raise _cannot_write(file.name, f"folder not found: {file.path.parent}")
+    before = file.path.read_bytes() if file.exists else None
     old = (before or b"").decode()
-    new = edited(old, place.name, place.baselines.form, edits)
-    names = place.name if place.exists else "(no file)", place.name
+    new = edited(old, file.name, file.baselines.form, edits)
+    names = file.name if file.exists else "(no file)", file.name
     diff = difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="", n=2)
-    return FileChange(place.name, place.path, before, new.encode(), "\n".join(diff))
+    return FileChange(file.name, file.path, before, new.encode(), "\n".join(diff))
 
 
 def write_change(changed: FileChange) -> None:

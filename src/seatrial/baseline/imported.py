@@ -75,15 +75,15 @@ def _declared(model: TrialModel, trial: str, metric: str) -> DeclaredMetric:
 
 
 def import_bounds(
-    place: SelectedFile, taken: Baselines, source: str, why: Why, trials: Mapping[str, TrialModel]
+    file: SelectedFile, taken: Baselines, source: str, why: Why, trials: Mapping[str, TrialModel]
 ) -> tuple[list[Updated], list[str]]:
     """Edits that copy entries of another file for the selected benchmarks, and messages for refused ones."""
     updates, refused = [], []
-    for benchmark, trial in place.trials.items():
+    for benchmark, trial in file.trials.items():
         for metric, entry in taken.entries.get(benchmark, {}).items():
             try:
                 fitting = _in_unit_of_suite(entry, _declared(trials[trial], trial, metric))
-                updates.append(_taken(place.entry(benchmark, metric), fitting, source, why))
+                updates.append(_taken(file.entry(benchmark, metric), fitting, source, why))
             except Refused as error:
                 refused.append(f"{benchmark} {metric}: {error}")
     return updates, refused

@@ -89,7 +89,7 @@ def command(
             past.add(results)
         except HistoryError as error:
             fail(f"not recorded: {error}", 3)
-        click.echo(f"recorded as {results.run} in {past.place}", err=True)
+        click.echo(f"recorded as {results.run} in {past.location}", err=True)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(results), indent=1).decode())
     else:

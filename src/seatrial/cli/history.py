@@ -97,7 +97,7 @@ def show(
     if not cells:
         known = past.trials()
         if not known:
-            fail(f"the history {past.place} is empty; `seatrial run` adds results to it")
+            fail(f"the history {past.location} is empty; `seatrial run` adds results to it")
         fail(f"trial not found: {trial!r}{_nearest(trial, [one.trial for one in known])}")
     chosen = _chosen(past.names(trial), benchmark, metric)
     judged = chosen if all_metrics or metric else [one for one in chosen if one.better]
@@ -144,7 +144,7 @@ def add(names: tuple[str, ...], runs: Path, history: str | None) -> None:
     past = history_of(runs, history)
     if not names:
         added = add_missed(runs, past)
-        click.echo(f"added {', '.join(added)}" if added else f"nothing to add: {past.place} has every run in {runs}")
+        click.echo(f"added {', '.join(added)}" if added else f"nothing to add: {past.location} has every run in {runs}")
     for folder in [find(runs, name) for name in names]:
         if not add_run(folder, past):
             fail(f"{folder.run} has no readable results; finish it with `seatrial attach {folder.run}`")
@@ -216,10 +216,10 @@ def _judged(alarms: list[Alarm]) -> dict[str, object]:
 def _show_all(past: History, as_json: bool) -> None:
     trials, runs, alarms = past.trials(), past.runs(), past.alarms()
     if as_json:
-        found = {"history": past.place, "trials": trials, "runs": runs}
+        found = {"history": past.location, "trials": trials, "runs": runs}
         print_json({**found, "precision": _judged(alarms)["precision"]})
     elif not runs:
-        click.echo(f"the history {past.place} is empty; `seatrial run` adds results to it")
+        click.echo(f"the history {past.location} is empty; `seatrial run` adds results to it")
     else:
         print_lines(terminal.trials_lines(trials, runs, alarms))
 

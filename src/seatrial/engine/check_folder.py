@@ -70,8 +70,8 @@ def check_folder(
         raise SeatrialError(f"log not found: {lost[0]}")
     follow = train.args["follow"]
     if not found and (follow["must"] or follow["never"] or follow["values"].keys() - {"step", "step_time"}):
-        place = called or folder
-        raise SeatrialError(f"log not found in {place} ({', '.join(LOGS)}); use --log FILE, once for each host")
+        where = called or folder
+        raise SeatrialError(f"log not found in {where} ({', '.join(LOGS)}); use --log FILE, once for each host")
     observation = _observe(job, train, folder.absolute(), found, exit_code)
     # The hardware is unknown here; trust that the user chose matching bounds.
     bounds = tuple(msgspec.structs.replace(bound, fingerprint="", conditions={}) for bound in cell.bounds)

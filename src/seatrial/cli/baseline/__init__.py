@@ -74,10 +74,10 @@ def show(suite: Path, select: tuple[str, ...], metric: str | None, runs: Path, h
     from seatrial.baseline import describe
 
     scope = BaselineScope(suite, select, runs, history, switched_off=not select)
-    for place in scope.places:
-        say(place.name if place.exists else f"{place.name} (does not exist yet)")
-        shown = describe.describe_baselines(place, scope.history, metric)
-        for one in [*shown, *(describe.unused(place, scope.suite) if not select else [])]:
+    for file in scope.files:
+        say(file.name if file.exists else f"{file.name} (does not exist yet)")
+        shown = describe.describe_baselines(file, scope.history, metric)
+        for one in [*shown, *(describe.unused(file, scope.suite) if not select else [])]:
             say(f"  {' '.join((one.benchmark, one.metric)).strip()}: {one.sentence}")
             for detail in one.details:
                 say(f"      {detail}")
@@ -96,12 +96,12 @@ def update(scope: BaselineScope, metric: str | None, since: str | None) -> None:
 
     since_s = time.time() - duration(since) if since else None
 
-    def made(place: "SelectedFile", benchmark: str) -> "Entries":
+    def made(file: "SelectedFile", benchmark: str) -> "Entries":
         return [
-            (one.series.metric, partial(new_bounds.update, one, *_known(scope, place, one)))
+            (one.series.metric, partial(new_bounds.update, one, *_known(scope, file, one)))
             for one in selection.newest_histories(scope.history, benchmark, metric, since_s)
-            if one.series.metric == "step_time" or place.baselines.form != "torchprime"
-            if place.covers(benchmark, one.series.metric)
+            if one.series.metric == "step_time" or file.baselines.form != "torchprime"
+            if file.covers(benchmark, one.series.metric)
         ]
 
     scope.change(made, f"no run has {metric or 'a metric that can have bounds'} yet")
@@ -118,23 +118,23 @@ def recenter(scope: BaselineScope, metric: str | None) -> None:
     """
     from seatrial.baseline import new_bounds, selection
 
-    def made(place: "SelectedFile", benchmark: str) -> "Entries":
+    def made(file: "SelectedFile", benchmark: str) -> "Entries":
         found = {one.series.metric: one for one in selection.newest_histories(scope.history, benchmark, metric)}
         return [
-            (name, partial(new_bounds.recenter, found[name], *_known(scope, place, found[name])))
-            for name in place.baselines.entries.get(benchmark, {})
+            (name, partial(new_bounds.recenter, found[name], *_known(scope, file, found[name])))
+            for name in file.baselines.entries.get(benchmark, {})
             if name in found
         ]
 
     scope.change(made, "no entry, or no run in the history")
 
 
-def _known(scope: BaselineScope, place: "SelectedFile", chosen: "MetricHistory") -> tuple[Any, ...]:
+def _known(scope: BaselineScope, file: "SelectedFile", chosen: "MetricHistory") -> tuple[Any, ...]:
     """The entry, reason, hardware and file format that new bounds depend on besides the runs."""
     from seatrial.baseline.describe import hardware_of
 
-    entry = place.entry(chosen.series.benchmark, chosen.series.metric)
-    return entry, scope.why, hardware_of(scope.runs, chosen.points), place.baselines.form
+    entry = file.entry(chosen.series.benchmark, chosen.series.metric)
+    return entry, scope.why, hardware_of(scope.runs, chosen.points), file.baselines.form
 
 
 @command.command(short_help="Widen bounds permanently.")
@@ -150,10 +150,10 @@ def widen(scope: BaselineScope, metric: str | None, by: str | None, to: str | No
         fail("set exactly one of --by, --to; for example --by 20% or --to 3%")
     by_share, to_share = (None if text is None else _percent(text) for text in (by, to))
 
-    def made(place: "SelectedFile", benchmark: str) -> "Entries":
+    def made(file: "SelectedFile", benchmark: str) -> "Entries":
         return [
             (name, partial(adjust.widen, entry, scope.why, by_share, to_share))
-            for name, entry in place.baselines.entries.get(benchmark, {}).items()
+            for name, entry in file.baselines.entries.get(benchmark, {}).items()
             if metric is None or name == metric
         ]
 

@@ -22,14 +22,14 @@ def import_bounds(scope: BaselineScope, file: Path) -> None:
     for warning in taken.warnings:
         say(warning, err=True)
     refused, done = [], 0
-    for place in scope.places:
-        if place.exists and place.path.resolve() == file.resolve():
+    for baseline in scope.files:
+        if baseline.exists and baseline.path.resolve() == file.resolve():
             fail(f"nothing to import: {file} is already the suite's baseline")
-        updates, no = imported.import_bounds(place, taken, file.name, scope.why, scope.suite.trials)
+        updates, no = imported.import_bounds(baseline, taken, file.name, scope.why, scope.suite.trials)
         refused += no
         done += len(updates)
-        scope.write(place, updates)
-    known = {benchmark for place in scope.places for benchmark in place.trials}
+        scope.write(baseline, updates)
+    known = {benchmark for baseline in scope.files for benchmark in baseline.trials}
     others = [benchmark for benchmark in taken.entries if benchmark not in known]
     if others:
         say(f"not imported: {', '.join(others)} (no selected cell has this benchmark)", err=True)
@@ -45,7 +45,7 @@ def import_runs(scope: BaselineScope, file: Path, metric: str | None, unit: str,
     from seatrial.checks.bounds import short_date
 
     found = past_runs.read_runs(file)
-    trials = {name: trial for place in scope.places for name, trial in place.trials.items()}
+    trials = {name: trial for baseline in scope.files for name, trial in baseline.trials.items()}
     groups: dict[tuple[str, str], list[PastRun]] = {}
     for one in past_runs.assign_benchmarks(found.runs, trials):
         groups.setdefault((one.benchmark, one.metric), []).append(one)
@@ -63,7 +63,7 @@ def import_runs(scope: BaselineScope, file: Path, metric: str | None, unit: str,
             scope.history.add(*imported.past_results(runs, row, fingerprint, scope.why, file.name))
         count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
         summary = f"{count} of {row.metric} from {short_date(runs[0].at_s)} to {short_date(runs[-1].at_s)}"
-        say(f"{row.benchmark}: {'would add' if scope.dry_run else 'added'} {summary} to {scope.history.place}")
+        say(f"{row.benchmark}: {'would add' if scope.dry_run else 'added'} {summary} to {scope.history.location}")
         if not fingerprint:
             say(
                 "  conditions unknown: the suite has not run here yet. Bounds from these runs apply to the first runs "
@@ -86,7 +86,7 @@ def _metric(
     if not metric:
         fail("the runs have no `metric`; use --metric, for example --metric step_time")
     series = scope.history.series(benchmark=benchmark, metric=metric, last=1)
-    entries = [place.entry(benchmark, metric) for place in scope.places]
+    entries = [baseline.entry(benchmark, metric) for baseline in scope.files]
     before = [(one.unit, one.better) for one in reversed(series)]
     before += [(entry.bound.unit, entry.bound.better or "") for entry in entries if entry is not None]
     trial = trials[benchmark]

@@ -49,10 +49,10 @@ class BaselineScope:
         self.runs = runs
         self.suite = plan.suite
         self.history = history_of(runs, history)
-        self.places = selected_files(self.suite, plan.cells, switched_off)
+        self.files = selected_files(self.suite, plan.cells, switched_off)
         self.why = Why(reason, time.time(), force)
         self.dry_run = dry_run
-        if not self.places:
+        if not self.files:
             trials = ", ".join(self.suite.trials)
             hint = "add `baseline: bounds.yaml` to its trial; the file need not exist yet"
             fail(f"no selected cell has a baseline (trials: {trials}); {hint}")
@@ -62,10 +62,10 @@ class BaselineScope:
         from seatrial.baseline.edit import Refused
 
         refused = 0
-        for place in self.places:
+        for file in self.files:
             updates = []
-            for benchmark in place.trials:
-                entries = changes(place, benchmark)
+            for benchmark in file.trials:
+                entries = changes(file, benchmark)
                 if not entries:
                     say(f"{benchmark}: {nothing}", err=True)
                     refused += 1
@@ -75,16 +75,16 @@ class BaselineScope:
                     except Refused as error:
                         say(f"{benchmark} {metric}: {error}", err=True)
                         refused += 1
-            self.write(place, updates)
+            self.write(file, updates)
         if refused:
             raise SystemExit(1)
 
-    def write(self, place: "SelectedFile", updates: "list[Updated]") -> None:
+    def write(self, file: "SelectedFile", updates: "list[Updated]") -> None:
         from seatrial.baseline.edit import change, write_change
 
         if not updates:
             return
-        changed = change(place, [update.edit for update in updates])
+        changed = change(file, [update.edit for update in updates])
         if not self.dry_run:
             write_change(changed)
             # Alerts of an accepted level need no review.
@@ -97,7 +97,7 @@ class BaselineScope:
         for update in updates:
             for note in update.notes:
                 say(f"{update.edit.benchmark} {update.edit.metric}: {note}", err=True)
-        entries = f"{len(updates)} entr{'y' if len(updates) == 1 else 'ies'} of {place.name}"
+        entries = f"{len(updates)} entr{'y' if len(updates) == 1 else 'ies'} of {file.name}"
         say(f"{'would change' if self.dry_run else 'changed'} {entries}", err=True)
 
 
@@ -131,13 +131,13 @@ class RecenterPreview:
             suite = load(path, check_files=False)
             cells = [cell for cell in expand(suite).cells if cell.benchmark == benchmark]
             command = self._command(path, [cell.id for cell in cells[:MOST_SELECTED]], metric)
-            for place in selection.selected_files(suite, cells):
-                entry = place.entry(benchmark, metric)
+            for file in selection.selected_files(suite, cells):
+                entry = file.entry(benchmark, metric)
                 found = selection.newest_histories(self._history, benchmark, metric)
                 if entry and found:
-                    hardware, form = hardware_of(self._runs, found[0].points), place.baselines.form
+                    hardware, form = hardware_of(self._runs, found[0].points), file.baselines.form
                     updated = new_bounds.recenter(found[0], entry, Why(REASON, time.time()), hardware, form)
-                    return ProposedChange(command, change(place, [updated.edit]).diff)
+                    return ProposedChange(command, change(file, [updated.edit]).diff)
         except (SuiteError, PlanError, Refused, CannotEdit, OSError) as error:
             return ProposedChange(command, refused=str(error))
         return None

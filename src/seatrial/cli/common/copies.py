@@ -9,7 +9,7 @@ import click
 from seatrial.cli.common import fail, say
 from seatrial.job import ExitCode, RunResults
 from seatrial.record import RecordError, RunFolder, remote
-from seatrial.record.history.data import place_text
+from seatrial.record.history.data import masked_location
 from seatrial.report import ReportError
 from seatrial.report.view.run import RunView
 
@@ -19,8 +19,8 @@ def checked_out(out: str) -> str:
     if not out:
         return ""
 
-    if place_text(out) != out:
-        fail(f"--out {place_text(out)}: the run folder would contain the password; set it in the environment")
+    if masked_location(out) != out:
+        fail(f"--out {masked_location(out)}: the run folder would contain the password; set it in the environment")
     try:
         remote.file_system(out)
     except RecordError as error:

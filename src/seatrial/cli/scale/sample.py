@@ -37,18 +37,18 @@ def sample(
 
     if not folder.is_dir():
         fail(f"folder not found: {folder}; use the folder of `seatrial scale submit`, or create one")
-    place = namespace or f"{NAMESPACE_PREFIX}{project}"
+    where = namespace or f"{NAMESPACE_PREFIX}{project}"
     try:
         known = backend_times(backend, project, workload_type, backend_cluster) if backend else {}
     except SeatrialError as error:
         fail(f"cannot use the control plane database: {error}; to sample without its times, omit --backend", 3)
-    seen = on_cluster(kubeconfig, context, place, 8, lambda client: take_snapshot(client, workload_type, events, known))
+    seen = on_cluster(kubeconfig, context, where, 8, lambda client: take_snapshot(client, workload_type, events, known))
     found = sampled(seen)
     write_whole(folder / SAMPLED_FILE, msgspec.json.format(msgspec.json.encode(found), indent=4) + b"\n")
     for remark in seen.remarks:
         click.echo(f"seatrial: {remark}", err=True)
     counts = f"{len(seen.jobs):,} jobs, {len(seen.pods):,} pods, {len(seen.groups):,} pod groups"
-    click.echo(f"{place}: {len(found):,} {workload_type} workloads, {counts}, {len(seen.events):,} events")
+    click.echo(f"{where}: {len(found):,} {workload_type} workloads, {counts}, {len(seen.events):,} events")
     waiting = sum(one.pod_scheduling_decision_timestamp is None for one in found)
     unschedulable = sum(one.pod_scheduling_decision == "unschedulable" for one in found)
     click.echo(f"{waiting:,} waiting for a scheduling decision, {unschedulable:,} declared unschedulable")

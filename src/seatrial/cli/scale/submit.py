@@ -55,17 +55,17 @@ def submit(
 
     values = {"PROJECT_PLACEHOLDER": project, "NUM_WORKERS_PLACEHOLDER": num_workers, "NUM_GPUS": num_gpus}
     manifest = _manifest(templates / f"{workload_type}.yaml", templates / "pvc.yaml" if pvc else None, values)
-    place = namespace or manifest["metadata"].get("namespace") or f"runai-{project}"
+    where = namespace or manifest["metadata"].get("namespace") or f"runai-{project}"
     run = f"submission-{uuid.uuid4().hex[:8]}"
-    waves = Waves(run, project, place, manifest, count, parallel, delay_s, workload_labels(run))
+    waves = Waves(run, project, where, manifest, count, parallel, delay_s, workload_labels(run))
     try:
         done, stopped = on_cluster(
-            kubeconfig, context, place, parallel, lambda client: _submitted(client, waves, folder, context or "")
+            kubeconfig, context, where, parallel, lambda client: _submitted(client, waves, folder, context or "")
         )
     except SeatrialError as error:
         fail(f"nothing was submitted: {error}; change {templates / workload_type}.yaml or the namespace", 3)
     refused = [one for one in done if one.error]
-    click.echo(f"{len(done) - len(refused):,} of {count:,} workloads submitted to {place}, {len(refused):,} rejected")
+    click.echo(f"{len(done) - len(refused):,} of {count:,} workloads submitted to {where}, {len(refused):,} rejected")
     for reason in sorted({one.error for one in refused})[:_SHOWN]:
         click.echo(f"  {reason}", err=True)
     where = f"-t {workload_type} -p {project} -o {folder}"

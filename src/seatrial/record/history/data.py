@@ -189,20 +189,20 @@ HIDDEN = "***"
 
 
 class HistoryError(SeatrialError):
-    """The history at `place` cannot be used: `reason`, and `advice` what to do. No results are lost."""
+    """The history at `location` cannot be used: `reason`, and `advice` what to do. No results are lost."""
 
-    def __init__(self, place: str, reason: str, advice: str) -> None:
-        super().__init__(f"history {place}: {reason.strip().rstrip('.')}. {advice}")
-        self.place = place
+    def __init__(self, location: str, reason: str, advice: str) -> None:
+        super().__init__(f"history {location}: {reason.strip().rstrip('.')}. {advice}")
+        self.location = location
         self.reason = reason
         self.advice = advice
 
 
-def place_text(place: str) -> str:
+def masked_location(location: str) -> str:
     """The path or URL for messages, with the password hidden."""
-    if "://" not in place:
-        return place
-    scheme, _, rest = place.partition("://")
+    if "://" not in location:
+        return location
+    scheme, _, rest = location.partition("://")
     # Up to the last @: this also hides passwords with an unescaped / or @.
     account, at, server = rest.rpartition("@")
     user, colon, _ = account.partition(":")

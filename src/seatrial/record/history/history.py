@@ -10,7 +10,7 @@ from seatrial.job import RunResults
 from seatrial.record.folder import RunFolder
 from seatrial.record.history import reading, writing
 from seatrial.record.history import suites as by_suite
-from seatrial.record.history.data import ACCEPTED, MARKS, HistoryError, Mark, RunPast, key, place_text, text
+from seatrial.record.history.data import ACCEPTED, MARKS, HistoryError, Mark, RunPast, key, masked_location, text
 from seatrial.record.history.past import read_past
 from seatrial.record.history.schema import Session
 from seatrial.record.history.sqlite import SqliteDatabase
@@ -22,23 +22,23 @@ _Answer = TypeVar("_Answer")
 class Database(Protocol):
     """Stores the tables of schema.py and migrates them to this version. Raises only HistoryError."""
 
-    place: str
+    location: str
 
     def read(self, use: Callable[[Session], _Answer], empty: _Answer) -> _Answer: ...
 
     def write(self, use: Callable[[Session], _Answer]) -> _Answer: ...
 
 
-def open_history(place: str | Path) -> "History":
+def open_history(location: str | Path) -> "History":
     """The history at a path (SQLite) or a `postgresql://` URL. It is opened at the first query."""
-    where = str(place)
+    where = str(location)
     if where.startswith(("postgresql://", "postgres://")):
         from seatrial.record.history.postgres import PostgresDatabase
 
         return History(PostgresDatabase(where))
     if "://" in where:
         form = "Use a file path or postgresql://USER@HOST/DATABASE."
-        raise HistoryError(place_text(where), "neither a file nor a PostgreSQL server", form)
+        raise HistoryError(masked_location(where), "neither a file nor a PostgreSQL server", form)
     return History(SqliteDatabase(Path(where)))
 
 
@@ -57,7 +57,7 @@ def _question(
 class History:
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.place = database.place  # for messages, without a password
+        self.location = database.location  # for messages, without a password
 
     def add(self, *runs: RunResults) -> None:
         """Adds runs in one transaction, replacing runs that were added before."""
@@ -141,4 +141,4 @@ def add_or_mark(folder: RunFolder, results: RunResults, history: History) -> Non
 
 def _place(history: History) -> str:
     """The URL without a password, or the absolute path of a file."""
-    return history.place if "://" in history.place else str(Path(history.place).resolve())
+    return history.location if "://" in history.location else str(Path(history.location).resolve())

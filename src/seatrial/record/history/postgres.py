@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seatrial.job import Unreadable
-from seatrial.record.history.data import HIDDEN, HistoryError, place_text
+from seatrial.record.history.data import HIDDEN, HistoryError, masked_location
 from seatrial.record.history.schema import MIGRATIONS, SCHEMA_VERSION, Session, newer, statements
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _ours(sql: str) -> Any:
 class PostgresDatabase:
     def __init__(self, url: str) -> None:
         self._url = url
-        self.place = place_text(url)
+        self.location = masked_location(url)
         self._password = ""  # set when the URL is parsed
 
     def read(self, use: Callable[[Session], _Answer], empty: _Answer) -> _Answer:
@@ -98,7 +98,7 @@ class PostgresDatabase:
         found = connection.execute("SELECT max(number) FROM seatrial.version").fetchone()
         version = int(found[0] or 0) if found else 0
         if version > SCHEMA_VERSION:
-            raise HistoryError(self.place, newer(version), "Upgrade Seatrial, or use another history.")
+            raise HistoryError(self.location, newer(version), "Upgrade Seatrial, or use another history.")
         return version
 
     def _migrate(self, connection: "Connection") -> None:
@@ -125,7 +125,7 @@ class PostgresDatabase:
             import psycopg
         except ImportError as error:
             advice = "Run pip install 'seatrial[postgres]'."
-            raise HistoryError(self.place, "psycopg is not installed", advice) from error
+            raise HistoryError(self.location, "psycopg is not installed", advice) from error
         parameters = self._parameters()
         until = time.monotonic() + _PATIENCE_S
         pause_s = 0.01
@@ -154,7 +154,7 @@ class PostgresDatabase:
         except ProgrammingError:  # its text may contain the password
             form = "Use postgresql://USER@HOST:PORT/DATABASE"
             advice = f"{form}; in a user name or password write @ : / ? # % as %40 %3A %2F %3F %23 %25."
-            raise HistoryError(self.place, "invalid URL", advice) from None
+            raise HistoryError(self.location, "invalid URL", advice) from None
         self._password = str(parsed.get("password") or "")
         return {
             "connect_timeout": _CONNECT_S,
@@ -173,9 +173,9 @@ class PostgresDatabase:
         except psycopg.Error as error:
             reason = " ".join(str(error).split()) or "the connection was lost"
             masked = reason.replace(self._password, HIDDEN) if self._password else reason
-            raise HistoryError(self.place, masked, self._advice(error)) from None
+            raise HistoryError(self.location, masked, self._advice(error)) from None
         except Unreadable as error:
-            raise HistoryError(self.place, f"damaged row: {error}", "Restore a backup.") from error
+            raise HistoryError(self.location, f"damaged row: {error}", "Restore a backup.") from error
 
     @staticmethod
     def _advice(error: "psycopg.Error") -> str:

@@ -35,7 +35,7 @@ class SqliteSession:
 class SqliteDatabase:
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.place = str(path)
+        self.location = str(path)
 
     def read(self, use: Callable[[Session], _Answer], empty: _Answer) -> _Answer:
         """Runs `use` in a transaction; `empty` if there is no database yet."""
@@ -101,7 +101,7 @@ class SqliteDatabase:
     def _version(self, connection: "sqlite3.Connection") -> int:
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if version > SCHEMA_VERSION:
-            raise HistoryError(self.place, newer(version), "Upgrade Seatrial, or use another history.")
+            raise HistoryError(self.location, newer(version), "Upgrade Seatrial, or use another history.")
         return version
 
     @contextmanager
@@ -111,12 +111,12 @@ class SqliteDatabase:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            raise HistoryError(self.place, str(error), _advice(error)) from error
+            raise HistoryError(self.location, str(error), _advice(error)) from error
         except OSError as error:
             reason = error.strerror or str(error)
-            raise HistoryError(self.place, reason, "Check the folder and its permissions.") from error
+            raise HistoryError(self.location, reason, "Check the folder and its permissions.") from error
         except Unreadable as error:
-            raise HistoryError(self.place, f"damaged row: {error}", "Restore a backup.") from error
+            raise HistoryError(self.location, f"damaged row: {error}", "Restore a backup.") from error
 
 
 def _advice(error: "sqlite3.DatabaseError") -> str:

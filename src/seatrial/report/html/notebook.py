@@ -73,8 +73,8 @@ def render_file(path: Path) -> str:
 def render_notebook(notebook: Node, title: str) -> str:
     cells = [cell for cell in notebook["cells"] if isinstance(cell, dict)]
     # Numbered as in the user's file, like in findings.
-    places = itertools.accumulate(INJECTED_TAG not in _tags(cell) for cell in cells)
-    return _page(title, "\n".join(map(_cell, cells, places)))
+    positions = itertools.accumulate(INJECTED_TAG not in _tags(cell) for cell in cells)
+    return _page(title, "\n".join(map(_cell, cells, positions)))
 
 
 def _page(title: str, body: str) -> str:
@@ -88,25 +88,25 @@ def _tags(cell: Node) -> list[str]:
     return [str(tag) for tag in tags] if isinstance(tags, list) else []
 
 
-def _cell(cell: Node, place: int) -> str:
+def _cell(cell: Node, position: int) -> str:
     source = _text(cell.get("source"))
     match cell.get("cell_type"):
         case "markdown":
             return f'<section class="cell">{_markdown(source, cell.get("attachments"))}</section>'
         case "code":
-            return _code(cell, source, place)
+            return _code(cell, source, position)
         case _:
             return f'<section class="cell"><pre>{escape(strip_controls(source))}</pre></section>'
 
 
-def _code(cell: Node, source: str, place: int) -> str:
+def _code(cell: Node, source: str, position: int) -> str:
     number = cell.get("execution_count")
     shown = "".join(f'<span class="tag">{escape(strip_controls(tag))}</span>' for tag in _tags(cell))
     outputs = cell.get("outputs")
     made = "".join(_output(out) for out in outputs if isinstance(out, dict)) if isinstance(outputs, list) else ""
     count = number if isinstance(number, int) else " "
     return (
-        f'<section class="cell code" id="cell-{place}"><span class="count">cell {place} [{count}]</span>{shown}'
+        f'<section class="cell code" id="cell-{position}"><span class="count">cell {position} [{count}]</span>{shown}'
         f'<pre class="source"><code>'
         f"{escape(strip_controls(shorten(source, _MOST_TEXT)))}</code></pre>{made}</section>"
     )

@@ -272,13 +272,13 @@ def cause_place(cause: Cause, results: RunResults) -> str:
     if len(cause.cells) == 1:
         known = (cell.id for cell in results.cells if cell.hash == cause.cells[0])
         return one_line(next(known, cause.cells[0]))
-    place = ", ".join(f"{one_line(axis)}={one_line(value)}" for axis, value in (cause.place or cause.shared).items())
-    if not place:
+    where = ", ".join(f"{one_line(axis)}={one_line(value)}" for axis, value in (cause.place or cause.shared).items())
+    if not where:
         all_of = len(cause.cells) == sum(bool(cell.attempts) for cell in results.cells)
         return "every cell" if all_of else "no clear pattern across axes"
     if not cause.place:
-        return f"{'both' if len(cause.cells) == 2 else f'all {len(cause.cells)}'} cells of {place}"
-    share = f"{place} ({cause.there} of {count(cause.of, 'cell')})"
+        return f"{'both' if len(cause.cells) == 2 else f'all {len(cause.cells)}'} cells of {where}"
+    share = f"{where} ({cause.there} of {count(cause.of, 'cell')})"
     elsewhere = len(cause.cells) - cause.there
     return f"{share}, {elsewhere} elsewhere" if elsewhere else f"only {share}"
 

@@ -36,7 +36,7 @@ def _common(messages: Sequence[Generation]) -> Iterator[Comparison]:
     if not messages:
         yield structure("the stream has no messages")
         return
-    ends = [place for place, message in enumerate(messages) if _finished(message)]
+    ends = [index for index, message in enumerate(messages) if _finished(message)]
     if not ends:
         yield structure("no message of the stream has a stop reason: it did not end")
     elif len(ends) > 1:
@@ -46,15 +46,15 @@ def _common(messages: Sequence[Generation]) -> Iterator[Comparison]:
         if late is not None:
             yield structure(f"message {late} of the stream has text after the stop reason", late)
     so_far = listed = 0
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         listed += len(message.tokens or ())
         if (count := message.generated_count) is None:
             continue
         if count < so_far:
-            yield structure(f"message {place} of the stream reports {count} tokens after {so_far}", place)
+            yield structure(f"message {index} of the stream reports {count} tokens after {so_far}", index)
         so_far = count
         if listed > so_far and message.tokens:
-            yield structure(f"message {place} of the stream reports {so_far} tokens after listing {listed}", place)
+            yield structure(f"message {index} of the stream reports {so_far} tokens after listing {listed}", index)
 
 
 def _tgis(messages: Sequence[Generation], request: Request) -> Iterator[Comparison]:
@@ -76,11 +76,11 @@ def _tgis(messages: Sequence[Generation], request: Request) -> Iterator[Comparis
     other = second.text or second.generated_count or second.stop_reason
     if request.wanted.input_tokens and (other or not second.input_tokens):
         yield structure("the second message must have only the requested input tokens", 1)
-    for place, message in enumerate(messages[1:], 1):
+    for index, message in enumerate(messages[1:], 1):
         if message.input_count:
-            yield structure(f"message {place} counts the input again", place)
+            yield structure(f"message {index} counts the input again", index)
         if message.seed and message is not last:
-            yield structure(f"message {place} has a seed; only the last message may", place)
+            yield structure(f"message {index} has a seed; only the last message may", index)
     if not _finished(last):
         yield structure("the last message has no stop reason", len(messages) - 1)
     seed = request.sampling.seed

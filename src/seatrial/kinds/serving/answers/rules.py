@@ -58,10 +58,10 @@ def unsound(got: Generation) -> Comparison | None:
             return structure(f"{got.generated_count} generated tokens reported, {len(tokens)} listed")
     if got.input_tokens and got.input_count is not None and got.input_count != len(got.input_tokens):
         return structure(f"{got.input_count} input tokens reported, {len(got.input_tokens)} listed")
-    for place, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         logprob = token.logprob
         if logprob is not None and (logprob > _PROBABILITY_SLACK or logprob != logprob):
-            return structure(f"invalid log-probability of token {place}: {logprob}", place)
+            return structure(f"invalid log-probability of token {index}: {logprob}", index)
     return None
 
 
@@ -82,9 +82,9 @@ def compare_text(expected: Generation, got: Generation) -> Comparison:
     """Compares texts only: without tokens there are no near ties."""
     one, other = expected.text or "", got.text or ""
     if one != other:
-        place = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-        shown = f"{other[place : place + 40]!r} instead of {one[place : place + 40]!r}"
-        return Comparison(Agreement.DIVERGED, f"the text differs from character {place} on: {shown}")
+        index = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+        shown = f"{other[index : index + 40]!r} instead of {one[index : index + 40]!r}"
+        return Comparison(Agreement.DIVERGED, f"the text differs from character {index} on: {shown}")
     return EXACT
 
 
@@ -97,11 +97,11 @@ def _tokens(expected: Generation, got: Generation, steps: Walk, tolerance: Toler
         return moved
     if steps.greedy and (other_way := _not_likeliest(others, tolerance)) is not None:
         return other_way
-    if (place := steps.split) is not None:
+    if (index := steps.split) is not None:
         # Both may have ended after the same text, but only one lists the end token.
         both_ended = expected.stop_reason in _STOPPED and got.stop_reason in _STOPPED
-        if not both_ended or expected.text != got.text or sorted((len(ones), len(others))) != [place, place + 1]:
-            return _split(expected, got, place, tolerance)
+        if not both_ended or expected.text != got.text or sorted((len(ones), len(others))) != [index, index + 1]:
+            return _split(expected, got, index, tolerance)
     if got.text is not None and expected.text is not None and _readable(got.text) != _readable(expected.text):
         return compare_text(expected, got)
     return _ending(expected, got)
@@ -146,39 +146,39 @@ def _drift(
     most = tolerance.rms * (1 + 3 / math.sqrt(len(steps.starts)))  # the mean of few positions is uncertain
     if largest > tolerance.drift:
         pair = next(index for index, size in enumerate(sizes) if size > tolerance.drift)
-        place, size, limit = steps.position_of(pair), sizes[pair], tolerance.drift
-        message = f"a log-probability of {what} {place} moved by {size:.3g} (tolerance {limit:g})"
+        index, size, limit = steps.position_of(pair), sizes[pair], tolerance.drift
+        message = f"a log-probability of {what} {index} moved by {size:.3g} (tolerance {limit:g})"
     elif rms > most:
-        place, size, limit = steps.position_of(sizes.index(largest)), rms, most
+        index, size, limit = steps.position_of(sizes.index(largest)), rms, most
         message = f"the log-probabilities moved by {rms:.3g} on average (tolerance {most:.3g})"
     else:
         return None
-    return Comparison(Agreement.DRIFT, message, place, size, limit, _at(ones, place), _at(others, place))
+    return Comparison(Agreement.DRIFT, message, index, size, limit, _at(ones, index), _at(others, index))
 
 
 def _not_likeliest(tokens: Sequence[Token], tolerance: Tolerance) -> Comparison | None:
     """Finds a penalty, temperature or filter that was not requested: the expected answer takes the most likely token
     everywhere, this one does not. Rounding cannot cause that, so almost no tolerance is needed."""
-    for place, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         distance = behind(token)
         if distance > tolerance.rms:
-            message = f"token {place} is not the server's own most likely token (behind by {distance:.3g})"
-            return Comparison(Agreement.DIVERGED, message, place, distance, tolerance.rms, None, token)
+            message = f"token {index} is not the server's own most likely token (behind by {distance:.3g})"
+            return Comparison(Agreement.DIVERGED, message, index, distance, tolerance.rms, None, token)
     return None
 
 
-def _split(expected: Generation, got: Generation, place: int, tolerance: Tolerance) -> Comparison:
-    one, other = _at(expected.tokens or (), place), _at(got.tokens or (), place)
+def _split(expected: Generation, got: Generation, index: int, tolerance: Tolerance) -> Comparison:
+    one, other = _at(expected.tokens or (), index), _at(got.tokens or (), index)
     if one is None or other is None:
-        return _ended_first(expected, got, place, tolerance)
+        return _ended_first(expected, got, index, tolerance)
     gap, known = _gap(one, other)
     ways = f"{other.text!r} instead of {one.text!r}"
     if gap <= tolerance.near_tie and behind(one) <= ROUNDED:
-        message = f"near tie at token {place}: {ways}, {gap:.3g} apart"
-        return Comparison(Agreement.NEAR_TIE, message, place, gap, tolerance.near_tie, one, other)
+        message = f"near tie at token {index}: {ways}, {gap:.3g} apart"
+        return Comparison(Agreement.NEAR_TIE, message, index, gap, tolerance.near_tie, one, other)
     distance = f"{gap:.3g} apart" if known else f"at least {gap:.3g} apart"
-    message = f"the text differs from token {place} on: {ways}, {distance} (tolerance {tolerance.near_tie:g})"
-    return Comparison(Agreement.DIVERGED, message, place, gap, tolerance.near_tie, one, other)
+    message = f"the text differs from token {index} on: {ways}, {distance} (tolerance {tolerance.near_tie:g})"
+    return Comparison(Agreement.DIVERGED, message, index, gap, tolerance.near_tie, one, other)
 
 
 def _gap(one: Token, other: Token) -> tuple[float, bool]:
@@ -195,22 +195,22 @@ def _gap(one: Token, other: Token) -> tuple[float, bool]:
     return (math.inf, False) if other.logprob is None else (abs(one.logprob - other.logprob), True)
 
 
-def _ended_first(expected: Generation, got: Generation, place: int, tolerance: Tolerance) -> Comparison:
+def _ended_first(expected: Generation, got: Generation, index: int, tolerance: Tolerance) -> Comparison:
     """One text ends where the other continues. The end token is not listed, so the longer text's log-probabilities
     decide: it is a near tie if its two most likely tokens are."""
     longer, shorter = (expected, got) if len(expected.tokens or ()) > len(got.tokens or ()) else (got, expected)
-    token = (longer.tokens or ())[place]
+    token = (longer.tokens or ())[index]
     gap = gap_of(token.top) if len(token.top) > 1 else math.inf
     one, other = (token, None) if longer is expected else (None, token)
-    ends = f"the text {'ends' if shorter is got else 'continues'} at token {place}, unlike the expected text"
+    ends = f"the text {'ends' if shorter is got else 'continues'} at token {index}, unlike the expected text"
     if shorter.stop_reason in _STOPPED and gap <= tolerance.near_tie:
-        return Comparison(Agreement.NEAR_TIE, f"near tie: {ends}", place, gap, tolerance.near_tie, one, other)
+        return Comparison(Agreement.NEAR_TIE, f"near tie: {ends}", index, gap, tolerance.near_tie, one, other)
     reason = f" (stop reason {_word(got.stop_reason)})"
-    return Comparison(Agreement.DIVERGED, ends + reason, place, None, tolerance.near_tie, one, other)
+    return Comparison(Agreement.DIVERGED, ends + reason, index, None, tolerance.near_tie, one, other)
 
 
-def _at(tokens: Sequence[Token], place: int) -> Token | None:
-    return tokens[place] if place < len(tokens) else None
+def _at(tokens: Sequence[Token], index: int) -> Token | None:
+    return tokens[index] if index < len(tokens) else None
 
 
 # All rules, including tgis-tester's three strategies under their names.
@@ -314,20 +314,20 @@ def _token_differences(
 ) -> Iterator[Comparison]:
     if len(ones) != len(others):
         yield structure(f"{len(others)} {name} (expected {len(ones)})")
-    for place, (one, other) in enumerate(zip(ones, others, strict=False)):
-        what = f"{name} {place}"
+    for index, (one, other) in enumerate(zip(ones, others, strict=False)):
+        what = f"{name} {index}"
         if one.text != other.text:
             message = f"{what} is {other.text!r} (expected {one.text!r})"
-            yield Comparison(Agreement.DIVERGED, message, place, None, None, one, other)
+            yield Comparison(Agreement.DIVERGED, message, index, None, None, one, other)
         elif ranks and (one.rank or 0) != (other.rank or 0):
-            yield Comparison(Agreement.DRIFT, f"{what} has rank {other.rank}", place, None, None, one, other)
+            yield Comparison(Agreement.DRIFT, f"{what} has rank {other.rank}", index, None, None, one, other)
         elif [top.text for top in one.top] != [top.text for top in other.top]:
             message = f"the most likely tokens of {what} differ"
-            yield Comparison(Agreement.STRUCTURE, message, place, None, None, one, other)
+            yield Comparison(Agreement.STRUCTURE, message, index, None, None, one, other)
         else:
             pairs = [(one.logprob, other.logprob)]
             pairs += [(a.logprob, b.logprob) for a, b in zip(one.top, other.top, strict=True)]
             if not all(near(a, b) for a, b in pairs):
                 size = max(abs((a or 0.0) - (b or 0.0)) for a, b in pairs)
                 message = f"a log-probability of {what} moved by {size:.3g}"
-                yield Comparison(Agreement.DRIFT, message, place, size, None, one, other)
+                yield Comparison(Agreement.DRIFT, message, index, size, None, one, other)
