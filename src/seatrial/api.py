@@ -387,7 +387,7 @@ def _keep(
         add_or_mark(folder, results, history)
         late = add_missed(folder.path.parent, history)
         if late:
-            note(f"also added to the history, which was unavailable when these runs finished: {', '.join(late)}")
+            note(f"also added to the history (it was unavailable when these runs finished): {', '.join(late)}")
         if any(metric.better for cell in results.cells for metric in flatten_metrics(cell.metrics)):
             from seatrial.report.view.series import run_series, write_series
 

@@ -36,7 +36,7 @@ def test_a_run_that_the_history_missed_is_added_by_the_next_one(world: World) ->
     place.parent.unlink()
     place.parent.mkdir()
     told = world.seatrial("run", "suite.yaml", "--history", str(place), check=0).stderr
-    assert f"also added to the history, which was unavailable when these runs finished: {missed}" in told
+    assert f"also added to the history (it was unavailable when these runs finished): {missed}" in told
     assert {one.run for one in open_history(place).runs()} == {missed, world.results().run}
     assert "nothing to add" in world.seatrial("history", "add", "--history", str(place), check=0).stdout
     other = world.folder / "other.db"

@@ -146,7 +146,7 @@ def test_a_plot_is_a_picture_and_says_what_it_shows(world: World) -> None:
     told = world.seatrial("scale", "plot", "--plot", "detailed", check=0).stdout
     assert (world.folder / "logs/detailed.png").read_bytes().startswith(b"\x89PNG")
     assert "1 of 12 workloads with impossible times skipped" in told
-    assert "1 sampled workloads that are not in submitted.json" in told
+    assert "1 sampled workloads missing from submitted.json" in told
     assert "2 unfinished" in told
     shown = world.seatrial("scale", "plot", "--no-skip-errors", "--head", "5", "--tail", "2", check=0)
     assert (world.folder / "logs/general.png").read_bytes().startswith(b"\x89PNG"), "the default"

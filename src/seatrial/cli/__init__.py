@@ -9,16 +9,16 @@ import click
 from seatrial import SeatrialError, __version__
 
 COMMANDS = {
-    "init": "Create a starter suite that runs on this machine.",
+    "init": "Create a starter suite for this machine.",
     "plan": "Show what would run, what is excluded and why, and the cost.",
     "run": "Run a suite.",
     "runs": "List runs.",
     "logs": "Show a run's logs, also while it is in progress.",
     "attach": "Watch a run in progress, or resume an interrupted one.",
-    "cancel": "Stop a run that was started on this machine.",
-    "reap": "Delete jobs that runs left behind.",
+    "cancel": "Stop a run started on this machine.",
+    "reap": "Delete leftover jobs of runs.",
     "doctor": "Check targets and show how to fix problems.",
-    "check": "Check the log and files of a training job that ran elsewhere.",
+    "check": "Check the log and files of a training job run elsewhere.",
     "report": "Show a run: terminal, HTML, JUnit, JSON, Markdown.",
     "history": "Show past results: verdicts, metrics with bounds and level changes, alerts.",
     "serve": "Serve the dashboard: live runs, suites and metrics over time.",
@@ -95,7 +95,7 @@ def main() -> None:
     configuration, and gives a verdict for each.
 
     \b
-    seatrial init             create a suite that runs on this machine
+    seatrial init             create a suite for this machine
     seatrial plan SUITE       show what would run, what is excluded and why
     seatrial run SUITE        run it
     """

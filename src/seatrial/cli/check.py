@@ -35,7 +35,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--exit-code", type=click.IntRange(0, 255), help="Exit code of the job, if known.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in the format of results.json.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")
-@click.option("--markdown", type=_FILE, metavar="FILE", help="Write Markdown, for a CI job's summary page.")
+@click.option("--markdown", type=_FILE, metavar="FILE", help="Write Markdown for a CI job's summary page.")
 @click.option("--record", is_flag=True, help="Add the metrics to the history; replaces those of the same job.")
 @click.option("--commit", default="", help="Commit under test, for --record.")
 @RUNS

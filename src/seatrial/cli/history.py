@@ -68,7 +68,7 @@ def command() -> None:
 @click.option("--since", metavar="TIME", help="Only runs since this time: 2026-10-03, 2026-10-03T12:00, or 30d ago.")
 @click.option("--until", metavar="TIME", help="Only runs until this time; later runs are ignored.")
 @click.option("--suite", type=click.Path(path_type=Path), help="Show the bounds of this suite's baselines.")
-@click.option("--all", "all_metrics", is_flag=True, help="Include metrics that are not checked.")
+@click.option("--all", "all_metrics", is_flag=True, help="Include unchecked metrics.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @RUNS
 @HISTORY
@@ -139,8 +139,8 @@ def _time(text: str | None, option: str, ends: bool = False) -> float | None:
 @RUNS
 @HISTORY
 def add(names: tuple[str, ...], runs: Path, history: str | None) -> None:
-    """Add RUNs (an id or prefix, a path, or `last`) to the history, replacing existing entries. Without RUN, add the
-    runs that are missing because the history was unreachable."""
+    """Add RUNs (an id or prefix, a path, or `last`) to the history, replacing existing entries. Without RUN, add
+    runs missing because the history was unreachable."""
     past = history_of(runs, history)
     if not names:
         added = add_missed(runs, past)

@@ -42,11 +42,11 @@ _RENDERERS = {
 @click.option("-v", "--verbose", is_flag=True, help="Show full details of each cell that did not pass.")
 @click.option("--html", type=_FILE, metavar="FILE", help="Write the HTML report; - for standard output.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")
-@click.option("--markdown", type=_FILE, metavar="FILE", help="Write Markdown, for a CI job's summary page.")
+@click.option("--markdown", type=_FILE, metavar="FILE", help="Write Markdown for a CI job's summary page.")
 @click.option("--csv", type=_FILE, metavar="FILE", help="Write CSV: one row per cell, with its axes and metrics.")
 @click.option("--ctrf", type=_FILE, metavar="FILE", help="Write a Common Test Report (CTRF JSON).")
 @click.option(
-    "--openmetrics", type=_FILE, metavar="FILE", help="Write OpenMetrics, for node exporter's textfile collector."
+    "--openmetrics", type=_FILE, metavar="FILE", help="Write OpenMetrics for node exporter's textfile collector."
 )
 @click.option("--svg", type=_FILE, metavar="FILE", help="Write the grid and metrics as an SVG image.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in the format of results.json.")

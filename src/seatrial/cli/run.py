@@ -16,7 +16,7 @@ from seatrial.record import RecordError, remote
 @SELECTING
 @click.option("--failed", metavar="RUN", help="Only cells that did not pass in this run.")
 @click.option("--parallel", type=click.IntRange(min=1), help="Maximum number of cells at a time on each target.")
-@click.option("--retries", type=click.IntRange(min=0), help="Retries per cell; the trial's `retry_on` says for what.")
+@click.option("--retries", type=click.IntRange(min=0), help="Retries of a cell with a verdict in `retry_on`.")
 @click.option("--max-failures", type=click.IntRange(min=1), help="Start no more cells after this many have failed.")
 @click.option("--detach", is_flag=True, help="Run in the background; `attach` shows the run, `cancel` stops it.")
 @click.option("--commit", default="", help="Commit under test.  [default: from the CI environment or the checkout]")

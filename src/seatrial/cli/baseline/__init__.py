@@ -88,7 +88,7 @@ def show(suite: Path, select: tuple[str, ...], metric: str | None, runs: Path, h
 @_METRIC
 @click.option("--since", metavar="TIME", help="Use only runs from this period: 30d, 12h.")
 def update(scope: BaselineScope, metric: str | None, since: str | None) -> None:
-    """Compute bounds from the good runs in the history that have the newest level and the same configuration.
+    """Compute bounds from the good runs in the history with the newest level and the same configuration.
 
     Creates missing entries and updates existing ones. With too few runs or too much noise, existing bounds are kept.
     """
@@ -174,7 +174,7 @@ def _percent(text: str) -> float:
 @command.command("import", short_help="Import bounds or runs from another tool.")
 @_changing
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--metric", metavar="NAME", help="Metric that the runs measure (runs only).")
+@click.option("--metric", metavar="NAME", help="Metric measured by the runs (runs only).")
 @click.option("--unit", metavar="TEXT", default="", help="Unit: s, MiB (runs only).  [default: from the suite]")
 @click.option("--better", type=click.Choice(["lower", "higher"]), help="Runs only.  [default: from the suite]")
 def import_(scope: BaselineScope, file: Path, metric: str | None, unit: str, better: str | None) -> None:

@@ -116,7 +116,7 @@ def curve(run: str, file: Path, cell: str | None, host: int | None, force: bool,
     tried = [one for one in results.cells if one.hash in wanted and one.attempts]
     if len(tried) != 1:
         names = "".join(f"\n  --cell '{one.id}'" for one in tried[:20])
-        fail(f"{len(tried)} cells of {folder.run} match; choose one:{names}" if tried else "no cell that ran matches")
+        fail(f"{len(tried)} cells of {folder.run} match; choose one:{names}" if tried else "no matching cell has run")
     (found,) = tried
     if not found.verdict.good and not force:
         fail(f"{found.id} is {found.verdict}: {found.why}; use --force to save its losses anyway", 1)

@@ -89,7 +89,7 @@ SELECTING = options(
         metavar="T",
         help="Run every cell on this target: a name in the suite, a kind (kubernetes), kind:key=value,… or a file.",
     ),
-    click.option("--max-cost", type=float, callback=_money, help="Reject a plan that may cost more."),
+    click.option("--max-cost", type=float, callback=_money, help="Reject the plan if it may cost more."),
 )
 
 

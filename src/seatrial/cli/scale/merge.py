@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _PART = "driver"
 
 
-@click.command(short_help="Merge scale trials that ran at the same time.")
+@click.command(short_help="Merge concurrent scale trials.")
 @RUN
 @RUNS
 @click.option("--select", metavar="EXPR", help="Only cells that match an id glob, axis=value or /hash.")
@@ -27,7 +27,7 @@ _PART = "driver"
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_json: bool) -> None:
-    """Merge the timestamps of RUN's scale trials that ran at the same time, and check bounds on the total.
+    """Merge the timestamps of RUN's concurrent scale trials, and check bounds on the total.
 
     Exits 1 if a bound is broken or one of the trials is not valid.
     """

@@ -70,7 +70,7 @@ def sample(
 def plot(folder: Path, plot_type: str, skip_errors: bool, head: int | None, tail: int | None) -> None:
     """Write times.csv and a plot from submitted.json and sampled.json, including those of Run:ai's own tool.
 
-    Shows every submitted workload, including those that never got a pod or that the server rejected.
+    Shows every submitted workload, including those without a pod and those rejected by the server.
     """
     from collections import Counter
 
@@ -100,7 +100,7 @@ def plot(folder: Path, plot_type: str, skip_errors: bool, head: int | None, tail
     click.echo(", ".join(f"{count} {state}" for state, count in sorted(states.items())))
     if joined.strangers:
         some = _some(joined.strangers)
-        click.echo(f"not shown: {len(joined.strangers)} sampled workloads that are not in submitted.json: {some}")
+        click.echo(f"not shown: {len(joined.strangers)} sampled workloads missing from submitted.json: {some}")
     if errors:
         what = f"with impossible times {'skipped' if skip_errors else 'shown'}"
         click.echo(f"{len(errors)} of {len(joined.rows)} workloads {what}: {_some(errors)}")
