@@ -149,7 +149,7 @@ def test_too_few_runs_only_record_and_never_replace_bounds_in_use(history: Histo
     made = new_bounds.update(chosen(history), None, WHY)
     entry = entry_of(made)
     assert (entry.bound.state, entry.bound.upper) == (BoundState.RECORDING, None)
-    assert "4 runs" in entry.bound.why
+    assert "4 of 5 runs" in entry.bound.why
     assert made.notes[0].startswith("recording, not used for checks yet")
     used = _read("baselines: {train: {step_time: {lower: 1, upper: 3}}}")
     with pytest.raises(Refused, match="bounds unchanged"):
@@ -247,7 +247,7 @@ def test_an_update_never_accepts_a_worse_level(history: History, verdict: Verdic
     many(history, "slow", 5, 30, 3.0, "v2", verdict=verdict)
     updated = entry_of(new_bounds.update(chosen(history), _read(text), WHY), text=text)
     assert updated.bound.center == pytest.approx(2.0, rel=0.01)
-    with pytest.raises(Refused, match="is worse, 2" if verdict is Verdict.PASSED else "0 runs of the 5"):
+    with pytest.raises(Refused, match="is worse, 2" if verdict is Verdict.PASSED else "0 of 5 runs"):
         new_bounds.update(chosen(history, START_S + 5 * DAY_S - 1), _read(text), WHY)
     moved = new_bounds.recenter(chosen(history), _read(text), WHY)
     assert entry_of(moved, text=text).bound.center == pytest.approx(3.0, rel=0.01)
@@ -344,7 +344,7 @@ def test_recenter_refuses_what_it_cannot_follow(history: History) -> None:
     with pytest.raises(Refused, match="exceeds the cap of ±20%"):
         adjust.recenter_entry(chosen(history), entry, WHY)
     history.add(result("elsewhere", 32, 2.0, fingerprint="cccc"))
-    with pytest.raises(Refused, match="1 run of the 5 that a bound needs"):  # and there is no width to keep
+    with pytest.raises(Refused, match="1 of 5 runs needed for a bound"):  # and there is no width to keep
         new_bounds.recenter(chosen(history), entry, WHY)
     for text in ("{}", "{state: recording}", "{lower: 1, upper: 2, disabled: off}"):
         with pytest.raises(Refused, match=r"no bounds yet|disabled"):
@@ -465,7 +465,7 @@ def test_a_refused_update_counts_what_was_left_out_and_names_what_helps(history:
     with pytest.raises(Refused) as caught:
         new_bounds.update(chosen(history), entry, WHY)
     for part in (
-        "4 runs of the 5 that a bound needs; bounds unchanged",
+        "4 of 5 runs needed for a bound; bounds unchanged",
         "2 × after a regression, not yet fixed",
         "1 × marked as a regression",
         "1 × the run failed",

@@ -277,7 +277,7 @@ def test_a_forced_recenter_of_a_marked_level_lets_the_next_update_count_it_and_s
     run = world.results().run
     world.seatrial("history", "mark", run, "--regression", "--reason", "seen", check=0)
     refused = world.seatrial("baseline", "update", "suite.yaml", "--reason", "x", check=1).stderr
-    assert "0 runs of the 5 that a bound needs; bounds unchanged; left out: 12 × marked as a" in refused
+    assert "0 of 5 runs needed for a bound; bounds unchanged; left out: 12 × marked as a" in refused
     assert "`seatrial baseline recenter --force` to accept its level" in refused
     assert "`seatrial history mark RUN --fixed`" in refused
     world.seatrial("baseline", "recenter", "suite.yaml", "--reason", "so be it", check=1)

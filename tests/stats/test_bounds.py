@@ -136,7 +136,7 @@ def repeats(rng: np.random.Generator, runs: int, metrics: int, between: float) -
 
 def test_repeats_of_one_run_make_no_bound() -> None:
     made = prediction_interval([1.0, 1.01, 0.99, 1.0, 1.01, 0.99], runs=["a"] * 6)
-    assert (made.state, made.n, made.why) == ("recording", 1, "1 run of the 5 that a bound needs")
+    assert (made.state, made.n, made.why) == ("recording", 1, "1 of 5 runs needed for a bound")
     assert made.center == pytest.approx(1.0)
 
 
@@ -237,14 +237,13 @@ def test_too_few_runs_are_only_recorded(n: int) -> None:
     seen = prediction_interval([2.0] * n)
     assert (seen.state, seen.lower, seen.upper, seen.half_width, seen.n) == ("recording", None, None, None, n)
     assert seen.center == (2.0 if n else None)
-    assert seen.why.startswith(f"{n} run")
-    assert seen.why.endswith("of the 5 that a bound needs")
+    assert seen.why == f"{n} of 5 runs needed for a bound"
 
 
 def test_an_outlier_does_not_count_towards_the_least_number_of_runs() -> None:
     seen = prediction_interval([1.0, 1.001, 0.999, 1.0005, 1.3])
     assert seen.state == "recording"
-    assert seen.why == "4 runs of the 5 that a bound needs (1 outlier left out)"
+    assert seen.why == "4 of 5 runs needed for a bound (1 outlier left out)"
 
 
 def test_values_that_are_not_finite_are_left_out_and_listed() -> None:
@@ -253,7 +252,7 @@ def test_values_that_are_not_finite_are_left_out_and_listed() -> None:
     assert both(seen) == both(prediction_interval(AROUND_ONE))
     nothing = prediction_interval([NAN] * 9)
     assert (nothing.state, nothing.center, nothing.n) == ("recording", None, 0)
-    assert nothing.why == "0 runs of the 5 that a bound needs (9 not finite left out)"
+    assert nothing.why == "0 of 5 runs needed for a bound (9 not finite left out)"
 
 
 def test_positions_of_outliers_count_the_values_that_are_not_finite() -> None:

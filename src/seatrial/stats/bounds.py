@@ -276,7 +276,7 @@ def _recording(n: int, least: int, outliers: int, not_finite: int) -> str:
     left_out = [_count(outliers, "outlier")] if outliers else []
     left_out += [f"{not_finite} not finite"] if not_finite else []
     tail = f" ({', '.join(left_out)} left out)" if left_out else ""
-    return f"{_count(n, 'run')} of the {least} that a bound needs{tail}"
+    return f"{n} of {_count(least, 'run')} needed for a bound{tail}"
 
 
 def _unusable(center: float, half: float, cap: float) -> str:
