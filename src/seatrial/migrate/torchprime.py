@@ -76,7 +76,7 @@ def _unknown(baselines: Baselines, command: str | None) -> tuple[str, ...]:
     ]
     half = [entry.benchmark for entry in entries if (entry.target_loss is None) != (entry.loss_tolerance is None)]
     if half:
-        comments.append(f"the other half of incomplete loss checks, which were left out: {', '.join(half)}")
+        comments.append(f"the other half of incomplete loss checks (left out): {', '.join(half)}")
     invented = [entry.benchmark for entry in entries if entry.invented]
     if invented:
         some = ", ".join(invented)

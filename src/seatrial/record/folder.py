@@ -31,7 +31,7 @@ class DamagedRun(SeatrialError):
     """A required file of a run folder is damaged."""
 
     def __init__(self, path: Path, why: str) -> None:
-        advice = f"run `seatrial reap {path.parent.name}` to delete jobs that the run left behind"
+        advice = f"run `seatrial reap {path.parent.name}` to delete its leftover jobs"
         super().__init__(f"{path} is damaged: {why}; {advice}")
 
 

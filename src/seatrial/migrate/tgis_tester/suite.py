@@ -211,7 +211,7 @@ class _Suite:
             lines.append(f"the embeddings endpoint: assumed {EMBEDDINGS}; tgis-tester embeds texts itself")
         lines.append(f"upload of results to the bucket {config.runner.object_store_bucket}: copy the run folder there")
         if config.runner.validate_models:
-            lines.append("`validate_models`: a model that is missing in the cache shows only when its server starts")
+            lines.append("`validate_models`: a model missing from the cache shows only when its server starts")
         return lines
 
 
