@@ -113,7 +113,7 @@ def _join_log(folder: Path, into: Path) -> bool:
 
 def _take_folder(source: Path, into: Path, root: Path, depth: int = 0) -> None:
     if depth > _MOST_DEPTH:
-        raise TargetError(f"the files that the job kept are nested more than {_MOST_DEPTH} folders deep")
+        raise TargetError(f"files kept by the job are nested more than {_MOST_DEPTH} folders deep")
     into.mkdir(parents=True, exist_ok=True)
     make_accessible(source)
     with os.scandir(source) as entries:

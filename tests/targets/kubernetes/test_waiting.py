@@ -182,7 +182,7 @@ def test_what_no_node_has_is_waited_for_within_the_limit_and_without_one_for_a_w
 def test_a_node_that_is_being_added_is_waited_for(reason: str) -> None:
     said = warning(reason, "pod triggered scale-up: [{gpus 0->1 (max: 8)}]")
     found = why(pod(scheduled=NO_MATCH), most=MOST, warnings=(said,))
-    assert found == Waiting("waiting for a node that is being added: pod triggered scale-up: [{gpus 0->1 (max: 8)}]")
+    assert found == Waiting("waiting for a new node: pod triggered scale-up: [{gpus 0->1 (max: 8)}]")
 
 
 @pytest.mark.parametrize(

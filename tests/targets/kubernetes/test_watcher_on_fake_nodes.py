@@ -121,7 +121,7 @@ async def test_a_node_that_an_autoscaler_adds_takes_it(cluster: Cluster) -> None
         await watched.until(lambda: "no node has any" in " ".join(watched.progress(handle)))
         said = "pod triggered scale-up: [{pool 0->1 (max: 3)}]"
         await autoscaler_says(watched, handle, "TriggeredScaleUp", said)
-        await watched.until(lambda: f"waiting for a node that is being added: {said}" in watched.progress(handle))
+        await watched.until(lambda: f"waiting for a new node: {said}" in watched.progress(handle))
         other = await watched.start(**gpus(9))  # waits for as long as one without a limit may, and is given up
         assert (await watched.exit(other)).outcome is Outcome.REFUSED
         there = await client.get(NODES, "fake-0", Tree)

@@ -220,7 +220,7 @@ class KubernetesOptions(OptionsModel):
     )
     service_account: ObjectName | None = Field(
         None,
-        description="Service account whose token pods get; default: the namespace's default account without a token.",
+        description="Service account for the token of pods; default: the namespace's default account without a token.",
     )
     user: int | None = Field(
         USER,
@@ -253,7 +253,7 @@ class KubernetesOptions(OptionsModel):
         None, alias="files_size", description="Size limit of a job's files on the node."
     )
     fetch_bytes: SizeValue = Field(
-        10 << 30, alias="fetch_size", description="Size limit for fetching the files that a job keeps."
+        10 << 30, alias="fetch_size", description="Size limit for fetching a job's kept files."
     )
     fetch_files: int = Field(10_000, strict=True, ge=0, description="Maximum number of files to fetch from a job.")
     shared_memory_bytes: SizeValue | None = Field(

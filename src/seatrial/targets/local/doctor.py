@@ -78,7 +78,7 @@ async def _uv() -> Diagnostic:
 
 async def _memory_limit() -> Diagnostic:
     what = "job memory limit"
-    instead = "memory is limited by polling instead, which can miss short peaks"
+    instead = "memory is limited by polling instead; short peaks can be missed"
     command = "systemd-run --user --scope -p Delegate=yes seatrial run …"
     fix = f"run as root, or in a control group of your own: `{command}`"
     with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:

@@ -323,14 +323,14 @@ class LocalTarget:
 
 def _check(job: Job) -> None:
     if job.resources.select:
-        raise refused("`select` cannot be used with a local target, which has one machine")
+        raise refused("a local target has one machine; remove `select`")
     names = [port.name for port in job.ports]
     for name in names:
         if not _PORT_NAME.fullmatch(name) or names.count(name) > 1:
             use = "use up to 15 lower case letters, digits and dashes, and each name once"
             raise refused(f"invalid port name {name!r}; {use}")
     if job.ready is not None and job.ready.port not in names:
-        raise refused(f"`ready` names the port {job.ready.port!r}, which the job does not have")
+        raise refused(f"`ready` names port {job.ready.port!r}, but the job has no such port")
 
 
 def _make(folder: JobFolder, submission: JobSubmission, gpus: Sequence[LocalGpu]) -> JobSubmission:

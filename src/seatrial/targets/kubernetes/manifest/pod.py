@@ -273,7 +273,7 @@ def _kind_and_text(step: Step) -> str:
     if step.kind not in ("command", "which") or "hosts" in step.args or follow.get("values"):
         problem = f"a step of kind {step.kind[:100]!a} needs {NEEDS}"
     elif not isinstance(command, str) or "\0" in command:
-        problem = "the step has no command that a shell could run"
+        problem = "the step has no valid shell command"
     else:
         limit = "" if step.timeout_s is None else math.ceil(step.timeout_s)
         return f"{step.kind} '{limit}' {quote(command)}"

@@ -212,7 +212,7 @@ def _unscheduled(
     autoscaler = next((one for one in reversed(events) if one.reason in AUTOSCALER or KARPENTER in one.message), None)
     if autoscaler is not None:
         if autoscaler.reason in ADDS_NODE:
-            return Waiting(f"waiting for a node that is being added: {clean_line(autoscaler.message)}")
+            return Waiting(f"waiting for a new node: {clean_line(autoscaler.message)}")
         why += f"; the autoscaler: {clean_line(autoscaler.message)}"
     if matched is None:
         return Waiting(why)
