@@ -35,7 +35,7 @@ class DriverPlace(Model):
     """Runs the client or load generator as a job on the trial's target instead of on this machine."""
 
     image: Text = Field(min_length=1, description="Image that contains this version of Seatrial.")
-    cpu: float = Field(1.0, strict=True, gt=0, description="Reserved CPU cores, so that a busy node is not measured.")
+    cpu: float = Field(1.0, strict=True, gt=0, description="Reserved CPU cores, to avoid measuring a busy node.")
     memory_bytes: Size | None = Field(None, alias="memory", description="Reserved memory.")
     select: dict[Text, Text] = Field({}, description="How the target chooses its node: labels, a partition.")
 

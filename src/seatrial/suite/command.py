@@ -203,7 +203,7 @@ class CommandChecks(Model):
     OWN_METRICS: ClassVar[tuple[str, ...]] = ("seconds", "peak_memory")
 
     log: LogChecks = Field(LogChecks(), description="Required and forbidden log lines.")
-    files: dict[Text, Files] = Field({}, description="Files that the job must write, by name.")
+    files: dict[Text, Files] = Field({}, description="Files the job must write, by name.")
     metrics: dict[Text, Metric] = Field({}, description="Metrics of the job, by name.")
     read: _Read | None = Field(
         None, description="Reader of the command's output or of a file.", examples=["json", {"reader": "json"}]
@@ -261,9 +261,9 @@ class Command(CommandChecks):
     command: Text = Field(min_length=1, description="Command line for /bin/sh.")
     name: Text | None = Field(None, description="Short name; default: the command itself.")
     exit: Annotated[int, Field(strict=True, ge=0, le=255)] | None = Field(0, description="Exit code; null for any.")
-    contains: Texts = Field((), description="Texts that the output must contain.")
+    contains: Texts = Field((), description="Texts the output must contain.")
     matches: Texts = Field((), description="Regular expressions that must match a part of the output.")
-    never: Texts = Field((), description="Texts that the output must not contain.")
+    never: Texts = Field((), description="Texts the output must not contain.")
     timeout_s: Duration | None = Field(None, alias="timeout", description="Limit for this command.")
     baseline: Text | None = Field(
         None, min_length=1, description="Baseline file with the bounds of its metrics, relative to the suite."

@@ -69,7 +69,7 @@ class SecretSource(Model):
 
 
 class GpuEntry(Model):
-    model: Text | None = Field(None, description="Name in nvidia-smi, or a part of it: A100.")
+    model: Text | None = Field(None, description="Full or partial name in nvidia-smi: A100.")
     count: int = Field(1, strict=True, ge=0, description="Number of GPUs.")
     memory_bytes: Size | None = Field(None, alias="memory", description="Memory of each GPU.")
 
@@ -202,7 +202,7 @@ class Runtime(Model):
     )
     packages: tuple[Text, ...] = Field(
         (),
-        description="Packages to install; without `python`, the environment uses the Python that runs Seatrial.",
+        description="Packages to install; without `python`, the environment uses Seatrial's own Python.",
         examples=[["numpy==1.26.*"]],
     )
     interpreter: Argument | None = Field(None, description="Path or name of an existing Python.")
@@ -210,7 +210,7 @@ class Runtime(Model):
     env: Env = Field({}, description="Environment variables of its jobs.")
     workspace: Workspace | None = Field(None, description="Files in the work folder of its jobs.")
     notebooks: Notebooks = Field((), description="Notebooks to run in addition to those of a runtime trial.")
-    needs: Needs = Field({}, description="Capabilities that a machine needs to run it.")
+    needs: Needs = Field({}, description="Capabilities a machine needs to run it.")
     tags: Tags = Field((), description="Tags for --tag.")
 
     @model_validator(mode="after")

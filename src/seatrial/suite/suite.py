@@ -151,6 +151,6 @@ class SuiteModel(Model):
     secrets: dict[Text, SecretSource] = Field({}, description="Sources of secrets.")
     env: Env = Field({}, description="Environment variables of all jobs.")
     trials: dict[Text, Any] = Field({}, description="What to test.")
-    max_cost: Money | None = Field(None, description="A plan that may cost more is rejected.")
+    max_cost: Money | None = Field(None, description="A plan is rejected if it may cost more.")
     max_cells: int = Field(MAX_CELLS, strict=True, ge=1, description="A suite with more cells is rejected.")
     estimate_s: Duration | None = Field(None, alias="estimate", description="Time of a cell without another estimate.")

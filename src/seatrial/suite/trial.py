@@ -77,19 +77,19 @@ class TrialModel(Model):
     kind: Text = Field(description="Kind of the trial.")
     runtime: Any = Field(None, description="A runtime, a list, or `all`; same as an axis in `matrix`.")
     machine: Any = Field(None, description="A machine, a list, or `all`; same as an axis in `matrix`.")
-    target: Text | None = Field(None, description="Target, for a trial without machines.")
+    target: Text | None = Field(None, description="Target of a trial without machines.")
     matrix: dict[Text, Any] = Field(
         {}, description="Axes: a value, a list of values, or `all` for runtime and machine."
     )
     zip: Zip = Field((), description="Axes combined value by value: a map of lists, or a list of such maps.")
-    needs: Needs = Field({}, description="Capabilities that a machine needs.")
+    needs: Needs = Field({}, description="Capabilities a machine needs.")
     exclude: tuple[Exclude, ...] = Field((), description="Combinations not to run, each with `why`.")
     xfail: tuple[Xfail, ...] = Field((), description="Known failures, each with `why`.")
     tags: Tags = Field((), description="Tags for --tag.")
     env: Env = Field({}, description="Environment variables; override those of the runtime and suite.")
     timeout: Timeout = Field(Timeout.model_construct(), description="Limits for queue, run, stall and grace.")
-    retries: int = Field(1, strict=True, ge=0, le=100, description="Retries per cell, for the verdicts in `retry_on`.")
-    retry_on: tuple[RetryOn, ...] = Field(("infra",), description="Verdicts that are retried.")
+    retries: int = Field(1, strict=True, ge=0, le=100, description="Retries of a cell with a verdict in `retry_on`.")
+    retry_on: tuple[RetryOn, ...] = Field(("infra",), description="Verdicts to retry.")
     repeat: int = Field(1, strict=True, ge=1, description="Runs of each cell, as an axis `repeat`.")
     estimate_s: Duration | None = Field(None, alias="estimate", description="Time of a cell without history.")
     disabled: Reason | None = Field(
@@ -107,9 +107,7 @@ class TrialModel(Model):
     conditions: tuple[Text, ...] = Field(
         (), description="Additional fields that must be equal for metrics to be comparable: env.SEED."
     )
-    under_test: tuple[Text, ...] = Field(
-        (), description="Fields that may differ because they are under test: command, hardware.cpu."
-    )
+    under_test: tuple[Text, ...] = Field((), description="Fields under test, allowed to differ: command, hardware.cpu.")
 
     # Fields about where, when and how often a cell runs. They do not count for its hash.
     APART: ClassVar[frozenset[str]] = (

@@ -64,7 +64,7 @@ def test_both_names_can_be_put_under_test(tmp_path: Path, field: str, named: str
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"server": 'url: "http://127.0.0.1:1"'}, "`client` needs a server that the trial starts"),
+        ({"server": 'url: "http://127.0.0.1:1"'}, "`client` needs a server started by the trial"),
         (
             {"more": "compare: {rule: embedding, embeddings: {local: m}}"},
             "`client` cannot be combined with `embeddings.local`",

@@ -34,7 +34,7 @@ class Workload(Model):
     memory: Text = Field("64Mi", description="Memory per pod (built-in workloads only).")
     image: Text = Field("busybox", description="Image (built-in workloads only).")
     command: tuple[Text, ...] = Field(("true",), description="Command (built-in workloads only).")
-    node_selector: dict[Text, Text] = Field({}, alias="select", description="Labels that a node must have.")
+    node_selector: dict[Text, Text] = Field({}, alias="select", description="Required node labels.")
     tolerate: tuple[Text, ...] = Field((), description="Keys of taints that pods tolerate.")
     priority: Text | None = Field(None, description="PriorityClass of the pods (built-in workloads only).")
     scheduler: Text | None = Field(None, description="Scheduler of the pods (built-in workloads only).")
@@ -136,8 +136,8 @@ class StageRule(Model):
         examples=["status.phase", "status.conditions[Admitted].status"],
     )
     values: tuple[Text, ...] = Field((), description="Values that mean the stage is reached; default: any.")
-    stamp: Text | None = Field(None, description="Field with the time that the server recorded.")
-    by: tuple[Text, ...] = Field((), description="Fields with the cause; the first that has a value counts.")
+    stamp: Text | None = Field(None, description="Field with the time recorded by the server.")
+    by: tuple[Text, ...] = Field((), description="Fields with the cause; the first with a value counts.")
     failed: bool = Field(False, description="Whether the workload has then failed.")
 
     @model_validator(mode="after")
@@ -206,7 +206,7 @@ class ScaleTrial(TrialModel):
     find: Literal["limit"] | None = Field(
         None, description="limit: search for the highest rate that keeps the bounds, starting at that of `arrivals`."
     )
-    most: Rate = Field(10_000.0, description="Highest rate that a search tries.")
+    most: Rate = Field(10_000.0, description="Highest rate tried by a search.")
     slo: Literal["kubernetes"] | None = Field(
         None, description="kubernetes: use its service level objectives as bounds (created.p99 1 s, started.p99 5 s)."
     )
@@ -219,7 +219,7 @@ class ScaleTrial(TrialModel):
     )
     follow: tuple[FollowedKind, ...] = Field((), description="Additional kinds between workloads and pods.")
     driver: DriverPlace | None = Field(
-        None, description="Run the load generator as a job on the cluster that it loads; default: on this machine."
+        None, description="Run the load generator as a job on the cluster under test; default: on this machine."
     )
     audit_log: Text | None = Field(None, description="API server audit log on this machine, for exact times.")
     seed: int = Field(0, strict=True, ge=0, description="Seed for random arrivals and the order of a mix.")

@@ -133,9 +133,9 @@ class Compare(Model):
     )
 
     similarity: float = Field(
-        LEAST_SIMILARITY, ge=-1, le=1, description="Minimum cosine of two embeddings, for the rule `embedding`."
+        LEAST_SIMILARITY, ge=-1, le=1, description="Minimum cosine of two embeddings (rule `embedding`)."
     )
-    embeddings: EmbeddingsModel | None = Field(None, description="Source of embeddings, for the rule `embedding`.")
+    embeddings: EmbeddingsModel | None = Field(None, description="Source of embeddings (rule `embedding`).")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -162,7 +162,7 @@ class SkippedCase(Model):
 
     case: Text | None = Field(None, description="Name or glob.")
     tag: Text | None = Field(None, description="One of the case's tags.")
-    has: Literal["prefix", "adapter"] | None = Field(None, description="Field that the request sets.")
+    has: Literal["prefix", "adapter"] | None = Field(None, description="Field set by the request.")
     why: Reason = Field(description="Reason, shown in the plan and report.")
 
     def fits(self, case: Case) -> bool:
@@ -208,7 +208,7 @@ class ServingTrial(TrialModel):
     )
     compare: Compare = Field(Compare.model_construct(), description="How answers are compared.")
     purpose: Literal["compare", "record", "calibrate"] = Field(
-        "compare", description="What the answers are used for; set by `seatrial record` and `seatrial calibrate`."
+        "compare", description="How the answers are used; set by `seatrial record` and `seatrial calibrate`."
     )
     stream: bool = Field(False, description="Also ask every case with one input as a stream.")
     batching: bool = Field(False, description="Ask every case alone, and again concurrently with others.")
@@ -235,7 +235,7 @@ class ServingTrial(TrialModel):
         if self.client is None:
             return self
         if self.server.url is not None:
-            raise ValueError("`client` needs a server that the trial starts; it cannot be combined with `server.url`")
+            raise ValueError("`client` needs a server started by the trial; it cannot be combined with `server.url`")
         if self.compare.embeddings is not None and self.compare.embeddings.local is not None:
             raise ValueError("`client` cannot be combined with `embeddings.local`; use `embeddings.url`")
         return self

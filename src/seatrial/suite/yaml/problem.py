@@ -117,7 +117,7 @@ def explain(error: ValidationError, model: type[BaseModel], raw_at: Any) -> Iter
         if kind == "extra_forbidden":
             known = _field_names(_annotations_at(model, loc[:-1]))
             name, is_former = str(loc[-1]), loc[-1] in known  # a former name is unknown if the current one is set too
-            hint = " (a former name of a field that is already set); remove it" if is_former else nearest(name, known)
+            hint = " (a former name of a field already set); remove it" if is_former else nearest(name, known)
             yield loc, True, f"unknown field {name!r}{hint}"
         elif kind == "missing":
             fields = [_fields(annotation).get(str(loc[-1])) for annotation in _annotations_at(model, loc[:-1])]
