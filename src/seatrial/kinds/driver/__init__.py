@@ -70,7 +70,7 @@ class Driver:
             given = read_json(path, Given)
             peer = decode(os.environ[PEER], Peer) if os.environ.get(PEER) else None
         except (OSError, Unreadable) as error:
-            raise DriverError(f"{path} does not say what to do: {error}") from error
+            raise DriverError(f"cannot read the work description {path}: {error}") from error
         return cls(given, int(os.environ[_NOTES_FD]), peer)
 
     def work_as(self, form: type[_T]) -> _T:
@@ -78,13 +78,12 @@ class Driver:
         version = self.work.get("version") or __version__
         if version != __version__:
             raise DriverError(
-                f"the image of the driver has Seatrial {__version__}, and this run is by {version}: give it an image "
-                "of the same version"
+                f"the image has Seatrial {__version__}, this run uses {version}; use an image with the same version"
             )
         try:
             return convert(self.work, form)
         except Unreadable as error:
-            raise DriverError(f"this Seatrial does not know such work: {error}") from error
+            raise DriverError(f"this version of Seatrial cannot run this work: {error}") from error
 
     # ---- what is done
 
@@ -120,7 +119,7 @@ class Driver:
         from seatrial import plugins
 
         if self.peer is None:
-            raise DriverError(f"there is no {PEER}: this driver comes after no other part")
+            raise DriverError(f"{PEER} is not set; no other part to connect to")
         if self.peer.kind not in plugins.targets():
             raise DriverError(f"this Seatrial has no target of kind {self.peer.kind}")
         kind = plugins.targets()[self.peer.kind]
@@ -135,7 +134,7 @@ class Driver:
         from seatrial.targets.route import opened_inside
 
         if self.peer is None:
-            raise DriverError(f"there is no {PEER}: this driver comes after no other part")
+            raise DriverError(f"{PEER} is not set; no other part to connect to")
         peer = self.peer
         try:
             async with contextlib.AsyncExitStack() as opened:

@@ -13,13 +13,13 @@ from seatrial.kinds.driver import Driver, DriverError
 
 def main(arguments: list[str]) -> int:
     kind, path = arguments
-    drivers = plugins.drivers()
-    if kind not in drivers:
-        print(f"this Seatrial has no driver {kind!r}; it has {', '.join(drivers) or 'none'}", file=sys.stderr)
+    known = plugins.drivers()
+    if kind not in known:
+        print(f"unknown client kind {kind!r}; known: {', '.join(known) or 'none'}", file=sys.stderr)
         return 2
     driver = Driver.read(Path(path))
     try:
-        asyncio.run(_drive(drivers[kind], driver))
+        asyncio.run(_drive(known[kind], driver))
     except (DriverError, Unreadable) as error:
         print(error, file=sys.stderr)
         return 1
