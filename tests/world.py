@@ -42,6 +42,13 @@ def _link(path: Path) -> str:
         return ""
 
 
+class _Started(subprocess.Popen[str]):
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
+        if kind is not None:
+            self.kill()
+        super().__exit__(kind, *rest)
+
+
 @dataclass
 class World:
     """A folder with a suite, and state of its own, in which `seatrial` is run."""
@@ -82,7 +89,8 @@ class World:
         )
 
     def start(self, *args: str, **env: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        """A process that a `with` kills if its block fails, instead of waiting for its end."""
+        return _Started(
             [SEATRIAL, *args],
             cwd=self.folder,
             env={**self.env, **env},

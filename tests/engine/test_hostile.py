@@ -284,6 +284,7 @@ def test_odd_arguments_are_told_in_a_line(world: World, args: list[str], words: 
     told = world.seatrial(*args, check=code)
     assert words in told.stderr
     assert "Traceback" not in told.stderr
+    assert "a\nb" not in told.stderr  # a path with a line break
 
 
 def test_secrets_from_pipes_devices_and_binary_files_are_refused_without_a_byte_of_them(world: World) -> None:

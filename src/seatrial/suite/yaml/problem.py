@@ -34,7 +34,7 @@ class Problem(msgspec.Struct, frozen=True):
     @property
     def where(self) -> str:
         if self.mark is None:
-            return self.path or "suite"
+            return printable(self.path) or "suite"
         return f"{printable(self.mark.file)}:{self.mark.line}:{self.mark.column}"
 
     def __str__(self) -> str:
