@@ -1,6 +1,5 @@
-"""Seatrial's own programs that are parts of an attempt: they ask a server, or load a cluster, and record what they saw.
-
-A driver is a process of its own, `python -m seatrial.kinds.driver KIND`, found by `plugins.drivers`."""
+"""Drivers: Seatrial's own processes of an attempt. The client of a serving trial asks a server; the load generator of a
+scale trial creates workloads. Each is started as `python -m seatrial.kinds.driver KIND`, found by `plugins.drivers`."""
 
 import asyncio
 import contextlib
@@ -19,16 +18,16 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _NOTES_FD = "SEATRIAL_NOTES_FD"
-BEGUN, FINISHED = "begun", "finished"  # the notes of things
-NOTE_BYTES = 1 << 20  # the agent takes no longer one
+BEGUN, FINISHED = "begun", "finished"  # notes about items of work
+NOTE_BYTES = 1 << 20  # limit of the agent for one note
 
 
 class DriverError(Exception):
-    """The driver cannot do its work; the message says why, and is all that a person needs."""
+    """The driver cannot do its work. The message is shown to the user."""
 
 
 class DrivenJob(msgspec.Struct, frozen=True):
-    """Which attempt a driver is a part of."""
+    """The attempt that a driver belongs to."""
 
     run: str
     cell: str
@@ -36,19 +35,19 @@ class DrivenJob(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """The file that a driver is given: `agent/steps/kinds.py` writes it."""
+    """The input file of a driver, written by `agent/steps/kinds.py`."""
 
     work: dict[str, Any]
     files: str
-    notes: list[dict[str, Any]] = []  # of earlier lives of this driver, in order
+    notes: list[dict[str, Any]] = []  # written before this driver was restarted, in order
     job: DrivenJob | None = None
 
 
 class Driver:
     def __init__(self, given: Given, notes_fd: int, peer: Peer | None = None) -> None:
         self.work = given.work
-        self.files = Path(given.files)  # for bulk: what is written there is kept with the attempt
-        self.stopping = asyncio.Event()  # set when it is told to end: write what there is, and return
+        self.files = Path(given.files)  # folder for large files; kept with the attempt
+        self.stopping = asyncio.Event()  # set when the driver must stop: write the results so far, then return
         self.peer = peer
         self.job = given.job
         self.finished: dict[str, dict[str, Any]] = {}
@@ -58,7 +57,7 @@ class Driver:
             thing = note.get("thing")
             if not isinstance(thing, str):
                 continue
-            if note.get("note") == BEGUN and thing not in self.unknown:  # a driver may have done an unknown one again
+            if note.get("note") == BEGUN and thing not in self.unknown:  # a restarted driver may have begun it again
                 self.unknown.append(thing)
             elif note.get("note") == FINISHED:
                 self.unknown.remove(thing)
@@ -74,7 +73,7 @@ class Driver:
         return cls(given, int(os.environ[_NOTES_FD]), peer)
 
     def work_as(self, form: type[_T]) -> _T:
-        """Raises DriverError for work of another version: the image of a driver elsewhere may have one."""
+        """Raises DriverError if the work is of another version: a driver's image may have another Seatrial."""
         version = self.work.get("version") or __version__
         if version != __version__:
             raise DriverError(
@@ -85,10 +84,10 @@ class Driver:
         except Unreadable as error:
             raise DriverError(f"this version of Seatrial cannot run this work: {error}") from error
 
-    # ---- what is done
+    # ---- progress
 
     def to_do(self, things: Iterable[str]) -> list[str]:
-        """Those that no earlier life began."""
+        """The items that were not begun before a restart."""
         begun = {*self.finished, *self.unknown}
         return [thing for thing in things if thing not in begun]
 
@@ -100,11 +99,11 @@ class Driver:
         self.finished[thing] = data
 
     def progress(self, text: str) -> None:
-        """What it is at, for a person who watches."""
+        """Shows the user what the driver is doing."""
         self.note("progress", text=text)
 
     def note(self, note: str, **data: Any) -> None:
-        """A record. It is the agent's when this returns: a kill of this process does not take it back."""
+        """Writes a record. Once this returns, the agent has it, and a kill of this process does not lose it."""
         line = msgspec.json.encode({"note": note, **data}) + b"\n"
         if len(line) > NOTE_BYTES:
             raise DriverError(f"a note {note!r} of {len(line)} bytes is too long; write it to a file")
@@ -112,10 +111,10 @@ class Driver:
         while view:
             view = view[os.write(self._fd, view) :]
 
-    # ---- the part that it drives
+    # ---- the other part
 
     def target(self) -> "Target":
-        """The target of the part that this one comes after, or of the trial. It is not open."""
+        """The target of the server part, or of the trial; not open yet."""
         from seatrial import plugins
 
         if self.peer is None:
@@ -127,9 +126,8 @@ class Driver:
 
     @contextlib.asynccontextmanager
     async def endpoint(self, port: str) -> AsyncIterator["Endpoint"]:
-        """The address of a port of the part that this one comes after, once it answers. The connection is this
-        process's own: it lives and dies with the driver, whatever becomes of the engine. What the route adds to every
-        answer is recorded."""
+        """The address of a port of the server part, once it answers. The connection belongs to this process, so it
+        survives the engine. The overhead of the route is recorded."""
         from seatrial.targets import TargetError
         from seatrial.targets.route import opened_inside
 
@@ -138,7 +136,7 @@ class Driver:
         peer = self.peer
         try:
             async with contextlib.AsyncExitStack() as opened:
-                if port in peer.addresses:  # beside it: no right on the target and no way through it are needed
+                if port in peer.addresses:  # on the same target: needs no permissions and no tunnel
                     address = await opened_inside(peer.addresses[port], f"straight, on target {peer.target}")
                 else:
                     target = self.target()
@@ -153,7 +151,7 @@ class Driver:
 
 
 async def wait_for(stopping: asyncio.Event, seconds: float) -> bool:
-    """That long, or until the driver is to end; whether it is."""
+    """Waits until the driver must stop, at most this long; returns whether it must."""
     try:
         async with asyncio.timeout(seconds):
             await stopping.wait()
@@ -164,7 +162,7 @@ async def wait_for(stopping: asyncio.Event, seconds: float) -> bool:
 
 @contextlib.asynccontextmanager
 async def in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """It goes on while the block is open, and is cancelled at its end."""
+    """Runs the coroutine during the block and cancels it at the end."""
     task = asyncio.create_task(work)
     try:
         yield
