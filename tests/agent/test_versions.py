@@ -34,5 +34,5 @@ def test_what_is_neither_is_an_error(garbage: str) -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "-r x", " --index-url=x", "a\n-r b", "a\0"])
 def test_an_option_is_no_package(text: str) -> None:
-    with pytest.raises(JobError, match="is not a package requirement"):
+    with pytest.raises(JobError, match="invalid package requirement"):
         requirement(text)

@@ -237,7 +237,7 @@ async def test_an_import_in_an_image_without_python_says_what_is_missing(site: S
     step = Step("import numpy", "import", {"module": "numpy"})
     job = msgspec.structs.replace(site.job(environment=Environment(image=bare)), steps=(step,))
     _, steps, _ = await seen(site, job)
-    assert "needs a Python" in steps[0].result["error"]
+    assert "needs Python" in steps[0].result["error"]
 
 
 async def test_a_server_in_a_container_is_ready_when_it_listens_there_and_is_reached_from_here(

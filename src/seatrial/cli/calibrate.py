@@ -11,7 +11,7 @@ from seatrial.cli.common import RUNS, fail
 from seatrial.cli.record import ask_trusted
 from seatrial.kinds.serving.answers.drift import Calibrated, Tolerance
 from seatrial.kinds.serving.recording import calibrate_cells
-from seatrial.kinds.serving.tolerances import with_tolerances
+from seatrial.kinds.serving.tolerance_file import with_tolerances
 from seatrial.record import write_whole
 
 

@@ -10,7 +10,7 @@ from seatrial.kinds.serving.cases import read_cases
 from seatrial.kinds.serving.config_rules import AXIS, cell_problems
 from seatrial.kinds.serving.generation import Case
 from seatrial.kinds.serving.model import PlannedCase, ServingGathered, ServingTrial
-from seatrial.kinds.serving.tolerances import read_tolerance
+from seatrial.kinds.serving.tolerance_file import read_tolerance
 from seatrial.suite import Cell
 
 NO_EMBEDDING = (
