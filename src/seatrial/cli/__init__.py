@@ -13,7 +13,7 @@ COMMANDS = {
     "plan": "Show what would run, what is excluded and why, and the cost.",
     "run": "Run a suite.",
     "runs": "List runs.",
-    "logs": "Show a run's logs, also while it is in progress.",
+    "logs": "Show a run's logs, even while it is in progress.",
     "attach": "Watch a run in progress, or resume an interrupted one.",
     "cancel": "Stop a run started on this machine.",
     "reap": "Delete leftover jobs of runs.",

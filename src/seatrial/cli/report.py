@@ -38,7 +38,7 @@ _RENDERERS = {
 @AGAINST
 @NOTIFY_NOW
 @RUNS
-@click.option("--cell", metavar="CELL", help="Show full details of one cell: id, glob, axis=value or /hash.")
+@click.option("--cell", metavar="CELL", help="Show matching cells in full: id, glob, axis=value or /hash.")
 @click.option("-v", "--verbose", is_flag=True, help="Show full details of each cell that did not pass.")
 @click.option("--html", type=_FILE, metavar="FILE", help="Write the HTML report; - for standard output.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")

@@ -14,7 +14,7 @@ from seatrial.record import RecordError, remote
 @click.command()
 @click.argument("suite", type=click.Path(path_type=Path))
 @SELECTING
-@click.option("--failed", metavar="RUN", help="Only cells that did not pass in this run.")
+@click.option("--failed", metavar="RUN", help="Only cells that did not pass in RUN.")
 @click.option("--parallel", type=click.IntRange(min=1), help="Maximum number of cells at a time on each target.")
 @click.option("--retries", type=click.IntRange(min=0), help="Retries of a cell with a verdict in `retry_on`.")
 @click.option("--max-failures", type=click.IntRange(min=1), help="Start no more cells after this many have failed.")
@@ -27,7 +27,7 @@ from seatrial.record import RecordError, remote
     envvar="SEATRIAL_OUT",
     help="Copy the finished run folder to a folder below this fsspec URL (s3://…, gs://…, a path).",
 )
-@click.option("--strict", is_flag=True, help="Also exit 1 if a metric has no bounds or an open regression.")
+@click.option("--strict", is_flag=True, help="Also exit 1 if a metric has no bounds, or if it has an open regression.")
 @AGAINST
 @NOTIFY
 @HISTORY

@@ -30,7 +30,9 @@ def command(last: int, as_json: bool, runs: Path) -> None:
 @click.command()
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("--suite", type=click.Path(path_type=Path), help="Search this suite's targets.  [default: this machine]")
-@click.option("--target", metavar="T", help="Only this target: a suite's name, a kind, kind:key=value,… or a file.")
+@click.option(
+    "--target", metavar="T", help="Only this target: a name in the suite, a kind, kind:key=value,… or a file."
+)
 @click.option("--older-than", "older", metavar="TIME", help="Only jobs created longer ago than this: 90s, 2h, 1d.")
 @click.option("--running", is_flag=True, help="Also delete running jobs of machines that stopped responding.")
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted without deleting it.")
@@ -49,7 +51,7 @@ def reap_command(
     for one in reaping.reaped:
         what = "kept: its run is in progress" if one.in_use else "would delete" if dry_run else "deleted"
         if one.asleep:
-            what = "kept: still running, machine may be asleep (--running deletes it)"
+            what = "kept: still running on a machine that may be asleep; use --running to delete the job"
         what = f"cannot delete: {one.problem}" if one.problem else what
         state = "running" if one.found.alive else "ended"
         click.echo(f"{one.found.handle} ({state}, {max(0.0, now_s - one.found.created_s):.0f} s old): {what}")

@@ -63,7 +63,7 @@ class Budget:
         reserved = sum(self._reserved.values())
         if most is not None and self._spent + reserved + expected > most:
             costs = f"{self._spent:.2f} spent, {reserved:.2f} reserved, {expected:.2f} needed"
-            return f"not started: cost limit {most:.2f} ({costs})"
+            return f"not started: would exceed the cost limit of {most:.2f} ({costs})"
         return ""
 
 

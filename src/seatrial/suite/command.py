@@ -155,7 +155,7 @@ class Metric(Model):
         if len(given) != 1:
             raise ValueError(f"set exactly one of `file`, `log`, `profile`; got {len(given)}")
         if (self.file is None) != (self.key is None):
-            raise ValueError("`file` and `key` need each other")
+            raise ValueError("set both `file` and `key`, or neither")
         if self.warmup is not None and self.log is None:
             raise ValueError("`warmup` applies only to log metrics")
         if self.min is not None and self.max is not None and self.min > self.max:

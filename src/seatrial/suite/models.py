@@ -79,7 +79,7 @@ class Machine(Model):
 
     model_config = _AT_ONCE
     target: Text = Field("here", description="Target that offers this machine.")
-    gpu: GpuEntry | None = Field(None, description="GPUs; default: none.")
+    gpu: GpuEntry | None = Field(None, description="GPUs; not checked if not set.")
     cpu: float | None = Field(None, strict=True, gt=0, description="Cores; limits its jobs if the target supports it.")
     memory_bytes: Size | None = Field(None, alias="memory", description="Main memory; limits its jobs.")
     price: Money | None = Field(None, description="Price per hour.")

@@ -139,7 +139,7 @@ def test_what_only_judges_does_not_change_what_metrics_depend_on(tmp_path: Path)
         ("files: {p: {match: a, valid: protobuf}}", "expected one of json, xplane, kineto"),
         ("files: {'a b': {match: a}}", "invalid name"),
         ("metrics: {m: {unit: s}}", "exactly one of `file`, `log`, `profile`"),
-        ("metrics: {m: {file: a}}", "`file` and `key` need each other"),
+        ("metrics: {m: {file: a}}", "set both `file` and `key`, or neither"),
         ("metrics: {m: {profile: p}}", "needs an entry 'p' in `files`"),
         ("metrics: {m: {log: (a), min: 2, max: 1}}", "more than `max`"),
         ("metrics: {m: {log: (a), better: faster}}", "expected one of lower, higher"),

@@ -82,7 +82,9 @@ SELECT = click.option("--select", multiple=True, metavar="EXPR", help=_SELECT)
 SELECTING = options(
     SELECT,
     click.option("--tag", multiple=True, help="Only cells with this tag; repeat to require several."),
-    click.option("--pairwise", is_flag=True, help="A small set that covers every valid pair of values."),
+    click.option(
+        "--pairwise", is_flag=True, help="Run only a small set of cells that covers every valid pair of values."
+    ),
     click.option("--repeat", type=click.IntRange(min=1), help="Run each cell this many times."),
     click.option(
         "--target",
@@ -173,7 +175,7 @@ def plan_of(
         if before is None:
             fail(f"{folder.run} has no results yet; finish it with `seatrial attach {folder.run}`")
         if all(cell.done for cell in before.cells):
-            fail(f"nothing to rerun: no cell of {folder.run} failed or was left out", 0)
+            fail(f"nothing to rerun: every cell of {folder.run} ran and passed", 0)
     made = plan(read, select=select, tags=tag, failed=before, runs=runs, history=history, **chosen)
     for note in made.notes:
         say(note)

@@ -59,7 +59,7 @@ def _executed(prepared: "PreparedRun", cancel: bool) -> RunResults:
         with live_view(plan.cells, plan.excluded, expected, plan.labels) as shown:
             return asyncio.run(_interruptible(prepared, shown, cancellation))
     except RecordError as error:
-        then = f"this run cannot be resumed; delete its jobs with `seatrial reap {folder.run}`"
+        then = f"to give up the run, delete its jobs with `seatrial reap {folder.run}`"
         fail(f"{error}\n{then}", ExitCode.INFRA)
     except RunStopped as error:
         then = f"no results are lost; resume with `seatrial attach {folder.run}`"

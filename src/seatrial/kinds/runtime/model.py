@@ -51,7 +51,7 @@ class Facts(Model):
 
     python: bool = Field(True, description="Terminal and notebooks use the same Python.")
     cpu: bool = Field(True, description="At least the declared CPUs.")
-    memory: bool = Field(True, description="At least the declared memory.")
+    memory: bool = Field(True, description="At least 90 % of the declared memory.")
     gpu: bool = Field(True, description="The declared GPU count, model and memory.")
 
 

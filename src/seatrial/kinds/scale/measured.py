@@ -10,7 +10,7 @@ from seatrial.kinds.scale.work import AuditMetrics, ClockMetrics, HealthPoint, L
 def check_limits(step: ObservedStep, limits: list[Limit]) -> list[Finding]:
     """Limits outside the cluster's capacity. Informational: never changes the verdict."""
     if not limits:
-        return [passed(step, "preflight", "no limits found outside the cluster's capacity")]
+        return [passed(step, "preflight", "preflight found no limit below the requested load")]
     return [Finding(step.name, f"preflight {one.what}", Verdict.SKIPPED, "preflight", one.text) for one in limits]
 
 
@@ -45,7 +45,7 @@ def _clock(step: ObservedStep, clock: ClockMetrics) -> Finding:
     if clock.jumps:
         doubts.append(f"the offset changed {clock.jumps} times")
     if doubts:
-        text = f"{offset}; {'; '.join(doubts)}; no metric depends on it"
+        text = f"{offset}; {'; '.join(doubts)}; no metric uses these timestamps"
         return Finding(step.name, "clock", Verdict.SKIPPED, "clock", text)
     stamps = sum(one.stamps for one in clock.stamps)
     return passed(step, "clock", f"{offset}; {stamps:,} server timestamps agree with the observed times")

@@ -30,7 +30,7 @@ def compare_lines(found: RunComparison) -> list[Line]:
     lines += section("possible changes", [one for one in found.metrics if one.maybe], _movement, _MOST)
     if len(found.metrics) >= MANY_METRICS and moved:
         chance = max(1, round(len(found.metrics) / 100))
-        text = f"of {len(found.metrics):,} unchanged metrics, about {chance} would look changed by chance"
+        text = f"of {len(found.metrics):,} metrics, about {chance} would look changed by chance"
         lines += [[(text, "dim")], []]
     lines += section("causes", found.causes, _cause, _MOST)
     lines += section("changed verdicts", found.verdicts, _verdict, _MOST)

@@ -129,7 +129,7 @@ async def _ranges(client: Kubernetes, asked: Mapping[str, Asked]) -> list[str]:
                 for field in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
                 if (amounts := rule.get(field))
             )
-            limits.append(f"LimitRange {one['metadata']['name']} in {namespace} changes or rejects pods: {rules}")
+            limits.append(f"LimitRange {one['metadata']['name']} in {namespace} may change or reject pods: {rules}")
     return limits
 
 
