@@ -15,9 +15,7 @@ _COLORS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 @click.command()
 @click.argument("suite", required=False, type=click.Path(path_type=Path))
-@click.option(
-    "--target", metavar="T", help="Only this target: a name in the suite, a kind, kind:key=value,… or a file."
-)
+@click.option("--target", metavar="T", help="Only this target: a name in the suite, kind, kind:key=value,… or file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(suite: Path | None, target: str | None, as_json: bool) -> None:
     """Check the targets of SUITE; without SUITE, this machine and kubectl's current cluster. Exits 3 on a problem."""

@@ -30,9 +30,7 @@ def command(last: int, as_json: bool, runs: Path) -> None:
 @click.command()
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("--suite", type=click.Path(path_type=Path), help="Search this suite's targets.  [default: this machine]")
-@click.option(
-    "--target", metavar="T", help="Only this target: a name in the suite, a kind, kind:key=value,… or a file."
-)
+@click.option("--target", metavar="T", help="Only this target: a name in the suite, kind, kind:key=value,… or file.")
 @click.option("--older-than", "older", metavar="TIME", help="Only jobs created longer ago than this: 90s, 2h, 1d.")
 @click.option("--running", is_flag=True, help="Also delete running jobs of machines that stopped responding.")
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted without deleting it.")

@@ -13,9 +13,7 @@ PORT = 8642
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 for any free port.")
-@click.option(
-    "--token-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="File with the access token."
-)
+@click.option("--token-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="The access token.")
 @click.option("--allow-host", multiple=True, metavar="NAME", help="Also accept this host name, such as a proxy's.")
 @click.option("--public", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Write static files.")
 @RUNS

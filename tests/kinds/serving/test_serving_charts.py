@@ -6,7 +6,7 @@ import pytest
 
 from seatrial.job import Finding, Verdict
 from seatrial.kinds.serving.answers import Answered, Comparing, check_answers, tolerance_for
-from seatrial.kinds.serving.answers.rules import AnswerRule
+from seatrial.kinds.serving.answers.judge import AnswerRule
 from seatrial.kinds.serving.charts import charts_of, in_short
 from seatrial.kinds.serving.generation import Answer, Case, Generation, Request
 from seatrial.kinds.serving.work import LoadSummary

@@ -167,7 +167,7 @@ async def _one(
     try:
         if not again:
             await kernel.launch()
-        from .passes import NotebookPass  # imports nbclient, while a new kernel starts
+        from .cells import NotebookPass  # imports nbclient, while a new kernel starts
 
         if not again:
             await kernel.ready()

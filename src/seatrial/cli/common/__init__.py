@@ -82,9 +82,7 @@ SELECT = click.option("--select", multiple=True, metavar="EXPR", help=_SELECT)
 SELECTING = options(
     SELECT,
     click.option("--tag", multiple=True, help="Only cells with this tag; repeat to require several."),
-    click.option(
-        "--pairwise", is_flag=True, help="Run only a small set of cells that covers every valid pair of values."
-    ),
+    click.option("--pairwise", is_flag=True, help="Run only a small set of cells, with every valid pair of values."),
     click.option("--repeat", type=click.IntRange(min=1), help="Run each cell this many times."),
     click.option(
         "--target",

@@ -1,1 +1,1 @@
-"""What Run:ai's `plotter.py` makes of its two files: a table of times, and pictures."""
+"""The commands of Run:ai's scale test tool: submit, sample, and plot times from its two files."""

@@ -6,7 +6,7 @@ from itertools import chain
 import msgspec
 
 from seatrial.kinds.serving.answers.compare import EXACT, Agreement, Comparison, Walk, structure, worst_of
-from seatrial.kinds.serving.answers.rules import Comparing, compare_by_rule, same_stop, unsound
+from seatrial.kinds.serving.answers.judge import Comparing, compare_by_rule, same_stop, unsound
 from seatrial.kinds.serving.generation import (
     Answer,
     Case,

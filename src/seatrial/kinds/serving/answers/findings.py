@@ -10,7 +10,7 @@ from seatrial.job import Finding, Verdict
 from seatrial.kinds.serving.answers.answer import compare_answer, compare_ways
 from seatrial.kinds.serving.answers.compare import EXACT, Agreement, Comparison, Walk, structure, tolerance_for
 from seatrial.kinds.serving.answers.drift import WholeJudgement, judge_whole
-from seatrial.kinds.serving.answers.rules import WARNINGS, AnswerRule, Comparing, compare_generation
+from seatrial.kinds.serving.answers.judge import WARNINGS, AnswerRule, Comparing, compare_generation
 from seatrial.kinds.serving.generation import Answer, Case, Generation, Mode, StopReason, Token, TopToken
 
 ANSWERS = "answers"
