@@ -172,7 +172,7 @@ def test_a_rate_of_the_log_loses_its_slow_beginning() -> None:
     log = train(values("rate", [1.0, 50.0, *[100.0] * 10]))
     verdict, message, metric = measured(files(), log, log="rate", unit="tokens/s", better="higher")
     assert (verdict, metric["value"]) == ("passed", 100.0)
-    assert message == "100 tokens/s, from the log (median of 10, 2 first left out)"
+    assert message == "100 tokens/s, from the log (median of 10, first 2 left out)"
     assert measured(files(), log, log="rate", aggregate="min", warmup=0)[2]["value"] == 1.0
     assert measured(files(), log, log="rate", aggregate="last")[2]["source"] == "the log (last value)"
     assert measured(files(), train(), log="rate", match="r: (.)")[1] == "not measured: no line matches 'r: (.)'"

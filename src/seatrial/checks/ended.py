@@ -102,7 +102,7 @@ def ended_badly(observed: ObservedStep, check: str, ended: Exit, step: str = "")
         if outcome is Outcome.REFUSED and observed.result.get("error"):
             message = str(observed.result["error"])
     elif ended.outcome is Outcome.EXITED:  # the agent disappeared, and the target did not notice
-        outcome, message = Outcome.LOST, "the job ended before this step did, without a reason"
+        outcome, message = Outcome.LOST, "the job ended during this step, and the reason is unknown"
     else:
         began = observed.started_s is not None  # a job that never reached the step reports its reason once, for the job
         outcome = ended.outcome

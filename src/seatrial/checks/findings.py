@@ -60,9 +60,9 @@ def check_limit(
         text = doubt or f"no rate from {rates} keeps the bounds: {why}"
         return Finding(step, check, verdict, class_, text, table)
     if doubt:
-        text = f"at least {low:.4g}/s; at the next one {doubt}"
+        text = f"at least {low:.4g}/s; at the next higher rate, {doubt}"
     else:
-        text = f"{low:.4g}/s keeps the bounds" + (f", {high:.4g}/s does not" if high else ", and was the most to try")
+        text = f"{low:.4g}/s keeps the bounds" + (f", {high:.4g}/s does not" if high else ", the highest rate tried")
     return Finding(step, check, Verdict.PASSED, "", text, table, {"stages": [dict(one) for one in tries]})
 
 

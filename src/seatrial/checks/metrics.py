@@ -155,7 +155,7 @@ def check_reading(
 
 
 def step_time_metric(taken: StepTime) -> MetricData:
-    left_out = f", {taken.warmup} first left out" if taken.warmup else ""
+    left_out = f", first {taken.warmup} left out" if taken.warmup else ""
     return metric_data(taken.seconds, "s", "lower", f"{taken.source} (median of {taken.count}{left_out})")
 
 
@@ -243,7 +243,7 @@ def _from_log(train: ObservedStep, expected: MetricExpected) -> MeasuredMetric:
         raise NotMeasured("no values were kept")
     pick = min if expected.better == "higher" else max
     value, count, left_out = pick(by_host)
-    first = f", {left_out} first left out" if left_out else ""
+    first = f", first {left_out} left out" if left_out else ""
     return MeasuredMetric(value, "the log (last value)" if how == "last" else f"the log ({how} of {count}{first})")
 
 

@@ -155,7 +155,7 @@ FIRST_DELAY_S, MOST_DELAY_S = 0.1, 10.0
 FAILED_TRIES = 4  # attempts for a 5xx without Retry-After
 STARTING_TRIES = 6
 NO_CONNECTION = "connection timed out; check the address, the firewall and the VPN"
-_OTHER_AUTHORITY = "`certificate-authority` in the kubeconfig did not sign it; use that of the cluster"
+_OTHER_AUTHORITY = "it is not signed by `certificate-authority` in the kubeconfig; put the cluster's CA there"
 CERTIFICATE_ADVICE = (  # by a part of OpenSSL's message, the first match
     ("expired", "renew the server's certificate, or check this machine's clock"),
     ("mismatch", "the certificate is for another name: use that name in `server`, or set `tls-server-name`"),

@@ -88,8 +88,8 @@ def test_webhooks_that_are_asked_for_each_workload_are_told_with_their_time() ->
         hook("ends", ["batch"], ["jobs"], "DELETE"),
     ]
     assert webhook_limits(hooks, {JOBS, PODS}) == [
-        "webhook pods is called for each workload; after 2 s the request is rejected",
-        "webhook all is called for each workload; after 10 s the webhook is ignored",
+        "webhook pods is called for each workload; without an answer within 2 s, the request is rejected",
+        "webhook all is called for each workload; without an answer within 10 s, the webhook is ignored",
     ]
     assert webhook_limits([], {JOBS}) == []
 

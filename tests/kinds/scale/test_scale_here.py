@@ -81,7 +81,7 @@ def test_processes_go_through_the_stages_of_workloads_and_are_judged_and_a_limit
     assert "Time from scheduled send to each stage" in [one.title for one in cell(world, "t").charts]
 
     limit = findings(world, "holds")["limit"]
-    assert limit.message == "40/s keeps the bounds, and was the most to try"
+    assert limit.message == "40/s keeps the bounds, the highest rate tried"
     assert [one["rate"] for one in limit.data["stages"]] == [20.0, 40.0]
     assert cell(world, "holds").metrics["limit"]["value"] == 40.0
     assert sorted(one["number"] for one in lines(world, "holds", "submitted.jsonl")) == list(range(16))

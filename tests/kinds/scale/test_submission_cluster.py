@@ -116,6 +116,6 @@ def test_a_search_for_the_limit_removes_the_workloads_of_one_rate_before_the_nex
     """No rate breaks a bound, however slow this machine is: it ends at the most that is to be tried."""
     scale.trial(count=10, arrivals={"rate": "10/s"}, most="20/s", find="limit", background={"count": 2})
     scale.seatrial("run", "suite.yaml", check=0)
-    assert scale.findings()["limit"].message == "20/s keeps the bounds, and was the most to try"
+    assert scale.findings()["limit"].message == "20/s keeps the bounds, the highest rate tried"
     assert Counter(one["phase"] for one in scale.submissions()) == {"background": 2, "round-0": 10, "round-1": 10}
     nothing_left(scale)

@@ -123,8 +123,8 @@ async def refuse_another(client: k8s.Kubernetes, found: Annotated, run: str) -> 
     holder = beating(found, await client.now_s())
     if holder is not None and holder.elsewhere():
         raise RunInUse(
-            f"{run} is owned by process {holder.pid} on {holder.host}; stop that process first, or wait {STALE_S:g} s "
-            "after it was lost"
+            f"{run} is owned by process {holder.pid} on {holder.host}; stop that process, or wait {STALE_S:g} s "
+            "after its last heartbeat"
         )
 
 

@@ -59,7 +59,7 @@ class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
             ends = (("exited", pod.exit_code),) * self.runs
         lines: list[dict[str, Any]] = []
         for number, (outcome, code) in enumerate(ends):
-            note = {"note": "unseen", "text": "only the container status is known; its files were gone"}
+            note = {"note": "unseen", "text": "the job's files were already deleted; only its exit status is known"}
             lines.append({"event": "step", "step": number, "at_s": 0.0})
             lines.append({"event": "note", "step": number, "at_s": 0.0, "data": note})
             lines.append({"event": "done", "step": number, "at_s": 0.0, "outcome": outcome, "code": code})

@@ -56,8 +56,7 @@ async def drive(driver: Driver) -> None:
     elif isinstance(target, HasProcesses):
         await _Scale(driver, work, plan, ProcessWorkloads(driver, work, plan, target.cpus())).run()
     else:
-        needed = "a Kubernetes API (HasApi) or processes on its machine (HasProcesses)"
-        raise DriverError(f"a scale trial needs a target with {needed}; target {target.name} has neither")
+        raise DriverError(f"a scale trial needs a Kubernetes target or this machine; target {target.name} is neither")
 
 
 class _Scale:

@@ -67,7 +67,7 @@ def read_audit(path: Path, prefix: str, submissions: Mapping[int, Submission]) -
         advice = "check that it is this API server's log and covers their kind and pods"
         raise ValueError(f"{path} has no requests for these workloads; {advice}")
     if low_s > high_s or high_s == float("inf"):
-        why = "it was set during the trial, or the log is from several servers"
+        why = "the clock was adjusted during the trial, or the log is from several servers"
         raise ValueError(f"cannot align the clock of {path}: {why}")
     offset_s = (low_s + high_s) / 2
     of: dict[int, list[float]] = {}

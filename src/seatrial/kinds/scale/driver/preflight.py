@@ -182,7 +182,7 @@ def webhook_limits(webhooks: Sequence[Mapping[str, Any]], kinds: set[Resource]) 
             fails = hook.get("failurePolicy", "Fail") == "Fail"
             then = "the request is rejected" if fails else "the webhook is ignored"
             name, timeout_s = hook.get("name", ""), int(hook.get("timeoutSeconds") or 10)
-            limits.append(f"webhook {name} is called for each workload; after {timeout_s} s {then}")
+            limits.append(f"webhook {name} is called for each workload; without an answer within {timeout_s} s, {then}")
     return limits
 
 

@@ -202,7 +202,8 @@ def _ended_first(expected: Generation, got: Generation, index: int, tolerance: T
     token = (longer.tokens or ())[index]
     gap = gap_of(token.top) if len(token.top) > 1 else math.inf
     one, other = (token, None) if longer is expected else (None, token)
-    ends = f"the text {'ends' if shorter is got else 'continues'} at token {index}, unlike the expected text"
+    verbs = ("ends", "continues") if shorter is got else ("continues", "ends")
+    ends = f"the text {verbs[0]} at token {index}, where the expected text {verbs[1]}"
     if shorter.stop_reason in _STOPPED and gap <= tolerance.near_tie:
         return Comparison(Agreement.NEAR_TIE, f"near tie: {ends}", index, gap, tolerance.near_tie, one, other)
     reason = f" (stop reason {_word(got.stop_reason)})"
