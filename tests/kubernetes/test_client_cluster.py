@@ -177,7 +177,7 @@ async def test_kinds_of_the_cluster_and_of_custom_resources_are_found(client: Ku
         await events.aclose()  # type: ignore[attr-defined]
     finally:
         await client.delete(kinds, f"widgets.{group}")
-    with pytest.raises(UnknownKind, match="it has apps/v1 Deployment"):
+    with pytest.raises(UnknownKind, match="did you mean apps/v1 Deployment"):
         await client.resource_of({"apiVersion": "apps/v1", "kind": "Deploment"})
 
 

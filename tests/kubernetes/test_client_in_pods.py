@@ -189,4 +189,4 @@ async def test_a_right_that_is_missing_for_a_command_is_named(client: Kubernetes
             [line async for line in jane.pod(pod.name).log()]
         async with jane.pod(pod.name).forward(80) as forward:
             assert await get(forward.host, forward.port, "/") == 0
-            assert "pods/portforward in namespace default is missing" in forward.problem
+            assert "lacks permission to get pods/portforward in namespace default" in forward.problem

@@ -103,19 +103,24 @@ def test_impersonation_becomes_headers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cluster", "user", "field", "problem"),
     [
-        ({"server": ""}, {}, r"clusters\[0\].cluster \(c\).server", "is missing"),
+        ({"server": ""}, {}, r"clusters\[0\].cluster \(c\).server", "missing; set the address"),
         ({"server": "ftp://x"}, {}, r"\(c\).server", "invalid address"),
         ({"server": "https://x:port"}, {}, r"\(c\).server", "invalid address"),
         ({"server": 5}, {}, r"\(c\).server", "expected `str`, got `int`"),
         ({"certificate-authority": "no.crt"}, {}, r"\(c\).certificate-authority", "file not found: .*/no.crt"),
-        ({"certificate-authority-data": "%%%"}, {}, r"\(c\).certificate-authority-data", "not"),
+        ({"certificate-authority-data": "%%%"}, {}, r"\(c\).certificate-authority-data", "invalid base64"),
         ({"certificate-authority-data": "aGVsbG8="}, {}, "certificate-authority-data", "invalid PEM"),
         ({"insecure-skip-tls-verify": "yes"}, {}, "insecure-skip-tls-verify", "expected `bool`, got `str`"),
-        ({"insecure-skip-tls-verify": True, "certificate-authority": "x"}, {}, "certificate-authority", "no such file"),
+        (
+            {"insecure-skip-tls-verify": True, "certificate-authority": "x"},
+            {},
+            "certificate-authority",
+            "file not found",
+        ),
         ({"proxy-url": "gopher://x"}, {}, "proxy-url", "must begin with one of http://"),
         ({"proxy-url": "http://[*a]:3128"}, {}, "proxy-url", "use http://host:3128"),
         ({}, {"client-certificate-data": base64.b64encode(PEM.encode()).decode()}, "client-key", "missing; "),
-        ({}, {"tokenFile": "none"}, r"users\[0\].user \(u\).tokenFile", "no such file"),
+        ({}, {"tokenFile": "none"}, r"users\[0\].user \(u\).tokenFile", "file not found"),
         ({}, {"token": 12345}, r"\(u\).token", "expected `str`, got `int`$"),
         (
             {},

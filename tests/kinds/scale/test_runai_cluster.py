@@ -155,7 +155,7 @@ def test_what_the_server_refuses_is_in_the_file_with_the_reason(runai: RunaiWorl
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (("kind: TrainingWorkload", "kind: TrainingWorkloads"), "it has run.ai/v2alpha1 TrainingWorkload"),
+        (("kind: TrainingWorkload", "kind: TrainingWorkloads"), "did you mean run.ai/v2alpha1 TrainingWorkload"),
         (("image: {value", "image: {vaule"), "the server rejected the TrainingWorkload"),
         (("namespace: runai-PROJECT_PLACEHOLDER", "namespace: runai-nowhere"), "runai-nowhere"),
     ],
