@@ -111,7 +111,7 @@ def test_reap_from_another_machine_removes_a_run_by_its_label_once_its_heartbeat
     assert len(far.kubectl("get", "pods", "-o", "name").split()) == 2
     far.forgotten()
     left = far.elsewhere("reap", "--target", far.on_target)
-    assert left.stdout.count("kept: still running, machine may be asleep") == 2, left.stdout + left.stderr
+    assert left.stdout.count("kept: still running on a machine that may be asleep") == 2, left.stdout + left.stderr
     assert len(far.kubectl("get", "pods", "-o", "name").split()) == 2
     output = far.elsewhere("reap", "--target", far.on_target, "--running", "--dry-run")
     assert output.stdout.count(": would delete\n") == 2, output.stdout + output.stderr
@@ -134,7 +134,7 @@ def test_reap_leaves_what_runs_whatever_its_clock_its_process_numbers_or_a_sleep
         process.send_signal(signal.SIGSTOP)
         far.forgotten()
         asleep = far.elsewhere("reap", "--target", far.on_target)
-        assert asleep.stdout.count("kept: still running, machine may be asleep") == 2, asleep.stdout
+        assert asleep.stdout.count("kept: still running on a machine that may be asleep") == 2, asleep.stdout
         process.send_signal(signal.SIGCONT)
         far.go()
         output = process.communicate(timeout=600)[0]

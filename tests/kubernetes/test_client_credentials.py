@@ -359,7 +359,7 @@ async def test_a_certificate_from_a_plugin_is_shown(pki: Pki, tmp_path: Path) ->
     [
         ("elsewhere", {}, r"certificate is not trusted: .*mismatch.*set `tls-server-name`"),
         ("expired", {}, r"certificate has expired; renew the server's certificate, or check this machine's clock"),
-        ("stranger", {}, r"certificate-authority. in the kubeconfig did not sign it"),
+        ("stranger", {}, r"not signed by .certificate-authority. in the kubeconfig"),
     ],
 )
 async def test_a_server_that_cannot_be_trusted_is_told_in_plain_words(

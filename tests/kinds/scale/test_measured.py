@@ -234,7 +234,7 @@ def test_a_log_that_was_rotated_is_read_whole(tmp_path: Path) -> None:
         ((audit_line(f"{PREFIX}-0-a", 100.4, 100.5, "binding"),), "cannot align the clock"),
         (
             (audit_line(f"{PREFIX}-0", 100.002, 100.003), audit_line(f"{PREFIX}-1", 3700.0, 3700.1)),
-            "was set during the trial",
+            "was adjusted during the trial",
         ),
     ],
 )

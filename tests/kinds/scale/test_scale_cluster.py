@@ -88,7 +88,7 @@ def test_a_quota_that_refuses_some_is_told_before_and_with_what_the_server_said(
     scale.seatrial("run", "suite.yaml", check=1)
     findings = scale.findings()
     assert f"in {namespace} has 20 count/jobs.batch left; 40 requested" in findings["preflight quota"].message
-    assert f"LimitRange r in {namespace} changes or rejects pods" in findings["preflight limit range"].message
+    assert f"LimitRange r in {namespace} may change or reject pods" in findings["preflight limit range"].message
     assert "Container max cpu=2" in findings["preflight limit range"].message
     failed = findings["bound failed"]
     assert failed.verdict is Verdict.FAILED
