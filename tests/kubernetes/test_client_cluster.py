@@ -250,7 +250,8 @@ async def test_a_missing_right_is_granted_by_the_yaml_of_its_message(client: Kub
 async def grant(admin: Kubernetes, refused: Forbidden, to: Kubernetes) -> None:
     """As an administrator would, from the text of the message, but under a name of its own."""
     assert refused.missing is not None
-    for document in yaml.safe_load_all(str(refused).partition("and:\n")[2]):
+    message = str(refused)
+    for document in yaml.safe_load_all(message[message.index("apiVersion:") :]):
         document["metadata"]["name"] += f"-{refused.missing.right.verb}"
         if "roleRef" in document:
             document["roleRef"]["name"] += f"-{refused.missing.right.verb}"
