@@ -132,10 +132,11 @@ async def test_a_dry_run_checks_and_leaves_nothing(client: Kubernetes) -> None:
 
 
 async def test_pages_and_deletion_by_label(client: Kubernetes) -> None:
-    await asyncio.gather(*(client.create(config_map(f"map-{n}", part=str(n % 2))) for n in range(60)))
+    own = client.access.namespace  # other tests use the cluster at the same time
+    await asyncio.gather(*(client.create(config_map(f"{own}-{n}", part=str(n % 2))) for n in range(60)))
     names = [item.metadata.name async for item in client.list(CONFIG_MAPS, labels="part=1", page=7)]
-    assert sorted(names) == sorted(f"map-{n}" for n in range(1, 60, 2))
-    everywhere = [item async for item in client.list(CONFIG_MAPS, namespace="", fields="metadata.name=map-3")]
+    assert sorted(names) == sorted(f"{own}-{n}" for n in range(1, 60, 2))
+    everywhere = [item async for item in client.list(CONFIG_MAPS, namespace="", fields=f"metadata.name={own}-3")]
     assert [item.metadata.namespace for item in everywhere] == [client.access.namespace]
     await client.delete_all(CONFIG_MAPS, labels="part=1", most=12)
     assert len([item async for item in client.list(CONFIG_MAPS, labels="part=1")]) == 18
