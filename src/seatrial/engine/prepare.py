@@ -52,9 +52,8 @@ def create(suite: Suite, plan: Plan, runs: Path, options: RunOptions) -> Prepare
 def with_contents(plan: Plan) -> Plan:
     """The plan with the contents of its cells, such as cases, read from their files. Raises SuiteError with all errors
     in them, like `create`."""
-    kinds = plugins.kinds()
-    listed = [cell for cell in plan.cells if isinstance(kinds[cell.kind], HasContents)]
-    found = {cell.id: cell for cell in _gathered_for(listed)[0]}
+    kinds = {name for name in {cell.kind for cell in plan.cells} if isinstance(plugins.kinds()[name], HasContents)}
+    found = {cell.id: cell for cell in _gathered_for(cell for cell in plan.cells if cell.kind in kinds)[0]}
     return plan.of(found.get(cell.id, cell) for cell in plan.cells)
 
 

@@ -145,6 +145,7 @@ class _Trial:
         self._content = _sha256(_json([name, model.content(), suite.env]))
         self._work = _sha256(_json(model.work()))
         self._policy = Policy.of(model)
+        self._baseline_files = self._model.baseline_files()
         self._resolver = Resolver(f"trials.{name}", model, suite.data["trials"][name], TRIAL_APART)
         runtime = cache(partial(_RuntimeOf, suite, name))
         self._place = cache(partial(_Place, suite, name, trial_fields(model), runtime))
@@ -238,7 +239,7 @@ class _Trial:
         """The bounds of a cell's metrics; and if a named baseline has none, why."""
         bounds: list[Bound] = []
         unbounded = []
-        for path, metrics in self._model.baseline_files().items():
+        for path, metrics in self._baseline_files.items():
             baselines = self._suite.baselines.get(path)
             of_cell = baselines.bounds(benchmark) if baselines is not None else ()
             found = [bound for bound in of_cell if bound.metric.startswith(metrics)]
