@@ -21,6 +21,7 @@ from cluster.places import cache_place
 PAUSE, BUSYBOX, PYTHON = "localhost/pause:1", "localhost/busybox:1", "localhost/python:3"
 FORMAT = 2
 """Part of an archive's name in the cache: raised when what is written here changes."""
+UNUSED_S = 7 * 24 * 3600.0
 _MEDIA = "application/vnd.oci.image"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _ACCOUNTS = {
@@ -137,13 +138,17 @@ def write_archive(name: str, content: Content, out: Path) -> None:
 
 
 def _kept(name: str, content: Callable[[], Content], made_from: list[Path], more: list[str] | None = None) -> Path:
-    """From the cache when it was made from the same files."""
+    """From the cache when it was made from the same files. Archives that were not used for a week are deleted."""
     known = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in made_from]
     digest = hashlib.sha256(json.dumps([FORMAT, name, known, more]).encode()).hexdigest()[:16]
     out = cache_place() / "images" / f"{digest}.tar"
     if not out.exists():
         out.parent.mkdir(parents=True, exist_ok=True)
         write_archive(name, content(), out)
+    out.touch()
+    for other in out.parent.glob("*.tar"):
+        if other.stat().st_mtime < out.stat().st_mtime - UNUSED_S:
+            other.unlink(missing_ok=True)
     return out
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from click.testing import CliRunner
 
+from forked import run_forked
 from seatrial.cli import main
 from seatrial.engine import reap
 from seatrial.job import RunResults
@@ -23,6 +24,8 @@ from seatrial.suite import TargetEntry
 from seatrial.targets.local import LocalOptions
 
 SEATRIAL = str(Path(sys.executable).with_name("seatrial"))
+LIMIT_S = 600.0
+# Commands that only read and write files behave the same in the process of the tests.
 IN_PROCESS = {"baseline", "compare", "history", "import", "init", "plan", "report", "runs", "scale", "schema"}
 DETACHED = " -m seatrial attach "  # how `run --detach` starts the process of its run
 DETACHED_S = 120.0
@@ -66,16 +69,19 @@ class World:
         return path
 
     def seatrial(self, *args: str, check: int | None = None, **env: str) -> subprocess.CompletedProcess[str]:
-        done = self._in_process(args) if self._needs_no_process(args, env) else self._as_process(args, env)
+        if self._needs_fresh_python(env):
+            done = self._as_process(args, env)
+        elif args and args[0] in IN_PROCESS:
+            done = self._in_process(args)
+        else:
+            done = run_forked(args, self.folder, self.env, LIMIT_S)
         if check is not None:
             assert done.returncode == check, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 
-    def _needs_no_process(self, args: tuple[str, ...], env: dict[str, str]) -> bool:
-        """What only reads and writes files does the same in the process of the tests, without starting Python anew.
-        Plugins are found on the way that Python was started with."""
-        plugins = self.env.get("PYTHONPATH") != os.environ.get("PYTHONPATH")
-        return bool(args) and args[0] in IN_PROCESS and not env and not plugins
+    def _needs_fresh_python(self, env: dict[str, str]) -> bool:
+        """Some variables are read when Python starts or a module is imported; plugins are found on `PYTHONPATH`."""
+        return bool(env) or self.env.get("PYTHONPATH") != os.environ.get("PYTHONPATH")
 
     def _in_process(self, args: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
         gone = {name: None for name in os.environ if name not in self.env}
@@ -85,7 +91,7 @@ class World:
 
     def _as_process(self, args: tuple[str, ...], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [SEATRIAL, *args], cwd=self.folder, env={**self.env, **env}, capture_output=True, text=True, timeout=600
+            [SEATRIAL, *args], cwd=self.folder, env={**self.env, **env}, capture_output=True, text=True, timeout=LIMIT_S
         )
 
     def start(self, *args: str, **env: str) -> subprocess.Popen[str]:

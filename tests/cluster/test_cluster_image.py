@@ -3,8 +3,10 @@
 import gzip
 import io
 import json
+import os
 import shutil
 import tarfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +87,16 @@ def test_without_busybox_it_says_what_to_install(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Unavailable, match="busybox-static"):
         image.busybox_archive()
+
+
+def test_archives_that_were_not_used_for_a_week_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("busybox") is None:
+        pytest.skip("no busybox")
+    monkeypatch.setenv("SEATRIAL_CACHE", str(tmp_path))
+    made = image.busybox_archive()
+    old, recent = made.with_name("old.tar"), made.with_name("recent.tar")
+    for path, age_s in ((old, image.UNUSED_S + 60), (recent, image.UNUSED_S - 3600), (made, image.UNUSED_S + 60)):
+        path.touch()
+        os.utime(path, (time.time() - age_s,) * 2)
+    assert image.busybox_archive() == made
+    assert sorted(path.name for path in made.parent.iterdir()) == sorted([made.name, "recent.tar"])

@@ -56,10 +56,8 @@ def allow(far: ClusterWorld, namespace: str) -> None:
     far.cluster.kubectl("-n", namespace, "create", "rolebinding", ACCOUNT, "--role=seatrial-driver", account)
 
 
-def test_shards_run_as_jobs_on_the_cluster_and_are_merged(
-    far: ClusterWorld, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    far.cluster.load(seatrial_image.archive(tmp_path_factory.mktemp("image")))
+def test_shards_run_as_jobs_on_the_cluster_and_are_merged(far: ClusterWorld) -> None:
+    far.cluster.load(seatrial_image.archive())
     far.kubectl("create", "serviceaccount", ACCOUNT)
     with ExitStack() as stack:
         shards = [stack.enter_context(namespace_of(far.cluster)) for _ in range(DRIVERS)]

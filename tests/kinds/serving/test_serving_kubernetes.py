@@ -188,10 +188,10 @@ def mutual_tls(far: ClusterWorld) -> str:
     return f'command: "SEATRIAL_PORT=9000 {LLAMA} & {front}", tls: {tls}'
 
 
-def test_a_driver_beside_the_server_and_one_here_speak_mutual_tls_and_say_what_their_ways_add(
-    far: ClusterWorld, tmp_path_factory: pytest.TempPathFactory
+def test_a_driver_beside_the_server_and_one_here_speak_mutual_tls_and_report_latency(
+    far: ClusterWorld,
 ) -> None:
-    far.cluster.load(seatrial_image.archive(tmp_path_factory.mktemp("image")))
+    far.cluster.load(seatrial_image.archive())
     server = mutual_tls(far)
     load = "{arrivals: {rate: 20/s}, requests: 20, lag: 1h, bounds: {ttft.p99: 1h, e2e.p50: 0.0001ms}}"
     found = {}
