@@ -320,6 +320,9 @@ def test_files_that_were_not_fetched_are_a_failure_that_names_them() -> None:
     several = Unkept(5, 12_000, ("files/a", "files/b", "files/c", "files/d"))
     first, second = check_kept(Observation("j", 1, Place("here", "m"), EXITED, unkept=(several, Unkept())))
     assert first.verdict is second.verdict is Verdict.FAILED
-    assert first.message == ("5 files not fetched (12,000 bytes): over the size limit: files/a, files/b, files/c, …")
+    assert first.message == (
+        "5 files not fetched (12,000 bytes): files/a, files/b, files/c, …; over `fetch_files` or `fetch_size` of the "
+        "target; raise it, or keep fewer files"
+    )
     assert second.message.startswith("no kept files were fetched")
     assert check_kept(Observation("j", 1, Place("here", "m"), EXITED)) == []

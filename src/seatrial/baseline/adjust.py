@@ -121,10 +121,9 @@ def _newest_level(chosen: MetricHistory, bound: Bound, center: float) -> list[Po
     last = changes[-1]
     if abs(center - last.after) <= abs(center - last.before):
         levels = f"{value_text(last.before)} → {value_text(last.after)}"
-        changed = f"changed at run {good[starts[last.index]].run} ({levels})"
         raise Refused(
-            f"nothing to change: the last run is within bounds, and they match the level since it {changed}; "
-            "run `seatrial baseline update` to compute bounds from the runs"
+            "nothing to change: the last run is within bounds, and the bounds match the newest level (since run "
+            f"{good[starts[last.index]].run}, {levels}); run `seatrial baseline update` to compute new bounds"
         )
     return good[starts[last.index] :]
 

@@ -24,6 +24,8 @@ from seatrial.job import (
 
 UNJUDGED = "unjudged"  # class of a metric that has bounds but could not be checked against them
 
+_UPDATE = "run `seatrial baseline update` to compute bounds from five or more runs, or set `unjudged: record`"
+_FIX_UNIT = "correct `unit` in the suite, or delete the entry and run `seatrial baseline update` after five runs"
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 
@@ -63,23 +65,22 @@ def _finding(
         return Finding(METRICS, check, Verdict.FAILED, "absent", message)
     if bound.state is BoundState.RECORDING:
         return _skipped(check, f"recorded, not checked: {bound.why}")
-    why = bound.why_not_for(settings)
+    why, fix = bound.why_not_for(settings), _UPDATE
     factor = unit_factor(metric.unit, bound.unit)
     if factor is None:
-        why = f"measured in {metric.unit}, bounds are in {bound.unit}"
+        why, fix = f"measured in {metric.unit}, bounds are in {bound.unit}", _FIX_UNIT
     if not why and bound.state is BoundState.UNUSABLE:
         why = bound.why
     if why:
-        return _unjudged(check, bound, why, record)
+        return _unjudged(check, bound, why, fix, record)
     if factor != 1:
         metric = msgspec.structs.replace(metric, value=metric.value * (factor or 1.0), unit=bound.unit)
     return _judged(bound, check, metric, at_s, settings)
 
 
-def _unjudged(check: str, bound: Bound, why: str, record: bool) -> Finding:
+def _unjudged(check: str, bound: Bound, why: str, fix: str, record: bool) -> Finding:
     if record:
         return _skipped(check, f"recorded, not checked: {why}")
-    fix = "run `seatrial baseline update` to compute bounds from five or more runs, or set `unjudged: record`"
     return Finding(METRICS, check, Verdict.INVALID, UNJUDGED, f"{bound.metric} was not checked: {why}; {fix}")
 
 

@@ -199,7 +199,8 @@ def dropped(observed: ObservedStep, check: str, pattern: str) -> Finding | None:
     for one in _list(observed.result.get("dropped")):
         if isinstance(one, dict) and one.get("pattern") == pattern:
             why = str(one.get("why") or "it did not finish on a line of this log")
-            message = f"pattern stopped: {why}; avoid nested repeats such as (a+)+"
+            fix = "correct it" if why.startswith("invalid") else "avoid nested repeats such as (a+)+"
+            message = f"pattern not checked: {why}; {fix}"
             return Finding(observed.name, check, Verdict.INVALID, "pattern", message)
     return None
 

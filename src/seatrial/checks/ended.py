@@ -70,11 +70,12 @@ def check_kept(observation: Observation, part: str = JOB) -> list[Finding]:
 
 
 def _unkept(one: Unkept) -> str:
+    advice = "of the target; raise it, or keep fewer files"
     if one.count is None:
-        return "no kept files were fetched: their total size is over the limit"
+        return f"no kept files were fetched: together they exceed `fetch_size` {advice}"
     files = "1 file" if one.count == 1 else f"{one.count:,} files"
     first = f": {', '.join(one.names[:3])}{', …' if one.count > 3 else ''}" if one.names else ""
-    return f"{files} not fetched ({one.size_bytes or 0:,} bytes): over the size limit{first}"
+    return f"{files} not fetched ({one.size_bytes or 0:,} bytes){first}; over `fetch_files` or `fetch_size` {advice}"
 
 
 def _killed_unnoticed(observed: ObservedStep) -> list[Finding]:

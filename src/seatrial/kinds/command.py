@@ -118,7 +118,7 @@ def judge_bounds(checks: CommandChecks, ran: ObservedStep, metrics: Mapping[str,
         shown = value_text(metric["value"], metric["unit"])
         factor = unit_factor(metric["unit"], unit)
         if factor is None:
-            message = f"{name} is {shown}, which cannot be compared with {text}: the units measure different things"
+            message = f"{name} is {shown}, which cannot be compared with {text}; correct the unit of one of them"
             findings.append(Finding(ran.name, check, Verdict.INVALID, "unit", message))
             continue
         operator = operator or (">=" if metric.get("better") == "higher" else "<=")

@@ -48,7 +48,10 @@ def test_when_pods_were_bound_comes_from_the_audit_log_and_clocks_agree(scale: S
     scale.trial(count=80, audit_log=str(scale.cluster.audit_log))
     scale.seatrial("run", "suite.yaml", check=0)
     findings = scale.findings()
-    assert "80 of 80 workloads, 0 unfinished, 0 censored, 0 failed, by audit" in findings["bound scheduled.p99"].message
+    assert (
+        "80 of 80 workloads, 0 unfinished, 0 with inexact time, 0 failed, by audit"
+        in findings["bound scheduled.p99"].message
+    )
     assert findings["audit log"].message.startswith("80 workloads from ")
     assert findings["clock"].verdict is Verdict.PASSED, findings["clock"].message
     assert "server timestamps agree" in findings["clock"].message
@@ -132,7 +135,7 @@ def test_a_clock_that_is_an_hour_wrong_is_told_and_changes_no_metric(scale: Scal
     findings = scale.findings()
     offset_s = float(findings["clock"].message.removeprefix("API server clock offset ").replace(",", "").split()[0])
     assert offset_s == pytest.approx(-3600, abs=600)
-    assert "20 of 20 workloads, 0 unfinished, 0 censored, 0 failed" in findings["bound scheduled.p99"].message
+    assert "20 of 20 workloads, 0 unfinished, 0 with inexact time, 0 failed" in findings["bound scheduled.p99"].message
     scale.assert_nothing_left()
 
 

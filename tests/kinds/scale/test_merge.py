@@ -162,11 +162,11 @@ def test_four_drivers_of_a_run_are_merged_and_judged(world: World) -> None:
         in world.seatrial("scale", "merge", "last", "--bound", "soon.p99=1s", check=2).stderr
     )
     results = world.results()
-    bad = Finding("driver", "measurement", Verdict.INVALID, "measurement", "the watch lagged")
+    bad = Finding("driver", "measurement", Verdict.INVALID, "measurement", "the watch saw changes late")
     spoilt = replace(results.cells[0], findings=[bad])
     world.run().write_results(replace(results, cells=[spoilt, *results.cells[1:]]))
     told_late = world.seatrial("scale", "merge", "last", check=1).stdout
-    assert "unreliable: part[shard=1]: the watch lagged" in told_late
+    assert "unreliable: part[shard=1]: the watch saw changes late" in told_late
     files = world.run().path / "cells" / results.cells[3].hash / "1" / "driver" / "files"
     few = (files / "submitted.jsonl").read_text().splitlines(keepends=True)[:-2]
     (files / "submitted.jsonl").write_text("".join(few))

@@ -22,7 +22,7 @@ def test_every_workload_is_made_once_followed_to_its_end_and_removed(scale: Scal
     scale.seatrial("run", "suite.yaml", check=0)
     assert sorted(one["number"] for one in scale.submissions()) == list(range(60))
     findings = scale.findings()
-    assert "60 of 60 workloads, 0 unfinished, 0 censored" in findings["bound scheduled.p99"].message
+    assert "60 of 60 workloads, 0 unfinished, 0 with inexact time" in findings["bound scheduled.p99"].message
     assert findings["clean-up"].verdict is Verdict.PASSED
     metrics = scale.results().cells[0].metrics
     assert 0 < metrics["created"]["p50"]["value"] <= metrics["scheduled"]["p50"]["value"]
@@ -43,7 +43,7 @@ def test_two_cells_of_one_run_at_once_neither_see_nor_remove_each_others(scale: 
     cells = {cell.id: cell for cell in scale.results().cells}
     for name, count in (("short", 5), ("long", 120)):
         (message,) = [one.message for one in cells[name].findings if one.check == "bound scheduled.p99"]
-        assert f"{count} of {count} workloads, 0 unfinished, 0 censored" in message
+        assert f"{count} of {count} workloads, 0 unfinished, 0 with inexact time" in message
     short = scale.run().path / "cells" / cells["short"].hash / "1/driver"
     gone = [json.loads(line) for line in (short / "files/stamps.jsonl").read_text().splitlines()]
     assert {one["workload"] for one in gone if "workload" in one} == set(range(5)), "those of the other are not its own"

@@ -132,7 +132,7 @@ async def test_a_rate_at_which_the_lag_was_not_measured_is_not_judged(
         os.close(reading)
         os.close(writing)
     (found,) = [one for one in notes if one["note"] == "limit"]
-    assert (found["low"], found["doubt"]) == (0.0, "the watch lag could not be measured")
+    assert (found["low"], found["doubt"]) == (0.0, "no watch lag was measured")
     assert [one["broken"] for one in found["tries"]] == [[]]
 
 

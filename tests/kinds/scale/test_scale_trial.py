@@ -270,7 +270,7 @@ def test_a_limit_is_reported_with_both_ends_and_its_bounds_are_not_judged_again(
     assert scaled.charts[0].rows[1] == [20.0, 19.9, "scheduled.p99 is 9, bound 1s", ""]
     step.notes[-1] = limit(0.0, 10.0)
     assert verdicts(step)["limit"] is Verdict.FAILED
-    step.notes[-1] = limit(0.0, 0.0, doubt="the watch lag could not be measured")
+    step.notes[-1] = limit(0.0, 0.0, doubt="no watch lag was measured")
     assert verdicts(step)["limit"] is Verdict.INVALID
 
 

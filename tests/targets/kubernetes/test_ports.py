@@ -75,7 +75,7 @@ def test_the_number_of_a_port_is_the_jobs_to_say_and_no_variable_of_the_user_cha
 
 
 def test_ready_by_a_port_that_there_is_not_is_refused() -> None:
-    with pytest.raises(TargetError, match=r"names the port 'grpc'; it has: http") as caught:
+    with pytest.raises(TargetError, match=r"names port 'grpc', which it lacks; its ports: http") as caught:
         made_of(changed(ports=(HTTP,), ready=Ready("grpc")), options_of("{}"))
     assert caught.value.outcome is Outcome.REFUSED
 

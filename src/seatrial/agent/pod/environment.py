@@ -167,8 +167,8 @@ class PodEnvironments:
         if not made or not os.path.exists(path):
             if "No space left" in answer:
                 raise JobError("cannot create an environment: %s" % _reason(answer))
-            text = "cannot create an environment; use an image whose Python has `venv`, or one with the packages: %s"
-            raise JobError(text % _reason(answer), "refused")
+            advice = "use an image whose Python has `venv`, or one that has the packages"
+            raise JobError("cannot create an environment: %s; %s" % (_reason(answer), advice), "refused")
         # The image's Python may itself be an environment. A layer sees only the Python below that one.
         program = (
             "import site, sys; print(*(site.getsitepackages() if sys.prefix != sys.base_prefix else []), sep='\\n')"

@@ -113,7 +113,7 @@ def _print(merged: "Merged", shards: int, broken: list[str], doubts: list[str]) 
     widest = max((len(stage.name) for stage in merged.stages), default=0)
     for stage in merged.stages:
         known = ", ".join(f"{one.name} {one.text}" for one in stage.quantiles)
-        counts = f"{stage.reached:,} of {stage.count:,}, {stage.unfinished:,} unfinished, {stage.censored:,} censored"
+        counts = f"{stage.reached:,} of {stage.count:,}, {stage.unfinished:,} unfinished, {stage.censored:,} inexact"
         click.echo(f"{stage.name:{widest}}  {known} ({counts})")
     for text in broken:
         click.echo(f"broken: {text}")

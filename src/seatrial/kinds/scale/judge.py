@@ -128,8 +128,12 @@ def _trust(step: ObservedStep, whole: ScaleSummary, bounds: tuple[FixedBound, ..
     lag = f"watch lag p50 {value_text(whole.lag_p50_s, 's')}, p99 {value_text(whole.lag_p99_s, 's')}"
     if not doubts:
         return passed(step, "measurement", f"{lag}; send delay p99 {value_text(whole.late_p99_s, 's')}")
-    limit = f"limit {value_text(work.allowed_late_s(bounds), 's')}"
-    return Finding(step.name, "measurement", Verdict.INVALID, "measurement", f"{'; '.join(doubts)} ({lag}; {limit})")
+    allowed_s = work.allowed_late_s(bounds)
+    limit = f"{lag}; limit {value_text(allowed_s, 's')}" if whole.lags else f"limit {value_text(allowed_s, 's')}"
+    late = max(whole.late_p99_s, whole.lag_p99_s) > allowed_s
+    advice = "lower the rate, or give the load generator more CPU" if late else "run it again"
+    message = f"{'; '.join(doubts)} ({limit}); {advice}"
+    return Finding(step.name, "measurement", Verdict.INVALID, "measurement", message)
 
 
 def _bound(
@@ -147,7 +151,7 @@ def _bound(
     found = next((one for one in stage.quantiles if one.name == bound.part), None) if stage else None
     if stage is None or found is None:
         return failed(step, check, "absent", f"{bound.name}: no workload reached that stage")
-    missing = f"{stage.unfinished} unfinished, {stage.censored} censored, {stage.failed} failed"
+    missing = f"{stage.unfinished} unfinished, {stage.censored} with inexact time, {stage.failed} failed"
     counts = f"{stage.reached} of {stage.count} workloads, {missing}, by {stage.source}"
     if found.value is None:
         return failed(step, check, "unfinished", f"{bound.name} is {found.text} ({counts})")

@@ -208,9 +208,9 @@ def doubts_of(whole: ScaleSummary, bounds: tuple[FixedBound, ...]) -> list[str]:
     doubts = (
         (whole.again, "the load generator was killed and restarted, so arrival times differ from the plan"),
         (whole.stopped, "the load generator was stopped before the end"),
-        (whole.late_p99_s > allowed_s, f"the load generator sent late: p99 {value_text(whole.late_p99_s, 's')}"),
-        (whole.lag_p99_s > allowed_s, f"the watch lagged: p99 {value_text(whole.lag_p99_s, 's')}"),
-        (not whole.lags, "the watch lag could not be measured"),
+        (whole.late_p99_s > allowed_s, f"workloads were sent late: p99 {value_text(whole.late_p99_s, 's')}"),
+        (whole.lag_p99_s > allowed_s, f"the watch saw changes late: p99 {value_text(whole.lag_p99_s, 's')}"),
+        (not whole.lags, "no watch lag was measured"),
     )
     return [text for is_doubtful, text in doubts if is_doubtful]
 

@@ -17,6 +17,7 @@ from seatrial.readers.log import LogValue, LogValues, as_number, hosts_text, log
 SHORT = 80  # characters; longer patterns are not shown
 _MOST_POINTS = 200  # points of the curve in a finding
 CHECK = "loss curve"
+_NO_STEP = "no step numbers in the log; set `pattern` of `steps` to match them"
 SURE = 3  # steps needed to detect that a log prints every Nth
 
 
@@ -146,7 +147,8 @@ def check_curve(
     logged_steps = [one for readings in by_host.values() for one in readings]
     common = [one for one in logged_steps if one.step in recorded]
     if not common:
-        why = "log lines have no step number" if not logged_steps else "the log has none of the recorded steps"
+        why = "the log has none of the recorded steps; if that is intended, record a new curve"
+        why = why if logged_steps else _NO_STEP
         return failed(observed, CHECK, "loss", f"cannot compare the curve: {why}", relevant_output(observed))
     if off := [one for one in common if not expected.near(one.value, recorded[one.step or 0])]:
         first = min(off, key=lambda one: one.step or 0)
@@ -173,13 +175,13 @@ def _lacks(
     """Which part of the recorded curve a host's log lacks; of a job that ended early, only up to its last step."""
     logged_steps = sorted({one.step for one in readings if one.step is not None})
     if not logged_steps:
-        return f"cannot compare the curve{on_host}: log lines have no step number"
+        return f"cannot compare the curve{on_host}: {_NO_STEP}"
     # The log prints every Nth step; 1 if unknown.
     between = [high - low for low, high in pairwise(logged_steps)]
     every = int(median(between)) if len(logged_steps) >= SURE else 1
     reached, wanted = logged_steps[-1], max(recorded)
     if reached + every - 1 < wanted and not cut_short(observed):
-        return f"the log{on_host} ends at step {reached}; the recorded curve goes to step {wanted}"
+        return f"the log{on_host} ends at step {reached}, before the end of the recorded curve (step {wanted})"
     if thinned:
         return ""
     there = set(logged_steps)
@@ -190,7 +192,7 @@ def _lacks(
         return ""
     here = sum(step in there for step in recorded)
     steps = f"{here:,} of {count(len(recorded), 'step')} of the recorded curve"
-    return f"{steps} are in the log{on_host}; step {min(lacking)} is not"
+    return f"the log{on_host} has only {steps}; first missing: step {min(lacking)}"
 
 
 def _left_out(step: int, logged_steps: list[int], every: int) -> bool:

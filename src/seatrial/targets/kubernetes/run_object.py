@@ -202,7 +202,8 @@ class RunObject:
             except k8s.AlreadyExists:
                 found = await self._take_over()
         if found.metadata.deletion_timestamp is not None:
-            raise TargetError(f"run {self.run} is being deleted from namespace {self._namespace}")
+            text = f"run {self.run} is being deleted from namespace {self._namespace}"
+            raise TargetError(f"{text}; try again when it is gone")
         if self._beat is None:
             self._beat = asyncio.create_task(self._send_heartbeats())
         return manifest.owner(k8s.JOBS, self.name, found.metadata.uid)

@@ -179,7 +179,10 @@ def test_a_fault_too_small_for_one_case_shows_in_the_whole() -> None:
     judged = judge(_with(change=lambda logits, _: logits / np.float32(1.001)), "f16")
     assert set(judged.cases) == {"exact"}
     assert not judged.passed
-    assert any("flatter than expected, by 0.10%" in problem for problem in judged.whole.problems)
+    assert any(
+        "tokens less than expected: each log-probability is off by 0.10%" in problem
+        for problem in judged.whole.problems
+    )
 
 
 def test_too_many_near_ties_show_in_the_whole() -> None:

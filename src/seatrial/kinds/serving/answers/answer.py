@@ -135,7 +135,7 @@ def compare_ways(case: Case, one: Answer, other: Answer, comparing: Comparing) -
         return _tokenized(one, other)
     ones, others = generations_of(one), generations_of(other)
     if len(ones) != len(others):
-        return structure(f"{len(others)} answers in one way, {len(ones)} in the other")
+        return structure(f"{len(others)} answers, but {len(ones)} when the case was first asked")
     found = []
     determined = is_determined(case.request) and not comparing.rule.similarity
     for first, second in zip(ones, others, strict=True):
@@ -145,7 +145,8 @@ def compare_ways(case: Case, one: Answer, other: Answer, comparing: Comparing) -
             shared = msgspec.structs.replace(first, **absent)
             found.append(compare_by_rule(_of_stream(shared, second, case.request, other), second, comparing)[0])
         elif first.input_count and second.input_count and first.input_count != second.input_count:
-            found.append(structure(f"{second.input_count} input tokens in one way, {first.input_count} in the other"))
+            asked = f"{second.input_count} input tokens, but {first.input_count} when the case was first asked"
+            found.append(structure(asked))
     return worst_of(found)
 
 

@@ -61,21 +61,21 @@ def _moved(seen: "Drift", tolerance: Tolerance) -> Iterable[str]:
     most = tolerance.rms * (1 + seen.positions**-0.5) if seen.positions else 0.0
     if seen.rms > most:
         yield (
-            f"over {seen.positions} tokens the log-probabilities moved by {seen.rms:.3g} (root mean square); "
-            f"{tolerance.precision} explains {most:.3g}"
+            f"over {seen.positions} tokens the log-probabilities moved by {seen.rms:.3g} (root mean square; "
+            f"at most {most:.3g} expected for {tolerance.precision})"
         )
     one_sided = abs(seen.mean) > max(_MOST_ONE_SIDED * seen.rms, _LEAST * tolerance.rms)
     if one_sided and abs(seen.mean_t) > _STANDARD_ERRORS:
         yield (
-            f"the log-probabilities moved to one side: by {seen.mean:+.3g} on average, which is "
-            f"{abs(seen.mean_t):.0f} standard errors; rounding has no direction"
+            f"the log-probabilities moved in one direction, by {seen.mean:+.3g} on average "
+            f"({abs(seen.mean_t):.0f} standard errors): an error in the computation, not rounding"
         )
     sloped = seen.slope_share > _MOST_SLOPE and seen.rms > _LEAST * tolerance.rms
     if sloped and abs(seen.slope_t) > _STANDARD_ERRORS:
-        way = "sharper" if seen.slope > 0 else "flatter"
+        way = "favour likely tokens more" if seen.slope > 0 else "favour likely tokens less"
         yield (
-            f"the probabilities are {way} than expected, by {abs(seen.slope):.2%} of each log-probability: a "
-            "temperature or a scale, not rounding"
+            f"the probabilities {way} than expected: each log-probability is off by {abs(seen.slope):.2%} of its "
+            "size, which is not rounding; check the temperature and the scaling of the logits"
         )
 
 

@@ -101,7 +101,7 @@ def make(
     if job.ready is not None and job.ready.port not in {port.name for port in job.ports}:
         # The server accepts a probe for an unknown port, and the job would never be ready.
         listed = ", ".join(port.name for port in job.ports) or "none"
-        raise refused(f"`ready` of {job.title} names the port {job.ready.port!r}; it has: {listed}")
+        raise refused(f"`ready` of {job.title} names port {job.ready.port!r}, which it lacks; its ports: {listed}")
     hosts = hosts_of(job, options, namespace)
     ours = pod_template(job, options, _image(job, options), agent, inputs, hosts)
     template = templated(ours, options.template)

@@ -202,9 +202,10 @@ def _deadline(context: EndContext, started: bool) -> Exit | None:
 
 
 def _out_of_time(started: bool) -> Exit:
+    text, fix = "the job exceeded its deadline on the cluster", "or without it `deadline` of the target"
     if started:
-        return Exit(Outcome.TIMEOUT, message="the job exceeded its deadline on the cluster")
-    return Exit(Outcome.QUEUE, message="the job exceeded its deadline on the cluster before it started")
+        return Exit(Outcome.TIMEOUT, message=f"{text}; raise `timeout.run`, {fix}")
+    return Exit(Outcome.QUEUE, message=f"{text} before it started; raise `timeout.queue`, {fix}")
 
 
 def _without_pods(context: EndContext) -> Exit:

@@ -35,7 +35,7 @@ UNKNOWN_S = 1.0  # uncertainty without an earlier observation or a timestamp
 _ORDER = (Stage.QUEUED, Stage.SCHEDULED, Stage.STARTED, Stage.READY, Stage.FINISHED)
 KUEUE_AGAIN_S = 60.0
 HELD_S = 3.0  # limit for the watch to report our release
-HELD = "waiting: suspended by a queue controller or a user"
+HELD = "waiting: suspended by a queue controller or a user; if Kueue manages this namespace, set `queue` of the target"
 _WARNINGS = 32  # kept per job
 
 
