@@ -25,7 +25,7 @@ from seatrial.job import (
 UNJUDGED = "unjudged"  # class of a metric that has bounds but could not be checked against them
 
 _UPDATE = "run `seatrial baseline update` to compute bounds from five or more runs, or set `unjudged: record`"
-_FIX_UNIT = "correct `unit` in the suite, or delete the entry and run `seatrial baseline update` after five runs"
+_FIX_UNIT = "correct `unit` in the suite, or delete the baseline entry and run `seatrial baseline update`"
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 

@@ -83,9 +83,9 @@ def _none(observed: ObservedStep, expected: LossExpected) -> Finding:
     if cut_short(observed):
         return skipped(observed, "loss", f"not checked: {cut_short(observed)}")
     near = [line.strip() for line in tidy(observed.output).splitlines() if "loss" in line.lower()]
-    hint = "; set `pattern` to match the lines below" if near else ""
+    hint = "to match the lines below" if near else "if the job prints it differently"
     pattern = repr(expected.pattern) if len(expected.pattern) < SHORT else "the default pattern"
-    message = f"no loss in the log: no line matches {pattern}{hint}"
+    message = f"no loss in the log: no line matches {pattern}; set `pattern` {hint}"
     evidence = with_heading(near[-1], observed.output) if near else relevant_output(observed)
     return failed(observed, "loss", "loss", message, evidence)
 
