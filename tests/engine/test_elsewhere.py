@@ -77,8 +77,8 @@ def test_a_local_job_that_was_only_meant_on_another_machine_is_not_started_here(
     shutil.copytree(far.run().path, copy)
     done = far.elsewhere("attach", str(copy), "--runs", "carried")
     assert done.returncode == 1
-    assert f"the job may be running on {socket.gethostname()}" in done.stdout
-    assert "(this is elsewhere)" in done.stdout
+    assert f"the job may still be running on {socket.gethostname()}" in done.stdout
+    assert "out of reach from elsewhere" in done.stdout
     assert ran(far) == []
 
 

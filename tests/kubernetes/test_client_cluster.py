@@ -300,7 +300,7 @@ async def until_allowed(client: Kubernetes, right: Right) -> None:
 async def test_a_wrong_token_is_told(client: Kubernetes) -> None:
     access = {**vars(client.access), "identity": Identity("nobody", token="not-a-token")}
     async with Kubernetes(Access(**access)) as nobody:
-        with pytest.raises(CredentialsError, match=r"rejected the credentials.*renew them: .*user nobody"):
+        with pytest.raises(CredentialsError, match=r"rejected the credentials.*they come from .*user nobody"):
             await nobody.get(PODS, "x")
 
 

@@ -89,7 +89,7 @@ async def test_a_refused_token_is_renewed_once_by_its_plugin(stub: Stub, tmp_pat
         assert await client.version() == "v1.35.4"
         await only(stub, "Bearer never")
         with pytest.raises(
-            CredentialsError, match=r"rejected the credentials.*renew them: test: user u: exec .*plugin"
+            CredentialsError, match=r"rejected the credentials.*they come from test: user u: exec .*plugin"
         ):
             await client.version()
     assert (tmp_path / "runs").read_text() == "xxx"
@@ -172,7 +172,7 @@ async def test_a_watch_and_a_command_renew_what_has_expired(stub: Stub, tmp_path
         assert event.object is not None
         assert event.object.metadata.name == "one"
         await only(stub, "Bearer token-3")
-        with pytest.raises(KubernetesError, match="refused the WebSocket"):
+        with pytest.raises(KubernetesError, match="refused its WebSocket"):
             await client.pod("one").run(["true"])
         await events.aclose()  # type: ignore[attr-defined]
     assert (tmp_path / "runs").read_text() == "xxx"

@@ -118,7 +118,7 @@ async def test_a_proxy_that_knows_no_websockets_is_told(stub: Stub) -> None:
 
     stub.override = answer
     async with stub.client() as client:
-        with pytest.raises(KubernetesError, match=r"refused the WebSocket \(200\)"):
+        with pytest.raises(KubernetesError, match=r"refused its WebSocket \(200\)"):
             await client.pod("p").run(["true"])
 
 

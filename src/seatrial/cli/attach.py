@@ -62,7 +62,8 @@ def cancel_command(run: str, runs: Path, history: str | None) -> None:
         until_s = time.monotonic() + _PATIENCE_S
         while owner.alive():
             if time.monotonic() > until_s:
-                fail(f"process {owner.pid} did not stop within {_PATIENCE_S:g} s; jobs may use their grace period", 3)
+                text = f"process {owner.pid} is still stopping the jobs of {folder.run} after {_PATIENCE_S:g} s"
+                fail(f"{text}; watch it with `seatrial attach {folder.run}`", 3)
             time.sleep(0.1)
     elif finished(folder, kept, show=False) is None:
         run_shown(reopened(folder), kept, cancel=True)

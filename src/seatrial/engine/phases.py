@@ -55,8 +55,8 @@ class Planned:
             return self
         here = part.planned_on in ("", part.attempt.host) or part.part.target not in part.attempt.one_machine
         if self.job is Unheld.MAYBE and not here:
-            text = f"the job may be running on {part.planned_on}; only that machine can tell (this is"
-            text += f" {part.attempt.host}); run `seatrial attach` there, or run the cell again"
+            text = f"the job may still be running on {part.planned_on}, out of reach from {part.attempt.host}; "
+            text += "run `seatrial attach` there, or run the cell again"
             return await _end(Exit(Outcome.REFUSED, message=text), Unheld.MAYBE, part)
         part.attempt.update(part.cell.id, "starting", "")
         target = await part.target()
@@ -416,7 +416,8 @@ def _show(phase: Following, part: PartContext) -> None:
 
 
 def _not_scheduled(limits: Limits, waited_for: str = "") -> str:
-    return f"not scheduled within {limits.queue_s:g} s" + (f"; {waited_for}" if waited_for else "")
+    reason = f"; {waited_for}" if waited_for else ""
+    return f"not scheduled within {limits.queue_s:g} s{reason}; raise `timeout.queue` to wait longer"
 
 
 # ---- ended, collected

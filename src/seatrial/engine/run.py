@@ -300,7 +300,7 @@ class Run:
                     async with asyncio.timeout(OPEN_S):
                         target = (await self._follower(name)).target
                 except TimeoutError:
-                    raise TargetError(f"target {name} did not open within {OPEN_S:g} s") from None
+                    raise TargetError(f"target {name} did not answer within {OPEN_S:g} s") from None
                 for found in await target.list(self._folder.run):
                     # Adopt it before removing it: a job that another process owns must stop this run.
                     try:

@@ -48,7 +48,7 @@ def check_written(suite: Suite) -> None:
     options = suite.data.get("targets") or {}
     found = [f"{path} contains the value of secret {name}" for path, name in _holding(options, "targets", values)]
     if found:
-        advice = "the run folder stores target options; pass a secret to jobs with `env: {NAME: {secret: ...}}`"
+        advice = "remove it, because the run folder stores target options; use `env: {VARIABLE: {secret: NAME}}`"
         raise RunRefused("\n".join([*found, advice]))
 
 
@@ -91,9 +91,9 @@ def _value(suite: RunSuite, name: str) -> str:
     else:
         variable = (source and source.env) or name
         if variable not in os.environ:
-            raise ValueError(f"environment variable {variable} is not set; set it, or add its source to `secrets`")
+            raise ValueError(f"environment variable {variable} is not set; set it, or add a `file` for it to `secrets`")
         value = os.environ[variable]
         origin = f"environment variable {variable}"
     if len(value) < SHORTEST:
-        raise ValueError(f"{origin} has {len(value)} characters; secrets need at least {SHORTEST} to be masked")
+        raise ValueError(f"{origin} has {len(value)} characters; use at least {SHORTEST}, so that it can be masked")
     return value

@@ -213,7 +213,8 @@ class Connection:
             if status != 401:
                 break
         raise KubernetesError(
-            f"cannot {request}: the server refused the WebSocket ({status}), although it allows the request"
+            f"cannot {request}: the server allows the request but refused its WebSocket ({status}); "
+            "check that proxies and load balancers in front of it pass WebSockets"
         )
 
     @staticmethod

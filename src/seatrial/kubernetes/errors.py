@@ -140,8 +140,8 @@ def status_error(request: ApiRequest, status: Status, code: int = 0, source: str
     code = code or status.code or 500
     if code == 401:
         text = f"the server rejected the credentials (401 {status.message[:ERROR_CHARACTERS]})"
-        renew = f"; renew them: {source}" if source else ""
-        return CredentialsError(f"cannot {request}: {text}{renew}", lasting=True)
+        origin = f"; they come from {source}" if source else ""
+        return CredentialsError(f"cannot {request}: {text}{origin}", lasting=True)
     if status.reason == "AlreadyExists":
         return AlreadyExists(request, code, status)
     return {403: Forbidden, 404: NotFound}.get(code, ApiError)(request, code, status)

@@ -175,7 +175,8 @@ def test_what_no_node_has_is_waited_for_within_the_limit_and_without_one_for_a_w
     found = why(unplaced, most=MOST, limited=True)
     assert found is not None
     assert not found.final
-    assert found.why.startswith("waiting for a node to be added: no node in this cluster fits: 0/3")
+    assert found.why.startswith("no node in this cluster fits: 0/3")
+    assert found.why.endswith("waiting for a new node")
 
 
 @pytest.mark.parametrize("reason", ["TriggeredScaleUp", "Nominated"])
@@ -213,7 +214,7 @@ def test_an_autoscaler_that_adds_no_node_is_heard_and_given_up_on_only_when_it_n
     found = why(full, most=MOST, warnings=(warning(reason, message),))
     assert found is not None
     assert not found.final
-    assert f"; the autoscaler: {message.strip()}" in found.why
+    assert f"; the autoscaler says: {message.strip()}" in found.why
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ async def autoscaler_says(watched: Watched, handle: str, reason: str, message: s
 async def test_an_autoscaler_that_can_add_no_node_for_it_ends_the_waiting(cluster: Cluster) -> None:
     async with watching(cluster, SHORT) as watched:
         handle = await watched.start(limited=True, nodeSelector={"seatrial/none": "none"})
-        await watched.until(lambda: "waiting for a node to be added" in " ".join(watched.progress(handle)))
+        await watched.until(lambda: "waiting for a new node" in " ".join(watched.progress(handle)))
         said = "pod didn't trigger scale-up: 1 node(s) didn't match Pod's node affinity/selector"
         await autoscaler_says(watched, handle, "NotTriggerScaleUp", said)
         found = await watched.exit(handle)

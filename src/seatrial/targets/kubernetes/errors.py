@@ -30,7 +30,7 @@ def target_error(error: KubernetesError, doing: str = "", lost: bool = False) ->
     if isinstance(error, NotFound) and (namespace := NO_NAMESPACE.search(error.message)):
         text += f"\nrun `kubectl create namespace {namespace[1]}`, or set another `namespace` in the target"
     if isinstance(error, CredentialsError):
-        text += "\nlog in again; running jobs continue meanwhile"
+        text += "\nlog in again to renew the credentials; running jobs continue meanwhile"
     if lost or isinstance(error, CredentialsError):
         return TargetLost(text)
     return TargetError(text, Outcome.REFUSED if _refused(error) else Outcome.INFRA)

@@ -105,7 +105,7 @@ def choose_gpus(gpus: Sequence[LocalGpu], count: int, folder: JobFolder, host: s
     free = [gpu.index for gpu in gpus if gpu.index not in taken]
     wanted = min(count, len(gpus))
     if len(free) < wanted:
-        raise TargetError(f"{wanted} GPUs are not free: other jobs use them", Outcome.QUEUE)
+        raise TargetError(f"GPUs requested: {wanted}, free: {len(free)}; waiting for other jobs", Outcome.QUEUE)
     return free[:wanted]
 
 

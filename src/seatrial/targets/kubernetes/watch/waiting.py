@@ -45,6 +45,7 @@ MOUNT = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 _SANDBOX = frozenset({"FailedCreatePodSandBox", "FailedCreatePodContainer", "FailedPodSandBoxStatus"})
 CREATE = frozenset({"FailedCreate", "FailedCreatePod"})
 NO_QUEUE, OVER_WHOLE_QUEUE = "doesn't exist", "> maximum capacity"
+_CHANGE = "request less, or change the node selector or tolerations"
 NEVER = "never"  # kind of a reason that depends on the capacity of nodes
 # Event reasons of autoscalers: the cluster autoscaler (also GKE's), and Karpenter.
 ADDS_NODE = frozenset({"TriggeredScaleUp", "Nominated"})
@@ -213,7 +214,7 @@ def _unscheduled(
     if autoscaler is not None:
         if autoscaler.reason in ADDS_NODE:
             return Waiting(f"waiting for a new node: {clean_line(autoscaler.message)}")
-        why += f"; the autoscaler: {clean_line(autoscaler.message)}"
+        why += f"; the autoscaler says: {clean_line(autoscaler.message)}"
     if matched is None:
         return Waiting(why)
     reasons = re.split(r", (?=\d+ )", matched["reasons"])
@@ -223,11 +224,11 @@ def _unscheduled(
     listed = "; ".join(dict.fromkeys(filter(None, too_much)))
     never = f"no node in this cluster fits: {text}" + (f" ({listed})" if listed else "")
     if autoscaler is not None and _adds_none(autoscaler):
-        why = f"{never}; the autoscaler cannot add one that fits: {clean_line(autoscaler.message)}"
+        why = f"{never}; the autoscaler cannot add one that fits: {clean_line(autoscaler.message)}; {_CHANGE}"
         return Waiting(why, Outcome.REFUSED, patience.infra_s, NEVER)
     if context.limited:
-        return Waiting(f"waiting for a node to be added: {never}")
-    return Waiting(never, Outcome.REFUSED, patience.never_s, NEVER)
+        return Waiting(f"{never}; waiting for a new node")
+    return Waiting(f"{never}; {_CHANGE}", Outcome.REFUSED, patience.never_s, NEVER)
 
 
 def _adds_none(event: WarningEvent) -> bool:
