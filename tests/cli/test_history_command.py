@@ -305,6 +305,12 @@ def test_history_until_a_day_knows_nothing_of_later_runs(made: Path) -> None:
     assert (wrong.exit_code, "use 2026-10-03" in wrong.stderr) == (2, True)
 
 
+def test_history_of_a_period_without_runs_says_so(made: Path) -> None:
+    done = CliRunner().invoke(main, ["history", "llama", "--until", "2020-01-01", "--history", str(made)])
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "nothing to show for this period; the runs of llama are from " in done.stderr
+
+
 def test_a_regression_that_is_open_is_one_of_a_strict_run(made: Path) -> None:
     history = open_history(made)
     found = open_regressions(history.filled(history.names(run="nightly-039", judged=True)))

@@ -303,6 +303,12 @@ def test_a_chart_keeps_its_width_and_shows_the_highest_and_the_lowest(number: in
     assert not ascii_only or "".join(drawing for _, drawing in chart.rows).isascii()
 
 
+def test_a_mark_of_a_run_with_two_attempts_is_shown_once() -> None:
+    known = series([2.0, 2.1, 2.2], mark={1: "regression", 2: "regression"})
+    known.points[2] = msgspec.structs.replace(known.points[2], run="r1")
+    assert paint(history_lines([view_series(known)], [], 0, 80, False)).count("regression  run r1") == 1
+
+
 def test_a_chart_marks_changes_alarms_and_words_where_they_are() -> None:
     verdicts = {40: "slower", 50: "failed", 59: "faster"}
     made = view_series(series(steps(2.0, 2.2), verdict=verdicts, mark={45: "false-alarm"}))

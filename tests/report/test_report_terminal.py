@@ -3,10 +3,11 @@
 import io
 from pathlib import Path
 
+import msgspec
 import pytest
 import sample
 
-from seatrial.job import Finding, RunResults, Verdict
+from seatrial.job import Excluded, Finding, RunResults, Verdict
 from seatrial.report.terminal.lines import paint
 from seatrial.report.terminal.summary import print_summary, summary_lines
 from seatrial.report.view.run import RunView
@@ -54,6 +55,14 @@ def test_nothing_vanishes(tmp_path: Path) -> None:
         "3 excluded",
     ):
         assert count in last
+
+
+def test_deselected_cells_are_not_counted_as_excluded(tmp_path: Path) -> None:
+    run = sample.small()
+    others = [Excluded("t", {"n": str(n)}, "not selected", "select") for n in range(2)]
+    text = told(msgspec.structs.replace(run, excluded=[*run.excluded, *others]), tmp_path)
+    assert "3 excluded, 2 deselected" in text
+    assert "– excluded or deselected" in text
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])

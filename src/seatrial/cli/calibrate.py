@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from seatrial.cli.common import RUNS, fail
+from seatrial.cli.common import RUNS, SELECT, fail
 from seatrial.cli.record import ask_trusted
 from seatrial.kinds.serving.answers.drift import Calibrated, Tolerance
 from seatrial.kinds.serving.recording import calibrate_cells
@@ -17,8 +17,14 @@ from seatrial.record import write_whole
 
 @click.command()
 @click.argument("suite", type=click.Path(path_type=Path))
-@click.option("--select", multiple=True, metavar="EXPR", help="Only cells that match an id glob, axis=value or /hash.")
-@click.option("--repeat", type=click.IntRange(min=1), default=2, show_default=True, help="Times to start each server.")
+@SELECT
+@click.option(
+    "--repeat",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="Start each server this many times and send all cases each time.",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -27,10 +33,10 @@ from seatrial.record import write_whole
 )
 @RUNS
 def command(suite: Path, select: tuple[str, ...], repeat: int, out: Path | None, runs: Path) -> None:
-    """Send every case to the servers of SUITE, one at a time and concurrently, and write how much the answers differ
-    from the expected ones, or from each other if none are expected.
+    """Measure how much the answers of SUITE's servers vary, and write it to a tolerances file for later comparisons.
 
-    Use only trusted servers: their errors become part of the tolerance.
+    Sends every case one at a time and concurrently. Compares the answers with the expected ones, or with each other if
+    none are expected. Use only trusted servers: their errors become part of the tolerance.
     """
     run, cells = ask_trusted(suite, "calibrate", select, runs, repeat)
     found: dict[Path, dict[str, Tolerance]] = {}

@@ -18,7 +18,7 @@ from seatrial.report.view.series import POINTS_SHOWN
 @click.command()
 @click.argument("before", metavar="RUN")
 @click.argument("after", metavar="RUN")
-@click.option("--all", "all_metrics", is_flag=True, help="Include unchecked metrics.")
+@click.option("--all", "all_metrics", is_flag=True, help="Also show metrics that are not checked.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @RUNS
 @HISTORY

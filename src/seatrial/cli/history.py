@@ -19,6 +19,7 @@ from seatrial.record.history import Alarm, History, Series, TimeWindow, add_miss
 from seatrial.report.terminal import history as terminal
 from seatrial.report.terminal.lines import is_ascii
 from seatrial.report.view import series as view
+from seatrial.report.view.sentences import period_text
 
 if TYPE_CHECKING:
     from seatrial.api import RunPlan
@@ -41,7 +42,7 @@ class WithDefault(click.Group):
         self.format_commands(context, formatter)
 
     def collect_usage_pieces(self, context: click.Context) -> list[str]:
-        return ["[OPTIONS] [TRIAL]", "| mark RUN ... | alerts"]
+        return ["[OPTIONS] [TRIAL]", "| COMMAND [ARGS]..."]
 
 
 @click.group(cls=WithDefault)
@@ -50,11 +51,9 @@ def command() -> None:
     Without TRIAL, list all trials.
 
     \b
-    seatrial history TRIAL --benchmark B --metric M    show one series
-    seatrial history mark RUN --false-alarm --reason TEXT
-    seatrial history add                               add runs made while the history was unreachable
-    seatrial history alerts                            list all alerts and how many were correct
-    seatrial history show mark                         show a trial named like a command
+    seatrial history TRIAL --metric M --since 30d            one metric in the last 30 days
+    seatrial history mark RUN --false-alarm --reason TEXT    review an alert
+    seatrial history show mark                               a trial with the name of a command
     """
 
 
@@ -65,10 +64,14 @@ def command() -> None:
 @click.option(
     "--last", metavar="N", type=click.IntRange(min=1), help="Only the last N points of each series.  [default: 400]"
 )
-@click.option("--since", metavar="TIME", help="Only runs since this time: 2026-10-03, 2026-10-03T12:00, or 30d ago.")
-@click.option("--until", metavar="TIME", help="Only runs until this time; later runs are ignored.")
-@click.option("--suite", type=click.Path(path_type=Path), help="Show the bounds of this suite's baselines.")
-@click.option("--all", "all_metrics", is_flag=True, help="Include unchecked metrics.")
+@click.option(
+    "--since", metavar="TIME", help="Only runs since this time: 2026-10-03, 2026-10-03T12:00 or, for 30 days ago, 30d."
+)
+@click.option(
+    "--until", metavar="TIME", help="Only runs until this time, written as for --since. A day counts to its end."
+)
+@click.option("--suite", type=click.Path(path_type=Path), help="Suite whose baselines have the bounds to show.")
+@click.option("--all", "all_metrics", is_flag=True, help="Also show metrics that are not checked.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @RUNS
 @HISTORY
@@ -114,6 +117,10 @@ def show(
         print_json({**found, **_judged(alarms)})
         return
 
+    if not (cells or views) and (since or until):
+        known = next(one for one in past.trials() if one.trial == trial)
+        say(f"nothing to show for this period; the runs of {trial} are from {period_text(known.first_s, known.last_s)}")
+        return
     columns = min(shutil.get_terminal_size((100, 24)).columns, 140)
     lines = [*terminal.cell_history_lines(trial, cells, columns), []] if cells else []
     others = len(chosen) - len(judged)
@@ -134,13 +141,13 @@ def _time(text: str | None, option: str, ends: bool = False) -> float | None:
     return found.timestamp() + (86_400 - 1e-6 if ends and len(text) == len("2026-10-03") else 0.0)
 
 
-@command.command()
+@command.command(short_help="Add runs that are missing from the history.")
 @click.argument("names", metavar="[RUN]...", nargs=-1)
 @RUNS
 @HISTORY
 def add(names: tuple[str, ...], runs: Path, history: str | None) -> None:
-    """Add RUNs (an id or prefix, a path, or `last`) to the history, replacing existing entries. Without RUN, add
-    runs missing because the history was unreachable."""
+    """Add each RUN (an id or prefix, a path, or `last`) to the history, replacing its existing entries. Without RUN,
+    add the runs that are missing because the history was unreachable."""
     past = history_of(runs, history)
     if not names:
         added = add_missed(runs, past)

@@ -20,7 +20,7 @@ _STARTERS = {
 @click.argument("kind", default="runtime")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 def command(kind: str, force: bool) -> None:
-    """Create seatrial.yaml, a suite for this machine with a trial of KIND (runtime or training)."""
+    """Create seatrial.yaml, a suite for this machine with a trial of KIND: runtime (the default) or training."""
     if kind not in _STARTERS:
         fail(f"no starter suite for kind {kind!r}; known: {', '.join(_STARTERS)}")
     names = _STARTERS[kind]

@@ -59,7 +59,8 @@ def _lines(plan: "Plan", list_cells: bool, columns: int) -> "list[Line]":
     if len(listed) > _LISTED and not list_cells:
         lines.append([(f"and {len(listed) - _LISTED:,} more (--list shows all)", "")])
     if plan.excluded:
-        lines += [[], [(f"excluded ({len(plan.excluded):,}; --json lists each)", "bold")]]
+        title = "excluded" if all(one.cause in _MARKS for one in plan.excluded) else "excluded or deselected"
+        lines += [[], [(f"{title} ({len(plan.excluded):,}; --json lists each)", "bold")]]
         lines += _excluded_lines(plan)
     contents = _contents_lines(plan)
     lines += [[], *contents] if contents else []
@@ -163,9 +164,11 @@ def _contents_lines(plan: Plan) -> "list[Line]":
 
 
 def totals(plan: Plan) -> str:
-    """`102 cells, 42 excluded of 144 combinations; 25.5 hours, price 37.20; no estimate for 3 cells`"""
+    """`102 cells, 40 excluded, 2 deselected of 144 combinations; 25.5 hours, price 37.20; no estimate for 3 cells`"""
+    from seatrial.report.view.words import not_run_text
+
     counts = plan.counts
-    text = f"{count(counts['cells'], 'cell')}, {counts['holes']:,} excluded"
+    text = f"{count(counts['cells'], 'cell')}, {not_run_text(plan.excluded)}"
     text += f" of {count(counts['combinations'], 'combination')}"
     if counts["cells"] > plan.cost.unknown:
         text += f"; {plan.hours:,.2f} hours, price {plan.price:,.2f}"
@@ -178,5 +181,5 @@ def totals(plan: Plan) -> str:
     if pairs := plan.coverage:
         text += f"\npairwise: {len(plan.cells):,} of {count(pairs.of_cells, 'cell')}"
         text += f", pairs covered {pairs.covered:,} / {pairs.possible:,} possible"
-        text += f"; {len(pairs.impossible):,} pairs occur in no valid cell"
+        text += f"; pairs in no valid cell: {len(pairs.impossible):,}"
     return text

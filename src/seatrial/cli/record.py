@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from seatrial.api import plan, prepare
-from seatrial.cli.common import RUNS, fail, loaded, say
+from seatrial.cli.common import RUNS, SELECT, fail, loaded, say
 from seatrial.cli.common.watching import run_shown
 from seatrial.engine import RunOptions
 from seatrial.job import Unreadable
@@ -29,15 +29,19 @@ from seatrial.suite.yaml.problem import printable
 
 @click.command()
 @click.argument("suite", type=click.Path(path_type=Path))
-@click.option("--select", multiple=True, metavar="EXPR", help="Trusted cells: id glob, axis=value or /hash.")
-@click.option("--diff", is_flag=True, help="Show what would change, token by token, without writing it.")
+@SELECT
+@click.option(
+    "--diff",
+    is_flag=True,
+    help="Show what would change, token by token; write nothing. Exits 1 if something would change.",
+)
 @RUNS
 def command(suite: Path, select: tuple[str, ...], diff: bool, runs: Path) -> None:
-    """Send every case to the servers of SUITE and write their answers into the case files: responses, errors, joined
-    streams. Comments, order and everything else in the files are kept.
+    """Send every case to the servers of SUITE and write their answers into the case files, as the expected answers of
+    later runs. Use only trusted servers.
 
-    Answers to sampled requests and answers that differ between two tries are not written. With --diff, exits 1 if
-    something would change.
+    Everything else in the files, including comments, is kept. Answers to sampled requests and answers that differ
+    between two tries are not written.
     """
     changed = False
     for trusted in ask_trusted(suite, "record", select, runs)[1]:

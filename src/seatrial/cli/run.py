@@ -14,20 +14,34 @@ from seatrial.record import RecordError, remote
 @click.command()
 @click.argument("suite", type=click.Path(path_type=Path))
 @SELECTING
-@click.option("--failed", metavar="RUN", help="Only cells that did not pass in RUN.")
-@click.option("--parallel", type=click.IntRange(min=1), help="Maximum number of cells at a time on each target.")
-@click.option("--retries", type=click.IntRange(min=0), help="Retries of a cell with a verdict in `retry_on`.")
-@click.option("--max-failures", type=click.IntRange(min=1), help="Start no more cells after this many have failed.")
-@click.option("--detach", is_flag=True, help="Run in the background; `attach` shows the run, `cancel` stops it.")
+@click.option(
+    "--failed", metavar="RUN", help="Only cells that did not pass in RUN: an id or prefix, a path, or `last`."
+)
+@click.option(
+    "--parallel",
+    type=click.IntRange(min=1),
+    help="Cells to run at a time on each target.  [default: the target's `parallel`, else one per CPU, 50 on clusters]",
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    help="Retry a cell up to this many times if its verdict is in `retry_on`.  [default: the trial's `retries`, 1]",
+)
+@click.option(
+    "--max-failures",
+    type=click.IntRange(min=1),
+    help="Start no more cells once this many have failed.  [default: no limit]",
+)
+@click.option("--detach", is_flag=True, help="Run in the background; see `seatrial attach` and `seatrial cancel`.")
 @click.option("--commit", default="", help="Commit under test.  [default: from the CI environment or the checkout]")
 @click.option(
     "--out",
     metavar="URL",
     default="",
     envvar="SEATRIAL_OUT",
-    help="Copy the finished run folder to a folder below this fsspec URL (s3://…, gs://…, a path).",
+    help="Copy the run folder into this folder when it has finished: s3://…, gs://… or a path.",
 )
-@click.option("--strict", is_flag=True, help="Also exit 1 if a metric has no bounds, or if it has an open regression.")
+@click.option("--strict", is_flag=True, help="Also exit 1 if a metric has no bounds or an open regression.")
 @AGAINST
 @NOTIFY
 @HISTORY

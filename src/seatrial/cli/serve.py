@@ -12,10 +12,31 @@ PORT = 8642
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 for any free port.")
-@click.option("--token-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="The access token.")
-@click.option("--allow-host", multiple=True, metavar="NAME", help="Also accept this host name, such as a proxy's.")
-@click.option("--public", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Write static files.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=PORT,
+    show_default=True,
+    help="Port to listen on; 0 for any free port.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="File with the access token, such as the output of `openssl rand -hex 32`.",
+)
+@click.option(
+    "--allow-host",
+    multiple=True,
+    metavar="NAME",
+    help="Also answer requests for this host name, such as a proxy's. Repeatable.",
+)
+@click.option(
+    "--public",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Do not serve: write all pages to this folder, for any web server, and exit.",
+)
 @RUNS
 @HISTORY
 def command(
@@ -33,8 +54,9 @@ def command(
     requires a token from --token-file or SEATRIAL_SERVE_TOKEN. Enter it as the password in the browser.
 
     \b
-    seatrial serve                      http://127.0.0.1:8642/
-    seatrial serve --public DIR         write the pages as files, for any web server
+    seatrial serve                                        http://127.0.0.1:8642/, for this machine only
+    seatrial serve --host 0.0.0.0 --token-file token      for other machines, with a token
+    seatrial serve --public site                          write the pages to the folder `site`
     """
     from seatrial.cli.baseline.scope import RecenterPreview
     from seatrial.web.access import CannotServe, WebAccess, read_token

@@ -140,7 +140,7 @@ def _head(run: RunView) -> list[str]:
     if run.flaky:
         counts.append(f"{SYMBOLS['flaky'].glyph} {len(run.flaky)} flaky")
     if run.excluded:
-        counts.append(f"{len(run.excluded):,} excluded")
+        counts.append(run.not_run)
     total = f"{count(len(run.cells), 'cell')} in {duration_text(run.seconds)}"
     lines = [
         f"## {_SIGNS[run.verdict.value]} {escape_text(run.suite)}: {run.verdict.value}",

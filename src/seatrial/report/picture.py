@@ -70,7 +70,7 @@ def render_svg(run: RunView) -> str:
     sheet = _Sheet()
     sheet.write(f"{run.suite}: {run.verdict.value}", "title")
     counts = " · ".join(f"{number} {verdict.value}" for verdict, number in run.counts.items())
-    excluded = f" · {len(run.excluded):,} excluded" if run.excluded else ""
+    excluded = f" · {run.not_run}" if run.excluded else ""
     sheet.write(f"{count(len(run.cells), 'cell')} in {duration_text(run.seconds)}: {counts}{excluded}", "note")
     if run.causes_sentence:
         sheet.write(run.causes_sentence, "head")

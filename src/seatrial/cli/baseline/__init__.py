@@ -86,7 +86,7 @@ def show(suite: Path, select: tuple[str, ...], metric: str | None, runs: Path, h
 @command.command(short_help="Compute bounds from the runs in the history.")
 @_changing
 @_METRIC
-@click.option("--since", metavar="TIME", help="Use only runs from this period: 30d, 12h.")
+@click.option("--since", metavar="TIME", help="Use only runs of the last 30d, 12h or other period.")
 def update(scope: BaselineScope, metric: str | None, since: str | None) -> None:
     """Compute bounds from the good runs in the history with the newest level and the same configuration.
 
@@ -107,14 +107,17 @@ def update(scope: BaselineScope, metric: str | None, since: str | None) -> None:
     scope.change(made, f"no run has {metric or 'a metric that can have bounds'} yet")
 
 
-@command.command(short_help="Move bounds to the newest level; keeps their width.")
+@command.command(short_help="Accept the level of the newest runs as the new center of bounds.")
 @_changing
 @_METRIC
 def recenter(scope: BaselineScope, metric: str | None) -> None:
-    """Move bounds to the level of the newest runs and accept it. The width stays the same.
+    """Accept the level of the newest runs: center the bounds on it, with the same width.
 
-    The newest level is that of the latest runs out of bounds on one side or, if the last run is within bounds, of the
-    runs since the last level change. `seatrial baseline update` ignores older runs from then on.
+    Uses the latest runs in a row that are above or below the bounds. If the last run is within bounds, uses the runs
+    since the last level change. `seatrial baseline update` then ignores older runs.
+
+    \b
+    seatrial baseline recenter SUITE --metric step_time --reason "new driver" --dry-run
     """
     from seatrial.baseline import new_bounds, selection
 
@@ -176,7 +179,9 @@ def _percent(text: str) -> float:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--metric", metavar="NAME", help="Metric measured by the runs (runs only).")
 @click.option("--unit", metavar="TEXT", default="", help="Unit: s, MiB (runs only).  [default: from the suite]")
-@click.option("--better", type=click.Choice(["lower", "higher"]), help="Runs only.  [default: from the suite]")
+@click.option(
+    "--better", type=click.Choice(["lower", "higher"]), help="Better values (runs only).  [default: from the suite]"
+)
 def import_(scope: BaselineScope, file: Path, metric: str | None, unit: str, better: str | None) -> None:
     """Import bounds or runs from FILE.
 

@@ -27,7 +27,7 @@ RUNS = click.option(
     default=Path("runs"),
     envvar="SEATRIAL_RUNS",
     show_default=True,
-    help="Folder with all runs and their history.",
+    help="Folder of all runs and their history.",
 )
 
 
@@ -76,20 +76,32 @@ def options(*decorators: Callable[..., Any]) -> Callable[[Callable[..., Any]], C
     return lambda command: functools.reduce(lambda wrapped, option: option(wrapped), reversed(decorators), command)
 
 
-_SELECT = "Only cells that match an id glob, axis=value or /hash; repeat for more."
-SELECT = click.option("--select", multiple=True, metavar="EXPR", help=_SELECT)
+SELECT = click.option(
+    "--select",
+    multiple=True,
+    metavar="EXPR",
+    help="Only cells with this id or glob, axis=value or /HASH. Repeat to add more cells.",
+)
 # The options that choose cells; `plan_of` takes all but --max-cost.
 SELECTING = options(
     SELECT,
-    click.option("--tag", multiple=True, help="Only cells with this tag; repeat to require several."),
-    click.option("--pairwise", is_flag=True, help="Run only a small set of cells, with every valid pair of values."),
-    click.option("--repeat", type=click.IntRange(min=1), help="Run each cell this many times."),
+    click.option("--tag", multiple=True, help="Only cells with this tag. Repeat to require several tags."),
+    click.option("--pairwise", is_flag=True, help="Only a small set of cells that covers every valid pair of values."),
+    click.option(
+        "--repeat", type=click.IntRange(min=1), help="Run each cell this many times.  [default: the trial's `repeat`]"
+    ),
     click.option(
         "--target",
         metavar="T",
         help="Run every cell on this target: a name in the suite, a kind (kubernetes), kind:key=value,… or a file.",
     ),
-    click.option("--max-cost", type=float, callback=_money, help="Reject the plan if it may cost more."),
+    click.option(
+        "--max-cost",
+        type=float,
+        metavar="PRICE",
+        callback=_money,
+        help="Exit 2 if the plan may cost more than this, such as 25.00.  [default: the suite's `max_cost`]",
+    ),
 )
 
 

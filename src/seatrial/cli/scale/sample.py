@@ -15,7 +15,10 @@ from seatrial.migrate.runai.files import NAMESPACE_PREFIX
 @TYPE
 @project_option("-p", "--project")
 @click.option(
-    "--events/--no-events", default=True, show_default=True, help="Read events: evictions, volumes, times below 1 s."
+    "--events/--no-events",
+    default=True,
+    show_default=True,
+    help="Also read the namespace's events, for eviction and volume times and for times more precise than 1 s.",
 )
 @click.option(
     "--backend", metavar="URL", envvar="SEATRIAL_BACKEND",

@@ -98,7 +98,8 @@ def _one(view: SeriesView, columns: int, ascii_only: bool) -> list[Line]:
 def _marks(view: SeriesView) -> list[Line]:
     """Marks, and the number of unreviewed alerts."""
     lines: list[Line] = []
-    marked = [point for point in view.points if point.mark]
+    # Each attempt of a cell has a point; a mark is of the whole run.
+    marked = [*{(point.run, point.mark, point.mark_reason): point for point in view.points if point.mark}.values()]
     lines += more_lines(len(marked) - _MOST_MARKS, "older mark")
     for point in marked[-_MOST_MARKS:]:
         reason = one_line(shorten(point.mark_reason, MOST_REASON))

@@ -220,7 +220,7 @@ def _not_run(run: RunView, columns: int) -> list[Line]:
 
     mark, colour = glyph("skipped")
     skips = section(f"{mark} skipped", run.skips.items(), skip, _MOST_LINES, "reason", style=f"bold {colour}")
-    title = f"{glyph('excluded')[0]} excluded"
+    title = f"{glyph('excluded')[0]} {'excluded or deselected' if 'deselected' in run.not_run else 'excluded'}"
     return [*skips, *section(title, run.excluded_by_reason.items(), exclusion, _MOST_LINES, "reason")]
 
 
@@ -235,7 +235,7 @@ def _totals(run: RunView, columns: int) -> list[Line]:
     if run.unjudged:
         counts += [("   ", ""), (f"{glyph('skipped')[0]} {count(run.unjudged, 'metric')} not checked", "yellow")]
     if run.excluded:
-        counts += [("   ", ""), (f"{glyph('excluded')[0]} {len(run.excluded):,} excluded", "dim")]
+        counts += [("   ", ""), (f"{glyph('excluded')[0]} {run.not_run}", "dim")]
     head: Line = [
         (f"{mark} {run.verdict.value}", f"bold {colour}"),
         (f"  {one_line(run.suite)}", "bold"),

@@ -24,7 +24,7 @@ from seatrial.report.view.cell import CellView
 from seatrial.report.view.grid import NOT_WANTED, Matrix, matrices
 from seatrial.report.view.series import RunSeries, read_series
 from seatrial.report.view.tables import JudgedTable, judged_tables
-from seatrial.report.view.words import date_text, one_line
+from seatrial.report.view.words import date_text, not_run_text, one_line
 
 MOST_MOVES = 3  # sentences about metric changes
 _NO_FOLDER = Path(os.devnull)  # has no children
@@ -121,6 +121,10 @@ class RunView:
         for combination in self.excluded:
             found.setdefault(one_line(combination.why) or "no reason given", []).append(combination)
         return found
+
+    @property
+    def not_run(self) -> str:
+        return not_run_text(self.excluded)
 
     @property
     def declared_exclusions(self) -> list[Excluded]:

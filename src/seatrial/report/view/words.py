@@ -113,6 +113,14 @@ def excluded_text(combination: Excluded) -> str:
     return f"{combination.trial}[{axes_text(combination.axes.items())}]" if combination.axes else combination.trial
 
 
+def not_run_text(excluded: Sequence[Excluded]) -> str:
+    """`2 excluded, 3 deselected`"""
+    deselected = sum(one.cause in ("tag", "select", "pairwise") for one in excluded)
+    rest = len(excluded) - deselected
+    texts = [f"{rest:,} excluded" if rest or not deselected else "", f"{deselected:,} deselected" if deselected else ""]
+    return ", ".join(filter(None, texts))
+
+
 def stages_text(stages: Sequence[StageTime]) -> str:
     """The time between consecutive stages, with its uncertainty."""
     parts = []
