@@ -44,7 +44,7 @@ _PATIENCE_S = 120.0
 @HISTORY
 @RUNS
 def cancel_command(run: str, runs: Path, history: str | None) -> None:
-    """Stop RUN (an id or prefix, a path, or `last`): stop its jobs, collect their results and delete them."""
+    """Stop RUN (an id or prefix, a path, or `last`): stop its jobs, collect their results, then delete the jobs."""
     from seatrial.cli.common.watching import finished, reopened, run_shown
 
     folder, kept = find_own(runs, run), history_of(runs, history)

@@ -65,7 +65,7 @@ def command() -> None:
     "--last", metavar="N", type=click.IntRange(min=1), help="Only the last N points of each series.  [default: 400]"
 )
 @click.option(
-    "--since", metavar="TIME", help="Only runs since this time: 2026-10-03, 2026-10-03T12:00 or, for 30 days ago, 30d."
+    "--since", metavar="TIME", help="Only runs since this time: 2026-10-03, 2026-10-03T12:00 or 30d (30 days ago)."
 )
 @click.option(
     "--until", metavar="TIME", help="Only runs until this time, written as for --since. A day counts to its end."

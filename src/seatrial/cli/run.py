@@ -25,7 +25,7 @@ from seatrial.record import RecordError, remote
 @click.option(
     "--retries",
     type=click.IntRange(min=0),
-    help="Retry a cell up to this many times if its verdict is in `retry_on`.  [default: the trial's `retries`, 1]",
+    help="Retry a cell up to this many times if its verdict is in `retry_on`.  [default: the trial's `retries`, or 1]",
 )
 @click.option(
     "--max-failures",

@@ -86,7 +86,7 @@ def show(suite: Path, select: tuple[str, ...], metric: str | None, runs: Path, h
 @command.command(short_help="Compute bounds from the runs in the history.")
 @_changing
 @_METRIC
-@click.option("--since", metavar="TIME", help="Use only runs of the last 30d, 12h or other period.")
+@click.option("--since", metavar="TIME", help="Ignore runs older than this, such as 30d or 12h.")
 def update(scope: BaselineScope, metric: str | None, since: str | None) -> None:
     """Compute bounds from the good runs in the history with the newest level and the same configuration.
 

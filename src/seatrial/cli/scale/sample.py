@@ -63,7 +63,10 @@ def sample(
 
 @click.command(short_help="Write times.csv and a plot.")
 @FOLDER
-@click.option("--plot", "plot_type", type=click.Choice(["general", "detailed"]), default="general", show_default=True)
+@click.option(
+    "--plot", "plot_type", type=click.Choice(["general", "detailed"]), default="general", show_default=True,
+    help="general: a chart per stage; detailed: with submission times and a histogram per stage.",
+)  # fmt: skip
 @click.option(
     "--skip-errors/--no-skip-errors", default=True, show_default=True,
     help="Skip workloads with impossible times, such as a pod group older than its first pod.",
