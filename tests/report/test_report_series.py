@@ -144,7 +144,7 @@ def test_what_is_left_out_of_a_bound_is_named_outliers_too() -> None:
     values = steps(2.0, each=20)
     values[7] = 2.9
     made = view_series(series(values, verdict=dict.fromkeys(range(10, 15), "failed")))
-    assert left_out_text(made) == "1 outlier (r7); 5 the run failed (r10 … r14)"
+    assert left_out_text(made) == "1 × outlier (r7); 5 × the run failed (r10 … r14)"
     assert made.bound is not None
     assert made.bound.runs == 14
     page = " ".join(

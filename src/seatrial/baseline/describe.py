@@ -111,7 +111,7 @@ def _with_newest_change(entry: BaselineEntry, chosen: MetricHistory | None) -> B
 def _details(entry: BaselineEntry, chosen: MetricHistory | None) -> list[str]:
     half = relative_half_width(entry.bound)
     width = f"±{half:.2%}" if half is not None else ""
-    details = [", ".join(part for part in (width, entry.method, entry.hardware) if part)]
+    details = [", ".join(part for part in (width, entry.method, entry.hardware) if part not in ("", "none yet"))]
     details.append(counted_reasons(entry.left_out))
     if chosen and (other := entry.bound.why_not_for(chosen.series.settings)):
         details.append(f"the last run is not checked against them: {other}")
@@ -142,7 +142,7 @@ def hardware_of(runs: Path, points: Sequence[Point]) -> str:
 def hardware_text(hardware: Mapping[str, Any]) -> str:
     parts = [str(hardware["cpu"])] if hardware.get("cpu") else []
     if hardware.get("cores"):
-        parts.append(f"{hardware['cores']} cores")
+        parts.append(f"{hardware['cores']} core{'s' if hardware['cores'] != 1 else ''}")
     gpus = hardware.get("gpu")
     models = Counter(map(str, gpus)) if isinstance(gpus, list) else Counter()
     parts += [f"{number} × {model}" for model, number in models.items()]

@@ -132,7 +132,7 @@ def left_out_text(view: SeriesView) -> str:
     for reason, metrics in view.left_out.items():
         runs = [one_line(run) for run in dict.fromkeys(metrics)]
         named = ", ".join(runs) if len(runs) <= _MOST_RUNS else f"{runs[0]} … {runs[-1]}"
-        parts.append(f"{len(metrics)} {reason} ({named})")
+        parts.append(f"{len(metrics)} × {reason} ({named})")
     return "; ".join(parts)
 
 

@@ -131,6 +131,7 @@ _EXPECTED = {
     "string_type": "text",
     "int_type": "a whole number",
     "float_type": "a number",
+    "float_parsing": "a number",
     "bool_type": "true or false",
 }
 
