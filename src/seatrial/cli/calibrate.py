@@ -19,12 +19,9 @@ from seatrial.record import write_whole
 @click.argument("suite", type=click.Path(path_type=Path))
 @SELECT
 @click.option(
-    "--repeat",
-    type=click.IntRange(min=1),
-    default=2,
-    show_default=True,
+    "--repeat", type=click.IntRange(min=1), default=2, show_default=True,
     help="Start each server this many times and send all cases each time.",
-)
+)  # fmt: skip
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),

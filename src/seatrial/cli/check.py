@@ -31,9 +31,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--suite", required=True, type=_FILE, help="Suite that contains the trial.")
 @click.option("--trial", required=True, metavar="TRIAL", help="Training trial with the checks to apply.")
 @click.option("--select", multiple=True, metavar="EXPR", help="The trial's cell: id glob, axis=value or /hash.")
-@click.option(
-    "--log", "logs", multiple=True, type=_FILE, help="Log file. Repeat for each host.  [default: those in DIR]"
-)
+@click.option("--log", "logs", multiple=True, type=_FILE, help="Log file; repeat per host.  [default: those in DIR]")
 @click.option("--exit-code", type=click.IntRange(0, 255), help="Exit code of the job, if known.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in the format of results.json.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")

@@ -118,8 +118,8 @@ def show(
         return
 
     if not (cells or views) and (since or until):
-        known = next(one for one in past.trials() if one.trial == trial)
-        say(f"nothing to show for this period; the runs of {trial} are from {period_text(known.first_s, known.last_s)}")
+        row = next(one for one in past.trials() if one.trial == trial)
+        say(f"nothing to show for this period; the runs of {trial} are from {period_text(row.first_s, row.last_s)}")
         return
     columns = min(shutil.get_terminal_size((100, 24)).columns, 140)
     lines = [*terminal.cell_history_lines(trial, cells, columns), []] if cells else []

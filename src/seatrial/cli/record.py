@@ -30,11 +30,7 @@ from seatrial.suite.yaml.problem import printable
 @click.command()
 @click.argument("suite", type=click.Path(path_type=Path))
 @SELECT
-@click.option(
-    "--diff",
-    is_flag=True,
-    help="Show what would change, token by token; write nothing. Exits 1 if something would change.",
-)
+@click.option("--diff", is_flag=True, help="Write nothing; show what would change, and exit 1 if anything would.")
 @RUNS
 def command(suite: Path, select: tuple[str, ...], diff: bool, runs: Path) -> None:
     """Send every case to the servers of SUITE and write their answers into the case files, as the expected answers of

@@ -14,24 +14,16 @@ from seatrial.record import RecordError, remote
 @click.command()
 @click.argument("suite", type=click.Path(path_type=Path))
 @SELECTING
+@click.option("--failed", metavar="RUN", help="Only cells that did not pass in RUN, such as `last`.")
 @click.option(
-    "--failed", metavar="RUN", help="Only cells that did not pass in RUN: an id or prefix, a path, or `last`."
-)
-@click.option(
-    "--parallel",
-    type=click.IntRange(min=1),
+    "--parallel", type=click.IntRange(min=1),
     help="Cells to run at a time on each target.  [default: the target's `parallel`, else one per CPU, 50 on clusters]",
-)
+)  # fmt: skip
 @click.option(
-    "--retries",
-    type=click.IntRange(min=0),
+    "--retries", type=click.IntRange(min=0),
     help="Retry a cell up to this many times if its verdict is in `retry_on`.  [default: the trial's `retries`, or 1]",
-)
-@click.option(
-    "--max-failures",
-    type=click.IntRange(min=1),
-    help="Start no more cells once this many have failed.  [default: no limit]",
-)
+)  # fmt: skip
+@click.option("--max-failures", type=click.IntRange(min=1), help="Start no more cells once this many have failed.")
 @click.option("--detach", is_flag=True, help="Run in the background; see `seatrial attach` and `seatrial cancel`.")
 @click.option("--commit", default="", help="Commit under test.  [default: from the CI environment or the checkout]")
 @click.option(

@@ -13,30 +13,17 @@ PORT = 8642
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
 @click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=PORT,
-    show_default=True,
-    help="Port to listen on; 0 for any free port.",
+    "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port; 0 for any free one."
 )
 @click.option(
-    "--token-file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
+    "--token-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
     help="File with the access token, such as the output of `openssl rand -hex 32`.",
-)
+)  # fmt: skip
+@click.option("--allow-host", multiple=True, metavar="NAME", help="Also accept this host name; repeat to accept more.")
 @click.option(
-    "--allow-host",
-    multiple=True,
-    metavar="NAME",
-    help="Also answer requests for this host name, such as a proxy's. Repeatable.",
-)
-@click.option(
-    "--public",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
+    "--public", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
     help="Do not serve: write all pages to this folder, for any web server, and exit.",
-)
+)  # fmt: skip
 @RUNS
 @HISTORY
 def command(
