@@ -1,8 +1,9 @@
 """The docs are true: every suite in them loads, every command in them runs.
 
 A ```yaml block with `trials:` is a suite, and one with only `targets:` is part of one. A block that begins with
-`# file: NAME` is written under that name, and the ```console blocks after it are run there, line by line. A line that
-ends with `# exit N` ends with that code. Every ```python block that has a file name is run as a program.
+`# file: NAME` is written under that name, and so is a ```json block that begins with "```json file=NAME": JSON has no
+comments. The ```console blocks after it are run there, line by line. A line that ends with `# exit N` ends with that
+code. Every ```python block that has a file name is run as a program.
 """
 
 import re
@@ -27,22 +28,26 @@ __all__ = ["real_cluster"]
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ANY_TRIAL = "trials: {any: {kind: runtime, run: ['true']}}\n"
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w+)(?: file=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]+))?\)")  # to a file of this repository
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
-def blocks(page: Path) -> list[tuple[str, str]]:
-    return BLOCK.findall(page.read_text())
+def blocks(page: Path) -> list[tuple[str, str, str]]:
+    """Language, file name or "", and text of each block."""
+    found = []
+    for language, name, text in BLOCK.findall(page.read_text()):
+        named = re.match(r"# file: (\S+)\n", text)
+        found.append((language, named[1] if named else name, text))
+    return found
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_suite_of_the_page_loads(page: Path, tmp_path: Path) -> None:
-    for language, text in blocks(page):
-        named = re.match(r"# file: (\S+)\n", text)
-        if language == "yaml" and named:
-            (tmp_path / named[1]).write_text(text)  # such as the cases that suites of the page name
-    for number, (language, text) in enumerate(blocks(page)):
+    for language, name, text in blocks(page):
+        if language == "yaml" and name:
+            (tmp_path / name).write_text(text)  # such as the cases that suites of the page name
+    for number, (language, _, text) in enumerate(blocks(page)):
         sections = re.findall(r"^(targets|trials):", text, re.MULTILINE)
         if language == "yaml" and sections:
             path = tmp_path / f"{number}.yaml"
@@ -80,13 +85,12 @@ def run_commands(page: Path, world: World, replaced: Mapping[str, str] = {}) -> 
     for name in ("git", "make"):
         if re.search(rf"^ +commands: \[.*\b{name}\b", page.read_text(), re.MULTILINE) and not shutil.which(name):
             pytest.skip(f"needs {name}: a suite of the page asks for it")
-    for language, text in blocks(page):
+    for language, name, text in blocks(page):
         for old, new in replaced.items():
             text = text.replace(old, new)
-        named = re.match(r"# file: (\S+)\n", text)
-        if language in ("yaml", "json", "python") and named:
-            (world.folder / named[1]).parent.mkdir(parents=True, exist_ok=True)
-            path = world.suite(text[named.end() :] if language == "json" else text, named[1])
+        if language in ("yaml", "json", "python") and name:
+            (world.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            path = world.suite(text, name)
             if language == "python":
                 subprocess.run([sys.executable, path], cwd=world.folder, env=world.env, check=True, timeout=600)
         if language != "console":
