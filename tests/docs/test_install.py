@@ -165,3 +165,16 @@ def test_every_command_of_the_file_for_gitlab_does_its_work(clean: Clean) -> Non
             clean.run(command, SEATRIAL_CACHE=cache, CI_PROJECT_DIR=project, CI_COMMIT_SHA="8f3a12c")
     paths = [*file["nightly"]["cache"]["paths"], *file["nightly"]["artifacts"]["paths"], "junit.xml"]
     assert [path for path in paths if not (clean.folder / "work" / path).exists()] == []
+
+
+def test_the_steps_after_a_failed_doctor_do_their_work(clean: Clean) -> None:
+    """There is no run to report then. Steps of GitHub that need one are skipped, and GitLab's go on without one."""
+    write_suite(clean, False)
+    clean.run('uv tool install --quiet "$SEATRIAL"')
+    steps = block("# .github/workflows/")["jobs"]["nightly"]["steps"]
+    always = [step["run"] for step in steps if step.get("if") == "always()" and "run" in step]
+    assert always == ["seatrial reap --older-than 1d"]
+    for command in [*always, *block("# .gitlab-ci.yml")["nightly"]["after_script"]]:
+        clean.run(command)
+    reports = [step.get("if") for step in steps if "seatrial report" in step.get("run", "")]
+    assert reports == ["always() && steps.run.outcome != 'skipped'"] * 2
