@@ -94,9 +94,7 @@ class Files(Model):
     """Files that the job must write."""
 
     match: Text = Field(min_length=1, description="Glob, relative to the work folder; ** matches any folders.")
-    count: Amount | None = Field(
-        None, description="Number of files per host; default: at least one.", examples=[1, ">=1"]
-    )
+    count: Amount | None = Field(None, description="Number of files; default: at least one.", examples=[1, ">=1"])
     size: Amount | None = Field(None, description="Size of each file.", examples=[">=1Ki"])
     fresh: bool = Field(True, description="Each file must be written while the job runs.")
     valid: Literal["json", "xplane", "kineto"] | None = Field(None, description="Format of each file.")
@@ -206,7 +204,9 @@ class CommandChecks(Model):
     files: dict[Text, Files] = Field({}, description="Files the job must write, by name.")
     metrics: dict[Text, Metric] = Field({}, description="Metrics of the job, by name.")
     read: _Read | None = Field(
-        None, description="Reader of the command's output or of a file.", examples=["json", {"reader": "json"}]
+        None,
+        description="Reader that turns the command's output, or a file, into metrics.",
+        examples=["json", {"reader": "json"}],
     )
     bounds: dict[Text, Annotated[str, BeforeValidator(str)]] = Field(
         {}, description="Bounds of metrics.", examples=[{"seconds": "<=30s", "bandwidth": ">=48 GB/s"}]

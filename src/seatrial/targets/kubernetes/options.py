@@ -220,7 +220,7 @@ class KubernetesOptions(OptionsModel):
     )
     service_account: ObjectName | None = Field(
         None,
-        description="Service account for the token of pods; default: the namespace's default account without a token.",
+        description="Service account of pods, with its token; default: the namespace's default one, without a token.",
     )
     user: int | None = Field(
         USER,
@@ -267,7 +267,7 @@ class KubernetesOptions(OptionsModel):
         description="An uncollected job frees its GPUs after this time; its files are deleted 3m earlier.",
     )
     deadline_s: DurationValue = Field(
-        86400.0, alias="deadline", description="Deadline on the cluster for jobs without a queue or run limit."
+        86400.0, alias="deadline", description="Replaces a missing `timeout.queue` or `timeout.run` on the cluster."
     )
 
     endpoint: Literal["port-forward", "service", "ingress", "route"] = Field(
@@ -279,7 +279,7 @@ class KubernetesOptions(OptionsModel):
     endpoint_class: ObjectName | None = Field(None, description="Name of an IngressClass.")
     endpoint_tls: Annotated[bool, Field(strict=True)] | ObjectName = Field(
         False,
-        description="TLS for an ingress or route: true uses the controller's certificate, a name that of the Secret.",
+        description="TLS for an ingress or route; true: the controller's certificate; a name: that in this Secret.",
     )
 
     template: Annotated[dict[str, Any], AfterValidator(_template)] = Field(
