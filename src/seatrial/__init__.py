@@ -9,17 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from seatrial.api import (
-        Cancellation,
-        RunPlan,
-        attach,
-        attach_blocking,
-        load,
-        plan,
-        read_results,
-        run,
-        run_blocking,
-    )
+    from seatrial.api import Cancellation, RunPlan, attach, attach_blocking, load, plan, read_results, run, run_blocking
     from seatrial.engine import Listener, RunRefused, RunStopped
     from seatrial.job import CellResult, RunResults, Verdict
     from seatrial.plan import PlanError

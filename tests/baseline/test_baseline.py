@@ -296,6 +296,8 @@ def test_bounds_in_another_unit_are_compared_by_what_they_mean(history: History)
         new_bounds.update(chosen(history), slow, WHY)
     with pytest.raises(Refused, match="bounds are in GiB, runs in ms"):
         new_bounds.update(chosen(history), _read("baselines: {train: {step_time: {upper: 1.1, unit: GiB}}}"), WHY)
+    with pytest.raises(Refused, match=r"bounds are in s, runs in ms.*delete the entry"):
+        adjust.recenter_entry(chosen(history), slow, WHY)
 
 
 def test_recenter_follows_the_last_runs_that_are_out_as_wide_as_one_run_needs_it(history: History) -> None:

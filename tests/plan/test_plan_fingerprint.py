@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from seatrial.job import Settings, differences, other_conditions
+from seatrial.job import Settings, differences
+from seatrial.job.conditions import other_conditions
 from seatrial.plan import expand
 from seatrial.suite import Cell, Suite, SuiteError, settings_of
 

@@ -22,13 +22,13 @@ from seatrial.job import (
     Series,
     Table,
     Text,
-    TextBody,
     Timeline,
     TokenDiff,
     TokenDifference,
     Verdict,
     convert,
 )
+from seatrial.job.charts import TextBody
 from seatrial.report import write_reports
 from seatrial.report.html.page import RunPage
 from seatrial.report.view.run import RunView

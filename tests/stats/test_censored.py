@@ -2,10 +2,10 @@
 left out."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import CensoredData, ecdf
 
 from seatrial.stats.censored import quantiles
 
@@ -20,10 +20,16 @@ def drawn(seed: int, count: int, seen_until: float) -> tuple[np.ndarray, np.ndar
     return np.minimum(true, until), true <= until
 
 
+def survival(times: np.ndarray, ended: np.ndarray) -> Any:
+    from scipy.stats import CensoredData, ecdf  # takes a second: not in every process that collects tests
+
+    return ecdf(CensoredData(uncensored=times[ended], right=times[~ended])).sf
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_they_are_those_of_the_curve_of_kaplan_and_meier(seed: int) -> None:
     times, ended = drawn(seed, 200, 8.0)
-    curve = ecdf(CensoredData(uncensored=times[ended], right=times[~ended])).sf
+    curve = survival(times, ended)
     for found in quantiles(times, ended, SHARES):
         there = curve.quantiles[curve.probabilities <= 1 - found.share + 1e-12]
         assert found.value == (pytest.approx(there[0]) if there.size else None)
@@ -32,7 +38,7 @@ def test_they_are_those_of_the_curve_of_kaplan_and_meier(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_their_interval_is_that_of_the_curve(seed: int) -> None:
     times, ended = drawn(seed, 200, 30.0)
-    curve_itself = ecdf(CensoredData(uncensored=times[ended], right=times[~ended])).sf
+    curve_itself = survival(times, ended)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # where the last one has ended, it has no interval
         interval = curve_itself.confidence_interval(0.95, method="log-log")

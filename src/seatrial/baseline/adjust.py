@@ -8,9 +8,14 @@ from statistics import median
 from seatrial.baseline.edit import Edit, Refused, Updated, Why
 from seatrial.baseline.models import BaselineEntry, relative_half_width, text_of
 from seatrial.baseline.selection import MetricHistory, runs_of, runs_text
-from seatrial.job import Bound, BoundState, value_text
-from seatrial.record.history import Point
+from seatrial.job import Bound, BoundState, unit_factor, value_text
+from seatrial.record.history import Point, Series
 from seatrial.stats.bounds import CAP, FLOOR, moved_half_width
+
+
+def units_differ(bound: Bound, series: Series) -> Refused:
+    units = f"bounds are in {bound.unit or 'no unit'}, runs in {series.unit or 'no unit'}"
+    return Refused(f"{units}, so levels cannot be compared; delete the entry to start over")
 
 
 def recenter_entry(chosen: MetricHistory, entry: BaselineEntry, why: Why) -> Updated:
@@ -21,6 +26,8 @@ def recenter_entry(chosen: MetricHistory, entry: BaselineEntry, why: Why) -> Upd
     of the level.
     """
     bound, half = entry.bound, half_of(entry)
+    if unit_factor(bound.unit, chosen.series.unit) != 1:
+        raise units_differ(bound, chosen.series)
     before = bound.center if bound.center is not None else middle(bound, half)
     level = _newest_level(chosen, bound, before)
     regressions = [point.run for point in level if point.mark == "regression"]

@@ -104,10 +104,7 @@ def _level(
         return None
     factor = unit_factor(bound.unit, series.unit)
     if factor is None:
-        raise Refused(
-            f"bounds are in {bound.unit or 'no unit'}, runs in {series.unit or 'no unit'}, so levels cannot be "
-            "compared; delete the entry to start over"
-        )
+        raise adjust.units_differ(bound, series)
     known = [entry.level, bound.center, bound.upper if series.better == "lower" else bound.lower]
     best = next((value * factor for value in known if value is not None), None)
     if best is None:

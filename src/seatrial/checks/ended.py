@@ -83,9 +83,7 @@ def _killed_unnoticed(observed: ObservedStep) -> list[Finding]:
     if not observed.oom_kills or observed.outcome is not Outcome.EXITED or observed.code != 0:
         return []
     message = f"{killed_for_memory(observed)} during this step, but the step exited 0"
-    return [
-        Finding(observed.name, "memory", Verdict.FAILED, "memory", message, most_relevant_first(observed.output)),
-    ]
+    return [Finding(observed.name, "memory", Verdict.FAILED, "memory", message, most_relevant_first(observed.output))]
 
 
 def killed_for_memory(observed: ObservedStep) -> str:

@@ -23,11 +23,9 @@ from seatrial.record import write_whole
     help="Start each server this many times and send all cases each time.",
 )  # fmt: skip
 @click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
+    "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
     help="Tolerances file to write.  [default: the one the trial uses, or tolerances.yaml next to SUITE]",
-)
+)  # fmt: skip
 @RUNS
 def command(suite: Path, select: tuple[str, ...], repeat: int, out: Path | None, runs: Path) -> None:
     """Measure how much the answers of SUITE's servers vary, and write it to a tolerances file for later comparisons.

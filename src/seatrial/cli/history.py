@@ -162,11 +162,9 @@ def add(names: tuple[str, ...], runs: Path, history: str | None) -> None:
 @click.argument("run")
 @click.option("--false-alarm", "label", flag_value="false-alarm", help="A false alarm: the run counts as good.")
 @click.option(
-    "--regression",
-    "label",
-    flag_value="regression",
+    "--regression", "label", flag_value="regression",
     help="A real regression: this run and later ones are not used for bounds.",
-)
+)  # fmt: skip
 @click.option("--fixed", "label", flag_value="fixed", help="Fixed: this run and later ones count as good again.")
 @click.option("--clear", "label", flag_value="", help="Remove earlier marks of this run.")
 @click.option("--reason", metavar="TEXT", default="", help="The reason; stored with your name and the time.")

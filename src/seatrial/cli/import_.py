@@ -13,16 +13,13 @@ from seatrial.record import write_whole
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
-    "--command",
-    metavar="TEXT",
+    "--command", metavar="TEXT",
     help="Command that starts a job or server; {benchmark} and {name} are replaced for each benchmark.",
-)
+)  # fmt: skip
 @click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
+    "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
     help="Suite to write.  [default: seatrial.yaml next to FILE]",
-)
+)  # fmt: skip
 @click.option("--force", is_flag=True, help="Overwrite an existing suite.")
 def command(file: Path, command: str | None, out: Path | None, force: bool) -> None:
     """Create a suite from FILE and list what FILE does not specify. FILE is not changed.

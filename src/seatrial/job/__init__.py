@@ -9,20 +9,11 @@ from seatrial.job.charts import (
     Series,
     Table,
     Text,
-    TextBody,
     Timeline,
     TokenDiff,
     TokenDifference,
 )
-from seatrial.job.conditions import (
-    FieldDifference,
-    Settings,
-    differences,
-    differences_text,
-    fields_digest,
-    flat_fields,
-    other_conditions,
-)
+from seatrial.job.conditions import FieldDifference, Settings, differences, differences_text, fields_digest, flat_fields
 from seatrial.job.hosts import COUNTED, merged
 from seatrial.job.lifecycle import Event, Exit, Outcome, Place, Stage, StageTime
 from seatrial.job.metric import (

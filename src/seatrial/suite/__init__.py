@@ -19,18 +19,7 @@ from seatrial.suite.models import (
 from seatrial.suite.overrides import choose_target
 from seatrial.suite.placeholders import Fill, has_placeholder
 from seatrial.suite.schema import suite_schema
-from seatrial.suite.suite import (
-    HERE,
-    LOCAL,
-    Axis,
-    AxisValue,
-    BaselineFile,
-    ChosenTarget,
-    Group,
-    RunSuite,
-    Suite,
-    TargetEntry,
-)
+from seatrial.suite.suite import HERE, LOCAL, Axis, AxisValue, BaselineFile, Group, RunSuite, Suite, TargetEntry
 from seatrial.suite.trial import DeclaredMetric, Gathered, TrialModel, Xfail
 from seatrial.suite.values import Duration, Requirement, Text, find_notebooks, glob_matches, names_several
 from seatrial.suite.yaml.problem import Problem, SourceMark, SuiteError, nearest

@@ -127,7 +127,7 @@ def test_what_only_judges_does_not_change_what_metrics_depend_on(tmp_path: Path)
         ("loss: {pattern: 'loss: .*'}", "has no group"),
         ("loss: {target: 1}", "need `tolerance`"),
         ("loss: {tolerance: 1}", "`tolerance` needs `target` or `curve`"),
-        ("loss: {target: .nan, tolerance: 1}", "valid number"),
+        ("loss: {target: .nan, tolerance: 1}", "expected a number"),
         ("loss: {target: 1, tolerance: much}", "invalid tolerance"),
         ("steps: {count: many}", "invalid amount"),
         ("stall: {factor: 0.5}", "greater than 1"),

@@ -22,13 +22,9 @@ if TYPE_CHECKING:
     from seatrial.suite import Suite
 
 RUNS = click.option(
-    "--runs",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("runs"),
-    envvar="SEATRIAL_RUNS",
-    show_default=True,
-    help="Folder of all runs and their history.",
-)
+    "--runs", type=click.Path(path_type=Path, file_okay=False), default=Path("runs"), envvar="SEATRIAL_RUNS",
+    show_default=True, help="Folder of all runs and their history.",
+)  # fmt: skip
 
 
 def _complete_run(context: click.Context, _parameter: click.Parameter, beginning: str) -> list[str]:
@@ -41,17 +37,11 @@ def _complete_run(context: click.Context, _parameter: click.Parameter, beginning
 RUN = click.argument("run", shell_complete=_complete_run)
 
 HISTORY = click.option(
-    "--history",
-    metavar="FILE|URL",
-    envvar="SEATRIAL_HISTORY",
+    "--history", metavar="FILE|URL", envvar="SEATRIAL_HISTORY",
     help="History database: a file, or postgresql://USER@HOST/DATABASE.  [default: history.db in the runs folder]",
-)
+)  # fmt: skip
 
-AGAINST = click.option(
-    "--against",
-    metavar="RUN",
-    help="Compare with this run instead of each cell's previous run.",
-)
+AGAINST = click.option("--against", metavar="RUN", help="Compare with this run instead of each cell's previous run.")
 
 
 def compared_with(runs: Path, name: str) -> "RunResults":
@@ -76,12 +66,8 @@ def options(*decorators: Callable[..., Any]) -> Callable[[Callable[..., Any]], C
     return lambda command: functools.reduce(lambda wrapped, option: option(wrapped), reversed(decorators), command)
 
 
-SELECT = click.option(
-    "--select",
-    multiple=True,
-    metavar="EXPR",
-    help="Only cells with this id or glob, axis=value or /HASH. Repeat to add more cells.",
-)
+_SELECT = "Only cells with this id or glob, axis=value or /HASH. Repeat to add more cells."
+SELECT = click.option("--select", multiple=True, metavar="EXPR", help=_SELECT)
 # The options that choose cells; `plan_of` takes all but --max-cost.
 SELECTING = options(
     SELECT,

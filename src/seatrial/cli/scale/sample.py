@@ -15,11 +15,9 @@ from seatrial.migrate.runai.files import NAMESPACE_PREFIX
 @TYPE
 @project_option("-p", "--project")
 @click.option(
-    "--events/--no-events",
-    default=True,
-    show_default=True,
+    "--events/--no-events", default=True, show_default=True,
     help="Also read the namespace's events, for eviction and volume times and for times more precise than 1 s.",
-)
+)  # fmt: skip
 @click.option(
     "--backend", metavar="URL", envvar="SEATRIAL_BACKEND",
     help="Control plane database, postgresql://USER@HOST/DATABASE; password from PGPASSWORD or ~/.pgpass.",

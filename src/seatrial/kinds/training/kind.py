@@ -214,10 +214,7 @@ def _charts(train: ObservedStep, recorded: _Column, step_unit: str) -> list[AnyC
     losses = _by_host(train, "loss")
     if losses and recorded:
         losses |= {"recorded": recorded}
-    made = [
-        _series("Loss by step", losses, ""),
-        _series("Step time", _by_host(train, "step_time"), step_unit),
-    ]
+    made = [_series("Loss by step", losses, ""), _series("Step time", _by_host(train, "step_time"), step_unit)]
     return [chart for chart in made if chart]
 
 

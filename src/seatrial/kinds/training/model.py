@@ -86,9 +86,7 @@ class TrainingTrial(CommandChecks, TrialModel):
         None, description="Files for the job's work folder. Default: those of the runtime."
     )
     artifacts: Text | None = Field(
-        None,
-        min_length=1,
-        description="Folder or fsspec URL of `files` and `metrics`; each attempt has a subfolder.",
+        None, min_length=1, description="Folder or fsspec URL of `files` and `metrics`; each attempt has a subfolder."
     )
     loss: Loss | None = Field(None, description="Check the loss in the log: finite, near a target, like a curve.")
     steps: Steps = Field(Steps(), description="How the log reports steps, and how many are required.")

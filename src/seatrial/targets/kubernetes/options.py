@@ -223,10 +223,7 @@ class KubernetesOptions(OptionsModel):
         description="Service account of pods, with its token; default: the namespace's default one, without a token.",
     )
     user: int | None = Field(
-        USER,
-        strict=True,
-        ge=0,
-        description="User ID in pods; null: that of the image or chosen by the cluster.",
+        USER, strict=True, ge=0, description="User ID in pods; null: that of the image or chosen by the cluster."
     )
     security: Literal["restricted", "none"] = Field(
         "restricted",

@@ -20,7 +20,7 @@ import msgspec
 from seatrial.job import Environment, Event, Job, Outcome
 from seatrial.targets.agent_file import agent_file
 from seatrial.targets.job_files import fetch, read_log
-from seatrial.targets.local import LocalOptions, doctor
+from seatrial.targets.local import LocalOptions, doctor, reservations
 from seatrial.targets.local.containers import container_name, remove_container
 from seatrial.targets.local.environments import Environments, layered
 from seatrial.targets.local.folders import (
@@ -33,14 +33,6 @@ from seatrial.targets.local.folders import (
 )
 from seatrial.targets.local.job_file import job_file
 from seatrial.targets.local.leftovers import end_leftovers, end_unsupervised, remove_stray, strays
-from seatrial.targets.local.reservations import (
-    LOOK_AGAIN_S,
-    LocalGpu,
-    choose_gpus,
-    gpus_of_machine,
-    locked_gpus,
-    reserved,
-)
 from seatrial.targets.local.supervisors import Zygote, alive, gone, signal_supervisor
 from seatrial.targets.local.watcher import Watcher
 from seatrial.targets.protocol import Diagnostic, Endpoint, Found, TargetError, refused
@@ -142,7 +134,7 @@ class LocalTarget:
     async def _made(self, folder: JobFolder, submission: JobSubmission) -> JobSubmission | None:
         """Creates the folder once enough GPUs are free; the engine's queue limit ends the wait. None if another process
         started the job meanwhile."""
-        gpus = await gpus_of_machine() if submission.job.resources.gpu.count else []
+        gpus = await reservations.gpus_of_machine() if submission.job.resources.gpu.count else []
         until_s = time.monotonic() + APPEAR_S
         while time.monotonic() < until_s:
             pause_s = 0.01
@@ -163,7 +155,7 @@ class LocalTarget:
                 folder.remove()
                 if not isinstance(error, TargetError) or error.outcome is not Outcome.QUEUE:
                     raise
-                pause_s, until_s = LOOK_AGAIN_S, time.monotonic() + LOOK_AGAIN_S + APPEAR_S
+                pause_s, until_s = reservations.LOOK_AGAIN_S, time.monotonic() + reservations.LOOK_AGAIN_S + APPEAR_S
             await asyncio.sleep(pause_s)
         raise TargetError(f"{folder.path} is locked by another process that did not start the job")
 
@@ -333,14 +325,14 @@ def _check(job: Job) -> None:
         raise refused(f"`ready` names port {job.ready.port!r}, but the job has no such port")
 
 
-def _make(folder: JobFolder, submission: JobSubmission, gpus: Sequence[LocalGpu]) -> JobSubmission:
+def _make(folder: JobFolder, submission: JobSubmission, gpus: Sequence[reservations.LocalGpu]) -> JobSubmission:
     before = folder.submission() if submission.job.ports else None
-    with locked_gpus(folder) if gpus else contextlib.nullcontext():
+    with reservations.locked_gpus(folder) if gpus else contextlib.nullcontext():
         if gpus:
-            given = choose_gpus(gpus, submission.job.resources.gpu.count, folder, submission.host)
+            given = reservations.choose_gpus(gpus, submission.job.resources.gpu.count, folder, submission.host)
             submission = msgspec.structs.replace(submission, gpus=given)
         folder.make(submission)
-        with reserved(folder, submission, before) as ports:
+        with reservations.reserved(folder, submission, before) as ports:
             submission = msgspec.structs.replace(submission, ports=ports)
             folder.write(submission)
     return submission

@@ -9,18 +9,9 @@ from email.utils import parsedate_to_datetime
 import msgspec
 
 from seatrial.http.http1 import BrokenConnection, NotHttp
+from seatrial.kinds.serving.driver import openai_format
 from seatrial.kinds.serving.driver.client import CERTIFICATE, ModelInfo
 from seatrial.kinds.serving.driver.http import Connections, StampedWire
-from seatrial.kinds.serving.driver.openai_format import (
-    DONE,
-    Events,
-    ProtocolError,
-    answer_of,
-    body_of,
-    message_of,
-    path_of,
-    refusal_of,
-)
 from seatrial.kinds.serving.generation import Answer, Failure, Generation, Request, Times, Trouble, stream_answer
 from seatrial.kinds.serving.work import ServingWork
 
@@ -33,15 +24,15 @@ class OpenAiClient:
 
     def encode(self, asked: Request, stream: bool) -> bytes:
         """The request as bytes. Raises ProtocolError."""
-        body = msgspec.json.encode(body_of(asked, self._model, stream, self._extra))
-        return self.connections.request("POST", path_of(asked), body)
+        body = msgspec.json.encode(openai_format.body_of(asked, self._model, stream, self._extra))
+        return self.connections.request("POST", openai_format.path_of(asked), body)
 
     async def ask(self, asked: Request, stream: bool, limit_s: float) -> Answer:
         """The complete answer. Retries once if a reused connection breaks before the first byte: servers may close an
         idle connection just when it is used again."""
         try:
             data = self.encode(asked, stream)
-        except ProtocolError as error:
+        except openai_format.ProtocolError as error:
             return Answer(failure=Failure("", str(error), Trouble.NOT_ASKED))
         until_s = time.monotonic() + limit_s
         wire = self.connections.idle()
@@ -90,7 +81,7 @@ def _read_answer(wire: StampedWire, asked: Request, stream: bool, error: Excepti
     broken = _broken(wire, error) if error is not None else None
     if broken is None and wire.status != 200:
         after_s = _retry_after_s(wire.headers.get("retry-after", ""))
-        return Answer(failure=refusal_of(wire.status, b"".join(wire.parts), after_s), times=times)
+        return Answer(failure=openai_format.refusal_of(wire.status, b"".join(wire.parts), after_s), times=times)
     kind = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
     wanted = "text/event-stream" if stream else "application/json"
     if broken is None and kind != wanted:
@@ -102,31 +93,31 @@ def _read_answer(wire: StampedWire, asked: Request, stream: bool, error: Excepti
     if broken is not None:
         return Answer(failure=broken, times=times)
     try:
-        return msgspec.structs.replace(answer_of(b"".join(wire.parts), asked), times=times)
-    except ProtocolError as garbage:
+        return msgspec.structs.replace(openai_format.answer_of(b"".join(wire.parts), asked), times=times)
+    except openai_format.ProtocolError as garbage:
         return Answer(failure=Failure("200", str(garbage), Trouble.GARBAGE), times=times)
 
 
 def _read_stream(wire: StampedWire, times: Times, broken: Failure | None) -> Answer:
     """Reads a stream message by message, with the time of each, including those before a failure."""
-    events, messages, stamps = Events(), list[Generation](), list[float]()
+    events, messages, stamps = openai_format.Events(), list[Generation](), list[float]()
     failure, done = broken, False
     try:
         for at_s, part in zip(wire.stamps, wire.parts, strict=True):
             for data in events.feed(part):
                 if done:
-                    raise ProtocolError("events came after [DONE]")
-                if data == DONE:
+                    raise openai_format.ProtocolError("events came after [DONE]")
+                if data == openai_format.DONE:
                     done = True
-                elif isinstance(message := message_of(data), Failure):
+                elif isinstance(message := openai_format.message_of(data), Failure):
                     failure = failure or message
                 else:
                     messages.append(message)
                     stamps.append(at_s)
         if failure is None and (events.rest or not done):
             rest = f" after {events.rest[:80]!r}" if events.rest else ""
-            raise ProtocolError(f"the stream ended without [DONE]{rest}")
-    except ProtocolError as garbage:
+            raise openai_format.ProtocolError(f"the stream ended without [DONE]{rest}")
+    except openai_format.ProtocolError as garbage:
         failure = failure or Failure("200", str(garbage), Trouble.GARBAGE)
     return stream_answer(messages, failure, msgspec.structs.replace(times, messages_s=tuple(stamps)))
 
