@@ -3,7 +3,9 @@
 import hashlib
 import os
 import signal
+import sqlite3
 import time
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -209,6 +211,28 @@ def test_ctrl_c_cancels_collects_cleans_and_exits_130(world: World) -> None:
     log = world.run().attempt(results.cells[0].hash, 1) / "log.txt"
     assert "before" in log.read_text()
     assert world.left() == []
+
+
+def test_an_interrupted_run_is_recorded_as_interrupted_everywhere(world: World) -> None:
+    suite(world, f'matrix: {{n: [1, 2, 3]}}\nrun: ["test ${{n}} = 1 || {{ touch {world.folder}/slow; sleep 60; }}"]')
+    process = world.start("run", "suite.yaml", "--parallel", "1")
+    wait_for(lambda: (world.folder / "slow").exists() and world.started() == 2)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=600)
+    assert process.returncode == 130, output
+    results = world.results()
+    assert (results.verdict, results.exit_code) == ("interrupted", 130)
+    assert [str(cell.verdict) for cell in results.cells] == ["passed", "skipped", "skipped"]
+    assert [cell.unfinished for cell in results.cells] == [False, True, True]
+    assert "interrupted" in world.seatrial("runs", check=0).stdout
+    assert "✓ passed" not in output.replace("1 passed", "")
+    world.seatrial("report", "last", "--junit", "junit.xml", "--markdown", "report.md", check=0)
+    root = ET.parse(world.folder / "junit.xml").getroot()
+    assert (root.get("errors"), root.get("failures")) == ("2", "0")
+    assert "interrupted" in (world.folder / "report.md").read_text().splitlines()[0]
+    rows = sqlite3.connect(world.folder / "runs/history.db").execute("SELECT verdict FROM runs").fetchall()
+    assert rows == [("interrupted",)]
+    world.seatrial("attach", "last")
 
 
 def test_what_failed_before_an_interrupt_stays_failed_and_failed_takes_up_all_that_was_not_done(world: World) -> None:

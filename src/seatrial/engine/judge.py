@@ -190,7 +190,9 @@ def _why(made: list[JudgedAttempt], deciding: JudgedAttempt) -> str:
     return f"{last.why} ({len(out)} of {len(made)} runs agree)"
 
 
-def run_verdict(cells: list[CellResult]) -> Verdict:
+def run_verdict(cells: list[CellResult], interrupted: bool) -> Verdict:
     """The verdict of a run. A run that left out cells has not passed."""
+    if interrupted:
+        return Verdict.INTERRUPTED
     verdict = worst_cell(cell.verdict for cell in cells)
     return Verdict.SKIPPED if verdict.good and any(not cell.attempts for cell in cells) else verdict

@@ -320,19 +320,20 @@ class Run:
     def _results(self, cells: list[CellResult], began_s: float) -> RunResults:
         plan = self._prepared.plan
         started_s = self._past.started_s
+        interrupted = self._interrupted and any(cell.unfinished for cell in cells)
         return RunResults(
             version=VERSION,
             run=self._folder.run,
             suite=self._prepared.suite.name,
             suite_path=str(self._prepared.suite.path),
-            verdict=run_verdict(cells),
+            verdict=run_verdict(cells, interrupted),
             cells=cells,
             excluded=list(plan.excluded),
             causes=find_causes(cells),
             started_s=started_s or time.time() - (time.monotonic() - began_s),
             seconds=max(0.0, time.time() - started_s) if started_s else time.monotonic() - began_s,
             counts=dict(Counter([*(str(cell.verdict) for cell in cells), *("flaky" for cell in cells if cell.flaky)])),
-            interrupted=self._interrupted,
+            interrupted=interrupted,
             seatrial=__version__,
             commit=self._options.commit,
             target=self._prepared.suite.target_override,

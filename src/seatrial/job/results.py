@@ -105,6 +105,11 @@ class CellResult(msgspec.Struct, frozen=True):
         """It ran to its end and needs no attention. A cancelled or never started cell is not done."""
         return self.verdict.good and bool(self.attempts) and not self.attempts[-1].cancelled
 
+    @property
+    def unfinished(self) -> bool:
+        """It was cancelled or never started, and nothing is known to be wrong with it."""
+        return self.verdict.good and not self.done
+
 
 class Excluded(msgspec.Struct, frozen=True):
     """A combination that is not run, and the reason."""
@@ -173,4 +178,5 @@ class RunResults(msgspec.Struct, frozen=True):
             return ExitCode.INTERRUPTED
         if any(not cell.attempts for cell in self.cells):  # never started: a limit of the run was reached
             return ExitCode.FAILED
-        return EXIT_CODES[worst_cell(cell.verdict for cell in self.cells)]
+        verdict = worst_cell(cell.verdict for cell in self.cells)
+        return ExitCode.FAILED if verdict is Verdict.SKIPPED else EXIT_CODES[verdict]  # nothing ran: not a pass

@@ -32,6 +32,7 @@ class Verdict(StrEnum):
     SKIPPED = "skipped"
     XFAIL = "xfail"
     XPASS = "xpass"
+    INTERRUPTED = "interrupted"  # only of a run: some of its cells did not finish
 
     @property
     def good(self) -> bool:
@@ -42,6 +43,7 @@ class Verdict(StrEnum):
 # The verdicts by precedence, with their exit codes. The first one that any finding of a cell has is the cell's verdict.
 # `infra` comes first: results of a broken host cannot be trusted.
 EXIT_CODES = {
+    Verdict.INTERRUPTED: ExitCode.INTERRUPTED,
     Verdict.INFRA: ExitCode.INFRA,
     Verdict.INVALID: ExitCode.FAILED,
     Verdict.FAILED: ExitCode.FAILED,
@@ -54,7 +56,7 @@ EXIT_CODES = {
     Verdict.SKIPPED: ExitCode.PASSED,
 }
 _RANKS = {verdict: rank for rank, verdict in enumerate(EXIT_CODES)}
-_CODES_WORST_FIRST = (ExitCode.FAILED, ExitCode.TIMEOUT, ExitCode.INFRA, ExitCode.PASSED)
+_CODES_WORST_FIRST = (ExitCode.INTERRUPTED, ExitCode.FAILED, ExitCode.TIMEOUT, ExitCode.INFRA, ExitCode.PASSED)
 # The precedence for the cells of a run. Cells are independent, so a failure of one counts more than broken
 # infrastructure of another: by exit code, then by the precedence in a cell; of the good verdicts, a pass comes first.
 CELLS_WORST_FIRST = tuple(

@@ -19,7 +19,7 @@ from seatrial.report.view.words import axes_text, clock_text, one_line, shorten,
 _MOST_TEXT = 16_000  # characters of evidence in one test case
 MOST_EXCLUDED = 1_000
 
-_ERRORS = frozenset({Verdict.INFRA, Verdict.INVALID})
+_ERRORS = frozenset({Verdict.INFRA, Verdict.INVALID, Verdict.INTERRUPTED})
 
 
 def render_junit(run: RunView) -> bytes:
@@ -55,9 +55,11 @@ def _suite(run: RunView, cell: CellView, stamp: str) -> ET.Element:
         by_step.setdefault(finding.step, []).append(finding)
     for step, findings in by_step.items():
         suite.append(_case(cell, step, findings, details.step_seconds(step)))
-    if not cell.findings or (not cell.bad_findings and cell.bad):
+    interrupted = run.interrupted and cell.unfinished
+    if interrupted or not cell.findings or (not cell.bad_findings and cell.bad):
         name = "job" if "job" not in by_step else "cell"
-        suite.append(_case(cell, name, [Finding(name, "job", cell.verdict, message=cell.why)], cell.seconds))
+        verdict = Verdict.INTERRUPTED if interrupted else cell.verdict
+        suite.append(_case(cell, name, [Finding(name, "job", verdict, message=cell.why)], cell.seconds))
     lines = [f"since: {cell.news_text}"] if cell.news_text else []
     lines += [*cell.attempt_lines, *(f"log: {log}" for log in details.logs), f"rerun: {cell.rerun}"]
     out = ET.SubElement(suite, "system-out")

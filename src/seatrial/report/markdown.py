@@ -40,6 +40,7 @@ _SIGNS = {
     "skipped": "⏭️",
     "xfail": "☑️",
     "xpass": "⚠️",
+    "interrupted": "⏹️",
     "excluded": "·",
 }
 # Special characters within a line: spans, links, tables, mathematics, and URLs that become links.

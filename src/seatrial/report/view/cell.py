@@ -43,7 +43,8 @@ class CellView:
         self._result = result
         self.id, self.hash, self.kind, self.axes = result.id, result.hash, result.kind, result.axes
         self.trial, self.benchmark = result.trial, result.benchmark
-        self.verdict, self.flaky, self.reason, self.done = result.verdict, result.flaky, result.why, result.done
+        self.verdict, self.flaky, self.reason = result.verdict, result.flaky, result.why
+        self.done, self.unfinished = result.done, result.unfinished
         self.attempts, self.findings, self.charts = result.attempts, result.findings, result.charts
         self.news = result.news
         self.bad = not result.verdict.good

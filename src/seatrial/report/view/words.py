@@ -161,6 +161,7 @@ SYMBOLS: Final[dict[str, Symbol]] = {
     "skipped": Symbol("○", "o", "blue", "not run, with a reason"),
     "xfail": Symbol("≈", "~", "green", "failed as expected"),
     "xpass": Symbol("≠", "X", "red", "passed, but expected to fail"),
+    "interrupted": Symbol("◌", ",", "yellow", "stopped before all cells finished"),
     "flaky": Symbol("↻", "r", "yellow", "passed on a retry"),
     "excluded": Symbol("–", "-", "", "excluded combination"),
     "waiting": Symbol("·", ".", "", "not started"),
