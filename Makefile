@@ -79,9 +79,9 @@ packages:
 test: setup packages
 	@$(PYTEST) -m "not cluster" $(PYTEST_ARGS)
 
-# Kubernetes from source, built the first time and kept; addons only when a chosen test needs them.
+# Kubernetes from source, built the first time and kept; addons only when a chosen test needs them. These tests mostly wait.
 test-cluster: setup packages
-	@$(PYTEST) -m cluster $(PYTEST_ARGS)
+	@$(PYTEST) -n 6 -m cluster $(PYTEST_ARGS)
 
 test-all: setup packages
 	@SEATRIAL_TEST_ALL=1 $(PYTEST) --timeout 3600 $(PYTEST_ARGS)

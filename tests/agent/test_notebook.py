@@ -31,7 +31,7 @@ FAILING_CELLS = {
 }
 FAILURES = {
     "dies": ("dead", "cell 1: the kernel died: exited with code 0"),
-    "killed": ("dead", "the kernel died: killed by signal 9"),
+    "killed": ("dead", "the kernel died: killed by signal 9; memory may have run out"),
     "other_language": ("broken", "unsupported kernel: the notebook is for r"),
     "other_kernel": ("broken", "kernel not found: 'no-such-kernel' is not installed"),
     "not_json": ("broken", "not JSON"),

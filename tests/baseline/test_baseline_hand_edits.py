@@ -92,9 +92,9 @@ def test_a_tolerance_below_zero_is_an_error(tmp_path: Path) -> None:
         ("floor: -0.1", "from 0 to less than 1 (0.015 is 1.5 %), got -0.1"),
         ("floor: 5, cap: 20", "from 0 to less than 1 (0.015 is 1.5 %), got 5"),
         ("cap: 20", "expected a share of the center, at most 1 (0.2 is 20 %), got 20"),
-        ("floor: 0.3, cap: 0.25", "`floor` 0.3 is above `cap` 0.25"),
-        ("floor: 0.3", "`floor` 0.3 is above the default cap of 0.2"),
-        ("cap: 0.01", "`cap` 0.01 is below the default floor of 0.015"),
+        ("floor: 0.3, cap: 0.25", "`floor` 0.3 is above `cap` 0.25; lower it, or raise `cap`"),
+        ("floor: 0.3", "`floor` 0.3 is above the default cap of 0.2; lower it, or raise `cap`"),
+        ("cap: 0.01", "`cap` 0.01 is below the default floor of 0.015; raise it, or set `floor`"),
         ("false_alarm: 2", "invalid `false_alarm`: expected a share of all good runs, less than 1, got 2"),
     ],
 )

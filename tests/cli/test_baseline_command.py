@@ -326,7 +326,7 @@ def test_a_table_of_torchprime_goes_to_the_benchmarks_that_its_runs_are_called_a
     path.write_text("\n".join(["run_id,update_timestamp,metrics_step_time", *rows]) + "\n")
     arguments = ("baseline", "import", "suite.yaml", "rows.csv", "--reason", "from their table")
     refused = world.seatrial(*arguments, *AB, check=2).stderr
-    assert "the runs are of 2 jobs: big-a (3), big-b (3)" in refused
+    assert "jobs: big-a (3), big-b (3)" in refused
     done = world.seatrial(*arguments, check=0).stdout
     assert "big-a: added 3 runs of step_time" in done
     assert "big-b: added 3 runs of step_time" in done

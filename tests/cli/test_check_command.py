@@ -169,7 +169,7 @@ def test_a_person_reads_every_finding_and_metric(world: World, theirs: Path) -> 
     done = world.seatrial("check", str(theirs), "--suite", "suite.yaml", "--trial", "sft", check=1)
     assert "2.7 s is above 2.6 s" in done.stdout
     assert "step_time 2.7 s" in done.stdout
-    assert "its exit code is unknown" in done.stdout
+    assert "add its exit code with `--exit-code`" in done.stdout
     assert "seconds" not in done.stdout  # how long the job took cannot be known
     assert done.stdout.rstrip().endswith("slower")
 

@@ -55,7 +55,8 @@ def test_a_reworded_reason_inside_another_message_keeps_the_id_of_the_first_word
             "the server refuses to generate: certificate: its certificate is refused: expired",
         ),
         (
-            "2 processes were killed while it served; no generation answered within 3 s (4 tries): no response",
+            "2 processes were killed while it served; the server answered no request within 3 s (4 tries): "
+            "no response; if it needs longer, raise `server.ready.within`",
             "2 processes were killed while it served; no generation was answered within 3 s (4 tries): "
             "nothing came back",
         ),

@@ -62,7 +62,7 @@ async def test_asked_once_a_refusal_and_a_cut_are_what_they_are(stub: Stub) -> N
         assert (len(stub.requests), [one.status for one in attempts]) == (1, [429])
     stub.override, stub.budgets = None, [10]
     async with stub.client() as client:
-        with pytest.raises(Unreachable, match="unknown whether the server did this"):
+        with pytest.raises(Unreachable, match="the request may have taken effect"):
             await client.create(pod("two"), retry=False, attempts=attempts)
     assert attempts[1].status == 0
     assert attempts[1].problem

@@ -89,7 +89,7 @@ async def test_the_object_of_somebody_else_is_not_taken_for_ours(stub: Stub) -> 
 async def test_a_create_without_a_name_is_never_asked_twice(stub: Stub) -> None:
     stub.budgets = [5]
     async with stub.client() as client:
-        with pytest.raises(Unreachable, match="unknown whether the server did this: create pods in namespace ns"):
+        with pytest.raises(Unreachable, match="the request may have taken effect: create pods in namespace ns"):
             await client.create(pod(prefix="some-"))
     assert len(stub.objects) == 1
 

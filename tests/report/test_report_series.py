@@ -192,7 +192,7 @@ def test_the_bound_of_a_baseline_comes_before_that_of_the_history() -> None:
 def test_a_bound_that_was_moved_says_what_its_width_is_from() -> None:
     moved = Bound("step_time", 1.9, 2.1, unit="s", runs=2, values=4, width_runs=8, source="b.yaml:3")
     assert bound_text(moved) == (
-        "bounds 1.9 to 2.1 s (centered on 4 values of 2 runs, width from 8 earlier runs; from b.yaml:3)"
+        "bounds 1.9 to 2.1 s (center from 4 values of 2 runs, width of the bounds from 8 earlier runs; from b.yaml:3)"
     )
 
 

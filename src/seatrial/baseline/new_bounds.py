@@ -83,7 +83,7 @@ def update(
     notes += _left(chosen, found, left_out)
     if marked := overruled(points, entry):
         which = f"run {marked[0]} is" if len(marked) == 1 else f"{len(marked)} runs from {marked[0]} on are"
-        notes.append(f"{which} marked as a regression, but recenter accepted that level")
+        notes.append(f"{which} marked as a regression, but used: `baseline recenter` accepted that level")
     return Updated(edit, tuple(notes), used[0].run if accept and used else "")
 
 

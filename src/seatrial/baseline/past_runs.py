@@ -194,8 +194,8 @@ def assign_benchmarks(runs: Sequence[PastRun], benchmarks: Collection[str]) -> l
         counts = ", ".join(f"{job} ({count})" for job, count in sorted(jobs.items()))
         known = ", ".join(sorted(benchmarks))
         raise Refused(
-            f"the runs are of {len(jobs)} jobs: {counts}; none or several of the selected benchmarks ({known}) match "
-            f"{', '.join(sorted(unknown))}. Add `benchmark` to each row, or import one job at a time"
+            f"cannot tell which benchmark the runs of {', '.join(sorted(unknown))} belong to (selected: {known}; jobs: "
+            f"{counts}); add `benchmark` to each row, or import one job at a time"
         )
     return found
 

@@ -85,9 +85,11 @@ class Sheet:
             )
         elif floor is not None and floor > (CAP if cap is None else cap):
             which = f"the default cap of {CAP:g}" if cap is None else f"`cap` {cap:g}"
-            self.error((*path, "floor"), f"`floor` {floor:g} is above {which}")
+            self.error((*path, "floor"), f"`floor` {floor:g} is above {which}; lower it, or raise `cap`")
         elif floor is None and cap is not None and cap < FLOOR:
-            self.error((*path, "cap"), f"`cap` {cap:g} is below the default floor of {FLOOR:g}")
+            self.error(
+                (*path, "cap"), f"`cap` {cap:g} is below the default floor of {FLOOR:g}; raise it, or set `floor`"
+            )
 
     def check_sides(self, path: KeyPath, bound: Bound, lower: str, center: str, cap: float) -> None:
         """Checks the order and width of the bounds; `lower` and `center` are the keys in the file."""

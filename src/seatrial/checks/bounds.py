@@ -129,7 +129,7 @@ def _provenance(bound: Bound, at_s: float) -> str:
         parts.append(f"{f'{bound.values} values of {runs}' if bound.values else runs}{since}")
         if bound.width_runs is not None:
             width = f"from {bound.width_runs} earlier one{'s' if bound.width_runs != 1 else ''}"
-            parts = [f"centered on {parts[0]}", f"width {width if bound.width_runs else 'set by hand'}"]
+            parts = [f"center from {parts[0]}", f"width of the bounds {width if bound.width_runs else 'set by hand'}"]
     if bound.false_alarm:
         parts.append(f"{bound.false_alarm * 100:.3g} % false-alarm rate")
     return f" ({', '.join(parts)})" if parts else ""

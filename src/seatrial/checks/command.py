@@ -126,7 +126,7 @@ def check_exit(observed: ObservedStep, ended: Exit) -> list[Finding]:
     if bad:
         return [bad]
     if observed.code is None:
-        return [skipped(observed, "exit", "not checked: the job ran elsewhere and its exit code is unknown")]
+        return [skipped(observed, "exit", "not checked: the job ran elsewhere; add its exit code with `--exit-code`")]
     if observed.code == 0:
         return [passed(observed, "exit", "exit code 0")]
     return [_bad_code(observed, observed.code)]
@@ -239,7 +239,7 @@ def _never(observed: ObservedStep, pattern: str) -> Finding:
     notes = [note for note in observed.notes if note.get("note") == "never" and note.get("pattern") == pattern]
     if not found.get("count") and not notes:
         if observed.outcome is None and not observed.result:
-            return skipped(observed, check, "not checked: the log was not read to its end")
+            return skipped(observed, check, "not checked: the job ended before its whole log was read")
         return passed(observed, check, _unread(observed).strip(" ()"))
     first = notes[0] if notes else found
     hosts = len(list(_hosts(found))) or 1

@@ -121,7 +121,7 @@ def _count(step: str, expected: FilesExpected, files: list[dict[str, Any]], tota
         in_host = f" in the folder of host {host}" if host else ""
         message = f"{count(have, 'file')} matching {expected.match!r}{in_host} (expected {wanted})"
         return Finding(step, "count", Verdict.FAILED, "files", message, names)
-    each = f" of each of {len(counts)} hosts" if len(counts) > 1 else ""
+    each = f" on each of {len(counts)} hosts" if len(counts) > 1 else ""
     shown = str(files[0].get("path")) if total == 1 and files else count(next(iter(counts.values())), "file") + each
     return Finding(step, "count", Verdict.PASSED, message=shown)
 

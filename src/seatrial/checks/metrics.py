@@ -123,7 +123,7 @@ def check_reading(
     elif not found:
         problem = "output was not kept: more than 64 MiB, or the disk was full"
     elif len(found) > 1:
-        problem = f"{len(found)} files match {match!r} (expected one)"
+        problem = f"{len(found)} files match {match!r} (expected one); make the glob match only one"
     elif not match and not found[0].get("bytes"):
         problem = "output is empty"
     elif found[0].get("error"):
@@ -204,7 +204,7 @@ def _one_of(values: Sequence[float], how: Aggregate) -> float:
     except OverflowError:
         value = math.inf
     if not math.isfinite(value):
-        raise NotMeasured(f"the {how} of {len(values)} values is too large")
+        raise NotMeasured(f"the {how} of {len(values)} values is too large for a floating-point number")
     return value
 
 

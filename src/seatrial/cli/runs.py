@@ -37,7 +37,7 @@ def command(last: int, as_json: bool, runs: Path) -> None:
 def reap_command(
     runs: tuple[str, ...], suite: Path | None, target: str | None, older: str | None, running: bool, dry_run: bool
 ) -> None:
-    """Delete the jobs of the given RUNs, or of every run that no process owns. Jobs are found by label."""
+    """Delete the jobs of the given RUNs or, without RUN, jobs left by runs that are no longer in progress."""
 
     from seatrial.engine import reap
     from seatrial.engine.verify import chosen_targets

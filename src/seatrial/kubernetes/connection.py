@@ -128,8 +128,8 @@ class Connection:
                 tried.problem = broken.text
                 uncertain = uncertain or (broken.sent and method != "GET")
                 if broken.sent and not again:
-                    doubt = f"unknown whether the server did this: {request}: {broken.text} ({self.access.server})"
-                    raise Unreachable(f"{doubt}; check before you retry") from error
+                    doubt = f"the request may have taken effect: {request}: {broken.text} ({self.access.server})"
+                    raise Unreachable(f"{doubt}; check with kubectl before you retry") from error
                 delay = backoff_s(attempt)
                 if broken.lasting or time.monotonic() + delay > (until if retry else 0.0):
                     raise self._unreachable(request, broken) from error

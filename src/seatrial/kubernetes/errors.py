@@ -235,7 +235,7 @@ def _tls(error: OSError) -> RequestFailure:
     reason = str(getattr(error, "reason", "") or error)
     if "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER_FAILURE" in reason:
         return RequestFailure(
-            "the server does not use TLS on this port; use http:// instead of https://?", False, lasting=True
+            "the server does not use TLS on this port; check the port, or use http://", False, lasting=True
         )
     if "ALERT" in reason.upper() and "CERTIFICATE" in reason.upper():
         text = f"the server rejected our client certificate ({reason.lower().replace('_', ' ')})"

@@ -93,7 +93,7 @@ class LogChecks(Model):
 class Files(Model):
     """Files that the job must write."""
 
-    match: Text = Field(min_length=1, description="Glob, relative to the work folder; ** matches any folders.")
+    match: Text = Field(min_length=1, description="Glob in the work folder, $SEATRIAL_FILES or `artifacts`.")
     count: Amount | None = Field(None, description="Number of files; default: at least one.", examples=[1, ">=1"])
     size: Amount | None = Field(None, description="Size of each file.", examples=[">=1Ki"])
     fresh: bool = Field(True, description="Each file must be written while the job runs.")
@@ -135,12 +135,12 @@ class Metric(Model):
         None, description="Regular expression; its first group is the value."
     )
     profile: Text | None = Field(None, description="Entry of `files` with profiles; the metric is their step time.")
-    unit: Text = Field("", description="Unit; metrics are compared only in the same unit.", examples=["s", "tokens/s"])
+    unit: Text = Field("", description="Unit. Values in other units are converted.", examples=["s", "tokens/s"])
     better: Better | None = Field(None, description="Better direction; a metric without it gets no baseline.")
     min: FiniteNumber | None = Field(None, description="Minimum; a lower value fails.")
     max: FiniteNumber | None = Field(None, description="Maximum; a higher value fails.")
     aggregate: Literal["median", "mean", "last", "min", "max"] | None = Field(
-        None, description="How to combine values; default: median for log and profile, the slowest host for file."
+        None, description="How to combine values; default: median for log and profile, the worst of all hosts for file."
     )
     warmup: _Whole | None = Field(
         None, description="Log values to skip at the start; default: detected from the values."

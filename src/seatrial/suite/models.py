@@ -83,7 +83,7 @@ class Machine(Model):
     cpu: float | None = Field(None, strict=True, gt=0, description="Cores; limits its jobs if the target supports it.")
     memory_bytes: Size | None = Field(None, alias="memory", description="Main memory; limits its jobs.")
     price: Money | None = Field(None, description="Price per hour.")
-    select: dict[Text, Text] = Field({}, description="How the target finds it: labels, a partition.")
+    select: dict[Text, Text] = Field({}, description="Node labels by which the target finds it.")
     parallel: int | None = Field(None, strict=True, ge=1, description="Maximum number of jobs at a time.")
     tags: Tags = Field((), description="Tags for --tag.")
     features: dict[Text, int | float | str] = Field({}, description="Other capabilities: needs: {features.NAME: ...}.")
@@ -158,7 +158,7 @@ class Notebook(Model):
         {}, description="Values inserted after the notebook cell tagged `parameters`."
     )
     requires: Requires = Field(
-        Requires.model_construct(), description="Paths, variables and commands; if one is missing, it is skipped."
+        Requires.model_construct(), description="Paths, variables and commands; without one, the notebook is skipped."
     )
 
     @field_validator("passes")

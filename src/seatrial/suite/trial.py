@@ -77,7 +77,7 @@ class TrialModel(Model):
     kind: Text = Field(description="Kind of the trial.")
     runtime: Any = Field(None, description="A runtime, a list, or `all`; same as an axis in `matrix`.")
     machine: Any = Field(None, description="A machine, a list, or `all`; same as an axis in `matrix`.")
-    target: Text | None = Field(None, description="Target of a trial without machines.")
+    target: Text | None = Field(None, description="Where the trial runs, if it has no `machine` axis.")
     matrix: dict[Text, Any] = Field(
         {}, description="Axes: a value, a list of values, or `all` for runtime and machine."
     )

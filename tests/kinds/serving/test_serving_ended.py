@@ -36,8 +36,13 @@ def test_a_server_that_never_took_a_connection_is_infra_unless_it_was_started_by
     ours = ended(Outcome.RELEASED)
     for server, change, verdict, text in (
         (None, {}, Verdict.INFRA, "no connection to the server within 2 s (3 tries): no connection: refused"),
-        (None, {"reached": True}, Verdict.TIMEOUT, "no generation answered within 2 s (3 tries): no connection"),
-        (ours, {}, Verdict.TIMEOUT, "no generation answered within 2 s (3 tries): no connection"),
+        (
+            None,
+            {"reached": True},
+            Verdict.TIMEOUT,
+            "the server answered no request within 2 s (3 tries): no connection",
+        ),
+        (ours, {}, Verdict.TIMEOUT, "the server answered no request within 2 s (3 tries): no connection"),
         (
             None,
             {"lasting": True, "why": "certificate: other"},
@@ -57,7 +62,9 @@ def test_why_a_server_says_nothing_is_that_its_engine_was_killed_for_memory() ->
     note = UnreadyNote(2.0, 3, "the server closed the connection", reached=True)
     cause = cause_of_silence(server, EXITED, ObservedStep("driver", "drive"), DriverRecords(unready=note))
     assert (cause.verdict, cause.class_) == (Verdict.FAILED, "memory")
-    assert cause.text.startswith("2 processes were killed (out of memory) while it served; no generation answered")
+    assert cause.text.startswith(
+        "2 processes were killed (out of memory) while it served; the server answered no request"
+    )
     (finding,) = check_server(server)
     assert (finding.verdict, finding.class_) == (Verdict.FAILED, "memory")
     assert finding.evidence.startswith("Killed")

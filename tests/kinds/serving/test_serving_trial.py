@@ -112,7 +112,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["SEATRIAL_PORT"])),
     text = (world.folder / "suite.yaml").read_text()
     (world.folder / "suite.yaml").write_text(text.replace("within: 10m", "within: 5s"))
     done = world.seatrial("run", "suite.yaml", check=124)
-    assert "no generation answered within" in done.stdout
+    assert "the server answered no request within" in done.stdout
     assert "the engine is dead" in done.stdout
     assert world.left() == []
 

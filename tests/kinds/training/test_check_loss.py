@@ -113,7 +113,7 @@ def test_a_curve_that_ends_before_the_recorded_one_is_not_the_same() -> None:
     assert "recorded curve (step 4)" in message
     assert curve([5.0, 4.0], outcome=Outcome.STOPPED) == (
         "passed",
-        "2 of 4 steps of the recorded curve compared, within 2%",
+        "compared 2 of 4 steps of the recorded curve: all within 2%",
     )
 
 
@@ -146,7 +146,7 @@ def test_a_log_that_prints_every_tenth_step_is_compared_by_those() -> None:
     every = range(100)
     assert like(every, stepped(range(0, 100, 10))) == (
         "passed",
-        "10 of 100 steps of the recorded curve compared, within 0.001",
+        "compared 10 of 100 steps of the recorded curve: all within 0.001",
     )
     assert like(every, stepped(range(10, 101, 10)))[0] == "passed"
     gap = [step for step in range(0, 100, 10) if step not in (40, 50)]
@@ -174,7 +174,7 @@ def test_the_last_step_of_a_log_too_long_to_keep_is_compared() -> None:
 
     assert of(0.01) == (
         "passed",
-        "103 of 1,000 steps of the recorded curve compared, within 0.001; only some of the values were kept",
+        "compared 103 of 1,000 steps of the recorded curve: all within 0.001; only some of the values were kept",
     )
     assert "first step 999: 7 (expected 0.01" in of(7.0)[1]
     assert of(7.0, 1200)[0] == "passed"  # it went on after the recorded one had ended

@@ -293,7 +293,7 @@ def test_hosts_that_were_ended_because_of_another_do_not_decide() -> None:
 def test_without_pods_the_root_is_all_that_can_tell() -> None:
     complete = root(("Complete", "CompletionsReached", ""))
     assert job_exit([], msgspec.structs.replace(ROOT, root=complete)) == Exit(
-        Outcome.EXITED, 0, message="the job completed; its pods are gone"
+        Outcome.EXITED, 0, message="the job completed, but its pods no longer exist"
     )
     failed = root(("Failed", "BackoffLimitExceeded", "too often"))
     lost = job_exit([], msgspec.structs.replace(ROOT, root=failed))

@@ -110,7 +110,7 @@ def test_a_container_of_the_template_that_ends_again_and_again_is_named() -> Non
     found = why(pod(initContainerStatuses=[{"name": "proxy", "state": state}]))
     assert final(found) == (Outcome.REFUSED, 2.0)
     assert found is not None
-    assert found.why.startswith("container proxy keeps restarting: back-off 10s")
+    assert found.why.startswith("container proxy of `template` keeps restarting: back-off 10s")
 
 
 @pytest.mark.parametrize(

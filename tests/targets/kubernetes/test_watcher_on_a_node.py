@@ -139,7 +139,7 @@ DONE_TO_IT = {
     "delete-pod": (_delete_pod, Outcome.INFRA, "on real-0 was deleted by someone else"),
     "force-pod": (_force_pod, Outcome.INFRA, "on real-0 was deleted by someone else"),
     "delete-root": (_delete_root, Outcome.INFRA, "was deleted by someone else while it ran on real-0"),
-    "suspend": (_suspend, Outcome.EVICTED, "was suspended while it ran on real-0"),
+    "suspend": (_suspend, Outcome.EVICTED, "was suspended (not by Seatrial) while it ran on real-0"),
     "delete-namespace": (_delete_namespace, Outcome.INFRA, "is being deleted"),
     "cancel": (_cancel, Outcome.CANCELLED, ""),
 }

@@ -374,5 +374,6 @@ class NotebookPass:
         if code == -9 and limit is not None and self.usage.peak_bytes > 0.9 * limit:
             return failed_as("memory", memory_message())
         if code is not None and code < 0:
-            return failed_as("dead", "the kernel died: killed by signal %d" % -code)
+            advice = "; memory may have run out" if code == -9 else ""
+            return failed_as("dead", "the kernel died: killed by signal %d%s" % (-code, advice))
         return failed_as("dead", "the kernel died: exited with code %s" % code)

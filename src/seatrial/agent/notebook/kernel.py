@@ -222,7 +222,7 @@ class Kernel:
                 if run_program([self.argv[0], "-c", seek % NATIVE_ARGV[1]], 60.0)[0] == 3:
                     raise Broken(_NO_IPYKERNEL % self.argv[0])
             how = "no response within %g s" % START_TIMEOUT_S if code is None else "exited with code %d" % code
-            raise Dead("the kernel did not start: %s (%s)" % (how, " ".join(self.argv[:3])))
+            raise Dead("the kernel did not start: %s; to see why, run %s" % (how, " ".join(self.argv[:3])))
         self.kc.allow_stdin = False
         self.kc.shell_channel.send = sending(self.kc.shell_channel)
         execute = self.kc.execute

@@ -171,7 +171,7 @@ def _unpack(archive: tarfile.TarFile, work: str) -> None:
         elif member.issym() or member.islnk():
             links.append((path, member))
         else:
-            text = "the job inputs contain %r, which is not a file, folder or link"
+            text = "the job inputs contain %r, which is not a file, folder or link; remove it"
             raise JobError(text % member.name, "refused")
     for path, member in links:
         os.makedirs(os.path.dirname(path), exist_ok=True)

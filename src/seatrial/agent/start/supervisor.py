@@ -108,7 +108,8 @@ class Supervisor:
             ending = Ending("infra", None, str(error))
         stuck = group.remove()
         if stuck:
-            ending = ending._replace(message=join_messages(ending.message, "cannot remove %s" % ", ".join(stuck)))
+            text = "cannot remove the control group %s" % ", ".join(stuck)
+            ending = ending._replace(message=join_messages(ending.message, text))
         self._out.finish(ending, records, log)
 
     def _ask_port(self, records: RecordsFile, listens: Optional[Callable[[int], bool]] = None) -> None:

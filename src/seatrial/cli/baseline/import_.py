@@ -82,7 +82,7 @@ def _metric(
         (benchmark,) = trials
     if benchmark not in trials:
         what = f"unknown benchmark {benchmark!r}" if benchmark else "the runs have no `benchmark`"
-        fail(f"{what}{nearest(benchmark, trials)}; choose one cell with --select, or set `benchmark` for each run")
+        fail(f"{what}{nearest(benchmark, trials)}; choose one cell with --select, or add `benchmark` to each row")
     if not metric:
         fail("the runs have no `metric`; use --metric, for example --metric step_time")
     series = scope.history.series(benchmark=benchmark, metric=metric, last=1)

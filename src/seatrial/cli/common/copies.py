@@ -20,7 +20,7 @@ def checked_out(out: str) -> str:
         return ""
 
     if masked_location(out) != out:
-        fail(f"--out {masked_location(out)}: the run folder would contain the password; set it in the environment")
+        fail(f"--out {masked_location(out)}: it would be stored with the password; set that in the environment")
     try:
         remote.file_system(out)
     except RecordError as error:

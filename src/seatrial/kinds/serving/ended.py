@@ -184,7 +184,8 @@ def _unready(note: UnreadyNote, own: bool) -> EndCause:
     within = f"within {value_text(note.seconds, 's')} ({note.tries} tries): {why}"
     if not own and not note.reached:
         return EndCause(Verdict.INFRA, Trouble.UNREACHABLE.value, f"no connection to the server {within}")
-    return EndCause(Verdict.TIMEOUT, Outcome.UNREADY.value, f"no generation answered {within}")
+    text = f"the server answered no request {within}; if it needs longer, raise `server.ready.within`"
+    return EndCause(Verdict.TIMEOUT, Outcome.UNREADY.value, text)
 
 
 def _died(server: Observation | None) -> bool:

@@ -85,7 +85,7 @@ def _none(observed: ObservedStep, expected: LossExpected) -> Finding:
     near = [line.strip() for line in tidy(observed.output).splitlines() if "loss" in line.lower()]
     hint = "to match the lines below" if near else "if the job prints it differently"
     pattern = repr(expected.pattern) if len(expected.pattern) < SHORT else "the default pattern"
-    message = f"no loss in the log: no line matches {pattern}; set `pattern` {hint}"
+    message = f"no loss in the log: no line matches {pattern}; set `pattern` of `loss` {hint}"
     evidence = with_heading(near[-1], observed.output) if near else relevant_output(observed)
     return failed(observed, "loss", "loss", message, evidence)
 
@@ -163,9 +163,8 @@ def check_curve(
             return failed(observed, CHECK, "loss", lacks, relevant_output(observed))
     compared = len({one.step for one in common})
     part = "; only some of the values were kept" if any(map(losses.thinned, by_host)) else ""
-    message = (
-        f"{compared:,} of {count(len(recorded), 'step')} of the recorded curve compared, within {expected.width}{part}"
-    )
+    steps = f"{compared:,} of {count(len(recorded), 'step')} of the recorded curve"
+    message = f"compared {steps}: all within {expected.width}{part}"
     return passed(observed, CHECK, message)
 
 

@@ -241,11 +241,14 @@ def _totals(run: RunView, columns: int) -> list[Line]:
         (f"  {one_line(run.suite)}", "bold"),
         (f"  {duration_text(run.seconds)}  run {run.run}", "dim"),
     ]
-    if run.interrupted:
-        head.append(("  interrupted", "yellow"))
     lines = [[("─" * columns, "dim")], head, *_broken(counts, columns)]
     if run.interrupted and run.undone:
-        lines.append([(f"{count(run.undone, 'cell')} not run; rerun with: ", "yellow"), (run.rerun_failed, "cyan")])
+        lines.append(
+            [
+                (f"{count(run.undone, 'cell')} not finished; to run them and the failed ones: ", "yellow"),
+                (run.rerun_failed, "cyan"),
+            ]
+        )
     if (run.folder / "report.html").is_file():
         lines.append([(f"{run.base}/report.html", "cyan")])
     return lines

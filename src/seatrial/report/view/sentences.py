@@ -47,7 +47,7 @@ def bound_text(bound: Bound, timed: bool = False) -> str:
     origin = f"{values_and_runs(bound.values or bound.runs, bound.runs)}{since}"
     if bound.width_runs is not None:
         width = f"from {count(bound.width_runs, 'earlier run')}" if bound.width_runs else "set by hand"
-        origin = f"centered on {origin}, width {width}"
+        origin = f"center from {origin}, width of the bounds {width}"
     where = one_line(bound.source.rpartition("/")[2])  # reports are also read on other machines
     if bound.state is BoundState.DISABLED:
         return f"bounds from {where} are disabled: {one_line(bound.why)}"
@@ -146,7 +146,7 @@ _VERBS = {
     Change.NEW: ("newly fails", "newly fail"),
     Change.SLOWER: ("is slower now", "are slower now"),
     Change.FASTER: ("is faster now", "are faster now"),
-    Change.OTHER_CAUSE: ("has a different cause now", "have a different cause now"),
+    Change.OTHER_CAUSE: ("now fails for a different reason", "now fail for a different reason"),
     Change.FIXED: ("is fixed", "are fixed"),
 }
 

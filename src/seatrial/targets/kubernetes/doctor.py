@@ -141,8 +141,8 @@ class _Examination:
                 for resource in counts:
                     amount = node.status.allocatable.get(resource, "0")
                     counts[resource] += int(amount) if amount.isdigit() else 0
-        except k8s.KubernetesError:
-            return ok("nodes", "cannot list nodes, so the number of GPUs is unknown")
+        except k8s.KubernetesError as error:
+            return ok("nodes", f"cannot list nodes to count GPUs (not required): {error}")
         if not nodes:
             return warning("nodes", "none", "jobs wait until a node joins or an autoscaler adds one")
         return ok("nodes", f"{nodes}, with {', '.join(f'{count} {name}' for name, count in counts.items())}")

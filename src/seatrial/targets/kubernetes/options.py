@@ -106,7 +106,7 @@ class OptionsModel(BaseModel):
 class Toleration(OptionsModel):
     """A toleration, as in Kubernetes."""
 
-    key: LabelKey | None = Field(None, description="Key of the taint; default: every taint.")
+    key: LabelKey | None = Field(None, description="Key of the taint; for every taint: only `operator: Exists`.")
     operator: Literal["Equal", "Exists"] | None = Field(None, description="Default: Equal.")
     value: LabelValue | None = Field(None, description="Value of the taint, for Equal.")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
@@ -163,7 +163,7 @@ class Keeper(OptionsModel):
     """The small container that keeps a pod's files until they are collected."""
 
     cpu: Cpu = Field(0.05, description="CPU request.")
-    cpu_limit: Cpu = Field(1.0, description="CPU limit; the same as `cpu` makes Guaranteed pods.")
+    cpu_limit: Cpu = Field(1.0, description="CPU limit; equal to `cpu` for pods of QoS class Guaranteed.")
     memory_bytes: SizeValue = Field(64 << 20, alias="memory", description="Memory request and limit.")
 
     @model_validator(mode="after")
@@ -276,7 +276,7 @@ class KubernetesOptions(OptionsModel):
     endpoint_class: ObjectName | None = Field(None, description="Name of an IngressClass.")
     endpoint_tls: Annotated[bool, Field(strict=True)] | ObjectName = Field(
         False,
-        description="TLS for an ingress or route; true: the controller's certificate; a name: that in this Secret.",
+        description="TLS for an ingress or route; true: the controller's certificate; NAME: that of the Secret NAME.",
     )
 
     template: Annotated[dict[str, Any], AfterValidator(_template)] = Field(

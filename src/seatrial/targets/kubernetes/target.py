@@ -135,7 +135,7 @@ class KubernetesTarget:
                 if not full:
                     raise
                 if time.monotonic() + ROOM_S > until_s:
-                    text = f"the namespace's quota was full for {limit_s:g} s: {error}"
+                    text = f"the namespace's quota was full for {limit_s:g} s: {error}; free or raise it"
                     raise TargetError(text, Outcome.QUEUE) from error
             await asyncio.sleep(ROOM_S)
 

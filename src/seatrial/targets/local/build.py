@@ -52,7 +52,7 @@ async def build_lock(path: Path) -> AsyncIterator[int]:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise TargetError(f"cannot lock {path}: {error}") from error
+        raise TargetError(f"cannot create the lock file {path}: {error.strerror}; run `seatrial doctor`") from error
     try:
         while True:
             try:

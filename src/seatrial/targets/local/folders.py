@@ -226,7 +226,7 @@ def job_path(state: Path, run: str, name: str) -> Path:
 def _copy_input(given: Input, work: Path) -> None:
     source, goal = Path(given.source), work / given.path
     if Path(given.path).is_absolute() or ".." in Path(given.path).parts:
-        raise refused(f"input path {given.path!r} is outside the work folder")
+        raise refused(f"input path {given.path!r} is outside the work folder; use a relative path without `..`")
     try:
         if source.exists() and not source.is_dir() and not source.is_file():
             raise refused(f"input {given.source} is neither a file nor a folder")

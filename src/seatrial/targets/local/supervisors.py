@@ -100,7 +100,7 @@ class Zygote:
             await process.stdin.drain()
             return await asyncio.wait_for(answer, _ANSWER_S)
         except (ConnectionError, TimeoutError) as error:
-            raise TargetError(f"the local supervisor did not answer: {error or 'timed out'}") from error
+            raise TargetError(f"the local supervisor did not answer: {str(error) or 'timed out'}") from error
         finally:
             waiting.pop(number, None)
 

@@ -315,7 +315,7 @@ class LocalTarget:
 
 def _check(job: Job) -> None:
     if job.resources.select:
-        raise refused("a local target has one machine; remove `select`")
+        raise refused("a local target has no node labels to select by; remove `select` from the machine")
     names = [port.name for port in job.ports]
     for name in names:
         if not _PORT_NAME.fullmatch(name) or names.count(name) > 1:

@@ -71,7 +71,7 @@ def _tgis(messages: Sequence[Generation], request: Request) -> Iterator[Comparis
         asked = "was requested, but the first message has none" if request.wanted.input_text else "was not requested"
         yield structure(f"the input text {asked}", 0)
     elif first.text and request.inputs and request.inputs[0] not in first.text:
-        yield structure(f"the first message has a different input: {first.text[:60]!r}", 0)
+        yield structure(f"the input text in the first message is not that of the request: {first.text[:60]!r}", 0)
     second = messages[1]
     other = second.text or second.generated_count or second.stop_reason
     if request.wanted.input_tokens and (other or not second.input_tokens):

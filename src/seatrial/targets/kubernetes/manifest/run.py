@@ -135,7 +135,7 @@ def _entries(given: Input) -> Iterator[tuple[str, Path]]:
     """Each file, folder and link of an input, by its path in the work folder."""
     source, goal = Path(given.source), PurePosixPath(given.path)
     if goal.is_absolute() or ".." in goal.parts:
-        raise refused(f"input path {given.path!r} is outside the work folder")
+        raise refused(f"input path {given.path!r} is outside the work folder; use a relative path without `..`")
     try:
         if not source.exists():
             if given.required:

@@ -160,7 +160,9 @@ def _taken_away(host: HostEnd, context: EndContext) -> Exit | None:
     if deadline is not None:
         return deadline
     if context.root is not None and context.root.suspended and not context.root_gone:
-        return Exit(Outcome.EVICTED, message=f"the {context.root_kind} was suspended while it ran{_on(pod)}")
+        return Exit(
+            Outcome.EVICTED, message=f"the {context.root_kind} was suspended (not by Seatrial) while it ran{_on(pod)}"
+        )
     return Exit(Outcome.INFRA, message=_why_deleted(host, context))
 
 
@@ -202,10 +204,10 @@ def _deadline(context: EndContext, started: bool) -> Exit | None:
 
 
 def _out_of_time(started: bool) -> Exit:
-    text, fix = "the job exceeded its deadline on the cluster", "or without it `deadline` of the target"
+    text, fix = "the job exceeded its deadline on the cluster", "or, if it is not set, the target's `deadline`"
     if started:
-        return Exit(Outcome.TIMEOUT, message=f"{text}; raise `timeout.run`, {fix}")
-    return Exit(Outcome.QUEUE, message=f"{text} before it started; raise `timeout.queue`, {fix}")
+        return Exit(Outcome.TIMEOUT, message=f"{text}; raise `timeout.run` {fix}")
+    return Exit(Outcome.QUEUE, message=f"{text} before it started; raise `timeout.queue` {fix}")
 
 
 def _without_pods(context: EndContext) -> Exit:
@@ -216,10 +218,10 @@ def _without_pods(context: EndContext) -> Exit:
     if context.root_gone or context.root is None:
         return Exit(Outcome.INFRA, message=_root_deleted(context, "before it ran"))
     if context.root.completed is not None:
-        return Exit(Outcome.EXITED, 0, message="the job completed; its pods are gone")
+        return Exit(Outcome.EXITED, 0, message="the job completed, but its pods no longer exist")
     failure = context.failed
-    why = _reason(failure.reason, failure.message) if failure is not None else "no reason given"
-    lost = Exit(Outcome.LOST, message=f"the job's pods are gone, so how it ended is unknown: {why}")
+    why = f": {_reason(failure.reason, failure.message)}" if failure is not None else ""
+    lost = Exit(Outcome.LOST, message=f"the job's pods no longer exist, so how it ended is unknown{why}")
     return _deadline(context, started=False) or lost
 
 

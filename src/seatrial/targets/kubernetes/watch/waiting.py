@@ -154,7 +154,7 @@ def _of_pod(pod: PodObject, context: WaitContext, patience: Patience) -> Iterato
             why = f"cannot create container {name} ({waiting.reason}): {clean_line(waiting.message)}"
             yield _refused_or_infra(WRONG_CONTAINER.match(waiting.message), why, "container", patience)
         elif waiting.reason == CRASH_LOOP:
-            why = f"container {name} keeps restarting: {clean_line(waiting.message)}"
+            why = f"container {name} of `template` keeps restarting: {clean_line(waiting.message)}"
             yield Waiting(why, Outcome.REFUSED, patience.infra_s, "crash")
     scheduled = pod.status.condition("PodScheduled", "False")
     if scheduled is not None and not pod.spec.node_name:
