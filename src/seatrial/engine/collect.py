@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.agent.masking.files import mask_files
+from seatrial.agent.masking.files import mask_file, mask_files, rewrite
 from seatrial.agent.masking.mask import Mask, texts
 from seatrial.checks import find_error
 from seatrial.engine.fetch_folder import fetch_folder
@@ -28,6 +28,8 @@ from seatrial.job import (
     Place,
     Records,
     Step,
+    Unreadable,
+    decode,
     lines,
     merged,
     read_records,
@@ -107,7 +109,7 @@ def _with_files(step: Step, observed: ObservedStep, mask: Mask) -> ObservedStep:
     )
 
 
-def with_searches(job: Job, observation: Observation, mask: Mask) -> Observation:
+def with_searches(job: Job, observation: Observation) -> Observation:
     """Searches the kept outputs for patterns that need more than one line, or that no agent followed (in an image
     without Python). Done in a separate process, because a pattern may run forever."""
     asked: dict[str, tuple[Step, dict[str, Any]]] = {}
@@ -125,16 +127,16 @@ def with_searches(job: Job, observation: Observation, mask: Mask) -> Observation
     places = [Step("log", "command"), Step("files", "read"), *(step for step, _ in asked.values())]
     records, _ = read_as_agent({"logs": [], "outputs": [output for _, output in asked.values()]})
     found = {step.name: step.result for step in read_records(records, places).steps[2:]}
-    return msgspec.structs.replace(observation, steps=[_with_found(step, found, mask) for step in observation.steps])
+    return msgspec.structs.replace(observation, steps=[_with_found(step, found) for step in observation.steps])
 
 
 _PATTERN_KINDS = ("must", "never")
 
 
-def _with_found(observed: ObservedStep, found: dict[str, dict[str, Any]], mask: Mask) -> ObservedStep:
+def _with_found(observed: ObservedStep, found: dict[str, dict[str, Any]]) -> ObservedStep:
     if not found.get(observed.name):
         return observed
-    more, had = mask.data(found[observed.name], texts(observed.args)), observed.result
+    more, had = found[observed.name], observed.result
     both = {kind: {**had.get(kind, {}), **more.get(kind, {})} for kind in _PATTERN_KINDS}
     given_up = [*had.get("dropped", ()), *more.get("dropped", ())]
     return msgspec.structs.replace(observed, result={**had, **both, "dropped": given_up})
@@ -143,15 +145,17 @@ def _with_found(observed: ObservedStep, found: dict[str, dict[str, Any]], mask: 
 _AT_ONCE = 8  # hosts to fetch from at the same time
 _LITTLE_BYTES = 64 << 10
 RECORDS, LOG, FILES = "records.jsonl", "log.txt", "files"
+FETCHED = ".fetched"  # not masked yet; hidden, so that it is removed if this process is killed
 
 
 async def observe(
     target: Target, handle: str, job: Job, into: Path, place: Place, ended: Exit, mask: Mask, at: Callable[[str], None]
 ) -> Observation:
     """Returns the observation of a job that has ended. Raises TargetError."""
-    apart = await collect(target, handle, job, into)
+    fetched = into / FETCHED if mask.values else into
+    apart = await collect(target, handle, job, fetched)
     at("fetched")
-    if not apart and is_little(job, into):
+    if not apart and is_little(job, fetched):
         return _observed(job, into, apart, place, ended, mask)
     # In a thread, because large records or remote files would block the event loop.
     return await asyncio.to_thread(_observed, job, into, apart, place, ended, mask)
@@ -165,8 +169,7 @@ def unobserved(job: Job, place: Place, ended: Exit) -> Observation:
 
 
 def _observed(job: Job, into: Path, apart: bool, place: Place, ended: Exit, mask: Mask) -> Observation:
-    # The agent masks kept files when the job ends, but not if it was killed.
-    unmasked = mask_files(str(into / FILES), mask)
+    unmasked = _mask_fetched(into, job, mask) if mask.values else ""
     if unmasked:
         ended = Exit(Outcome.INFRA, ended.code, ended.signal, "; ".join(filter(None, [ended.message, unmasked])))
     records = read_all(job, into, apart)
@@ -181,24 +184,54 @@ def _observed(job: Job, into: Path, apart: bool, place: Place, ended: Exit, mask
         log_omitted_bytes=records.log_omitted_bytes,
         broken_records=records.broken,
         seconds=records.seconds,
-        files=[mask.text(name) for name in file_names(into / FILES)],
+        files=file_names(into / FILES),
         hardware=records.hardware,
-        error=_log_error(into, ended, records, mask),
-        unkept=tuple(msgspec.structs.replace(one, names=tuple(map(mask.text, one.names))) for one in records.unkept),
+        error=_log_error(into, ended, records),
+        unkept=records.unkept,
     )
-    return with_artifacts(job, with_searches(job, observation, mask), mask)
+    return with_artifacts(job, with_searches(job, observation), mask)
 
 
-def _log_error(into: Path, ended: Exit, records: Records, mask: Mask) -> LogError | None:
+def _mask_fetched(into: Path, job: Job, mask: Mask) -> str:
+    """Masks the secrets of the whole run in everything that was fetched, then moves it to its place. The agent knows
+    only the secrets of its own job, but a server may print those of its client, and the other way round. Returns a
+    message about files that cannot be masked."""
+    fetched = into / FETCHED
+    ours = frozenset(texts(msgspec.to_builtins(job.steps)))
+    for folder in (fetched, *fetched.glob("hosts/*")):
+        if (folder / LOG).exists():
+            mask_file(str(folder / LOG), mask, exact=False)
+        if (folder / RECORDS).exists():
+            with open(folder / RECORDS, "rb") as file:
+                rewrite(str(folder / RECORDS), (_masked_record(line, mask, ours) for line in lines(file)), 0o644)
+    unmasked = mask_files(str(fetched / FILES), mask)
+    for path in fetched.iterdir():
+        if (into / path.name).is_dir():  # of a process that was killed here
+            shutil.rmtree(into / path.name)
+        path.replace(into / path.name)
+    fetched.rmdir()
+    return unmasked
+
+
+def _masked_record(line: bytes, mask: Mask, ours: frozenset[str]) -> bytes:
+    if line.isascii() and b"\\" not in line and not any(value in line for value in mask.values):
+        return line
+    try:
+        return msgspec.json.encode(mask.data(decode(line, dict[str, Any]), ours)) + b"\n"
+    except Unreadable:  # half a record of a host that was lost
+        stream = mask.stream()
+        return stream.feed(line) + stream.flush()
+
+
+def _log_error(into: Path, ended: Exit, records: Records) -> LogError | None:
     """The first error in the log. Checks decide whether it matters: logs of good jobs may contain errors."""
     if ended.outcome is Outcome.RELEASED:  # a server that ran until it was no longer needed
         return None
     failed = {step.name for step in records.steps if step.code or step.signal}
     try:
-        found = find_error((into / LOG).read_bytes(), failed)
+        return find_error((into / LOG).read_bytes(), failed)
     except OSError:
         return None
-    return found and msgspec.structs.replace(found, text=mask.text(found.text), window=mask.text(found.window))
 
 
 async def collect(target: Target, handle: str, job: Job, into: Path) -> bool:

@@ -2,10 +2,14 @@
 
 import asyncio
 
+import msgspec
+
+from seatrial.agent.masking.mask import Mask
 from seatrial.job import Event, Exit, Stage, StageTime
 from seatrial.targets import Target, TargetError
 
 BEGUN = (Stage.STARTED, Stage.READY)
+NO_MASK = Mask()
 
 
 class FollowedJob:
@@ -35,8 +39,9 @@ class FollowedJob:
 class Follower:
     """A target and its watch. If the watch fails, everyone who waits for one of its jobs gets the error."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, mask: Mask = NO_MASK) -> None:
         self.target = target
+        self._mask = mask
         self._jobs: dict[str, FollowedJob] = {}
         self._watch: asyncio.Task[None] | None = None
         self._lost: TargetError | None = None
@@ -46,10 +51,15 @@ class Follower:
 
         async def read() -> None:
             async for event in self.target.watch():
-                self.job(event.handle).take(event)
+                self.job(event.handle).take(self._masked(event))
 
         self._watch = asyncio.create_task(read(), name=f"watch {self.target.name}")
         self._watch.add_done_callback(lambda watch: self._wake_all())
+
+    def _masked(self, event: Event) -> Event:
+        """Without the secrets of the whole run; the job's agent knows only those of its own job."""
+        ended = event.exit and msgspec.structs.replace(event.exit, message=self._mask.text(event.exit.message))
+        return msgspec.structs.replace(event, progress=self._mask.text(event.progress), exit=ended)
 
     async def close(self) -> None:
         if self._watch:

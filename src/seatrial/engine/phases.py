@@ -126,7 +126,7 @@ class Following:
         if (later := await _next_step(self, part)) is not None:
             return later
         if self.followed.exit is not None:
-            return await _end(_exit(self.followed.exit, None, part), self.handle, part, self.followed)
+            return await _end(_exit(self.followed.exit), self.handle, part, self.followed)
         _show(self, part)
         over, deadline_s = _limit(self, part)
         if (why := part.stop_reason() or over) is not None:
@@ -148,7 +148,7 @@ class Stopping:
         if (later := await _next_step(following, part)) is not None:
             return replace(self, following=later)
         if followed.exit is not None:
-            return await _end(_exit(followed.exit, self.why, part), following.handle, part, followed)
+            return await _end(_exit(followed.exit, self.why), following.handle, part, followed)
         _show(following, part)
         await part.wait(self.again_s)
         (await part.follower()).check(followed)
@@ -376,13 +376,13 @@ async def _stop(phase: Following, why: Exit, part: PartContext) -> Stopping:
     return Stopping(phase, why)
 
 
-def _exit(reported: Exit, stopping: Exit | None, part: PartContext) -> Exit:
+def _exit(reported: Exit, stopping: Exit | None = None) -> Exit:
     """How the job ended: as its target reported, or for our own reason."""
     if stopping is not None and reported.outcome in _FORCED_OUTCOMES:
         return msgspec.structs.replace(stopping, code=reported.code, signal=reported.signal)
     if reported.outcome is Outcome.CANCELLED:
         return Exit(Outcome.EVICTED, reported.code, reported.signal, "stopped from outside Seatrial")
-    return msgspec.structs.replace(reported, message=part.attempt.mask(reported.message))
+    return reported
 
 
 def _limit(phase: Following, part: PartContext) -> tuple[Exit | None, float | None]:
@@ -390,7 +390,7 @@ def _limit(phase: Following, part: PartContext) -> tuple[Exit | None, float | No
     limits, ready = part.part.job.limits, part.part.job.ready
     candidates: list[tuple[float, Exit]] = []
     if not phase.begun and limits.queue_s is not None:
-        text = _not_scheduled(limits, part.attempt.mask(phase.followed.progress))
+        text = _not_scheduled(limits, phase.followed.progress)
         candidates.append((limits.queue_s, Exit(Outcome.QUEUE, message=text)))
     if phase.begun and limits.run_s is not None:
         text = f"timed out after {limits.run_s:g} s; the target did not stop the job"

@@ -274,7 +274,7 @@ class Run:
     async def _follower(self, name: str) -> Follower:
         if name not in self._followers:
             entry = self._prepared.suite.targets[name]
-            follower = Follower(plugins.targets()[entry.kind].open(name, entry.options))
+            follower = Follower(plugins.targets()[entry.kind].open(name, entry.options), self._secrets.mask)
             self._followers[name] = follower
             self._opened[name] = asyncio.create_task(follower.open())
         await asyncio.shield(self._opened[name])

@@ -33,7 +33,7 @@ def mask_files(folder: str, mask: Mask) -> str:
             for name in names:
                 path = os.path.join(parent, name)
                 try:
-                    _mask_file(path, mask)
+                    mask_file(path, mask)
                 except OSError as error:
                     not_kept(error, path)
                     _delete(path)
@@ -63,8 +63,9 @@ def open_folders(folder: str) -> None:
                     os.chmod(path, stat.S_IMODE(mode) | stat.S_IRWXU)
 
 
-def _mask_file(path: str, mask: Mask) -> None:
-    """Searches a file first, so that the many files without a secret are not rewritten."""
+def mask_file(path: str, mask: Mask, exact: bool = True) -> None:
+    """Searches a file first, so that the many files without a secret are not rewritten. `exact`: invisible characters
+    count, as in anything but a log."""
     file_stat = os.lstat(path)
     if stat.S_ISLNK(file_stat.st_mode):
         if mask.text(os.readlink(path)) != os.readlink(path):
@@ -76,7 +77,7 @@ def _mask_file(path: str, mask: Mask) -> None:
         os.chmod(path, stat.S_IMODE(file_stat.st_mode) | stat.S_IRUSR)
     if path.endswith(".ipynb") and _mask_notebook(path, mask, stat.S_IMODE(file_stat.st_mode)):
         return
-    stream = mask.stream(exact=True)
+    stream = mask.stream(exact)
     with _open(path) as file:
         source = file.fileno()
         for block in _blocks(source):
@@ -87,7 +88,7 @@ def _mask_file(path: str, mask: Mask) -> None:
         if not stream.found:
             return
         os.lseek(source, 0, os.SEEK_SET)
-        _rewrite(path, _masked(source, mask), stat.S_IMODE(file_stat.st_mode))
+        rewrite(path, _masked(source, mask, exact), stat.S_IMODE(file_stat.st_mode))
 
 
 def _mask_notebook(path: str, mask: Mask, mode: int) -> bool:
@@ -104,18 +105,18 @@ def _mask_notebook(path: str, mask: Mask, mode: int) -> bool:
     except (ValueError, RecursionError):
         return False
     if masked != notebook:
-        _rewrite(path, [json.dumps(masked, indent=1, ensure_ascii=False).encode("utf-8", "replace")], mode)
+        rewrite(path, [json.dumps(masked, indent=1, ensure_ascii=False).encode("utf-8", "replace")], mode)
     return True
 
 
-def _masked(source: int, mask: Mask) -> Iterator[bytes]:
-    stream = mask.stream(exact=True)
+def _masked(source: int, mask: Mask, exact: bool) -> Iterator[bytes]:
+    stream = mask.stream(exact)
     for block in iter(lambda: os.read(source, _BLOCK_BYTES), b""):
         yield stream.feed(block)
     yield stream.flush()
 
 
-def _rewrite(path: str, blocks: Iterable[bytes], mode: int) -> None:
+def rewrite(path: str, blocks: Iterable[bytes], mode: int) -> None:
     new = os.path.join(os.path.dirname(path), ".seatrial-%s" % os.urandom(8).hex())
     # An unpredictable name and a new file, because the job may have placed links.
     sink = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
