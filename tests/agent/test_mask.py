@@ -1,7 +1,9 @@
 """No secret gets through, however its bytes arrive."""
 
 import base64
+import csv
 import html
+import io
 import json
 import shlex
 import subprocess
@@ -57,7 +59,8 @@ def test_data_is_masked_in_keys_and_values_and_can_become_json() -> None:
 
 
 UNSEEN = [b"\x1b[0m", b"\x1b[38;5;1m", b"\x1b]0;title\x07", b"\x1b]8;;http://x\x1b\\", b"\x1b(B", b"\x00", b"\x08",
-          "\u200b".encode(), "\u202e".encode(), b"\x1b[0m\x1b[1m\x7f"]  # fmt: skip
+          "\u200b".encode(), "\u202e".encode(), b"\x1b[0m\x1b[1m\x7f",
+          "\u00ad".encode(), "\x9b31m".encode(), "\x9b".encode(), b"\r"]  # fmt: skip
 
 
 @given(st.integers(1, 11), st.sampled_from(UNSEEN), st.integers(1, 9))
@@ -91,6 +94,13 @@ def test_what_waits_is_bounded() -> None:
 
 # ---- other ways to write a secret
 
+
+def csv_of(secret: str) -> str:
+    file = io.StringIO()
+    csv.writer(file, quoting=csv.QUOTE_ALL).writerow([secret])
+    return file.getvalue()
+
+
 AWKWARD = "pä$$ 'wör\"d/+\\&<é>\x07=?"
 
 
@@ -112,6 +122,10 @@ AWKWARD = "pä$$ 'wör\"d/+\\&<é>\x07=?"
         lambda secret: subprocess.run(
             ["sh", "-xc", ': "$1"', "sh", secret], capture_output=True, env={"LC_ALL": "C.UTF-8"}, check=True
         ).stderr.decode(),
+        lambda secret: subprocess.run(
+            ["bash", "-c", 'export X="$1"; declare -p X', "bash", secret], capture_output=True, check=True
+        ).stdout.decode(),
+        lambda secret: csv_of(secret),
         json.dumps,
         lambda secret: json.dumps({"log": json.dumps({"token": secret})}),
         lambda secret: json.dumps(secret, ensure_ascii=False),

@@ -11,15 +11,19 @@ from bisect import bisect_right
 from typing import AnyStr, Generic, List, Optional, Pattern, Tuple
 
 MOST_TITLE = 4096  # characters of a window's title, or a link's address
-_SEQUENCE = (
-    r"\x1b(?:\[[0-?]{0,256}[ -/]{0,16}[@-~]|\][^\x07\x1b\n\r]{0,%d}(?:\x07|\x1b\\)|[ -/]{0,4}[0-Z\\^-~])" % MOST_TITLE
-)
+_PARAMETERS = r"[0-?]{0,256}[ -/]{0,16}[@-~]"  # of a control sequence
+_SOME_PARAMETERS = r"[0-?]{1,256}[ -/]{0,16}[@-~]"  # few terminals read U+009B; alone it is just not shown
+_SEQUENCE = r"\x1b(?:\[%s|\][^\x07\x1b\n\r]{0,%d}(?:\x07|\x1b\\)|[ -/]{0,4}[0-Z\\^-~])" % (_PARAMETERS, MOST_TITLE)
 _CONTROLS = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
-_MARKS = "[\x80-\x84\x86-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufffe\uffff]"
+_MARKS = "\x9b%s|[\x80-\x84\x86-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufffe\uffff]" % _SOME_PARAMETERS
 _MARKS_BYTES = (
-    rb"\xc2[\x80-\x84\x86-\x9f]|\xe2(?:\x80[\x8b-\x8f\xaa-\xae]|\x81[\xa0-\xa9])|\xef(?:\xbb\xbf|\xbf[\xbe\xbf])"
+    rb"\xc2\x9b%s|" % _SOME_PARAMETERS.encode()
+    + rb"\xc2[\x80-\x84\x86-\x9f\xad]|\xe2(?:\x80[\x8b-\x8f\xaa-\xae]|\x81[\xa0-\xa9])|\xef(?:\xbb\xbf|\xbf[\xbe\xbf])"
 )
-UNSEEN_TEXT = re.compile("%s|%s|%s" % (_SEQUENCE, _CONTROLS, _MARKS))
+_NOT_SHOWN = "%s|%s|%s" % (_SEQUENCE, _CONTROLS, _MARKS)
+_RETURN = r"\r(?!\n)"  # moves back in the line: the text after it may hide a part, or follow it in a viewer
+UNSEEN_TEXT = re.compile("%s|%s" % (_NOT_SHOWN, _RETURN))
+_UNTIDY = re.compile(_NOT_SHOWN)
 
 _ACTING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # what `tidy` removes from ASCII text
 
@@ -28,16 +32,16 @@ def tidy(text: str) -> str:
     """Removes what acts on a terminal; of a redrawn line, keeps the last state."""
     if text.isascii() and not _ACTING.search(text):  # fast path for almost all text
         return text
-    plain = UNSEEN_TEXT.sub("", text.replace("\r\n", "\n"))  # exactly what secrets are masked through
+    plain = _UNTIDY.sub("", text.replace("\r\n", "\n"))  # secrets are masked through all of it, and through "\r"
     return "\n".join(line.rpartition("\r")[2] if "\r" in line else line for line in plain.split("\n"))
 
 
-UNSEEN = re.compile(b"|".join([_SEQUENCE.encode(), _CONTROLS.encode(), _MARKS_BYTES]))
+UNSEEN = re.compile(b"|".join([_SEQUENCE.encode(), _CONTROLS.encode(), _MARKS_BYTES, _RETURN.encode()]))
 _UNFINISHED = re.compile(
     rb"(?:\x1b(?:\[[0-?]{0,256}[ -/]{0,16}|\][^\x07\x1b\n\r]{0,%d}\x1b?|[ -/]{0,4})" % MOST_TITLE
-    + rb"|\xc2|\xe2[\x80\x81]?|\xef[\xbb\xbf]?)\Z"
+    + rb"|\xc2(?:\x9b[0-?]{0,256}[ -/]{0,16})?|\xe2[\x80\x81]?|\xef[\xbb\xbf]?|\r)\Z"
 )
-_CONTROL_BYTES = bytes(code for code in (*range(32), 127) if code not in b"\t\n\r")
+_CONTROL_BYTES = bytes(code for code in (*range(32), 127) if code not in b"\t\n")
 
 
 class VisibleText(Generic[AnyStr]):

@@ -22,6 +22,7 @@ _IN_DOLLAR_QUOTES = {
     **{"\a": "\\a", "\b": "\\b", "\x1b": "\\E", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"},
     **{"\\": "\\\\", "'": "\\'"},
 }
+_IN_DOUBLE_QUOTES = re.compile(r'(["$`\\])')
 _SHELL_SPECIAL = re.compile(r"([^A-Za-z0-9_@%+=:,./-])")
 
 
@@ -43,8 +44,8 @@ def forms(value: str) -> Set[str]:
 
 
 def _quoted(value: str) -> Iterator[str]:
-    """As quoted by Python and shells: `'it'"'"'s'` and `'it'\\''s'`, `it\\'s`, and the form of `set -x` for control
-    characters."""
+    """As quoted by Python, shells and CSV: `'it'"'"'s'` and `'it'\\''s'`, `it\\'s`, the form of `set -x` for control
+    characters, that of `declare -p`, and with doubled quotes."""
     data = value.encode("utf-8", "surrogateescape")
     yield repr(value)[1:-1]
     yield repr(data)[2:-1]
@@ -53,6 +54,8 @@ def _quoted(value: str) -> Iterator[str]:
         yield value.replace("\\", "\\\\").replace(other, "\\" + other)
     yield shlex.quote(value).strip("'")
     yield value.replace("'", "'\\''")
+    yield _IN_DOUBLE_QUOTES.sub(r"\\\1", value)
+    yield value.replace('"', '""')
     yield _SHELL_SPECIAL.sub(r"\\\1", value)
     yield "".join(_IN_DOLLAR_QUOTES.get(char, char) for char in value)
 
