@@ -276,15 +276,12 @@ def prepare(
     import msgspec
 
     from seatrial.engine import commit_of, create
-    from seatrial.plan import PlanError
     from seatrial.record import write_whole
 
     suite, planned = plan.suite, plan.plan
     max_cost = suite.max_cost if options.max_cost is None else options.max_cost
     planned.check_cost(max_cost)
-    if not planned.cells:
-        where = f"; run `seatrial plan {suite.path}` to see why" if suite.path else ""
-        raise PlanError(f"nothing to run: all {len(planned.excluded):,} combinations are excluded{where}")
+    planned.check_cells(f"; run `seatrial plan {suite.path}` to see why" if suite.path else "")
     options = msgspec.structs.replace(
         options,
         max_cost=max_cost,

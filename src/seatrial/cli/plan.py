@@ -43,6 +43,7 @@ def command(
     else:
         columns = shutil.get_terminal_size((120, 24)).columns if sys.stdout.isatty() else 120
         print_lines(_lines(plan, list_cells, columns))
+    plan.check_cells()
     plan.check_cost(made.suite.max_cost if max_cost is None else max_cost)
 
 

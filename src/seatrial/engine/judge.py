@@ -50,6 +50,8 @@ def judge_attempt(cell: Cell, kind: Kind, number: int, observed: Mapping[str, Ob
     judgement = msgspec.structs.replace(judgement, findings=with_log_error(judgement.findings, errors))
     verdict = worst(finding.verdict for finding in judgement.findings)
     why = reason(judgement.findings, verdict)
+    if judgement.idle and verdict is Verdict.PASSED:
+        verdict, why = Verdict.SKIPPED, judgement.idle
     if cancelled:
         if verdict.good:  # an earlier failure stays
             verdict, why = Verdict.SKIPPED, "cancelled while running"

@@ -10,11 +10,13 @@ from seatrial.suite import Cell, Gathered, TrialModel
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """The findings of all checks, metrics by name for the history, and charts for reports."""
+    """The findings of all checks, metrics by name for the history, and charts for reports. `idle`: why nothing that the
+    trial asks for was executed; without failures, the cell is then skipped, not passed."""
 
     findings: list[Finding]
     metrics: dict[str, Any] = {}
     charts: list[AnyChart] = []
+    idle: str = ""
 
 
 class Kind(Protocol):

@@ -87,6 +87,11 @@ class Plan:
         kept = tuple(cells)
         return replace(self, cells=kept, cost=Cost.of(kept))
 
+    def check_cells(self, where: str = "") -> None:
+        """Raises PlanError if there is nothing to run."""
+        if not self.cells:
+            raise PlanError(f"nothing to run: {len(self.excluded):,} combinations are excluded or deselected{where}")
+
     def check_cost(self, max_cost: float | None) -> None:
         """Raises PlanError unless the plan is certain to cost no more."""
         bound, unbounded = self.cost.bound, self.cost.unbounded

@@ -6,13 +6,15 @@ from typing import Any
 
 from seatrial.checks import check_job
 from seatrial.checks.findings import MetricData, metric_data
-from seatrial.job import Finding, Input, Observation, ObservedStep, PartSpec
+from seatrial.job import Finding, Input, Observation, ObservedStep, PartSpec, Verdict
 from seatrial.kinds.command import judge_bounds, judge_command
 from seatrial.kinds.job import make_job, only_part, workspace_inputs
 from seatrial.kinds.protocol import Judgement
 from seatrial.kinds.runtime.model import RuntimeGathered, RuntimeTrial
 from seatrial.kinds.runtime.parts import notebook_path, notebooks_of, plan_steps
 from seatrial.suite import Cell, find_notebooks, names_several
+
+_SURROUNDING = ("job", "facts", "workspace")  # steps that say nothing about what the trial asks for
 
 
 class RuntimeKind:
@@ -67,7 +69,9 @@ class RuntimeKind:
             findings += judge_bounds(one, ran, measured)
             metrics.update({one.step: measured} if measured else {})
         metrics.update(_passes(findings))
-        return Judgement(findings, metrics)
+        own = [one for one in findings if one.step not in _SURROUNDING]
+        idle = own[0].message if own and all(one.verdict is Verdict.SKIPPED for one in own) else ""
+        return Judgement(findings, metrics, idle=idle)
 
 
 def _inputs(cell: Cell) -> list[Input]:

@@ -53,7 +53,9 @@ class ServingKind:
             found, measured = check_load(work.load, records, cause)
             findings, metrics = findings + found, metrics | measured
         load = records.load.summary if records.load else None
-        return Judgement(findings + in_short(findings, load), metrics, charts_of(findings, load))
+        skipped = len(cell.gathered.cases)
+        idle = f"all {skipped} cases are skipped" if skipped and not cell.gathered.asked and work.load is None else ""
+        return Judgement(findings + in_short(findings, load), metrics, charts_of(findings, load), idle)
 
 
 _NOT_ASKED, _ANSWERED = {"agreement": "not_asked"}, {"agreement": "answered"}
