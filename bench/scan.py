@@ -75,12 +75,12 @@ PROPER = [r"(?i)out of memory", r"Seg(?:mentation )?fault", r"NCCL (?:WARN|ERROR
 
 def proper(asked: dict[str, Any]) -> dict[str, Any]:
     """With some of the words replaced, and something that must be there in every line."""
-    train = dict(asked["train"])
+    train = dict(asked["follow"])
     for number, text in enumerate(PROPER):
         train["never"] = [*train["never"]]
         train["never"][number] = for_agent(text)
     train["must"] = [for_agent(r"step: \d+"), *train["must"][1:]]
-    return {**asked, "train": train}
+    return {**asked, "follow": train}
 
 
 def spec(path: Path) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def spec(path: Path) -> dict[str, Any]:
 
     values = {name: {"pattern": text, "literal": f"{name}: "} for name, text in METRICS.items()}
     train = {"must": [*map(word, MUST)], "never": [*map(word, WORDS)], "values": values, "finite": ["loss"]}
-    return {"logs": [{"path": str(path), "host": 0}], "train": train, "roots": [], "entries": {}, "seconds": 600}
+    return {"logs": [{"path": str(path), "host": 0}], "follow": train, "roots": [], "entries": {}, "seconds": 600}
 
 
 def main(megabytes: int) -> None:
