@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 from types import FrameType
 
 
@@ -13,7 +14,20 @@ def _leave(number: int, frame: FrameType | None) -> None:
     os._exit(130)
 
 
+def _open_missing_streams() -> None:
+    """With `>&-` a stream is closed, and Python has None for it. Files and programs must not get its number."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(opened, number)
+            os.set_inheritable(number, True)
+            if opened != number:
+                os.close(opened)
+            setattr(sys, name, os.fdopen(number, "w"))
+
+
 def main() -> None:
+    _open_missing_streams()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
     # What is imported stays. Looking through it for garbage again and again is a tenth of the time of a short command.

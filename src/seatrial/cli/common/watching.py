@@ -38,10 +38,20 @@ def run_shown(prepared: "PreparedRun", history: History, cancel: bool = False, n
     """Runs to the end, writes the reports and returns the exit code."""
     with ownership(prepared.folder):
         results = keep_results(prepared, _executed(prepared, cancel), history, say)
-        print_summary(results, prepared.folder.path)
+        _summarize(results, prepared.folder.path)
         notified(notify, results)
         code = _strictly(results, history) if prepared.options.strict else results.exit_code
         return copied(prepared.folder, prepared.options.out, code)
+
+
+def _summarize(results: RunResults, folder: Path) -> None:
+    """Prints the summary, as far as somebody reads it: the exit code of the run does not depend on a pager."""
+    try:
+        print_summary(results, folder)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), 1)
 
 
 def _executed(prepared: "PreparedRun", cancel: bool) -> RunResults:
@@ -116,7 +126,7 @@ def finished(folder: RunFolder, history: History, show: bool = True, note: bool 
     if show:
         if note:
             click.echo(f"{folder.run} has already finished", err=True)
-        print_summary(results, folder.path)
+        _summarize(results, folder.path)
     return _strictly(results, history) if folder.read_plan().options.strict else results.exit_code
 
 
