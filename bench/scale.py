@@ -93,7 +93,7 @@ def _watchers() -> list[int]:
 def watched(folder: Path) -> tuple[float, float, float, int, float]:
     """Seconds that the server took to send, seconds until all was written, CPU microseconds an event, events that were
     lost, and bytes of memory a workload, of the process that watches."""
-    from seatrial.kinds.scale.driver.watch import Watched, WatchWork
+    from seatrial.kinds.scale.driver.watch import PROGRAM, Watched, WatchWork
     from seatrial.kinds.scale.followed import PODS_LABELLED
     from seatrial.kubernetes import PODS
 
@@ -110,7 +110,9 @@ def watched(folder: Path) -> tuple[float, float, float, int, float]:
     work = WatchWork(str(kubeconfig), None, ("default",), "a=b", str(stamps), "bench", (watch,))
     given.write_bytes(msgspec.json.encode(work))
     begun_s = time.monotonic()
-    watcher = subprocess.Popen([sys.executable, "-m", WATCH, str(given)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    watcher = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(given)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert watcher.stdin is not None
     assert watcher.stdout is not None
     watcher.stdout.readline()

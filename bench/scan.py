@@ -97,7 +97,7 @@ def main(megabytes: int) -> None:
         log, asked = Path(folder) / "log.txt", Path(folder) / "spec.json"
         write_log(log, megabytes * 1_000_000)
         asked.write_text(json.dumps(spec(log)))
-        agent = agent_file(Path(folder))
+        agent = agent_file(Path(folder), compiled=True)
         told = subprocess.run([sys.executable, "-I", "-S", agent, "read"], stdin=open(asked), capture_output=True)  # noqa: SIM115
         seen = json.loads(told.stdout.splitlines()[-4])["result"]
         rows = [("seatrial (agent read)", _best([sys.executable, "-I", "-S", agent, "read"], asked))]

@@ -1,5 +1,5 @@
 """Watches the objects of all workloads in a separate process, so that bursts of submissions do not delay its stamps:
-`python -m seatrial.kinds.scale.driver.watch FILE`, where FILE lists what to watch.
+`python -c PROGRAM FILE`, where FILE lists what to watch.
 
 Writes each stage of each object to a file when it is first seen, with the time when its bytes arrived. For a stage that
 was reached in a gap (before the watch began, or after the server lost its history) also writes when the gap began."""
@@ -174,7 +174,7 @@ async def watching(work: WatchWork, path: Path) -> AsyncIterator[None]:
     """Runs the watch process for the block. On entry, all existing objects have been seen. Raises DriverError."""
     path.write_bytes(msgspec.json.encode(work))
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "seatrial.kinds.scale.driver.watch", str(path),
+        sys.executable, "-c", PROGRAM, str(path),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert process.stdin is not None
@@ -255,5 +255,9 @@ class Canary:
         ]
 
 
-if __name__ == "__main__":
+def main() -> None:
     asyncio.run(watch_until_cancelled(Path(sys.argv[1])))
+
+
+# Not with -m: the package has imported this module by then, and Python would warn on standard error.
+PROGRAM = "from seatrial.kinds.scale.driver.watch import main; main()"
