@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.asking import until
 from seatrial.record import Owner, owner_of
 from world import World
 
@@ -121,3 +122,27 @@ def test_of_another_machine_the_lock_says_whether_somebody_works_on_it(tmp_path:
         assert not elsewhere.works_on(tmp_path)
         fcntl.flock(file, fcntl.LOCK_EX)
         assert elsewhere.works_on(tmp_path)
+
+
+def test_several_who_attach_at_once_all_exit_as_the_run_does(world: World) -> None:
+    world.suite("name: n\ntrials: {t: {kind: runtime, facts: false, run: ['sleep 5; exit 3']}}")
+    with world.start("run", "suite.yaml") as process:
+        until(lambda: world.jobs() and world.started() == 1)
+        process.kill()
+    attached = [world.start("attach", "last") for _ in range(4)]
+    outputs = [one.communicate(timeout=600)[0] for one in attached]
+    assert [one.returncode for one in attached] == [1] * 4, outputs
+    assert sum(entry["event"] == "attached" for entry in world.journal()) == 1
+    assert world.left() == []
+
+
+def test_cancel_that_finds_the_run_taken_by_another_waits_for_it(world: World) -> None:
+    world.suite("name: n\ntrials: {t: {kind: runtime, facts: false, run: ['sleep 60']}}")
+    with world.start("run", "suite.yaml") as process:
+        until(lambda: world.jobs() and world.started() == 1)
+        process.kill()
+    cancelling = [world.start("cancel", "last") for _ in range(3)]
+    outputs = [one.communicate(timeout=600)[0] for one in cancelling]
+    assert [one.returncode for one in cancelling] == [0] * 3, outputs
+    assert world.results().verdict == "interrupted"
+    assert world.left() == []

@@ -57,7 +57,7 @@ class RunOwned(SeatrialError):
         if owner:
             since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner.since_s))
             who = f"process {owner.pid} on {owner.host} (since {since})"
-        super().__init__(f"{folder.name} is owned by {who}; run `seatrial cancel {folder.name}` to stop it")
+        super().__init__(f"{folder.name} is owned by {who}; watch it with `seatrial attach {folder.name}`")
 
 
 class Ownership:

@@ -79,17 +79,20 @@ def _executed(prepared: "PreparedRun", cancel: bool) -> RunResults:
 
 
 async def _interruptible(prepared: "PreparedRun", shown: Watching, cancel: Cancellation) -> RunResults:
-    """The first signal cancels the run, the second exits immediately; attach can still resume it."""
+    """A signal cancels the run. Ctrl-C a second time exits immediately; attach can still resume the run."""
+    pressed = 0
 
-    def interrupt() -> None:
-        if cancel.requested:
+    def interrupt(number: signal.Signals) -> None:
+        nonlocal pressed
+        pressed += number == signal.SIGINT
+        if pressed > 1:
             shown.update("", "left", f"resume with `seatrial attach {prepared.folder.run}`")
             os._exit(130)
         cancel.request()
 
     loop = asyncio.get_running_loop()
     for number in _INTERRUPTS:
-        loop.add_signal_handler(number, interrupt)
+        loop.add_signal_handler(number, interrupt, number)
     try:
         return await execute(prepared, _WithAdvice(shown), cancel)
     finally:
