@@ -253,3 +253,12 @@ def test_a_trial_with_an_unknown_target_or_with_machines_beside_it_is_refused(su
         suite_of({"target": "clustr"}, targets={"cluster": {"kind": "local"}})
     with pytest.raises(SuiteError, match="set `target` or `machine`, not both"):
         suite_of({"target": "here", "machine": "all"}, machines=GPUS)
+
+
+def test_a_benchmark_may_be_named_by_one_axis_of_a_zip(suite_of: Make) -> None:
+    zipped = {"bench": ["a", "b"], "args": ["x=1", "x=2"]}
+    plan = expand(suite_of({"zip": zipped, "benchmark": "${bench}"}))
+    assert [cell.benchmark for cell in plan.cells] == ["a", "b"]
+    for trial in ({"zip": zipped, "matrix": {"n": [1, 2]}}, {"matrix": zipped}):
+        with pytest.raises(SuiteError, match=r"cells that differ in '(n|args)' would share one entry"):
+            suite_of({**trial, "benchmark": "${bench}"})

@@ -117,6 +117,10 @@ class TrialNames:
         if self._trial.benchmark is None:
             return
         named = {name.split(".")[0] for name in placeholders(self._trial.benchmark)}
+        # A named axis of a zip tells its values apart, and so those of the other axes of that zip.
+        labels = {name: [one.label for one in axis.values] for name, axis in self._axes.items() if name in named}
+        different = {name for name, found in labels.items() if len(set(found)) == len(found)}
+        named |= {name for columns in self._trial.zip if different & columns.keys() for name in columns}
         shared = [name for name, axis in self._axes.items() if len(axis.values) > 1 and name not in named]
         if shared:
             message = f"cells that differ in {shared[0]!r} would share one entry; add ${{{shared[0]}}} to the name"
