@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.job import Job, Step, Unreadable
-from seatrial.kinds.training.curve import read_curve
+from seatrial.kinds.training.curve import curve_text, read_curve
 from seatrial.kinds.training.kind import kind
 from seatrial.kinds.training.model import LOSS, STEP, STEP_TIME_PATTERN
 from seatrial.plan import Selection, expand
@@ -251,6 +251,10 @@ def test_curves_are_read_in_the_forms_that_people_have(tmp_path: Path) -> None:
         assert read_curve(tmp_path / name) == {0: 5.5, 10: 4.5}, name
     (tmp_path / "e.json").write_text("[5.5, 4.5]")
     assert read_curve(tmp_path / "e.json") == {0: 5.5, 1: 4.5}
+    for name, as_csv, first in (("f.csv", True, "step,loss"), ("f.json", False, "[")):
+        (tmp_path / name).write_text(curve_text({10: 4.5, 0: 5.5}, as_csv))
+        assert (tmp_path / name).read_text().splitlines()[0] == first
+        assert read_curve(tmp_path / name) == {0: 5.5, 10: 4.5}
 
 
 @pytest.mark.parametrize(

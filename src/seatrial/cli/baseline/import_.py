@@ -101,7 +101,7 @@ def _metric(
 @click.option("--force", is_flag=True, help="Overwrite an existing file; accept a cell that did not pass.")
 @RUNS
 def curve(run: str, file: Path, cell: str | None, host: int | None, force: bool, runs: Path) -> None:
-    """Save the losses in the log of RUN (an id or prefix, a path, or `last`) to FILE, by step.
+    """Save the losses in the log of RUN (an id or prefix, a path, or `last`) to FILE (JSON, or CSV for .csv), by step.
 
     Use `loss: {curve: FILE}` in a training trial to compare later runs with it.
     """
@@ -125,7 +125,7 @@ def curve(run: str, file: Path, cell: str | None, host: int | None, force: bool,
     last = found.attempts[-1]
     try:
         curve = curve_of(folder.read_observation(found.hash, last.number, next(iter(last.parts), "job")), host)
-        write_whole(file, curve_text(curve).encode())
+        write_whole(file, curve_text(curve, file.suffix == ".csv").encode())
     except Unreadable as error:
         fail(f"{found.id}: {error}", 1)
     except OSError as error:

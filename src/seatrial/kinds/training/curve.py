@@ -53,8 +53,10 @@ def curve_of(observation: Observation, host: int | None = None) -> dict[int, flo
     return curve
 
 
-def curve_text(curve: dict[int, float]) -> str:
+def curve_text(curve: dict[int, float], as_csv: bool = False) -> str:
     """The curve as `read_curve` reads it, one step per line."""
+    if as_csv:
+        return "step,loss\n" + "".join(f"{step},{curve[step]!r}\n" for step in sorted(curve))
     return "[\n" + ",\n".join(f" [{step}, {curve[step]!r}]" for step in sorted(curve)) + "\n]\n"
 
 
