@@ -4,6 +4,7 @@ run does not end well. And journals of another form are refused in plain words."
 import json
 import signal
 import zlib
+from pathlib import Path
 
 import pytest
 from asking import WAIT_S, until
@@ -85,3 +86,22 @@ def test_a_run_with_a_journal_of_another_form_is_refused_in_plain_words(world: W
         "run was started by Seatrial 0.1.0 (journal version 0, expected 3); finish it with that version" in done.stderr
     )
     assert "seatrial reap" in done.stderr
+
+
+def test_a_job_that_was_reaped_is_never_run_again_as_the_same_attempt(world: World, tmp_path: Path) -> None:
+    ran = world.folder / "ran"
+    world.suite(f"name: n\ntrials: {{t: {{kind: runtime, facts: false, run: ['echo x >> {ran}']}}}}")
+    log = tmp_path / "points"
+    world.seatrial("run", "suite.yaml", check=0, SEATRIAL_FAILPOINT_LOG=str(log))
+    names = [line.split(" ", 1)[1] for line in log.read_text().splitlines()]
+    ran.unlink()
+    world.seatrial("run", "suite.yaml", SEATRIAL_FAILPOINT=str(names.index("submit done") + 1))
+    until(ran.exists)
+    world.seatrial("reap", check=0)
+    world.seatrial("attach", "last", check=0)
+    (cell,) = world.results().cells
+    assert [str(one.verdict) for one in cell.attempts] == ["infra", "passed"]
+    assert "deleted by `seatrial reap`" in cell.attempts[0].why
+    assert cell.flaky
+    assert ran.read_text() == "x\nx\n"
+    assert world.left() == []

@@ -1,13 +1,14 @@
 """Deletes jobs that runs left behind, found by label."""
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from seatrial import plugins
-from seatrial.record import owner_of
+from seatrial.record import RunFolder, owner_of
 from seatrial.suite import TargetEntry
 from seatrial.targets import Found, Target, TargetError
 
@@ -72,12 +73,16 @@ async def _reaped(name: str, target: Target, found: Found, dry: bool, running: b
     if not found.labels:  # it may not have had its labels yet
         found = next((one for one in await target.list(found.run) if one.handle == found.handle), found)
     # As the target reports, or because a process on this machine owns the run folder.
-    owner = owner_of(Path(found.labels[RUN_FOLDER])) if RUN_FOLDER in found.labels else None
+    folder = Path(found.labels[RUN_FOLDER]) if RUN_FOLDER in found.labels else None
+    owner = owner_of(folder) if folder else None
     in_use = bool(found.in_use) or (owner is not None and owner.alive())
     if found.alive and found.in_use is None and not in_use and not running:
         return Reaped(name, found, in_use, asleep=True)
     if not dry and not in_use:
         async with turn:
+            if folder and (run := RunFolder(folder)).plan.exists():
+                with contextlib.suppress(OSError):  # another user's
+                    run.write_reaped(found.name)
             try:
                 await target.remove(found.handle)
             except TargetError as error:

@@ -20,6 +20,7 @@ from seatrial.job.plan import PlanFile
 _T = TypeVar("_T")
 _BEGUN = ".begun-"  # prefix of a run folder that has no plan yet
 ABANDONED_S = 3600.0
+REAPED = "reaped.txt"  # names of jobs that `seatrial reap` deleted
 _UNSEALED = re.compile(rb'"seatrial": "0\.1\.')  # plans of these versions have no checksum
 
 
@@ -96,6 +97,19 @@ class RunFolder:
 
     def write_results(self, results: RunResults) -> None:
         write_whole(self.results, msgspec.json.format(msgspec.json.encode(results), indent=1))
+
+    def write_reaped(self, job: str) -> None:
+        """Notes that a job is about to be deleted, for the process that resumes the run."""
+        with open(self.path / REAPED, "a") as file:
+            file.write(f"{job}\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def was_reaped(self, job: str) -> bool:
+        try:
+            return job in (self.path / REAPED).read_text().splitlines()
+        except FileNotFoundError:
+            return False
 
     def read_part(self, cell: str, attempt: int, part: str) -> Part:
         """The part as it was submitted. Raises Unreadable."""
