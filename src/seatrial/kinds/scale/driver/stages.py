@@ -76,8 +76,11 @@ def whole_lines(path: Path) -> list[bytes]:
 def decoded(lines: Iterable[bytes], form: type[_T]) -> Iterator[_T]:
     """Decodes the lines; unreadable ones are left out."""
     for line in lines:
-        with contextlib.suppress(Unreadable):
-            yield decode(line, form)
+        try:
+            made = decode(line, form)
+        except Unreadable:
+            continue
+        yield made
 
 
 class Reached(msgspec.Struct, frozen=True):
