@@ -110,7 +110,8 @@ def reached_stages(submissions: Mapping[int, Submission], stamps: Iterable[Stamp
         if stage in (SCHEDULED, UNSCHEDULABLE):  # the scheduler's first decision on each pod
             first = by_pod.setdefault((workload, DECIDED), {})
             for pod, seen in of.items():
-                first[pod] = min(first.get(pod, seen), seen, key=_latest)
+                if pod not in first or seen[1] < first[pod][1]:
+                    first[pod] = seen
     for (workload, stage), of in by_pod.items():
         needed = _needed(stage, len(of), pods.get(workload, 1))
         if len(of) == 1 == needed:
