@@ -242,7 +242,7 @@ def _run(run: RunOverview, name: int) -> Line:
     shown = RunLine(run)
     mark, colour = glyph(shown.state)
     line: Line = [
-        (pad(f"{mark} {shown.state}", 13), f"bold {colour}"),
+        (pad(f"{mark} {shown.state}", 15), f"bold {colour}"),
         (f"{pad(one_line(run.run), name)}  ", ""),
         (f"{_local_time(run.started_s)}  {pad(shown.took, 12)}", "dim"),
     ]
