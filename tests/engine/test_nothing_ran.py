@@ -26,7 +26,7 @@ def test_a_notebook_without_a_code_cell_that_runs_is_no_pass(
     world.suite("""
 name: empty
 runtimes: {r: {python: ">=3.11", packages: [ipykernel]}}
-trials: {t: {kind: runtime, runtime: r, notebooks: [{path: empty.ipynb}]}}
+trials: {t: {kind: runtime, runtime: r, notebooks: [{path: empty.ipynb, parameters: {epochs: 2}}]}}
 """)
     done = world.seatrial("run", "suite.yaml", check=1)
     (cell,) = world.results().cells

@@ -246,7 +246,7 @@ class NotebookPass:
             if not_run or any(tag in SKIP_TAGS for tag in tags(cell)):
                 self._note(number, cell, {"state": "skipped", "class": "", "message": not_run or "tagged `skip`"})
                 continue
-            ran += 1
+            ran += INJECTED_TAG not in tags(cell)
             outcome = await self._cell(number, index, cell)
             self.allowed += bool(outcome.get("allowed"))
             if outcome["state"] == "failed":

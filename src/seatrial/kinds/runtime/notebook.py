@@ -51,10 +51,10 @@ def _pass(
     if note.get("seconds"):
         data["seconds"] = note["seconds"]
     if state == "passed":
-        done = sum(cell.get("state") == "passed" for cell in cells)
-        if not done:
+        if note.get("cells") == 0:
             return Finding(step, "notebook", Verdict.SKIPPED, message="no code cell was run", data=data)
-        text = "; ".join(filter(None, [f"{count(done, 'cell')} in {note.get('seconds') or 0:.3g} s", message]))
+        done = count(sum(cell.get("state") == "passed" for cell in cells), "cell")
+        text = "; ".join(filter(None, [f"{done} in {note.get('seconds') or 0:.3g} s", message]))
         return Finding(step, "notebook", Verdict.PASSED, message=text, data=data)
     if state == "skipped":
         return Finding(step, "notebook", Verdict.SKIPPED, message=message.removeprefix("skipped: "), data=data)
