@@ -107,8 +107,8 @@ class CellResult(msgspec.Struct, frozen=True):
 
     @property
     def unfinished(self) -> bool:
-        """It was cancelled or never started, and nothing is known to be wrong with it."""
-        return self.verdict.good and not self.done
+        """It was cancelled, perhaps after a failure, or never started."""
+        return not self.attempts or self.attempts[-1].cancelled
 
 
 class Excluded(msgspec.Struct, frozen=True):
