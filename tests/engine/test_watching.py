@@ -124,11 +124,16 @@ def test_of_another_machine_the_lock_says_whether_somebody_works_on_it(tmp_path:
         assert elsewhere.works_on(tmp_path)
 
 
-def test_several_who_attach_at_once_all_exit_as_the_run_does(world: World) -> None:
-    world.suite("name: n\ntrials: {t: {kind: runtime, facts: false, run: ['sleep 5; exit 3']}}")
+def killed_during(world: World, command: str) -> None:
+    """Leaves a run without an owner, with its job still running."""
+    world.suite(f"name: n\ntrials: {{t: {{kind: runtime, facts: false, run: ['{command}']}}}}")
     with world.start("run", "suite.yaml") as process:
         until(lambda: world.jobs() and world.started() == 1)
         process.kill()
+
+
+def test_several_who_attach_at_once_all_exit_as_the_run_does(world: World) -> None:
+    killed_during(world, "sleep 5; exit 3")
     attached = [world.start("attach", "last") for _ in range(4)]
     outputs = [one.communicate(timeout=600)[0] for one in attached]
     assert [one.returncode for one in attached] == [1] * 4, outputs
@@ -137,10 +142,7 @@ def test_several_who_attach_at_once_all_exit_as_the_run_does(world: World) -> No
 
 
 def test_cancel_that_finds_the_run_taken_by_another_waits_for_it(world: World) -> None:
-    world.suite("name: n\ntrials: {t: {kind: runtime, facts: false, run: ['sleep 60']}}")
-    with world.start("run", "suite.yaml") as process:
-        until(lambda: world.jobs() and world.started() == 1)
-        process.kill()
+    killed_during(world, "sleep 60")
     cancelling = [world.start("cancel", "last") for _ in range(3)]
     outputs = [one.communicate(timeout=600)[0] for one in cancelling]
     assert [one.returncode for one in cancelling] == [0] * 3, outputs

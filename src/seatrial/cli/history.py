@@ -70,7 +70,7 @@ def command() -> None:
 @click.option(
     "--until", metavar="TIME", help="Only runs until this time, written as for --since. A day counts to its end."
 )
-@click.option("--suite", type=click.Path(path_type=Path), help="Suite whose baselines have the bounds to show.")
+@click.option("--suite", type=click.Path(path_type=Path), help="Also show the bounds in this suite's baselines.")
 @click.option("--all", "all_metrics", is_flag=True, help="Also show metrics that are not checked.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @RUNS

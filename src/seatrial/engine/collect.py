@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from seatrial.agent.masking.escapes import all_visible
 from seatrial.agent.masking.files import mask_file, mask_files, rewrite
 from seatrial.agent.masking.mask import Mask, texts
 from seatrial.checks import find_error
@@ -214,7 +215,7 @@ def _mask_fetched(into: Path, job: Job, mask: Mask) -> str:
 
 
 def _masked_record(line: bytes, mask: Mask, ours: frozenset[str]) -> bytes:
-    if line.isascii() and b"\\" not in line and not any(value in line for value in mask.values):
+    if all_visible(line) and b"\\" not in line and not any(value in line for value in mask.values):
         return line
     try:
         return msgspec.json.encode(mask.data(decode(line, dict[str, Any]), ours)) + b"\n"

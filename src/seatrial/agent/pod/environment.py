@@ -167,7 +167,7 @@ class PodEnvironments:
         if not made or not os.path.exists(path):
             if "No space left" in answer:
                 raise JobError("cannot create an environment: %s" % _reason(answer))
-            advice = "use an image whose Python has `venv`, or one that has the packages"
+            advice = "use an image that has Python with `venv`, or the packages"
             raise JobError("cannot create an environment: %s; %s" % (_reason(answer), advice), "refused")
         # The image's Python may itself be an environment. A layer sees only the Python below that one.
         program = (

@@ -45,7 +45,7 @@ def run_shown(prepared: "PreparedRun", history: History, cancel: bool = False, n
 
 
 def _summarize(results: RunResults, folder: Path) -> None:
-    """Prints the summary, as far as somebody reads it: the exit code of the run does not depend on a pager."""
+    """Prints the summary. A closed pipe (`| head`) is ignored, so the exit code is always that of the run."""
     try:
         print_summary(results, folder)
         sys.stdout.flush()
