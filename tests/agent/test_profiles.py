@@ -46,6 +46,12 @@ def test_modules_of_several_names_are_ambiguous() -> None:
     assert (found["steps"], found["step_source"], found["ambiguous"]) == ([], "", ["jit_a", "jit_b"])
 
 
+def test_annotated_steps_count_when_modules_have_several_names() -> None:
+    modules = tpu_profile([1, 2, 4], names=["jit_a", "jit_b", "jit_a"])
+    found = xplane.read_xplane(modules + host_profile({3: 0.5, 4: 0.25}))
+    assert (seconds(found), found["ambiguous"]) == ([pytest.approx(0.5), pytest.approx(0.25)], [])
+
+
 def test_one_module_is_no_step() -> None:
     assert xplane.read_xplane(tpu_profile([1]))["steps"] == []
 

@@ -149,7 +149,7 @@ def test_junit_has_the_news_of_each_cell(tmp_path: Path) -> None:
     assert facts[9]["news"] == "new"
     out = suites[3].findtext("system-out")
     assert out is not None
-    assert out.startswith("since: known since 19 Nov 2026")
+    assert out.startswith("status: known since 19 Nov 2026")
 
 
 def test_a_comparison_says_which_causes_are_new_or_gone_and_what_newly_fails() -> None:

@@ -60,7 +60,7 @@ def _suite(run: RunView, cell: CellView, stamp: str) -> ET.Element:
         name = "job" if "job" not in by_step else "cell"
         verdict = Verdict.INTERRUPTED if interrupted else cell.verdict
         suite.append(_case(cell, name, [Finding(name, "job", verdict, message=cell.why)], cell.seconds))
-    lines = [f"since: {cell.news_text}"] if cell.news_text else []
+    lines = [f"status: {cell.news_text}"] if cell.news_text else []
     lines += [*cell.attempt_lines, *(f"log: {log}" for log in details.logs), f"rerun: {cell.rerun}"]
     out = ET.SubElement(suite, "system-out")
     out.text = strip_controls("\n".join(lines))

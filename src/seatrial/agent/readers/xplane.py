@@ -253,7 +253,7 @@ class Summary:
                 return steps, "%s on %s" % (MODULES, device), []
             ambiguous = names[:MOST_TEXTS]
         steps = sorted(self.annotated, key=lambda step: float(step["start_s"]))
-        return steps, "step annotations of the host" if steps else "", ambiguous
+        return steps, "step annotations of the host" if steps else "", [] if steps else ambiguous
 
 
 def _device_order(name: str) -> Tuple[bool, int, str]:

@@ -261,4 +261,6 @@ def _reap(waiting: Dict[int, int]) -> None:
             return
         number = waiting.pop(pid, None)
         if number is not None and status != 0:
-            _answer(1, {"id": number, "error": "the supervisor exited before its job (status %d)" % status})
+            killed = os.WIFSIGNALED(status)
+            how = "was killed by signal %d" % os.WTERMSIG(status) if killed else "exited with code %d" % (status >> 8)
+            _answer(1, {"id": number, "error": "the supervisor %s before its job" % how})

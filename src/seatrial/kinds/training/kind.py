@@ -182,7 +182,7 @@ def _metrics(train: ObservedStep) -> dict[str, MetricData]:
     if train.seconds is not None:
         metrics["seconds"] = metric_data(round(train.seconds, 4), "s", None, "the agent's clock, from start to end")
     if train.peak_memory_bytes is not None:
-        metrics["peak_memory"] = metric_data(train.peak_memory_bytes, "B", None, "the control group or the processes")
+        metrics["peak_memory"] = metric_data(train.peak_memory_bytes, "B", None, "cgroup or process memory")
     return metrics
 
 

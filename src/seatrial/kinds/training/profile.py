@@ -68,7 +68,8 @@ def _steps(step: str, opened: Sequence[tuple[str, Profile]], wanted: Threshold |
         have = len(profile.steps)
         if profile.ambiguous:
             names = ", ".join(profile.ambiguous[:4])
-            wrong.append(f"{path}: cannot tell which events are steps; candidates: {names}")
+            advice = f"annotate steps in the program (device modules: {names})"
+            wrong.append(f"{path}: cannot tell which events are steps; {advice}")
         elif not (wanted.met_by(have) if wanted else have >= STEPS):
             asked = wanted.text if wanted else f">={STEPS}"
             marks = "" if have else "; no steps are marked"

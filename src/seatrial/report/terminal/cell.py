@@ -24,7 +24,7 @@ def cell_lines(cell: CellView, columns: int) -> list[Line]:
     if cell.reason or not (cell.findings or cell.verdict.good):
         lines.append([(f"  {cell.why}", "")])
     if cell.news_text:
-        lines.append([("  since  ", "dim"), (cell.news_text, "")])
+        lines.append([("  status ", "dim"), (cell.news_text, "")])
     for attempt in cell.attempts:
         lines += _attempt(attempt, alone=len(cell.attempts) == 1)
     if details.used:

@@ -112,7 +112,7 @@ def _failure(cell: CellView, columns: int) -> list[Line]:
         lines += [[("  where  ", "dim"), (where, "dim")]] if where else []
     if news := cell.news_text:
         first, *more = _parts(news, columns - 9, 2)
-        lines += [[("  since  ", "dim"), (first, "")], *([("         ", ""), (part, "")] for part in more)]
+        lines += [[("  status ", "dim"), (first, "")], *([("         ", ""), (part, "")] for part in more)]
     lines += [[("  log    ", "dim"), (log, "")] for log in details.logs]
     lines.append([("  rerun  ", "dim"), (cell.rerun, "cyan")])
     return lines

@@ -247,7 +247,7 @@ class KubernetesOptions(OptionsModel):
 
     volumes: tuple[Volume, ...] = Field((), description="Volumes to mount in jobs.")
     files_size_bytes: SizeValue | None = Field(
-        None, alias="files_size", description="Size limit of a job's files on the node."
+        None, alias="files_size", description="Size limit of a job's files on the node; default: no limit."
     )
     fetch_bytes: SizeValue = Field(
         10 << 30, alias="fetch_size", description="Size limit for fetching a job's kept files."
