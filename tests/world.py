@@ -69,29 +69,30 @@ class World:
         return path
 
     def seatrial(self, *args: str, check: int | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+        env = {**self.env, **env}
         if self._needs_fresh_python(env):
             done = self._as_process(args, env)
         elif args and args[0] in IN_PROCESS:
-            done = self._in_process(args)
+            done = self._in_process(args, env)
         else:
-            done = run_forked(args, self.folder, self.env, LIMIT_S)
+            done = run_forked(args, self.folder, env, LIMIT_S)
         if check is not None:
             assert done.returncode == check, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 
     def _needs_fresh_python(self, env: dict[str, str]) -> bool:
-        """Some variables are read when Python starts or a module is imported; plugins are found on `PYTHONPATH`."""
-        return bool(env) or self.env.get("PYTHONPATH") != os.environ.get("PYTHONPATH")
+        """Python's own variables are read when it starts; plugins are found on `PYTHONPATH`."""
+        return any(env.get(name) != os.environ.get(name) for name in ("PYTHONPATH", "PYTHONIOENCODING"))
 
-    def _in_process(self, args: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-        gone = {name: None for name in os.environ if name not in self.env}
+    def _in_process(self, args: tuple[str, ...], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        gone = {name: None for name in os.environ if name not in env}
         with contextlib.chdir(self.folder):
-            done = CliRunner(catch_exceptions=False).invoke(main, args, env={**gone, **self.env}, prog_name="seatrial")
+            done = CliRunner(catch_exceptions=False).invoke(main, args, env={**gone, **env}, prog_name="seatrial")
         return subprocess.CompletedProcess(args, done.exit_code, done.stdout, done.stderr)
 
     def _as_process(self, args: tuple[str, ...], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [SEATRIAL, *args], cwd=self.folder, env={**self.env, **env}, capture_output=True, text=True, timeout=LIMIT_S
+            [SEATRIAL, *args], cwd=self.folder, env=env, capture_output=True, text=True, timeout=LIMIT_S
         )
 
     def start(self, *args: str, **env: str) -> subprocess.Popen[str]:
