@@ -218,7 +218,7 @@ def test_jobs_without_limits_are_bounded_all_the_same() -> None:
 def test_gpus_are_not_kept_waiting_for_a_collector() -> None:
     assert variables(made("cpu"), "keeper")["SEATRIAL_KEEP_S"] == "3600"
     assert variables(made("gpus"), "keeper")["SEATRIAL_KEEP_S"] == "300"
-    for written, keep_s in {"{keep_gpu: 4m}": "60", "{keep: 10s}": "10", "{keep_gpu: 4m, keep: 10s}": "10"}.items():
+    for written, keep_s in {"{keep_gpu: 4m}": "240", "{keep: 10s}": "10", "{keep_gpu: 4m, keep: 10s}": "10"}.items():
         short = made_of(changed(resources=gpus(1)), options_of(written))
         assert variables(short, "keeper")["SEATRIAL_KEEP_S"] == keep_s
 

@@ -23,7 +23,6 @@ WRONG = [
     ("{parallel: many}", "many", "expected a whole number, got 'many'"),
     ("{pull: Sometimes}", "Sometimes", "expected one of Always, IfNotPresent, Never, got 'Sometimes'"),
     ("{workload: jobsets}", "jobsets", "expected one of job, jobset, got 'jobsets'; did you mean 'jobset'?"),
-    ("{keep_gpu: 3m}", "3m", "180 s is too short, because a node needs up to 180 s"),
     ("{keep: soon}", "soon", "invalid duration 'soon'; use seconds (90) or units"),
     ("{files_size: 20}", "20", "invalid size 20; use a number with a unit: 512Mi, 16Gi"),
     ("{keeper: {cpu: some}}", "some", "invalid number of cores 'some'; use 2, 0.5 or thousandths (50m)"),

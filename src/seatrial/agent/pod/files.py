@@ -22,7 +22,6 @@ STARTED = "started"  # created once, after taking the lock: the steps of a pod r
 ALIVE = "alive"  # changes while the trial runs, for a keeper without locks
 CANCEL = "cancel"  # created to cancel the trial
 COLLECTED = "collected"  # created once everything has been fetched
-END_VOLUME, END_BYTES = "end", 4 << 20  # a volume limited to 1 MiB, and how much the keeper writes to it
 
 
 class PodFolders:

@@ -4,8 +4,8 @@ It waits until the trial has ended in any way: the kernel then releases the tria
 exits, so that files that are never fetched do not hold resources forever. On SIGTERM or a file `collected` it exits at
 once.
 
-Other containers of the pod may never exit (a proxy that a webhook injected), and Seatrial may be gone and not delete
-it. A pod cannot stop itself, but its node evicts one that exceeds a volume's size limit: the volume `end` is for that.
+If other containers of the pod never exit (a proxy that a webhook injected) and Seatrial is gone and does not delete
+it, the pod stays until its deadline.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from typing import List, Optional, Tuple
 
 from ..run.records import END_FILE
-from .files import ALIVE, COLLECTED, END_BYTES, END_VOLUME, LOCK, STARTED, PodFolders
+from .files import ALIVE, COLLECTED, LOCK, STARTED, PodFolders
 
 _POLL_S = 0.25
 STILL_S = 30.0  # without a sign of life from a trial without a lock
@@ -45,11 +45,6 @@ def main(arguments: List[str]) -> int:
         if never or (ended_s is not None and now_s >= ended_s + keep_s):
             break
         time.sleep(_POLL_S)
-    try:  # a pod without other containers ends before its node checks the volume
-        with open(os.path.join(folders.root, END_VOLUME, "full"), "wb") as file:
-            file.write(b"\0" * END_BYTES)
-    except OSError as error:  # the volume is missing, or already full
-        sys.stderr.write("cannot stop the pod early; its deadline will stop it: {}\n".format(error))
     return 0
 
 

@@ -17,7 +17,6 @@ ELSEWHERE = "seatrial/namespaces"  # annotation of a run object: other namespace
 TRIAL, KEEPER = "trial", "keeper"  # the containers of a pod
 PLACE = "/seatrial"  # in every pod
 AGENT, CONFIG, INPUTS, VOLUME = f"{PLACE}/agent", f"{PLACE}/job", f"{PLACE}/inputs", f"{PLACE}/volume"
-END = f"{PLACE}/end"
 OUT = f"{VOLUME}/out"
 
 SCHEME = "kubernetes"

@@ -91,10 +91,6 @@ Cpu = Annotated[float, BeforeValidator(parse_cpu), _number_or(_CPU_PATTERN)]
 
 USER = 1000  # default user of pods
 SHARED_MEMORY = "/dev/shm"
-# Longest time from the keeper's exit to the end of a pod with other running containers. A kubelet measures volumes
-# every one to two minutes, compares them with their limits every ten seconds, and may be busy with other pods.
-NODE_ENDS_POD_S = 180.0
-LEAST_KEEP_GPU_S = NODE_ENDS_POD_S + 30.0
 
 
 class OptionsModel(BaseModel):
@@ -177,15 +173,6 @@ def _home(path: Path) -> Path:
     return Path(os.path.expanduser(path))
 
 
-def _keep_gpu(keep_s: float) -> float:
-    if keep_s < LEAST_KEEP_GPU_S:
-        raise ValueError(
-            f"{keep_s:g} s is too short, because a node needs up to {NODE_ENDS_POD_S:g} s to stop a pod in which "
-            f"another container runs; use {LEAST_KEEP_GPU_S:g} or more"
-        )
-    return keep_s
-
-
 def _template(template: dict[str, Any]) -> dict[str, Any]:
     unknown = [key for key in template if key not in ("metadata", "spec")]
     if unknown:
@@ -258,10 +245,8 @@ class KubernetesOptions(OptionsModel):
     )
     keeper: Keeper = Field(default_factory=Keeper, description="Resources of the container that keeps the files.")
     keep_s: DurationValue = Field(3600.0, alias="keep", description="How long uncollected jobs are kept.")
-    keep_gpu_s: Annotated[DurationValue, AfterValidator(_keep_gpu)] = Field(
-        480.0,
-        alias="keep_gpu",
-        description="An uncollected job frees its GPUs after this time; its files are deleted 3m earlier.",
+    keep_gpu_s: DurationValue = Field(
+        300.0, alias="keep_gpu", description="How long uncollected jobs with GPUs are kept; at most `keep`."
     )
     deadline_s: DurationValue = Field(
         86400.0, alias="deadline", description="Replaces a missing `timeout.queue` or `timeout.run` on the cluster."

@@ -15,12 +15,11 @@ from seatrial.kubernetes import Manifest
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.manifest import placement
 from seatrial.targets.kubernetes.manifest.placement import cpu_quantity, seconds, size_quantity
-from seatrial.targets.kubernetes.options import NODE_ENDS_POD_S, SHARED_MEMORY, KubernetesOptions, Volume
+from seatrial.targets.kubernetes.options import SHARED_MEMORY, KubernetesOptions, Volume
 from seatrial.targets.protocol import refused
 
-# The volumes of a pod. A keeper that exits fills END over its limit, so that the node stops the rest of the pod.
+# The volumes of a pod.
 AGENT, CONFIG, INPUTS, VOLUME = "seatrial-agent", "seatrial-job", "seatrial-inputs", "seatrial-volume"
-END, END_SIZE = "seatrial-end", "1Mi"
 PROBE_TIMEOUT_S = 5
 PULL_MARGIN_S = 900.0  # for pulling images, and for the agent to stop by itself before the cluster stops it
 GRACE_MARGIN_S = 5.0
@@ -96,9 +95,8 @@ def check_text(name: str, value: str) -> str:
 
 
 def keep_s(job: Job, options: KubernetesOptions) -> float:
-    """How long the keeper waits for the files to be collected. With GPUs, short enough to free them within `keep_gpu`
-    even if other containers are in the pod."""
-    return min(options.keep_s, options.keep_gpu_s - NODE_ENDS_POD_S) if job.resources.gpu.count else options.keep_s
+    """How long the keeper waits for the files to be collected."""
+    return min(options.keep_s, options.keep_gpu_s) if job.resources.gpu.count else options.keep_s
 
 
 def pod_deadline_s(job: Job, options: KubernetesOptions) -> float:
@@ -180,7 +178,6 @@ def _keeper(job: Job, options: KubernetesOptions, image: str) -> Manifest:
     made["volumeMounts"] = [
         {"name": AGENT, "mountPath": names.AGENT, "readOnly": True},
         {"name": VOLUME, "mountPath": names.VOLUME},
-        {"name": END, "mountPath": names.END},
     ]
     return made
 
@@ -217,7 +214,6 @@ def _own_volumes(config: str, agent: str, inputs: Sequence[str], options: Kubern
         ]
         made.append({"name": INPUTS, "projected": {"sources": parts}})
     made.append({"name": VOLUME, "emptyDir": volume})
-    made.append({"name": END, "emptyDir": {"sizeLimit": END_SIZE}})
     if options.shared_memory_bytes:
         memory = {"medium": "Memory", "sizeLimit": size_quantity(options.shared_memory_bytes)}
         made.append({"name": "shared-memory", "emptyDir": memory})
