@@ -150,10 +150,11 @@ def observed(
     upper: float | None = 2.2,
     left: bool = False,
     problem: str = "",
+    lag_s: float = 0.004,
     **step: Any,
 ) -> ObservedStep:
     quantile = StageQuantile(0.99, p99, 1.9, upper)
-    stage = StageMetrics("scheduled", 100, 100, 0, 0, [quantile], [], "watch", 0.004)
+    stage = StageMetrics("scheduled", 100, 100, 0, 0, [quantile], [], "watch", lag_s)
     clean = {"note": "clean", "left": left, "seconds": 1.0, "problem": problem}
     notes = [{"note": "stage", **msgspec.to_builtins(stage)}, clean]
     if whole is not None:
@@ -220,18 +221,60 @@ def test_a_quantile_that_is_not_known_and_a_stage_that_none_came_to_fail_their_b
     assert verdicts(observed(), ready_p99="30s")["bound ready.p99"] is Verdict.FAILED
 
 
-@pytest.mark.parametrize(
-    "change", [{"late_p99_s": 0.5}, {"lag_p99_s": 0.5}, {"lags": 0}, {"again": True}, {"stopped": True}]
-)
-def test_what_did_not_measure_the_cluster_is_invalid_and_its_bounds_are_not_judged(change: dict[str, Any]) -> None:
+@pytest.mark.parametrize("change", [{"again": True}, {"stopped": True}])
+def test_a_broken_open_loop_is_invalid_and_no_time_is_checked(change: dict[str, Any]) -> None:
     found = verdicts(observed(msgspec.structs.replace(WHOLE, **change)), scheduled_p99="1s")
     assert found["measurement"] is Verdict.INVALID
     assert found["bound scheduled.p99"] is Verdict.SKIPPED
 
 
-def test_a_wide_bound_allows_a_tenth_of_itself() -> None:
-    late = msgspec.structs.replace(WHOLE, late_p99_s=0.5)
-    assert verdicts(observed(late), scheduled_p99="30s")["measurement"] is Verdict.PASSED
+@pytest.mark.parametrize(
+    ("late_s", "lag_s", "bound", "verdict"),
+    [
+        (0.0, 0.1, "1s", Verdict.FAILED),  # 2 s, whatever the lag
+        (0.9, 0.0, "1s", Verdict.FAILED),
+        (0.5, 0.6, "1s", Verdict.INVALID),
+        (0.0, 0.5, "30s", Verdict.PASSED),
+        (0.0, 29.0, "30s", Verdict.INVALID),
+        (0.0, 0.1, "1.95s", Verdict.INVALID),
+        (0.0, 0.1, "2.05s", Verdict.INVALID),
+    ],
+)
+def test_a_bound_is_decided_if_the_error_of_its_own_time_allows_it(
+    late_s: float, lag_s: float, bound: str, verdict: Verdict
+) -> None:
+    whole = msgspec.structs.replace(WHOLE, late_p99_s=late_s, lag_p99_s=lag_s)
+    found = verdicts(observed(whole, lag_s=lag_s), scheduled_p99=bound)
+    assert found["bound scheduled.p99"] is verdict
+    assert found["measurement"] is Verdict.PASSED
+
+
+def test_only_the_bound_that_is_too_close_is_invalid_and_says_why() -> None:
+    whole = msgspec.structs.replace(WHOLE, lag_p99_s=0.092)
+    step = observed(whole, lag_s=0.092)
+    created = StageMetrics("created", 100, 100, 0, 0, [StageQuantile(0.99, 0.1, 0.1, 0.1)], [], "acknowledged", 0.0)
+    step.notes.insert(0, {"note": "stage", **msgspec.to_builtins(created)})
+    bounds = (parse_scale_bound("created.p99", "0.15s"), parse_scale_bound("scheduled.p99", "2.05s"))
+    findings = {one.check: one for one in check_scale(step, Exit(Outcome.EXITED, 0), bounds).findings}
+    assert findings["bound created.p99"].verdict is Verdict.PASSED
+    unsure = findings["bound scheduled.p99"]
+    assert unsure.verdict is Verdict.INVALID
+    assert (
+        "scheduled.p99: 2 s (expected <= 2.05s) is too close to call: ± 93 ms (sends were late (p99) by 1 ms, the watch"
+        in unsure.message
+    )
+
+
+def test_without_a_measured_lag_only_times_of_the_watch_are_not_decided() -> None:
+    blind = msgspec.structs.replace(WHOLE, lags=0)
+    found = verdicts(observed(blind), scheduled_p99="30s", rate=">=19")
+    assert (found["bound scheduled.p99"], found["bound rate"]) == (Verdict.INVALID, Verdict.PASSED)
+
+
+@pytest.mark.parametrize("change", [{"late_p99_s": 0.5}, {"lags": 0}])
+def test_without_bounds_times_with_a_large_error_are_invalid(change: dict[str, Any]) -> None:
+    assert verdicts(observed(msgspec.structs.replace(WHOLE, **change)))["measurement"] is Verdict.INVALID
+    assert verdicts(observed(msgspec.structs.replace(WHOLE, late_p99_s=0.1)))["measurement"] is Verdict.PASSED
 
 
 def test_a_driver_that_reported_nothing_or_left_something_never_passes() -> None:

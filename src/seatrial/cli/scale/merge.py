@@ -51,7 +51,7 @@ def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_
     except (Unreadable, ValueError) as error:
         fail(f"cannot merge these trials: {error}; choose some with --select")
     doubts = _doubts(folder, cells)
-    broken = broken_scale_bounds(wanted, merged.whole, merged.stages)
+    broken, _ = broken_scale_bounds(wanted, merged.whole, merged.stages)  # each shard has checked its own errors
     if as_json:
         print_json(
             {"drivers": len(works), "whole": merged.whole, "stages": merged.stages, "broken": broken, "doubts": doubts}

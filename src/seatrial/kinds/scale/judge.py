@@ -1,7 +1,7 @@
 """Findings of a scale trial: whether the measurement is valid, and whether its bounds hold.
 
-Times are checked only if the measurement is valid. If the load generator was late, the watch lagged, or a kill broke
-the open loop, the result is `invalid`, not slow."""
+Each bound is decided with the error of its own source: late sends and the lag of the watch make a time uncertain, and
+only a bound within that uncertainty is `invalid`. A kill that broke the open loop makes all times `invalid`."""
 
 from typing import Any, TypedDict, TypeVar
 
@@ -30,6 +30,8 @@ from seatrial.kinds.scale import work
 from seatrial.kinds.scale.measured import check_limits, check_measured, measured_charts
 from seatrial.kinds.scale.work import FoundLimit, ScaleSummary, StageMetrics
 
+# Errors up to this, or up to this share of the time, do not spoil comparisons with earlier runs.
+SMALL_ERROR_S, SMALL_ERROR = 0.05, 0.1
 PROMISED_RATE = 20  # changes per second up to which Kubernetes' service level objectives apply
 
 _T = TypeVar("_T")
@@ -69,7 +71,7 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
             findings.append(Finding(step.name, "records", Verdict.INFRA, "infra", "no totals were reported"))
         return Judgement(findings)
     whole = wholes[0]
-    trust = _trust(step, whole, bounds)
+    trust = _trust(step, whole, stages, bounds)
     findings.append(trust)
     if limit is not None:
         tries = [msgspec.to_builtins(one) for one in limit.tries]
@@ -122,18 +124,34 @@ def _promise(step: ObservedStep, whole: ScaleSummary) -> Finding:
     return passed(step, "slo", f"{rate:.4g} changes per second{text}")
 
 
-def _trust(step: ObservedStep, whole: ScaleSummary, bounds: tuple[FixedBound, ...]) -> Finding:
-    """Whether the cluster was measured, and not the load generator."""
-    doubts = work.doubts_of(whole, bounds)
+def _trust(
+    step: ObservedStep, whole: ScaleSummary, stages: dict[str, StageMetrics], bounds: tuple[FixedBound, ...]
+) -> Finding:
+    """Whether the cluster was measured, and not the load generator. Bounds on times are decided one by one; without
+    any, the error must be small beside the last stage, because the history compares its times."""
     lag = f"watch lag p50 {value_text(whole.lag_p50_s, 's')}, p99 {value_text(whole.lag_p99_s, 's')}"
-    if not doubts:
-        return passed(step, "measurement", f"{lag}; send delay p99 {value_text(whole.late_p99_s, 's')}")
-    allowed_s = work.allowed_late_s(bounds)
-    limit = f"{lag}; limit {value_text(allowed_s, 's')}" if whole.lags else f"limit {value_text(allowed_s, 's')}"
-    late = max(whole.late_p99_s, whole.lag_p99_s) > allowed_s
-    advice = "lower the rate, or give the load generator more CPU" if late else "run it again"
-    message = f"{'; '.join(doubts)} ({limit}); {advice}"
-    return Finding(step.name, "measurement", Verdict.INVALID, "measurement", message)
+    measured = f"{lag}; send delay p99 {value_text(whole.late_p99_s, 's')}"
+    doubts = work.doubts_of(whole)
+    message = f"{'; '.join(doubts)} ({measured}); run it again" if doubts else ""
+    if not message and stages and not any(bound.part for bound in bounds):
+        last = list(stages.values())[-1]
+        time_s = max((one.value or 0.0 for one in last.quantiles), default=0.0)
+        if work.error_s(whole, last) > max(SMALL_ERROR_S, SMALL_ERROR * time_s):
+            message = f"times to {last.name} are not exact: {_inexact(whole, last)}"
+    if message:
+        return Finding(step.name, "measurement", Verdict.INVALID, "measurement", message)
+    return passed(step, "measurement", measured)
+
+
+def _inexact(whole: ScaleSummary, stage: StageMetrics) -> str:
+    """How large the error is, why, and what to do."""
+    if stage.source == "watch" and not whole.lags:
+        return "no watch lag was measured; run it again"
+    causes = {"sends were late (p99)": whole.late_p99_s, f"the {stage.source} was late (p99)": stage.resolution_s}
+    why = ", ".join(f"{cause} by {value_text(late_s, 's')}" for cause, late_s in causes.items() if late_s)
+    return (
+        f"± {value_text(work.error_s(whole, stage), 's')} ({why}); lower the rate, or give the load generator more CPU"
+    )
 
 
 def _bound(
@@ -160,15 +178,23 @@ def _bound(
     detail = f", 95 % {interval} ({counts})"
     if not trusted:
         return Finding(step.name, check, Verdict.SKIPPED, message=f"recorded, not checked: {found.text}{detail}")
+    if work.is_undecided(bound, found.value, work.error_s(whole, stage)):
+        message = (
+            f"{bound.name}: {found.text} (expected {_expected(bound)}) is too close to call: {_inexact(whole, stage)}"
+        )
+        return Finding(step.name, check, Verdict.INVALID, "measurement", message)
     return _checked(step, check, bound, found.value, found.text, detail)
 
 
 def _checked(
     step: ObservedStep, check: str, bound: FixedBound, value: float, text: str, detail: str = "", evidence: str = ""
 ) -> Finding:
-    expected = bound.text if bound.text[:1] in ("<", ">") else f"{bound.operator} {bound.text}"
-    message = f"{bound.name}: {text} (expected {expected}){detail}"
+    message = f"{bound.name}: {text} (expected {_expected(bound)}){detail}"
     return passed(step, check, message) if bound.met_by(value) else failed(step, check, "bounds", message, evidence)
+
+
+def _expected(bound: FixedBound) -> str:
+    return bound.text if bound.text[:1] in ("<", ">") else f"{bound.operator} {bound.text}"
 
 
 def _clean(step: ObservedStep) -> Finding:

@@ -144,9 +144,10 @@ class _Scale:
             whole, found = self._metrics(planned, await self._settle(planned, lags), lags)
             if problem := await place.clean(planned[0].phase):
                 raise DriverError(f"workloads at {rate:.4g}/s were not all deleted: {problem}")
-            doubt = "; ".join(doubts_of(whole, find.bounds))
-            tried = Try(rate, broken_scale_bounds(find.bounds, whole, found), doubt, (whole, found))
-            tries.append(TriedRate(rate, whole.rate, tried.broken, doubt))
+            broken, undecided = broken_scale_bounds(find.bounds, whole, found, exact=False)
+            doubt = "; ".join([*doubts_of(whole), *([] if broken else undecided)])
+            tried = Try(rate, broken, doubt, (whole, found))
+            tries.append(TriedRate(rate, whole.rate, broken, doubt))
             return tried
 
         done = await search_rate(work.arrivals.rate, find.most_rate, attempt, self._driver.stopping.is_set)
