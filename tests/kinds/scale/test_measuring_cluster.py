@@ -146,6 +146,7 @@ metadata: {name: some}
 rules:
   - {apiGroups: [batch], resources: [jobs], verbs: [create, delete, get, list, patch, watch]}
   - {apiGroups: [""], resources: [pods], verbs: [get, list]}
+  - {apiGroups: [""], resources: [configmaps], verbs: [create]}
 """
 
 

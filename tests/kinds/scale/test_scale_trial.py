@@ -290,6 +290,11 @@ def test_a_driver_that_reported_nothing_or_left_something_never_passes() -> None
     assert verdicts(garbage)["records"] is Verdict.INFRA
 
 
+def test_fill_that_ended_before_the_measurement_fails() -> None:
+    assert verdicts(observed(msgspec.structs.replace(WHOLE, fill_ended=2)))["fill"] is Verdict.FAILED
+    assert "fill" not in verdicts(observed())
+
+
 def test_churn_that_could_not_delete_fails() -> None:
     churned = msgspec.structs.replace(WHOLE, deleted=5)
     assert verdicts(observed(churned))["churn"] is Verdict.PASSED

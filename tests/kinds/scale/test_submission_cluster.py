@@ -79,6 +79,9 @@ def test_what_fills_the_cluster_and_what_finds_no_place_are_there_before_and_in_
     made = scale.submissions()
     assert [one.get("phase", "measured") for one in made] == ["background"] * 5 + ["fill"] * 8 + ["measured"] * 10
     assert "10 of 10 workloads" in scale.findings()["bound scheduled.p99"].message
+    stamps = (scale.attempt() / "files/stamps.jsonl").read_text()
+    assert '"stage":"started"' in stamps.replace(" ", "")
+    assert '"stage":"finished"' not in stamps.replace(" ", ""), "a fake node completed a pod"
     nothing_left(scale)
 
 

@@ -22,6 +22,7 @@ from seatrial.job import (
     Unreadable,
     Verdict,
     convert,
+    count,
     value_text,
 )
 from seatrial.job.metric import FixedBound
@@ -86,6 +87,11 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
         findings.append(failed(step, "churn", "refused", message, "; ".join(whole.problems)))
     elif whole.deleted:
         findings.append(passed(step, "churn", f"{whole.deleted} workloads deleted and replaced"))
+    if whole.fill_ended:
+        text = (
+            f"{count(whole.fill_ended, 'fill workload')} ended before the measurement did, so the cluster was not full"
+        )
+        findings.append(failed(step, "fill", "ended", f"{text}; use workloads that run longer"))
     if slo:
         findings.append(_promise(step, whole))
     lag = f"watch lag p99 {value_text(whole.lag_p99_s, 's')}"
@@ -249,7 +255,7 @@ def _charts(whole: ScaleSummary, stages: dict[str, StageMetrics], limit: FoundLi
         ["watch lag, p99", whole.lag_p99_s, "s"],
         ["error responses", whole.refused, ""],
         ["total wait before retries", whole.waited_s, "s"],
-        *([f"{name} workloads created", count, ""] for name, count in whole.mix.items() if len(whole.mix) > 1),
+        *([f"{name} workloads created", number, ""] for name, number in whole.mix.items() if len(whole.mix) > 1),
     ]
     found.append(Table("How it was measured", ["what", "value", "unit"], measured))
     # A quantile without a value is above its lower bound.

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from seatrial.kubernetes import Kubernetes, Manifest, Resource, pod_metadata
+from seatrial.kubernetes import CONFIG_MAPS, AlreadyExists, Kubernetes, Manifest, Object, Resource, pod_metadata
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.errors import target_errors
-from seatrial.targets.kubernetes.manifest.placement import marked
+from seatrial.targets.kubernetes.manifest import marked, owner
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.run_object import RunObject
 from seatrial.targets.protocol import refused
@@ -60,7 +60,7 @@ class ClusterObjects:
     async def __aenter__(self) -> "ClusterObjects":
         try:
             for namespace, run in self._runs.items():
-                self._owners[namespace] = await run.owner()
+                self._owners[namespace] = await self._owner(namespace, await run.owner())
         except BaseException:
             await self.__aexit__()
             raise
@@ -69,6 +69,18 @@ class ClusterObjects:
     async def __aexit__(self, *_: object) -> None:
         for run in reversed(self._runs.values()):
             await run.close()
+
+    async def _owner(self, namespace: str, run_object: Manifest) -> Manifest:
+        """A ConfigMap of the run object. The run object itself is a Job, and fake nodes complete the pods of Jobs."""
+        name, client = str(run_object["name"]), self.client.within(namespace)
+        metadata = {"name": name, "namespace": namespace, "labels": self.labels, "ownerReferences": [run_object]}
+        wanted = marked({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}, self._options)
+        with target_errors(f"cannot create the ConfigMap {name} in namespace {namespace}"):
+            try:
+                made = await client.create(wanted, Object, resource=CONFIG_MAPS)
+            except AlreadyExists:  # from before a restart
+                made = await client.get(CONFIG_MAPS, name, Object)
+        return owner(CONFIG_MAPS, name, made.metadata.uid)
 
     def own(self, manifest: Mapping[str, Any], resource: Resource) -> Manifest:
         what = f"{resource.kind} {(manifest.get('metadata') or {}).get('name', '')}".strip()

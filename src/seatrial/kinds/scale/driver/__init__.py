@@ -18,7 +18,7 @@ from seatrial.kinds.scale.driver.cluster import cluster_workloads
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan, WorkloadTarget
 from seatrial.kinds.scale.driver.processes import ProcessWorkloads
 from seatrial.kinds.scale.driver.submit import Submitter
-from seatrial.kinds.scale.followed import CREATED, SCHEDULED, STAGES
+from seatrial.kinds.scale.followed import CREATED, DELETED, FINISHED, SCHEDULED, STAGES
 from seatrial.kinds.scale.work import (
     STAMPS,
     ExtraWorkloads,
@@ -78,12 +78,13 @@ class _Scale:
                     await self._create_extra("background", self._plan.background, background, CREATED)
                 if (fill := self._work.fill) is not None:  # occupies the cluster before the measured ones
                     await self._create_extra("fill", self._plan.fill, fill, self._work.until)
+                first_lag = len(self._place.lags())  # the lag of earlier phases does not count
                 if self._work.find is not None:
                     await self._find_limit(self._work.find)
                 else:
                     await self._send()
                     planned = [*self._plan.measured, *self._plan.churned]
-                    self._report(*self._metrics(planned, await self._settle(planned), 0))
+                    self._report(*self._metrics(planned, await self._settle(planned, first_lag), first_lag))
             if not self._again:
                 self._driver.finish("start")
         finally:
@@ -216,6 +217,7 @@ class _Scale:
                     source, resolution_s = exact.get(stage, ("watch", lag_s))
                     found.append(stages.stage_metrics(stage, some, reached, end_s, resolution_s, gone, of, source))
         made = [one for one in submissions.values() if one.sent_s is not None]
+        fill = {one.number for one in self._plan.fill if work.until not in (FINISHED, DELETED)}
         whole = stages.summary_of(
             len(planned),
             submissions,
@@ -229,6 +231,7 @@ class _Scale:
             lags=len(lags),
             again=self._again,
             stopped=self._driver.stopping.is_set(),
+            fill_ended=len(fill & {*reached.times[FINISHED], *reached.times[DELETED]}),
             mix=dict(sorted(Counter(one.of for one in made).items())),
         )
         return whole, found
