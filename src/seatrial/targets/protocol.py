@@ -204,6 +204,10 @@ class OwnedObjects(Protocol):
         """A copy of the manifest with an owner reference and the attempt's labels, also on its pod templates. Raises
         TargetError for an object that cannot be owned: cluster-scoped, or in another namespace."""
 
+    async def waiting(self, label: str) -> Mapping[str, tuple[str, bool]]:
+        """Why pods of the attempt do not start, by the value of their label, and whether that remains so whatever else
+        ends on the cluster."""
+
     def errors(self) -> AbstractContextManager[None]:
         """Turns errors of the client inside the block into TargetErrors."""
 

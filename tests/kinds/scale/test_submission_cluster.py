@@ -102,7 +102,18 @@ def test_a_fill_that_does_not_fit_ends_the_trial_before_the_first_measured_one(s
     scale.trial(count=5, fill=fill)
     scale.seatrial("run", "suite.yaml", check=1)
     assert "fill incomplete: 0 of 3 workloads reached started within 2 s" in scale.findings()["driver"].message
+    assert "no node in this cluster fits" in scale.findings()["driver"].message
     assert {one["phase"] for one in scale.submissions()} == {"fill"}
+    nothing_left(scale)
+
+
+def test_workloads_that_can_never_start_end_the_trial_early_and_say_why(scale: ScaleWorld) -> None:
+    scale.trial(count=3, workload={"kind": "pod", "gpus": 64}, settle="4h")
+    scale.seatrial("run", "suite.yaml", check=1)
+    for check in ("bound unfinished", "bound scheduled.p99"):
+        message = scale.findings()[check].message
+        assert "; 3 of 3: no node in this cluster fits: 0/" in message
+        assert "Insufficient nvidia.com/gpu" in message
     nothing_left(scale)
 
 

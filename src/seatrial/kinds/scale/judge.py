@@ -170,15 +170,16 @@ def _bound(
             return failed(step, check, "absent", f"{bound.name} was not measured")
         units = {"rate": "/s", "refused": " error responses"}
         text = f"{have:g}{units.get(bound.metric, f' of {whole.count} workloads')}"
-        return _checked(step, check, bound, float(have), text, evidence="; ".join(whole.problems))
+        why = _waiting(whole) if bound.metric == "unfinished" else ""
+        return _checked(step, check, bound, float(have), text, why, "; ".join(whole.problems))
     stage = stages.get(bound.metric)
     found = next((one for one in stage.quantiles if one.name == bound.part), None) if stage else None
     if stage is None or found is None:
-        return failed(step, check, "absent", f"{bound.name}: no workload reached that stage")
+        return failed(step, check, "absent", f"{bound.name}: no workload reached that stage{_waiting(whole)}")
     missing = f"{stage.unfinished} unfinished, {stage.censored} with inexact time, {stage.failed} failed"
     counts = f"{stage.reached} of {stage.count} workloads, {missing}, by {stage.source}"
     if found.value is None:
-        return failed(step, check, "unfinished", f"{bound.name} is {found.text} ({counts})")
+        return failed(step, check, "unfinished", f"{bound.name} is {found.text} ({counts}){_waiting(whole)}")
     lower = value_text(found.lower, "s")
     interval = f"above {lower}" if found.upper is None else f"between {lower} and {value_text(found.upper, 's')}"
     detail = f", 95 % {interval} ({counts})"
@@ -190,6 +191,11 @@ def _bound(
         )
         return Finding(step.name, check, Verdict.INVALID, "measurement", message)
     return _checked(step, check, bound, found.value, found.text, detail)
+
+
+def _waiting(whole: ScaleSummary) -> str:
+    """Why unfinished workloads wait, the most frequent reason first."""
+    return "".join(f"; {number} of {whole.unfinished}: {why}" for why, number in whole.waiting.items())
 
 
 def _checked(

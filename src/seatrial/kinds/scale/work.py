@@ -180,6 +180,7 @@ class ScaleSummary(msgspec.Struct, frozen=True):
     not_deleted: int = 0
     waited_s: float = 0.0  # total, before retries that the server asked for
     mix: dict[str, int] = {}  # workloads created, by class
+    waiting: dict[str, int] = {}  # unfinished workloads, by the reason why they wait
     fill_ended: int = 0  # fill workloads that ended before the measurement did
 
 

@@ -10,17 +10,31 @@ async with ClusterObjects(client, options, "nightly-1", "69b56f04", 1) as mine:
    refused.
 """
 
+import contextlib
 import copy
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from seatrial.kubernetes import CONFIG_MAPS, AlreadyExists, Kubernetes, Manifest, Object, Resource, pod_metadata
+from seatrial.kubernetes import (
+    CONFIG_MAPS,
+    PODS,
+    AlreadyExists,
+    Forbidden,
+    Kubernetes,
+    Manifest,
+    Object,
+    Resource,
+    pod_metadata,
+)
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.errors import target_errors
 from seatrial.targets.kubernetes.manifest import marked, owner
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.run_object import RunObject
+from seatrial.targets.kubernetes.watch.feeds import largest_on_nodes
+from seatrial.targets.kubernetes.watch.objects import PodObject
+from seatrial.targets.kubernetes.watch.waiting import Patience, WaitContext, why_waiting
 from seatrial.targets.protocol import refused
 
 _WORKLOAD = "workload"  # value of the part label
@@ -95,6 +109,18 @@ class ClusterObjects:
         for one in (metadata, *pod_metadata(made.get("spec"))):
             one["labels"] = {**(one.get("labels") or {}), **self.labels}
         return marked(made, self._options)
+
+    async def waiting(self, label: str) -> dict[str, tuple[str, bool]]:
+        most: dict[str, float] | None = None
+        with contextlib.suppress(Forbidden):
+            most = await largest_on_nodes(self.client)
+        found: dict[str, tuple[str, bool]] = {}
+        for namespace in self.namespaces:
+            async for pod in self.client.list(PODS, PodObject, labels=self.selector, namespace=namespace):
+                why = why_waiting([pod], WaitContext(most=most), Patience())
+                if why is not None and label in pod.metadata.labels:
+                    found.setdefault(pod.metadata.labels[label], (why.why, why.final))
+        return found
 
     def errors(self) -> AbstractContextManager[None]:
         return target_errors()

@@ -39,6 +39,8 @@ from seatrial.targets import HasApi, HasProcesses
 _POLL_S = 0.25
 _LEAD_S = 0.25  # before the first send
 REPORT_S = 5.0
+_STUCK_S = 10.0  # without progress, before and between two looks at the reasons
+_MOST_REASONS = 5
 LAG_WITHIN_S = 60.0  # time limit for the first measurement of the watch lag
 EXTRA_AT_ONCE = 64  # concurrent requests for workloads outside the metrics
 
@@ -66,6 +68,7 @@ class _Scale:
         self._submitter = Submitter(place, driver.files, driver.stopping)
         self._tracker = stages.StageTracker(self._stamps, work.until, plan.pods())
         self._measured = MeasuredScale()
+        self._waiting: dict[str, int] = {}
         self._again = bool(self._submitter.submitted.all) or "start" in driver.finished or "start" in driver.unknown
 
     async def run(self) -> None:
@@ -104,7 +107,8 @@ class _Scale:
         if self._driver.stopping.is_set() or len(there) == len(planned):
             return
         problems = [one.problem for one in self._of(planned).values() if one.problem]
-        why = f": {problems[0]}" if problems else f" within {extra.within_s:g} s"
+        problems += (await self._why_waiting(planned)).keys()
+        why = f" within {extra.within_s:g} s{f': {problems[0]}' if problems else ''}"
         raise DriverError(f"{name} incomplete: {len(there)} of {len(planned)} workloads reached {stage}{why}")
 
     async def _send(self) -> None:
@@ -173,21 +177,37 @@ class _Scale:
     async def _settle(self, planned: Sequence[PlannedWorkload], first_lag: int = 0) -> float:
         """Waits until all workloads have reached their stage or time is up, and returns when that was. Also waits for a
         measurement of the watch lag."""
-        await self._wait(planned, self._work.until, self._work.settle_s)
+        there = await self._wait(planned, self._work.until, self._work.settle_s)
         end_s = time.monotonic()
+        self._waiting = await self._why_waiting([one for one in planned if one.number not in there])
         while len(self._place.lags()) <= first_lag and time.monotonic() < end_s + LAG_WITHIN_S:
             if await wait_for(self._driver.stopping, _POLL_S):
                 break
         return end_s
 
+    async def _why_waiting(self, planned: Sequence[PlannedWorkload]) -> dict[str, int]:
+        """The number of workloads by reason, the most frequent first."""
+        reasons = await self._place.waiting() if planned else {}
+        counted = Counter(reasons[one.number][0] for one in planned if one.number in reasons)
+        return dict(counted.most_common(_MOST_REASONS))
+
     async def _wait(self, planned: Sequence[PlannedWorkload], stage: str, within_s: float) -> set[int]:
-        until_s = time.monotonic() + within_s
+        """Waits until all have reached the stage. Stops early if the rest can never get there."""
+        until_s, look_s = time.monotonic() + within_s, time.monotonic() + _STUCK_S
+        reached, stuck = 0, set[int]()
         made = {number for number, one in self._of(planned).items() if one.acknowledged_s is not None}
         made -= set(self._submitter.deleted.all)
         while True:
             there = made if stage == CREATED else made & self._tracker.look()
             if made <= there or time.monotonic() >= until_s or self._driver.stopping.is_set():
                 return there
+            if len(there) > reached:
+                reached, stuck, look_s = len(there), set(), time.monotonic() + _STUCK_S
+            elif time.monotonic() >= look_s:
+                lasting = {number for number, (_, lasts) in (await self._place.waiting()).items() if lasts}
+                if made - there <= lasting & stuck:
+                    return there
+                stuck, look_s = lasting, time.monotonic() + _STUCK_S
             self._driver.progress(f"{len(there):,} of {len(made):,} workloads {stage}")
             await wait_for(self._driver.stopping, _POLL_S)
 
@@ -231,6 +251,7 @@ class _Scale:
             lags=len(lags),
             again=self._again,
             stopped=self._driver.stopping.is_set(),
+            waiting=self._waiting,
             fill_ended=len(fill & {*reached.times[FINISHED], *reached.times[DELETED]}),
             mix=dict(sorted(Counter(one.of for one in made).items())),
         )

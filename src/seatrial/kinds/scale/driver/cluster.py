@@ -6,6 +6,7 @@ it. Manifests are rendered to bytes before the clock starts."""
 import asyncio
 import contextlib
 import math
+import re
 import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -158,6 +159,19 @@ class ClusterWorkloads:
             metrics=self._health.problem,
             health=health_points(submissions, self.lags(), lines, self._health.samples, end_s),
         )
+
+    async def waiting(self) -> dict[int, tuple[str, bool]]:
+        try:
+            with self._mine.errors():
+                found = await self._mine.waiting(WORKLOAD_LABEL)
+        except TargetError:
+            return {}
+        own = re.compile(rf"{re.escape(self._work.prefix)}-\d+[a-z0-9-]*")  # the same text for all workloads
+        return {
+            int(number): (own.sub("WORKLOAD", why), lasts)
+            for number, (why, lasts) in found.items()
+            if number.isdecimal()
+        }
 
     # ---- deletion
 

@@ -148,6 +148,9 @@ class ProcessWorkloads:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
+    async def waiting(self) -> dict[int, tuple[str, bool]]:
+        return {}  # only for places, as the stage `unschedulable` shows
+
     async def clean(self, phase: str = "") -> str:
         until_s = time.monotonic() + _GONE_S
         numbers = {number for number, one in self._plan.all.items() if phase in ("", one.phase)}

@@ -30,6 +30,15 @@ EVERYDAY = ("Scheduled", "Pulling", "Pulled", "Created", "Started", "Killing", "
 _NOT_EVERYDAY = ",".join(f"reason!={reason}" for reason in EVERYDAY)
 
 
+async def largest_on_nodes(client: k8s.Kubernetes) -> dict[str, float]:
+    """The largest amount of each resource on a node."""
+    most: dict[str, float] = {}
+    async for node in client.list(k8s.NODES, NodeObject):
+        for name, text in node.status.allocatable.items():
+            most[name] = max(most.get(name, 0.0), k8s.parse_quantity(text) or 0.0)
+    return most
+
+
 class NodeStatus(k8s.ObjectPart, frozen=True, gc=False):
     allocatable: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -267,16 +276,12 @@ class Feeds:
 
     async def ask_nodes(self) -> None:
         """Reads the capacity of nodes and marks all waiting jobs as changed."""
-        most: dict[str, float] = {}
         try:
-            async for node in self._client.list(k8s.NODES, NodeObject):
-                for name, text in node.status.allocatable.items():
-                    most[name] = max(most.get(name, 0.0), k8s.parse_quantity(text) or 0.0)
+            self.most = await largest_on_nodes(self._client)
         except k8s.KubernetesError as error:
             if isinstance(error, k8s.Forbidden):
                 self._ask_nodes_s = None
             return
-        self.most = most
         for name, job in self.jobs.items():
             if not job.started.is_set():
                 self.mark_changed(name)
