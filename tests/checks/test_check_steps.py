@@ -8,8 +8,8 @@ from seatrial.agent.readers.log import Reading
 from seatrial.agent.readers.patterns import search_output
 from seatrial.checks import RunExpected, check_job, check_kept, check_run, check_workspace
 from seatrial.checks.evidence import most_relevant_first
-from seatrial.job import Exit, Finding, Gpu, Observation, ObservedStep, Outcome, Place, Unkept, Verdict
-from seatrial.kinds.runtime.facts import Declared, check_facts, is_model
+from seatrial.job import Exit, Finding, Gpu, Observation, ObservedStep, Outcome, Place, Unkept, Verdict, is_gpu_model
+from seatrial.kinds.runtime.facts import Declared, check_facts
 from seatrial.kinds.runtime.judge import check_command, check_import, version_matches
 from seatrial.suite.patterns import follow_texts
 
@@ -295,10 +295,18 @@ def test_facts_that_could_not_be_gathered_are_a_failure() -> None:
         ("A40", "NVIDIA RTX A4000", False),
         ("V100", "Tesla V100-SXM2-32GB", True),
         ("H100 PCIe", "NVIDIA H100 PCIe", True),
+        # Names that are part of another model's name.
+        ("RTX 4000", "NVIDIA RTX 4000 Ada Generation", False),
+        ("H200", "NVIDIA GH200 480GB", False),
+        ("L40", "NVIDIA L40S", False),
+        ("A10", "NVIDIA A10G", False),
+        ("A100 80GB", "NVIDIA A100-SXM4-80GB", True),
+        ("A100 80GB", "NVIDIA A100-SXM4-40GB", False),
+        ("Mystery 7", "NVIDIA Mystery 7", True),  # not in the table
     ],
 )
 def test_a_gpu_model_is_a_part_of_the_name_but_not_of_another_number(declared: str, name: str, same: bool) -> None:
-    assert is_model(declared, name) is same
+    assert is_gpu_model(declared, name) is same
 
 
 def test_what_nobody_saw_is_neither_passed_nor_failed() -> None:

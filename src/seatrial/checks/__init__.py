@@ -6,3 +6,4 @@ from seatrial.checks.command import RunExpected, check_run, check_workspace
 from seatrial.checks.ended import check_job, check_kept, ended_badly
 from seatrial.checks.evidence import find_error, with_log_error
 from seatrial.checks.findings import apply_xfails
+from seatrial.checks.hardware import MODEL, check_gpu_model

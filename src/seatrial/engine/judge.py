@@ -8,7 +8,16 @@ from typing import Any
 
 import msgspec
 
-from seatrial.checks import UNJUDGED, apply_xfails, check_bounds, check_kept, headline, with_log_error
+from seatrial.checks import (
+    MODEL,
+    UNJUDGED,
+    apply_xfails,
+    check_bounds,
+    check_gpu_model,
+    check_kept,
+    headline,
+    with_log_error,
+)
 from seatrial.job import (
     AttemptResult,
     CellResult,
@@ -99,7 +108,11 @@ def judge(cell: Cell, kind: Kind, observed: Mapping[str, Observation], settings:
     record = cell.policy.unjudged == "record"
     metrics = check_bounds(judgement.metrics, cell.bounds, settings, cell.unbounded, at_s, failed, record)
     unkept = [finding for part, one in observed.items() for finding in check_kept(one, part)]
-    findings = apply_xfails([*judgement.findings, *metrics, *unkept], cell.xfails)
+    gpus = []
+    if not any(finding.check == MODEL for finding in judgement.findings):  # the kind has not compared it
+        part, subject = next(iter(observed.items()))
+        gpus = check_gpu_model(subject, cell.machine.resources().gpu, part)
+    findings = apply_xfails([*judgement.findings, *metrics, *gpus, *unkept], cell.xfails)
     return msgspec.structs.replace(judgement, findings=findings)
 
 

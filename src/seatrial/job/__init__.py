@@ -1,5 +1,6 @@
 """The neutral job, its lifecycle, observations and results. Data only; imports no other package of Seatrial."""
 
+from seatrial.job.accelerators import NEAR, GpuProduct, all_products, is_gpu_model, products_of
 from seatrial.job.causes import HEADLINE_CHARACTERS, cause_id, causes_by_cell, headline_of_cell, normalised
 from seatrial.job.charts import (
     AnyChart,

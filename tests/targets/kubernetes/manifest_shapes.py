@@ -35,8 +35,8 @@ def changed(**changes: Any) -> Job:
     return msgspec.structs.replace(JOB, **changes)
 
 
-def gpus(count: int, model: str | None = None, **more: Any) -> Resources:
-    return Resources(cpu=16.0, memory_bytes=64 << 30, gpu=Gpu(count, model), **more)
+def gpus(count: int, model: str | None = None, memory: int | None = None, **more: Any) -> Resources:
+    return Resources(cpu=16.0, memory_bytes=64 << 30, gpu=Gpu(count, model, memory), **more)
 
 
 SHAPES: dict[str, tuple[Job, str]] = {
@@ -50,6 +50,7 @@ SHAPES: dict[str, tuple[Job, str]] = {
         """{gpu_label: nvidia.com/gpu.product, select: {zone: a}, shared_memory: 16Gi, priority: system-node-critical,
             tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]}""",
     ),
+    "gpu-model": (changed(resources=gpus(1, "A100", memory=80 << 30), avoid=("node-7",)), "{}"),
     "mig": (
         changed(resources=gpus(1, "A100-1g.10gb")),
         "{gpu_models: {A100-1g.10gb: {resource: nvidia.com/mig-1g.10gb, select: {nvidia.com/mig.strategy: mixed}}}}",

@@ -28,7 +28,7 @@ NOTEBOOKS = "ipykernel nbclient"
 DEMO = (NOTEBOOKS, "ipykernel numpy==2.2.* pandas==2.3.*", "ipykernel numpy>=2.3 scipy scikit-learn")
 TRAINING = ("jax==0.10.*",)
 GRADIENT = "docker.io/paperspace/gradient-base:pt112-tf29-jax0314-py39-20220803"
-GPU = "example.com/gpu"
+GPU, PRODUCT = "example.com/gpu", "nvidia.com/gpu.product"
 TOKEN = "open-sesame-1001"
 LONG_S = 3000.0
 
@@ -128,6 +128,7 @@ def test_the_example_of_a_target_can_be_used_with_all_that_it_shows(world: World
 def gpu(cluster: Cluster) -> Iterator[None]:
     """The node says that it has one; under a name of ours, because other tests count on there being none."""
     for amount in ("1", None):
+        cluster.kubectl("label", "node", "real-0", f"{PRODUCT}=NVIDIA-RTX-A4000" if amount else f"{PRODUCT}-")
         patch = json.dumps({"status": {"capacity": {GPU: amount}, "allocatable": {GPU: amount}}})
         cluster.kubectl("patch", "node", "real-0", "--subresource=status", "--type=merge", "-p", patch)
         if amount:

@@ -30,6 +30,7 @@ from seatrial.targets.kubernetes import manifest, names
 from seatrial.targets.kubernetes.manifest.placement import cpu_quantity, size_quantity
 from seatrial.targets.kubernetes.manifest.template import MERGED
 from seatrial.targets.kubernetes.options import KubernetesOptions
+from seatrial.targets.kubernetes.submit import refuse_unmatched
 from seatrial.targets.protocol import TargetError
 
 OPTIONS = KubernetesOptions()
@@ -85,6 +86,87 @@ def test_a_runtimes_own_image_comes_before_the_targets() -> None:
 )
 def test_two_labels_that_no_node_can_have_are_refused(resources: Resources, written: str, message: str) -> None:
     assert message in refusal(changed(resources=resources), written)
+
+
+def gpu_nodes(resources: Resources, written: str = "{}") -> list[dict[str, Any]]:
+    """What one of the terms for nodes says, by label."""
+    spec = next(pod_templates(made_of(changed(resources=resources), options_of(written)).root))["spec"]
+    required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    terms = [one["matchExpressions"] for one in required["nodeSelectorTerms"]]
+    return [{f"{one['key']} {one['operator']}": one["values"] for one in expressions} for expressions in terms]
+
+
+def test_a_gpu_model_goes_to_the_nodes_that_feature_discovery_or_a_cloud_labels_with_it() -> None:
+    terms = gpu_nodes(gpus(1, "RTX 4000"))
+    assert {"nvidia.com/gpu.product In": ["NVIDIA-Quadro-RTX-4000", "Quadro-RTX-4000"]} in terms
+    assert {"gpu.nvidia.com/model In": ["Quadro_RTX_4000"]} in terms
+
+
+def test_gpus_of_one_model_are_told_apart_by_their_memory() -> None:
+    small, large = (gpu_nodes(gpus(1, "A100", memory=gib << 30)) for gib in (40, 80))
+    assert {"cloud.google.com/gke-accelerator In": ["nvidia-tesla-a100"]} in small
+    assert {"cloud.google.com/gke-accelerator In": ["nvidia-a100-80gb"]} in large
+    products = [next(one for one in terms if "nvidia.com/gpu.product In" in one) for terms in (small, large)]
+    assert all("40GB" in value for value in products[0]["nvidia.com/gpu.product In"])
+    assert all("80GB" in value for value in products[1]["nvidia.com/gpu.product In"])
+    karpenter = "karpenter.k8s.aws/instance-gpu"  # its name for both is a100
+    range_of_80 = {f"{karpenter}-memory Gt": ["73728"], f"{karpenter}-memory Lt": ["90112"]}
+    assert {f"{karpenter}-name In": ["a100"], **range_of_80} in large
+
+
+@pytest.mark.parametrize("written", ["{gpu_models: {A100: {}}}", "{gpu_models: {A100: {select: {pool: a}}}}"])
+def test_a_target_that_says_how_to_find_a_model_is_believed(written: str) -> None:
+    spec = next(pod_templates(made_of(changed(resources=gpus(1, "A100")), options_of(written)).root))["spec"]
+    assert "affinity" not in spec
+
+
+def test_a_machine_that_selects_its_nodes_is_believed() -> None:
+    found = made_of(changed(resources=gpus(1, "anything", select={"pool": "a"})), OPTIONS)
+    assert "affinity" not in next(pod_templates(found.root))["spec"]
+
+
+@pytest.mark.parametrize(
+    ("resources", "what"),
+    [(gpus(1, "Mystery 7"), "GPU model Mystery 7;"), (gpus(1, "A100", memory=24 << 30), "GPU model A100 with 24Gi;")],
+)
+def test_a_model_that_no_label_means_is_refused_with_the_line_to_add(resources: Resources, what: str) -> None:
+    message = refusal(changed(resources=resources))
+    assert message.startswith(f"no known node label means {what}")
+    assert "{select: {LABEL: VALUE}}" in message
+
+
+T4 = {"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": "4", "node.kubernetes.io/instance-type": "n1"}
+UNLABELLED = {"kubernetes.io/hostname": "a", "node.kubernetes.io/instance-type": "g4dn.xlarge", "accelerator": "nvidia"}
+
+
+def check_nodes(resources: Resources, nodes: list[dict[str, str]]) -> None:
+    job = changed(resources=resources)
+    refuse_unmatched(job, manifest.gpu_terms(job, OPTIONS) or [], nodes)
+
+
+def unmatched(resources: Resources, nodes: list[dict[str, str]]) -> str:
+    with pytest.raises(TargetError) as raised:
+        check_nodes(resources, nodes)
+    assert raised.value.outcome is Outcome.REFUSED
+    return str(raised.value)
+
+
+def test_before_a_run_an_unknown_model_is_refused_with_the_labels_of_the_nodes() -> None:
+    message = unmatched(gpus(1, "Mystery 7"), [T4, T4, {**T4, "nvidia.com/gpu.product": "NVIDIA-L4"}])
+    found = "nvidia.com/gpu.product=Tesla-T4 (2 nodes), nvidia.com/gpu.product=NVIDIA-L4 (1 node); set the label"
+    assert f"labels of the nodes: {found}" in message
+    assert "`gpu_models: {Mystery 7: {select: {LABEL: VALUE}}}`" in message
+
+
+def test_before_a_run_nodes_without_a_label_that_tells_their_gpu_are_refused_with_those_that_may() -> None:
+    message = unmatched(gpus(1, "T4"), [UNLABELLED])
+    assert "node.kubernetes.io/instance-type=g4dn.xlarge (1 node), accelerator=nvidia (1 node)" in message
+    assert "kubernetes.io/hostname" not in message
+
+
+def test_a_known_model_waits_for_a_node_that_may_still_be_added() -> None:
+    check_nodes(gpus(1, "A100"), [T4])  # an autoscaler may add one
+    check_nodes(gpus(1, "A100"), [])  # there are none yet, or they may not be listed
 
 
 def test_the_same_label_twice_is_no_conflict() -> None:

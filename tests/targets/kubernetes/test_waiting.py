@@ -179,6 +179,18 @@ def test_what_no_node_has_is_waited_for_within_the_limit_and_without_one_for_a_w
     assert found.why.endswith("waiting for a new node")
 
 
+def test_a_gpu_that_no_node_has_is_told_which_gpus_the_nodes_have() -> None:
+    labels = "labels of the nodes: nvidia.com/gpu.product=Tesla-T4 (3 nodes); "
+    found = why(pod(scheduled=NO_MATCH, asks={"nvidia.com/gpu": "1"}), gpu_labels=labels)
+    assert found is not None
+    assert (
+        "affinity/selector; labels of the nodes: nvidia.com/gpu.product=Tesla-T4 (3 nodes); request less" in found.why
+    )
+    other = why(pod(scheduled=NO_MATCH, asks={"cpu": "1"}), gpu_labels=labels)
+    assert other is not None
+    assert "Tesla-T4" not in other.why
+
+
 @pytest.mark.parametrize("reason", ["TriggeredScaleUp", "Nominated"])
 def test_a_node_that_is_being_added_is_waited_for(reason: str) -> None:
     said = warning(reason, "pod triggered scale-up: [{gpus 0->1 (max: 8)}]")

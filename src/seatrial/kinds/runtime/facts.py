@@ -1,16 +1,11 @@
 """Compares the facts of the machine and the runtime with what the suite declares."""
 
-import re
-
 import msgspec
 
 from seatrial.checks.ended import ended_badly
 from seatrial.checks.evidence import most_relevant_first, with_heading
 from seatrial.checks.findings import failed, passed
-from seatrial.job import Exit, Finding, Gpu, ObservedStep, Unreadable, convert
-
-# Tolerance: a 24 GiB GPU shows 22.5 with error correction on; the system reserves some main memory.
-NEAR = 0.10
+from seatrial.job import NEAR, Exit, Finding, Gpu, ObservedStep, Unreadable, convert, is_gpu_model
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -129,7 +124,7 @@ def _gpu(observed: ObservedStep, facts: _Facts, declared: Gpu) -> list[Finding]:
         return [failed(observed, "gpu count", "gpu", message, with_heading(message, reason))]
     findings = [passed(observed, "gpu count", f"{len(gpus)} {names}".strip())]
     if declared.count and declared.model is not None:
-        wrong = [str(gpu.model) for gpu in gpus if not is_model(declared.model, str(gpu.model))]
+        wrong = [str(gpu.model) for gpu in gpus if not is_gpu_model(declared.model, str(gpu.model))]
         message = f"GPU model {', '.join(wrong)} ({declared.model} declared)"
         good = passed(observed, "gpu model", names)
         findings.append(failed(observed, "gpu model", "gpu", message) if wrong else good)
@@ -140,9 +135,3 @@ def _gpu(observed: ObservedStep, facts: _Facts, declared: Gpu) -> list[Finding]:
         good = passed(observed, "gpu memory", sizes)
         findings.append(good if near else failed(observed, "gpu memory", "gpu", message))
     return findings
-
-
-def is_model(declared: str, observed: str) -> bool:
-    """Whether nvidia-smi's name is the declared model: `A100` matches `NVIDIA A100-SXM4-40GB`, `A10` does not."""
-    plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in (declared, observed)]
-    return re.search(re.escape(plain[0]) + r"(?!\d)", plain[1]) is not None

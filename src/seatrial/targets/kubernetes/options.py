@@ -226,10 +226,11 @@ class KubernetesOptions(OptionsModel):
     priority: ObjectName | None = Field(None, description="Name of a PriorityClass.")
     gpu_resource: ResourceName = Field("nvidia.com/gpu", description="Resource name of GPUs.")
     gpu_label: LabelKey | None = Field(
-        None, description="Node label with the machine's `gpu.model` as its value; default: only `select` is used."
+        None,
+        description="Node label with the machine's `gpu.model` as its value; default: common labels.",
     )
     gpu_models: dict[NonEmptyText, GpuModel] = Field(
-        {}, description="GPU models that need another resource or node labels (such as MIG), by `gpu.model`."
+        {}, description="GPU models that need another resource or other node labels, by `gpu.model`; {}: any node."
     )
 
     volumes: tuple[Volume, ...] = Field((), description="Volumes to mount in jobs.")

@@ -18,6 +18,7 @@ from typing import Any
 
 from seatrial.kubernetes import (
     CONFIG_MAPS,
+    NODES,
     PODS,
     AlreadyExists,
     Forbidden,
@@ -32,7 +33,7 @@ from seatrial.targets.kubernetes.errors import target_errors
 from seatrial.targets.kubernetes.manifest import marked, owner
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.run_object import RunObject
-from seatrial.targets.kubernetes.watch.feeds import largest_on_nodes
+from seatrial.targets.kubernetes.watch.feeds import NodeObject, largest_on
 from seatrial.targets.kubernetes.watch.objects import PodObject
 from seatrial.targets.kubernetes.watch.waiting import Patience, WaitContext, why_waiting
 from seatrial.targets.protocol import refused
@@ -113,7 +114,7 @@ class ClusterObjects:
     async def waiting(self, label: str) -> dict[str, tuple[str, bool]]:
         most: dict[str, float] | None = None
         with contextlib.suppress(Forbidden):
-            most = await largest_on_nodes(self.client)
+            most = largest_on([node async for node in self.client.list(NODES, NodeObject)])
         found: dict[str, tuple[str, bool]] = {}
         for namespace in self.namespaces:
             async for pod in self.client.list(PODS, PodObject, labels=self.selector, namespace=namespace):

@@ -5,11 +5,22 @@ from typing import Any
 
 import msgspec
 
-from seatrial.job import Job, Unreadable, decode
-from seatrial.kubernetes import JOBS, PODS, AlreadyExists, Forbidden, Kubernetes, KubernetesError, Manifest, Resource
+from seatrial.job import Job, Unreadable, all_products, decode
+from seatrial.kubernetes import (
+    JOBS,
+    NODES,
+    PODS,
+    AlreadyExists,
+    Forbidden,
+    Kubernetes,
+    KubernetesError,
+    Manifest,
+    Resource,
+)
 from seatrial.targets.kubernetes import manifest, names
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.run_object import Annotated
+from seatrial.targets.kubernetes.watch.feeds import NodeObject
 from seatrial.targets.kubernetes.watch.jobs import TrackedPod
 from seatrial.targets.kubernetes.watch.objects import KILLED
 from seatrial.targets.kubernetes.watch.waiting import over_whole_quota
@@ -100,6 +111,24 @@ async def try_job(client: Kubernetes, options: KubernetesOptions, made: "manifes
             raise refused(f"the cluster would reject the pod: {error}\n{KEEPER}") from error
         raise
     return True
+
+
+async def gpu_node_labels(client: Kubernetes, options: KubernetesOptions) -> list[dict[str, str]]:
+    """The labels of each node with GPUs; empty if nodes may not be listed, which nothing else needs."""
+    found = []
+    with contextlib.suppress(KubernetesError):
+        async for node in client.list(NODES, NodeObject):
+            if node.status.allocatable.get(options.gpu_resource, "0") != "0":
+                found.append(node.metadata.labels)
+    return found
+
+
+def refuse_unmatched(job: Job, terms: list[Manifest], nodes: list[dict[str, str]]) -> None:
+    """Raises TargetError (REFUSED) if no node can be known to have the job's GPU model: the model is unknown, or the
+    nodes have none of the labels that tell models. If other models are there, an autoscaler may add a node."""
+    known = {one.label for one in all_products()}
+    if not terms or (nodes and not any(known & labels.keys() for labels in nodes)):
+        raise refused(manifest.unmatched_gpu(job, manifest.gpu_labels_text(nodes)))
 
 
 async def _try(client: Kubernetes, resource: Resource, made: Manifest) -> None:

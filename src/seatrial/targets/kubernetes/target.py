@@ -23,7 +23,7 @@ from seatrial.targets.kubernetes.names import Handle
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.owned import ClusterObjects
 from seatrial.targets.kubernetes.run_object import Annotated, Root, RunObject, in_use_by, refuse_another, remove_unused
-from seatrial.targets.kubernetes.submit import JobAnnotation, try_job, try_run_object
+from seatrial.targets.kubernetes.submit import JobAnnotation, gpu_node_labels, refuse_unmatched, try_job, try_run_object
 from seatrial.targets.kubernetes.watch.objects import PodObject, TrackedJob, epoch_s
 from seatrial.targets.kubernetes.watch.waiting import over_whole_quota
 from seatrial.targets.kubernetes.watch.watcher import Ender, JobWatcher, NoopEnder
@@ -44,6 +44,7 @@ class KubernetesTarget:
         self._runs: dict[str, RunObject] = {}
         self._annotations: dict[str, JobAnnotation] = {}
         self._tried: set[str] = set()  # runs whose object had a dry run
+        self._gpu_nodes: list[dict[str, str]] | None = None  # their labels, once listed
         self._opened = False
 
     def address(self) -> dict[str, Any]:
@@ -97,6 +98,10 @@ class KubernetesTarget:
     # ---- submitting and adopting
 
     async def verify(self, job: Job) -> None:
+        if (terms := manifest.gpu_terms(job, self._options)) is not None:
+            if self._gpu_nodes is None:
+                self._gpu_nodes = await gpu_node_labels(self._client, self._options)
+            refuse_unmatched(job, terms, self._gpu_nodes)
         owner = manifest.owner(k8s.JOBS, names.run_object_name(job.run), manifest.NO_UID)
         made = self._job_objects(job, dict.fromkeys(job.secrets, "secret"), owner, "agent", [])
         with target_errors(f"the cluster would reject {job.title}"):

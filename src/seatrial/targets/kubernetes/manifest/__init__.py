@@ -14,7 +14,7 @@ from seatrial.targets.kubernetes.manifest.make import (
     root_deadline_s,
     root_resource,
 )
-from seatrial.targets.kubernetes.manifest.placement import marked
+from seatrial.targets.kubernetes.manifest.placement import gpu_labels_text, gpu_terms, marked, unmatched_gpu
 from seatrial.targets.kubernetes.manifest.run import (
     INPUT_BYTES,
     agent_configs,

@@ -2,8 +2,10 @@
 
 import math
 import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
-from seatrial.job import Job
+from seatrial.job import NEAR, Job, all_products, count, products_of
 from seatrial.kubernetes import Manifest, pod_metadata
 from seatrial.targets.kubernetes.options import GpuModel, KubernetesOptions
 from seatrial.targets.protocol import refused
@@ -29,6 +31,8 @@ def seconds(duration_s: float) -> int:
 
 
 HOSTNAME = "kubernetes.io/hostname"
+_MAY_TELL = re.compile(r"gpu|accelerator|instance-type")  # names of labels
+_MOST_LABELS = 12
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
@@ -63,14 +67,73 @@ def node_selector(job: Job, options: KubernetesOptions) -> dict[str, str]:
     return {key: value for key, (value, _) in sorted(chosen.items())}
 
 
-def affinity(job: Job) -> Manifest:
-    """Prefers other hosts than those to avoid, but allows them if nothing else is free."""
+def affinity(job: Job, options: KubernetesOptions) -> Manifest:
+    """Requires the GPU model. Prefers other hosts than those to avoid, but allows them if nothing else is free."""
+    made: Manifest = {}
+    if (terms := gpu_terms(job, options)) is not None:
+        if not terms:
+            raise refused(unmatched_gpu(job))
+        made["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
     hosts = sorted({host.strip() for avoided in job.avoid for host in avoided.split(",")} - {""})
-    if not hosts:
-        return {}
-    term = {"matchExpressions": [{"key": HOSTNAME, "operator": "NotIn", "values": hosts}]}
-    preferred = [{"weight": 100, "preference": term}]
-    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    if hosts:
+        term = {"matchExpressions": [_expression(HOSTNAME, "NotIn", *hosts)]}
+        made["preferredDuringSchedulingIgnoredDuringExecution"] = [{"weight": 100, "preference": term}]
+    return {"nodeAffinity": made} if made else {}
+
+
+def gpu_terms(job: Job, options: KubernetesOptions) -> list[Manifest] | None:
+    """Terms for the nodes with the GPU model, by the labels that clusters have: a node must match one of them. Empty if
+    the model is unknown; None if any node will do, or the suite itself says which."""
+    gpu = job.resources.gpu
+    if not gpu.count or gpu.model is None or gpu.model in options.gpu_models:
+        return None
+    if options.gpu_label is not None or job.resources.select:
+        return None
+    return [{"matchExpressions": expressions} for expressions in _gpu_expressions(gpu.model, gpu.memory_bytes)]
+
+
+def _gpu_expressions(model: str, memory_bytes: int | None) -> Iterator[list[Manifest]]:
+    """Where the product does not tell the memory, a label of its own must."""
+    products, wanted = products_of(model), (memory_bytes or 0) / 2**30
+    margin, sizes = wanted * NEAR, {one.memory_gib for one in products if one.memory_gib}
+    if wanted and sizes and all(abs(size - wanted) > margin for size in sizes):
+        return
+    for label, memory_label in dict.fromkeys((one.label, one.memory_label) for one in products):
+        mine = [one for one in products if one.label == label]
+        sure = [one.value for one in mine if not wanted or abs(one.memory_gib - wanted) <= margin]
+        unsure = [one.value for one in mine if wanted and not one.memory_gib]
+        if sure:
+            yield [_expression(label, "In", *sure)]
+        if unsure and memory_label:
+            more, less = (str(round((wanted + sign * margin) * 1024)) for sign in (-1, 1))
+            expressions = [_expression(label, "In", *unsure), _expression(memory_label, "Gt", more)]
+            yield [*expressions, _expression(memory_label, "Lt", less)]
+
+
+def _expression(key: str, operator: str, *values: str) -> Manifest:
+    return {"key": key, "operator": operator, "values": sorted(values)}
+
+
+def unmatched_gpu(job: Job, found: str = "") -> str:
+    """Why no node is known to have the GPU, and what to write. `found`: the labels of the nodes."""
+    gpu = job.resources.gpu
+    memory = f" with {size_quantity(gpu.memory_bytes)}" if gpu.memory_bytes else ""
+    return (
+        f"no known node label means GPU model {gpu.model}{memory}; {found}set the label of its nodes in the target: "
+        f"`gpu_models: {{{gpu.model}: {{select: {{LABEL: VALUE}}}}}}`, or allow every node with GPUs: "
+        f"`gpu_models: {{{gpu.model}: {{}}}}`"
+    )
+
+
+def gpu_labels_text(nodes: Iterable[Mapping[str, str]]) -> str:
+    """The labels that tell the GPUs of nodes: known ones, else those that may tell; empty if there are none."""
+    nodes, known = list(nodes), {one.label for one in all_products()}
+    for tells in (known.__contains__, _MAY_TELL.search):
+        found = Counter(f"{key}={value}" for labels in nodes for key, value in labels.items() if tells(key))
+        if found:
+            listed = ", ".join(f"{text} ({count(number, 'node')})" for text, number in found.most_common(_MOST_LABELS))
+            return f"labels of the nodes: {listed}{' and more' if len(found) > _MOST_LABELS else ''}; "
+    return ""
 
 
 def _gpu(job: Job, options: KubernetesOptions) -> GpuModel:

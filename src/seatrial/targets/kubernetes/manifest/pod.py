@@ -129,7 +129,7 @@ def pod_template(
         "imagePullSecrets": [{"name": secret} for secret in options.pull_secrets],
         "nodeSelector": placement.node_selector(job, options),
         "tolerations": [toleration.model_dump(exclude_none=True) for toleration in options.tolerations],
-        "affinity": placement.affinity(job),
+        "affinity": placement.affinity(job, options),
         "subdomain": hosts.subdomain,
         "securityContext": _pod_security(options),
     }

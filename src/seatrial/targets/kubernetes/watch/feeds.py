@@ -9,16 +9,17 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 import msgspec
 
 import seatrial.kubernetes as k8s
 from seatrial.targets.kubernetes import names
+from seatrial.targets.kubernetes.manifest.placement import gpu_labels_text
 from seatrial.targets.kubernetes.watch.jobs import SUBMITTER, JobState, TrackedPod, wall_s
 from seatrial.targets.kubernetes.watch.objects import KUEUE_WORKLOAD, PodObject, Regarding, RootObject, WarningEvent
-from seatrial.targets.kubernetes.watch.waiting import AUTOSCALER, INSUFFICIENT
+from seatrial.targets.kubernetes.watch.waiting import AUTOSCALER, INSUFFICIENT, NO_MATCH
 
 UNMATCHED_WARNINGS = 512  # kept for jobs that may be followed later
 ASK_AGAIN_S = 5.0
@@ -30,21 +31,21 @@ EVERYDAY = ("Scheduled", "Pulling", "Pulled", "Created", "Started", "Killing", "
 _NOT_EVERYDAY = ",".join(f"reason!={reason}" for reason in EVERYDAY)
 
 
-async def largest_on_nodes(client: k8s.Kubernetes) -> dict[str, float]:
-    """The largest amount of each resource on a node."""
-    most: dict[str, float] = {}
-    async for node in client.list(k8s.NODES, NodeObject):
-        for name, text in node.status.allocatable.items():
-            most[name] = max(most.get(name, 0.0), k8s.parse_quantity(text) or 0.0)
-    return most
-
-
 class NodeStatus(k8s.ObjectPart, frozen=True, gc=False):
     allocatable: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class NodeObject(k8s.Object, frozen=True, gc=False):
     status: NodeStatus = NodeStatus()
+
+
+def largest_on(nodes: Iterable[NodeObject]) -> dict[str, float]:
+    """The largest amount of each resource on a node."""
+    most: dict[str, float] = {}
+    for node in nodes:
+        for name, text in node.status.allocatable.items():
+            most[name] = max(most.get(name, 0.0), k8s.parse_quantity(text) or 0.0)
+    return most
 
 
 class Feeds:
@@ -54,6 +55,7 @@ class Feeds:
         self._client, self._resource = client, resource
         self.synced: set[str] = set()  # runs with all pods known
         self.most: dict[str, float] | None = None  # largest amount of each resource on a node; None if unknown
+        self.gpu_labels = ""  # of all nodes, as text
         self._ask_nodes_s: float | None = 0.0  # earliest time of the next query; None: never again
         self.jobs: dict[str, JobState] = {}  # followed jobs by the root's name
         self._pods: dict[str, dict[str, TrackedPod]] = {}  # of all jobs, by root's name and uid
@@ -268,20 +270,23 @@ class Feeds:
                     return
 
     def should_ask_nodes(self, why: str) -> bool:
-        """Whether the capacity of nodes could explain the reason better. True at most once per NODES_S."""
-        if INSUFFICIENT not in why or self._ask_nodes_s is None or time.monotonic() < self._ask_nodes_s:
+        """Whether the capacity or labels of nodes could explain the reason better. True at most once per NODES_S."""
+        helps = any(text in why for text in (INSUFFICIENT, *NO_MATCH))
+        if not helps or self._ask_nodes_s is None or time.monotonic() < self._ask_nodes_s:
             return False
         self._ask_nodes_s = time.monotonic() + NODES_S
         return True
 
     async def ask_nodes(self) -> None:
-        """Reads the capacity of nodes and marks all waiting jobs as changed."""
+        """Reads the capacity and GPU labels of nodes and marks all waiting jobs as changed."""
         try:
-            self.most = await largest_on_nodes(self._client)
+            nodes = [node async for node in self._client.list(k8s.NODES, NodeObject)]
         except k8s.KubernetesError as error:
             if isinstance(error, k8s.Forbidden):
                 self._ask_nodes_s = None
             return
+        self.most = largest_on(nodes)
+        self.gpu_labels = gpu_labels_text([node.metadata.labels for node in nodes])
         for name, job in self.jobs.items():
             if not job.started.is_set():
                 self.mark_changed(name)

@@ -303,12 +303,14 @@ class JobState:
 
     # ---- waiting
 
-    def why_waiting(self, most: dict[str, float] | None, patience: Patience) -> Waiting | None:
+    def why_waiting(self, most: dict[str, float] | None, patience: Patience, gpu_labels: str = "") -> Waiting | None:
         if Stage.STARTED in self._given or self.cancelled or self.root_gone:
             return None
         pods = [one.pod for one in self.hosts() if not one.gone]
         known = self.known
-        around = waiting.WaitContext(self.root, self.warnings, known.hosts, known.queue, known.limited, most)
+        around = waiting.WaitContext(
+            self.root, self.warnings, known.hosts, known.queue, known.limited, most, gpu_labels
+        )
         reason = waiting.why_waiting(pods, around, patience) or self._why_held()
         if reason is None or not reason.final:
             self._final = None

@@ -116,6 +116,7 @@ class WaitContext(msgspec.Struct, frozen=True):
     queue: bool = False
     limited: bool = False  # it has a queue limit
     most: Mapping[str, float] | None = None
+    gpu_labels: str = ""  # of the nodes
 
 
 def why_waiting(pods: Sequence[PodObject], context: WaitContext, patience: Patience) -> Waiting | None:
@@ -223,6 +224,9 @@ def _unscheduled(
         return Waiting(why)
     listed = "; ".join(dict.fromkeys(filter(None, too_much)))
     never = f"no node in this cluster fits: {text}" + (f" ({listed})" if listed else "")
+    wants_gpu = any("/" in name for one in pod.spec.containers for name in one.resources.requests)
+    if wants_gpu and context.gpu_labels and any(words in text for words in NO_MATCH):
+        never += f"; {context.gpu_labels.rstrip('; ')}"
     if autoscaler is not None and _adds_none(autoscaler):
         why = f"{never}; the autoscaler cannot add one that fits: {clean_line(autoscaler.message)}; {_CHANGE}"
         return Waiting(why, Outcome.REFUSED, patience.infra_s, NEVER)

@@ -256,7 +256,7 @@ class JobWatcher:
         self._consider_again(job)
 
     def _consider_waiting(self, job: JobState) -> None:
-        reason = job.why_waiting(self._feeds.most, self._patience)
+        reason = job.why_waiting(self._feeds.most, self._patience, self._feeds.gpu_labels)
         if reason is None:
             return
         if job.progress != reason.why:
@@ -307,7 +307,7 @@ class JobWatcher:
         """Deletes a job that can never start, then reports its exit."""
         if reason.kind == NEVER:  # unless a node was added meanwhile
             await self._feeds.ask_nodes()
-            again = job.why_waiting(self._feeds.most, self._patience)
+            again = job.why_waiting(self._feeds.most, self._patience, self._feeds.gpu_labels)
             if again is None or again.kind != NEVER:
                 job.deciding = False
                 self._feeds.mark_changed(job.known.name)
