@@ -1,6 +1,6 @@
 """The neutral job, its lifecycle, observations and results. Data only; imports no other package of Seatrial."""
 
-from seatrial.job.accelerators import NEAR, GpuProduct, all_products, is_gpu_model, products_of
+from seatrial.job.accelerators import NEAR, GpuProduct, all_products, is_gpu_model, products_of, tpu_labels
 from seatrial.job.causes import HEADLINE_CHARACTERS, cause_id, causes_by_cell, headline_of_cell, normalised
 from seatrial.job.charts import (
     AnyChart,
@@ -58,6 +58,7 @@ from seatrial.job.results import (
 from seatrial.job.spec import (
     PEER,
     SECRET_FILE,
+    Accelerator,
     Environment,
     Gpu,
     Input,
@@ -71,6 +72,7 @@ from seatrial.job.spec import (
     Ready,
     Resources,
     Step,
+    Tpu,
 )
 from seatrial.job.units import count, table_axes, unit_factor
 from seatrial.job.verdict import CELLS_WORST_FIRST, EXIT_CODES, ExitCode, Finding, Verdict, worst, worst_cell

@@ -60,6 +60,11 @@ def is_gpu_model(declared: str, observed: str) -> bool:
     return re.search(re.escape(_plain(declared)) + r"(?!\d)", _plain(observed)) is not None
 
 
+def tpu_labels() -> dict[str, str]:
+    """The accelerator label of each TPU type on GKE."""
+    return dict(_table()["tpus"])
+
+
 def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 

@@ -1,5 +1,6 @@
 """The neutral description of something to run. Every kind of trial produces it, every target accepts it."""
 
+import math
 from collections.abc import Mapping
 
 import msgspec
@@ -13,6 +14,34 @@ class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
     memory_bytes: int | None = None
 
 
+class Tpu(msgspec.Struct, frozen=True, omit_defaults=True):
+    type: str
+    topology: str  # of each slice: 2x2, 4x4x8
+    slices: int = 1
+    chips: int = 0  # of each host; 0: 4, or all chips of a smaller slice
+
+    @property
+    def slice_chips(self) -> int:
+        return math.prod(map(int, self.topology.split("x")))
+
+    @property
+    def host_chips(self) -> int:
+        return self.chips or min(4, self.slice_chips)
+
+    @property
+    def slice_hosts(self) -> int:
+        return self.slice_chips // self.host_chips
+
+    @property
+    def hosts(self) -> int:
+        return self.slices * self.slice_hosts
+
+
+class Accelerator(msgspec.Struct, frozen=True, omit_defaults=True):
+    resource: str  # as the target calls it
+    count: int = 1
+
+
 class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
     """The resources of the cell's machine, which the job may use."""
 
@@ -20,6 +49,17 @@ class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
     memory_bytes: int | None = None
     gpu: Gpu = Gpu()
     select: dict[str, str] = {}
+    tpu: Tpu | None = None
+    accelerator: Accelerator | None = None
+
+    @property
+    def slices(self) -> int:
+        return self.tpu.slices if self.tpu else 1
+
+    @property
+    def scarce(self) -> bool:
+        """Whether the job should free its machine soon after its end."""
+        return bool(self.gpu.count or self.tpu or self.accelerator)
 
 
 class Limits(msgspec.Struct, frozen=True, omit_defaults=True):

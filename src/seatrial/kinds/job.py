@@ -28,6 +28,7 @@ def make_job(cell: Cell, steps: Iterable[Step], inputs: Iterable[Input]) -> JobS
         env={name: value for name, value in cell.env.items() if isinstance(value, str)},
         secrets={name: value.secret for name, value in cell.env.items() if not isinstance(value, str)},
         inputs=tuple(inputs),
+        hosts=cell.machine.hosts,
     )
 
 
@@ -48,6 +49,7 @@ def driver_job(job: JobSpec, kind: str, work: msgspec.Struct, place: DriverPlace
         steps=(Step(DRIVER, "drive", {"kind": kind, "work": msgspec.to_builtins(work)}),),
         environment=Environment("seatrial", image=place.image if place else None, seatrial=not place),
         resources=Resources(place.cpu, place.memory_bytes, select=dict(place.select)) if place else Resources(),
+        hosts=1,
     )
 
 

@@ -65,8 +65,9 @@ def short_need(why: str) -> str:
 def _has(name: str, have: str | float) -> str:
     if isinstance(have, str):
         return have
-    if not have and name in ("gpu.model", "gpu.memory"):
-        return "no GPU"
+    group, _, field = name.partition(".")
+    if not have and field in ("model", "memory", "type", "topology", "resource"):
+        return f"no {group.upper() if group in ('gpu', 'tpu') else group}"
     return format_size(have) if name.endswith("memory") else f"{have:g}"
 
 

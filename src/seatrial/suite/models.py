@@ -1,5 +1,6 @@
 """Models of a suite's entries. A field name with a unit suffix is the user's field plus its unit."""
 
+import re
 import sys
 from types import ModuleType
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -7,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 from pydantic.json_schema import JsonSchemaValue
 
+from seatrial.job import Accelerator, Resources, Tpu
 from seatrial.job import Gpu as JobGpu
-from seatrial.job import Resources
 from seatrial.suite.placeholders import Fill
 from seatrial.suite.values import Argument, Duration, Money, Need, Size, Text, Variable
 from seatrial.suite.yaml.source import YamlMap
@@ -21,6 +22,7 @@ _no_plugins.__dict__["get_plugins"] = tuple
 sys.modules.setdefault(_no_plugins.__name__, _no_plugins)
 
 MAX_CELLS = 100_000
+MAX_HOSTS = 1024  # of a job
 Tags = tuple[Text, ...]
 Needs = dict[Text, Need]
 
@@ -74,12 +76,52 @@ class GpuEntry(Model):
     memory_bytes: Size | None = Field(None, alias="memory", description="Memory of each GPU.")
 
 
+class TpuEntry(Model):
+    """A TPU slice, or several slices that work together. Its jobs have as many hosts as it has."""
+
+    type: Text = Field(min_length=1, description="v4, v5e, v5p, v6e, tpu7x, or the accelerator label of GKE.")
+    topology: Text = Field(description="Chips along each side of a slice: 2x2, 4x4x8.")
+    slices: int = Field(1, strict=True, ge=1, description="Number of slices.")
+    chips: int | None = Field(
+        None, strict=True, ge=1, description="Chips of each host; default: 4, or all chips of a smaller slice."
+    )
+
+    @field_validator("topology")
+    @classmethod
+    def _sides(cls, topology: str) -> str:
+        if not re.fullmatch(r"[1-9]\d{0,3}(x[1-9]\d{0,3}){1,2}", topology, re.ASCII):
+            raise ValueError(f"invalid topology {topology!r}; use the chips along each side: 2x2, 4x4x8")
+        return topology
+
+    @model_validator(mode="after")
+    def _whole_hosts(self) -> Self:
+        tpu = self.resources()
+        if tpu.slice_hosts * tpu.host_chips != tpu.slice_chips:
+            chips = f"{tpu.slice_chips} chips cannot be divided into hosts of {tpu.host_chips}"
+            raise ValueError(f"topology {self.topology}: {chips}; set `chips` to the chips of one host")
+        if tpu.hosts > MAX_HOSTS:
+            raise ValueError(f"{tpu.hosts} hosts are too many (limit {MAX_HOSTS})")
+        return self
+
+    def resources(self) -> Tpu:
+        return Tpu(self.type, self.topology, self.slices, self.chips or 0)
+
+
+class AcceleratorEntry(Model):
+    """Any other device of a cluster."""
+
+    resource: Text = Field(min_length=1, description="Resource name on the cluster, such as example.com/ipu.")
+    count: int = Field(1, strict=True, ge=1, description="Number of devices.")
+
+
 class Machine(Model):
     """A type of machine that a target offers, with its capabilities."""
 
     model_config = _AT_ONCE
     target: Text = Field("here", description="Target that offers this machine.")
     gpu: GpuEntry | None = Field(None, description="GPUs; not checked if not set.")
+    tpu: TpuEntry | None = Field(None, description="TPU slices (Kubernetes on Google Cloud).")
+    accelerator: AcceleratorEntry | None = Field(None, description="Other devices, by resource name (Kubernetes).")
     cpu: float | None = Field(None, strict=True, gt=0, description="Cores; limits its jobs if the target supports it.")
     memory_bytes: Size | None = Field(None, alias="memory", description="Main memory; limits its jobs.")
     price: Money | None = Field(None, description="Price per hour.")
@@ -88,13 +130,17 @@ class Machine(Model):
     tags: Tags = Field((), description="Tags for --tag.")
     features: dict[Text, int | float | str] = Field({}, description="Other capabilities: needs: {features.NAME: ...}.")
 
-    CAPABILITIES: ClassVar[tuple[str, ...]] = ("cpu", "memory", "gpu.count", "gpu.model", "gpu.memory")
+    CAPABILITIES: ClassVar[tuple[str, ...]] = (
+        "cpu", "memory", "gpu.count", "gpu.model", "gpu.memory", "tpu.type", "tpu.topology", "tpu.slices",
+        "accelerator.count", "accelerator.resource",
+    )  # fmt: skip
 
     def capability(self, name: str) -> str | float | None:
         """The machine's value of a capability; None if it is not declared."""
         if name.startswith("features."):
             return self.features.get(name.removeprefix("features."), 0)
-        entry, field = (self.gpu, name.removeprefix("gpu.")) if name.startswith("gpu.") else (self, name)
+        group, _, field = name.rpartition(".")
+        entry = getattr(self, group) if group else self
         if entry is None:
             return 0
         found: str | float | None = getattr(entry, "memory_bytes" if field == "memory" else field)
@@ -102,7 +148,14 @@ class Machine(Model):
 
     def resources(self) -> Resources:
         gpu = JobGpu(self.gpu.count, self.gpu.model, self.gpu.memory_bytes) if self.gpu else JobGpu()
-        return Resources(cpu=self.cpu, memory_bytes=self.memory_bytes, gpu=gpu, select=dict(self.select))
+        tpu = self.tpu.resources() if self.tpu else None
+        other = Accelerator(self.accelerator.resource, self.accelerator.count) if self.accelerator else None
+        return Resources(self.cpu, self.memory_bytes, gpu, dict(self.select), tpu, other)
+
+    @property
+    def hosts(self) -> int:
+        """Number of hosts of its jobs, if the trial does not say."""
+        return self.tpu.resources().hosts if self.tpu else 1
 
     def content(self) -> YamlMap:
         """The fields that count for a cell's hash."""

@@ -24,6 +24,7 @@ _MAKES_AXES = ("runtime", "machine", "matrix", "zip", "repeat")
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}")
 _ORDERED = (">=", "<=", ">", "<")
+_NUMBERS = ("cpu", "gpu.count", "tpu.slices", "accelerator.count")
 
 
 class Capabilities:
@@ -47,7 +48,7 @@ class Capabilities:
                 report((*path, name), f"invalid gpu.model {need.text!r}: a model cannot be ordered; use its name: A100")
             elif name.endswith("memory") and any(isinstance(size, str) or size < 1024 for size in need.operands):
                 report((*path, name), f"invalid memory size {need.text!r}; use a unit: >=16Gi")
-            elif name in ("cpu", "gpu.count") and any(isinstance(number, str) for number in need.operands):
+            elif name in _NUMBERS and any(isinstance(number, str) for number in need.operands):
                 report((*path, name), f"invalid {name} {need.text!r}; use >=4 or 4")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from seatrial.job import Environment, Gpu, Job, Limits, Port, Ready, Resources, Step
+from seatrial.job import Accelerator, Environment, Gpu, Job, Limits, Port, Ready, Resources, Step, Tpu
 from seatrial.kubernetes import JOBS, Kubernetes, Object, Resource
 from seatrial.targets.kubernetes import manifest
 from seatrial.targets.kubernetes.options import KubernetesOptions
@@ -62,6 +62,9 @@ SHAPES: dict[str, tuple[Job, str]] = {
     "hosts": (changed(hosts=3, resources=gpus(8)), "{deadline: 2h}"),
     "kueue": (changed(limits=Limits()), "{queue: research}"),
     "jobset": (changed(hosts=2, resources=gpus(8)), "{workload: jobset}"),
+    "tpu": (changed(resources=Resources(tpu=Tpu("v5e", "2x2"))), "{}"),
+    "tpu-slices": (changed(hosts=4, resources=Resources(tpu=Tpu("v6e", "2x4", 2))), "{workload: jobset}"),
+    "accelerator": (changed(resources=Resources(accelerator=Accelerator("example.com/ipu", 16))), "{}"),
     "volumes": (
         JOB,
         """{files_size: 20Gi, volumes: [{claim: datasets, at: /data, path: imagenet/2012},

@@ -245,4 +245,5 @@ def host_number(hosts: int, env: Dict[str, str], name: str) -> int:
         known = "; ".join("%s is %s" % (variable, env.get(variable) or "not set") for variable in HOST_VARIABLES)
         text = "cannot determine the host number (%d hosts): %s; pod name %s"
         raise JobError(text % (hosts, known, name))
-    return int(given)
+    slices = int(env.get("SEATRIAL_SLICES") or 1)
+    return int(env.get("SEATRIAL_SLICE") or 0) * (hosts // slices) + int(given)

@@ -74,7 +74,7 @@ class TrainingKind:
     def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
         model: TrainingTrial = cell.spec
         job = make_job(cell, _steps(cell), workspace_inputs(cell, model.workspace_of(cell.runtime)))
-        job = msgspec.structs.replace(job, hosts=model.hosts, artifacts=model.artifacts or "")
+        job = msgspec.structs.replace(job, hosts=_hosts(cell), artifacts=model.artifacts or "")
         return only_part(cell, job)
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
@@ -91,7 +91,7 @@ class TrainingKind:
         findings += check_exit(train, observation.exit)
         logs = train.args.get("logs")  # for a job that ran elsewhere: number of hosts with a log
         had = train.args.get("hosts")  # logs read later may have more hosts than the trial
-        hosts = had if isinstance(had, int) else model.hosts
+        hosts = had if isinstance(had, int) else _hosts(cell)
         of_all = model.log.hosts == "all"
         asked = hosts if of_all else 0  # hosts that must each report steps, loss and metrics; 0: any one
         log = LogExpected(model.log.must, model.log.never, hosts, of_all, logs if isinstance(logs, int) else None)
@@ -116,6 +116,12 @@ class TrainingKind:
         return Judgement(findings, metrics, charts)
 
 
+def _hosts(cell: Cell) -> int:
+    """Those of the trial; if it does not say, those of the machine."""
+    model: TrainingTrial = cell.spec
+    return model.hosts if model.hosts > 1 else cell.machine.hosts
+
+
 def _steps(cell: Cell) -> Iterator[Step]:
     """The steps of the agent: workspace, command, reading of files."""
     model: TrainingTrial = cell.spec
@@ -123,7 +129,7 @@ def _steps(cell: Cell) -> Iterator[Step]:
     follow = _follow(model)
     if model.log.hosts == "any":
         follow["any"] = True  # do not wait for other hosts once one has matched all `must`
-    args = {"command": model.command, "hosts": model.hosts, "follow": follow, **keep_output(model, OUTPUT)}
+    args = {"command": model.command, "hosts": _hosts(cell), "follow": follow, **keep_output(model, OUTPUT)}
     yield Step(TRAIN, "command", args)
     yield from read_steps(FILES, model, ARTIFACTS if model.artifacts else None, OUTPUT)
 

@@ -6,6 +6,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from seatrial.suite import DeclaredMetric, Duration, Gathered, Model, Runtime, Text, TrialModel, Workspace
 from seatrial.suite.command import Amount, CommandChecks, FiniteNumber, MetricPattern, Tolerance
+from seatrial.suite.models import MAX_HOSTS
 
 # The patterns work with `re` of Python 3.8. Each starts with a literal, followed by a lookbehind: `re` finds a literal
 # twenty times as fast as anything else.
@@ -81,7 +82,7 @@ class TrainingGathered(Gathered, frozen=True, omit_defaults=True):
 class TrainingTrial(CommandChecks, TrialModel):
     kind: Literal["training"] = "training"
     command: Text = Field(min_length=1, description="Command line of the training job, for /bin/sh.")
-    hosts: int = Field(1, strict=True, ge=1, le=1024, description="Number of processes of `command`, started together.")
+    hosts: int = Field(1, strict=True, ge=1, le=MAX_HOSTS, description="Processes of `command`; on TPUs one per host.")
     workspace: Workspace | None = Field(
         None, description="Files for the job's work folder. Default: those of the runtime."
     )

@@ -96,6 +96,8 @@ async def make_service(wanted: JobPort) -> str:
     chosen = {names.RUN: names.label_value(job.run), names.JOB: names.object_name(job.name)}
     if job.hosts > 1:
         chosen[INDEX_LABEL] = "0"
+        if wanted.options.workload == "jobset":
+            chosen[names.JOB_INDEX] = "0"
     ports = [{"port": wanted.number, "targetPort": wanted.number}]
     spec = {"selector": chosen, "ports": ports, "publishNotReadyAddresses": True}
     await _make(wanted, {"apiVersion": "v1", "kind": "Service", "spec": spec})

@@ -11,6 +11,8 @@ from seatrial.targets.protocol import refused
 
 MANAGED_BY, SEATRIAL = "app.kubernetes.io/managed-by", "seatrial"
 RUN, JOB, CELL, ATTEMPT, PART = "seatrial/run", "seatrial/job", "seatrial/cell", "seatrial/attempt", "seatrial/part"
+SLICE_HOSTS = "seatrial/slice-hosts"  # label of a pod: the number of hosts of each slice, if there are several slices
+JOB_INDEX = "jobset.sigs.k8s.io/job-index"  # label of JobSet: the number of the pod's Job
 JOB_DATA, HOLDER, RENEWED = "seatrial/job-data", "seatrial/holder", "seatrial/renewed"  # annotations
 ELSEWHERE = "seatrial/namespaces"  # annotation of a run object: other namespaces with an object of the same name
 

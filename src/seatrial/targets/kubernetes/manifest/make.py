@@ -45,10 +45,11 @@ def root_object(job: Job, options: KubernetesOptions, metadata: Manifest, templa
     if options.queue is not None:  # from the start: a policy may require it of every Job
         metadata["labels"] = {**metadata["labels"], QUEUE: options.queue}
     # Every pod has an index; none is retried, and none is replaced before it has failed.
+    slices = job.resources.slices
     indexed = {
         "completionMode": "Indexed",
-        "completions": job.hosts,
-        "parallelism": job.hosts,
+        "completions": job.hosts // slices,
+        "parallelism": job.hosts // slices,
         "backoffLimit": 0,
         "podReplacementPolicy": "Failed",
         "template": template,
@@ -57,17 +58,20 @@ def root_object(job: Job, options: KubernetesOptions, metadata: Manifest, templa
     kept = {"ttlSecondsAfterFinished": seconds(options.keep_s)}
     spec: Manifest = {**deadline, **kept, **indexed}
     if options.workload == "jobset":
+        if job.resources.tpu:  # each slice is a node pool, and its hosts must be in the same one
+            metadata["annotations"] = {**metadata["annotations"], EXCLUSIVE: "cloud.google.com/gke-nodepool"}
         subdomain = names.object_name(job.name)
         spec = {
             **kept,
             "failurePolicy": {"maxRestarts": 0},
             "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": subdomain},
-            "replicatedJobs": [{"name": REPLICATED_JOB, "replicas": 1, "template": {"spec": {**deadline, **indexed}}}],
+            "replicatedJobs": [{"name": REPLICATED_JOB, "replicas": slices, "template": {"spec": deadline | indexed}}],
         }
     head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
     return {**head, "spec": {"suspend": True, **spec}}
 
 
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"  # annotation: one topology domain for each Job of a JobSet
 TITLE = "seatrial/title"  # annotation with the cell's id
 NO_UID = "00000000-0000-0000-0000-000000000000"  # owner uid in a dry run
 LOG_SEGMENTS = 16  # kept at the end of a log, 1 MiB each: more than is written while a reader is disconnected

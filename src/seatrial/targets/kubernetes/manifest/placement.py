@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from seatrial.job import NEAR, Job, all_products, count, products_of
+from seatrial.job import NEAR, Job, all_products, count, products_of, tpu_labels
 from seatrial.kubernetes import Manifest, pod_metadata
 from seatrial.targets.kubernetes.options import GpuModel, KubernetesOptions
 from seatrial.targets.protocol import refused
@@ -31,6 +31,7 @@ def seconds(duration_s: float) -> int:
 
 
 HOSTNAME = "kubernetes.io/hostname"
+_TPU = "cloud.google.com/gke-tpu"  # the beginning of labels
 _MAY_TELL = re.compile(r"gpu|accelerator|instance-type")  # names of labels
 _MOST_LABELS = 12
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -45,6 +46,10 @@ def resources(job: Job, options: KubernetesOptions) -> Manifest:
         wanted["memory"] = size_quantity(job.resources.memory_bytes)
     if job.resources.gpu.count:
         wanted[_gpu(job, options).resource or options.gpu_resource] = str(job.resources.gpu.count)
+    if (tpu := job.resources.tpu) is not None:
+        wanted["google.com/tpu"] = str(tpu.host_chips)
+    if (other := job.resources.accelerator) is not None:
+        wanted[other.resource] = str(other.count)
     return {"requests": dict(wanted), "limits": wanted} if wanted else {}
 
 
@@ -54,6 +59,7 @@ def node_selector(job: Job, options: KubernetesOptions) -> dict[str, str]:
         ("the machine's `select`", job.resources.select),
         ("the target's `select`", options.select),
         _gpu_labels(job, options),
+        ("the machine's `tpu`", _tpu_labels(job, options)),
     ]
     chosen: dict[str, tuple[str, str]] = {}
     for source, labels in sources:
@@ -154,6 +160,23 @@ def _gpu_labels(job: Job, options: KubernetesOptions) -> tuple[str, dict[str, st
             f"the target: `gpu_models: {{{gpu.model!r}: {{select: {{...}}}}}}`"
         )
     return f"`gpu_label` for {gpu.model}", {options.gpu_label: value}
+
+
+def _tpu_labels(job: Job, options: KubernetesOptions) -> dict[str, str]:
+    """Raises TargetError (REFUSED) for a type without a label, and for hosts that cannot work together."""
+    tpu = job.resources.tpu
+    if tpu is None:
+        return {}
+    known = tpu_labels()
+    if tpu.type not in known and not tpu.type.startswith("tpu"):
+        raise refused(
+            f"unknown TPU type {tpu.type!r}; use {', '.join(known)} or a value of the label {_TPU}-accelerator"
+        )
+    if job.hosts != tpu.hosts:
+        raise refused(f"{count(job.hosts, 'host')} on a TPU with {tpu.hosts}; remove `hosts` from the trial")
+    if tpu.hosts > 1 and options.workload != "jobset":  # a plain Job could mix hosts of different slices
+        raise refused(f"a TPU with {tpu.hosts} hosts needs a JobSet; set `workload: jobset` in the target")
+    return {f"{_TPU}-accelerator": known.get(tpu.type, tpu.type), f"{_TPU}-topology": tpu.topology}
 
 
 QUEUE = "kueue.x-k8s.io/queue-name"  # label of Kueue

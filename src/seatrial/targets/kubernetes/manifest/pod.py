@@ -44,8 +44,10 @@ def hosts_of(job: Job, options: KubernetesOptions, namespace: str) -> Hosts:
     if job.hosts <= 1:
         return Hosts()
     name, jobset = names.object_name(job.name), options.workload == "jobset"
-    pod = f"{name}-{REPLICATED_JOB}-0" if jobset else name
-    hosts = tuple(f"{pod}-{number}.{name}.{namespace}.svc" for number in range(job.hosts))
+    slices = job.resources.slices
+    pods = [f"{name}-{REPLICATED_JOB}-{number}" for number in range(slices)] if jobset else [name]
+    numbers = range(job.hosts // slices)
+    hosts = tuple(f"{pod}-{number}.{name}.{namespace}.svc" for pod in pods for number in numbers)
     return Hosts(hosts, subdomain=None if jobset else name)
 
 
@@ -66,10 +68,16 @@ def trial_variables(job: Job, options: KubernetesOptions, hosts: Hosts) -> list[
     if job.hosts > 1:
         own |= {"SEATRIAL_HOSTS": str(job.hosts), "SEATRIAL_HOSTNAMES": ",".join(hosts.names)}
         own |= {"MASTER_ADDR": hosts.names[0], "MASTER_PORT": str(MASTER_PORT)}
-    plain = {**({} if job.resources.gpu.count else _NO_GPU), **options.env, **job.env}
+    slices, devices = job.resources.slices, job.resources.gpu.count or job.resources.accelerator
+    plain = {**({} if devices else _NO_GPU), **options.env, **job.env}
     made = {name: _literal(name, value) for name, value in plain.items()}
     secret = names.object_name(job.name)
     made |= {name: {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name}}} for name in job.secrets}
+    if slices > 1:
+        own |= {"MEGASCALE_NUM_SLICES": str(slices), "SEATRIAL_SLICES": str(slices)}
+        own["MEGASCALE_COORDINATOR_ADDRESS"] = hosts.names[0]
+        number = {"valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{names.JOB_INDEX}']"}}}
+        made |= {name: {"name": name, **number} for name in ("MEGASCALE_SLICE_ID", "SEATRIAL_SLICE")}
     made |= {name: _literal(name, value) for name, value in own.items()}
     return [made[name] for name in sorted(made)]
 
@@ -96,7 +104,7 @@ def check_text(name: str, value: str) -> str:
 
 def keep_s(job: Job, options: KubernetesOptions) -> float:
     """How long the keeper waits for the files to be collected."""
-    return min(options.keep_s, options.keep_gpu_s) if job.resources.gpu.count else options.keep_s
+    return min(options.keep_s, options.keep_gpu_s) if job.resources.scarce else options.keep_s
 
 
 def pod_deadline_s(job: Job, options: KubernetesOptions) -> float:
@@ -109,7 +117,7 @@ def pod_deadline_s(job: Job, options: KubernetesOptions) -> float:
 def pod_template(
     job: Job, options: KubernetesOptions, image: str, agent: str, inputs: Sequence[str], hosts: Hosts
 ) -> Manifest:
-    name = names.object_name(job.name)
+    name, selector = names.object_name(job.name), placement.node_selector(job, options)
     spec: Manifest = {
         "restartPolicy": "Never",
         "enableServiceLinks": False,
@@ -127,7 +135,7 @@ def pod_template(
         "serviceAccountName": options.service_account,
         "priorityClassName": options.priority,
         "imagePullSecrets": [{"name": secret} for secret in options.pull_secrets],
-        "nodeSelector": placement.node_selector(job, options),
+        "nodeSelector": selector,
         "tolerations": [toleration.model_dump(exclude_none=True) for toleration in options.tolerations],
         "affinity": placement.affinity(job, options),
         "subdomain": hosts.subdomain,
@@ -135,6 +143,8 @@ def pod_template(
     }
     spec |= {key: value for key, value in chosen.items() if value}
     labels = names.job_labels(job.run, job.name, job.cell, job.attempt, "pod")
+    if job.resources.slices > 1:
+        labels[names.SLICE_HOSTS] = str(job.hosts // job.resources.slices)
     return {"metadata": {"labels": labels}, "spec": spec}
 
 

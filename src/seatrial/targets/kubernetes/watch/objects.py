@@ -7,7 +7,7 @@ import msgspec
 
 from seatrial.job import Outcome, StageTime, Unreadable, decode
 from seatrial.kubernetes import Meta, Object, ObjectPart
-from seatrial.targets.kubernetes.names import JOB, TRIAL
+from seatrial.targets.kubernetes.names import JOB, SLICE_HOSTS, TRIAL
 
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 JOBSET_INDEX = "jobset.sigs.k8s.io/job-global-index"
@@ -123,6 +123,8 @@ class PodObject(Object, frozen=True, gc=False):
         """Number of the host; 0 for a pod without one."""
         labels = self.metadata.labels
         within, across = _index(labels.get(INDEX_LABEL, "")), _index(labels.get(JOBSET_INDEX, ""))
+        if each := _index(labels.get(SLICE_HOSTS, "")):
+            return across * each + within  # a JobSet with a Job for each slice
         return within or across  # a JobSet has its hosts either in one Job or in one Job each
 
     @property
