@@ -127,7 +127,8 @@ class _Examination:
             tried = await try_job(self._client, self._options, made)
         except (k8s.KubernetesError, TargetError) as error:
             refused = isinstance(error, TargetError) and error.outcome is Outcome.REFUSED
-            return problem(what, str(error), "correct the target's options" if refused else "")
+            text, _, fix = str(error).partition("\n") if refused else (str(error), "", "")
+            return problem(what, text, fix or ("correct the target's options" if refused else ""))
         untried = "; pod not tested: no permission to create pods (not required otherwise)"
         return ok(what, f"accepted by the server (dry run){'' if tried else untried}")
 

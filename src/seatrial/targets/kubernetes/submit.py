@@ -15,6 +15,7 @@ from seatrial.kubernetes import (
     Kubernetes,
     KubernetesError,
     Manifest,
+    NotFound,
     Resource,
 )
 from seatrial.targets.kubernetes import manifest, names
@@ -83,6 +84,13 @@ KEEPER = (
 )
 
 
+NO_JOBSET = (
+    "JobSet is not installed on this cluster; all trials of a target with `workload: jobset` need it\n"
+    "install JobSet 0.11 or later (kubernetes-sigs/jobset), or remove `workload: jobset`: only TPUs with several hosts "
+    "need it"
+)
+
+
 async def try_run_object(client: Kubernetes, options: KubernetesOptions, run: str, image: str) -> None:
     made = manifest.run_object(run, 60.0, options, client.access.namespace, image)
     await _try(client, JOBS, made)
@@ -136,6 +144,10 @@ async def _try(client: Kubernetes, resource: Resource, made: Manifest) -> None:
         await client.create(made, resource=resource, dry_run=True)
     except AlreadyExists:
         pass
+    except NotFound as error:
+        if resource is JOBS or error.reason:  # without a reason, the server does not know the path
+            raise
+        raise refused(NO_JOBSET) from error
     except Forbidden as error:
         # A quota that is full now may have room when the job is submitted.
         if not error.of_quota or over_whole_quota(error.message):
