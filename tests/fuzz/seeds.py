@@ -15,6 +15,7 @@ env: {LANG: C.UTF-8}
 machines:
   cpu: {cpu: 1, memory: 1Gi, price: 0.5}
   large: {cpu: 64, gpu: {model: A100, count: 2, memory: 40Gi}}
+  slices: {tpu: {type: v6e, topology: 4x4, slices: 2, chips: 4}, accelerator: {resource: example.com/ipu, count: 2}}
 runtimes:
   base: {env: {A: b}}
   other: {needs: {gpu.count: ">=1"}}
