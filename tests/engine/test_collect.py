@@ -1,14 +1,20 @@
 """What a job of several hosts left, in the folder of its attempt. The target is data: what each host has."""
 
 import json
+import os
 import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from seatrial.engine.collect import clear_scratch, collect, file_names, read_all
-from seatrial.job import Job, Outcome, Step
+from seatrial.agent.masking.files import mask_files
+from seatrial.agent.masking.mask import Mask
+from seatrial.engine.collect import clear_scratch, collect, file_names, observe, read_all
+from seatrial.job import Exit, Job, Outcome, Place, Step
+from seatrial.job.reading import MOST_LINE_BYTES
 from seatrial.targets import TargetError
 
 JOB = Job(
@@ -98,6 +104,58 @@ async def test_what_cannot_be_fetched_of_one_host_is_an_error_of_the_whole(tmp_p
     target: Any = Broken(tmp_path / "job")
     with pytest.raises(TargetError, match="the pod is gone"):
         await collect(target, "far://job", JOB, tmp_path / "attempt")
+
+
+async def test_a_secret_is_masked_across_the_pieces_of_a_record_that_is_too_long(tmp_path: Path) -> None:
+    secret = "s3cret-of-the-run"
+    left(tmp_path / "job", 0, f"has {secret}")
+    with open(tmp_path / "job/records.jsonl", "a") as file:
+        file.write("\n" + "x" * (MOST_LINE_BYTES - 5) + secret + "y" * (MOST_LINE_BYTES - 9) + secret + "\n")
+        file.write("z" * (MOST_LINE_BYTES - 3) + secret)
+    target: Any = Folder(tmp_path / "job")
+    here, ended = Place("here", "m"), Exit(Outcome.EXITED, 0)
+    await observe(target, "far://job", JOB, tmp_path / "attempt", here, ended, Mask([secret]), lambda point: None)
+    kept = (tmp_path / "attempt/records.jsonl").read_text()
+    assert (secret[:5] in kept, kept.count("•••")) == (False, 4)
+
+
+def deep(folder: Path, levels: int, name: str) -> None:
+    """Paths are too long to name from the top."""
+    at = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir(name, dir_fd=at)
+        at, above = os.open(name, os.O_RDONLY, dir_fd=at), at
+        os.close(above)
+    with open(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=at), "w") as file:
+        file.write("s3cret")
+    os.close(at)
+
+
+@pytest.fixture
+def deep_files(tmp_path: Path) -> Iterator[Path]:
+    """pytest itself cannot delete what is this deep."""
+    yield tmp_path / "files"
+    subprocess.run(["rm", "-rf", tmp_path / "files"], check=True)
+
+
+def test_no_file_stays_unmasked_however_deep_it_is(deep_files: Path) -> None:
+    files = deep_files
+    (files / "near").mkdir(parents=True)
+    (files / "near/file").write_text("a s3cret\n")
+    (files / ("s3cret" + "n" * 240 + ".txt")).write_text("x")
+    (files / "link").symlink_to("near/s3cret")
+    (files / "shut").mkdir(0o000)
+    deep(files / "near", 1200, "d")  # deeper than Python recurses
+    deep(files / "near", 30, "n" * 200)  # longer than a path may be
+    problems = mask_files(str(files), Mask(["s3cret"]))
+    assert "was discarded because it may contain a secret: nested too deeply" in problems
+    assert (files / "near/file").read_text() == "a •••\n"
+    found = subprocess.run(["grep", "-rl", "s3cret", str(files)], capture_output=True, text=True, check=False)
+    assert (found.stdout, found.stderr) == ("", "")
+    names = subprocess.run(["find", str(files)], capture_output=True, text=True, check=True).stdout
+    assert "s3cret" not in names
+    assert "/link" not in names
+    assert names.count("/d") >= 1200
 
 
 def test_what_a_killed_process_left_half_fetched_is_cleared_and_nothing_else(tmp_path: Path) -> None:

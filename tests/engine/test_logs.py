@@ -85,6 +85,32 @@ def test_a_job_that_runs_is_followed_to_its_end_and_left_alone(world: World) -> 
     assert world.verdicts() == {"done": "passed", "slow": "passed"}
 
 
+def test_a_running_job_that_prints_the_secret_of_another_is_shown_without_it(world: World) -> None:
+    go, secret = world.folder / "go", "s3cret-of-another"
+    (world.folder / "seen").write_text(f"before {secret[:6]}\nit is {secret} and\n")
+    suite(
+        world,
+        "has: {kind: runtime, env: {TOKEN: {secret: TOKEN}}, run: ['true']}",
+        f"tells: {{kind: runtime, run: ['cat {world.folder}/seen; {waits_for(go)}; echo second']}}",
+    )
+    world.seatrial("run", "suite.yaml", "--detach", check=0, TOKEN=secret)
+    with world.start("logs", "last", "tells", "-f", TOKEN=secret) as following:
+        assert following.stdout is not None
+        seen = ""
+        while "it is" not in seen:
+            seen += following.stdout.readline()
+        now = world.seatrial("logs", "last", "tells", check=0, TOKEN=secret).stdout
+        unknown = world.seatrial("logs", "last", "tells", check=0)
+        go.touch()
+        seen += following.stdout.read()
+        assert following.wait() == 0
+    world.seatrial("attach", "last", check=0, TOKEN=secret)
+    assert seen == log_of(world, "tells")
+    for text in (seen, now):
+        assert f"before {secret[:6]}\nit is ••• and\n" in text
+    assert "only masked in logs of jobs that have it: secret TOKEN: environment variable" in unknown.stderr
+
+
 def test_nothing_is_lost_of_jobs_that_write_until_they_are_removed(world: World) -> None:
     suite(world, "a: {kind: runtime, matrix: {n: [1, 2, 3, 4]}, run: ['seq 1 30000']}")
     world.seatrial("run", "suite.yaml", "--parallel", "2", "--detach", check=0)

@@ -69,6 +69,8 @@ async def _show(folder: RunFolder, cells: list[PlannedCell], follow: bool, ended
                 named = len(cells) > 1 or piece.source.part != "job"
                 printer.write(_name(ids, piece.source) if named else "", piece.data)
         printer.close()
+    for problem in logs.unread_secrets:
+        say(f"only masked in logs of jobs that have it: {problem}")
     if not shown and follow and not ended_too and logs.over():
         say(f"every cell has ended; show their logs with `seatrial logs {folder.run}`")
     elif not shown:

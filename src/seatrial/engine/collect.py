@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -35,6 +35,7 @@ from seatrial.job import (
     merged,
     read_records,
 )
+from seatrial.job.reading import MOST_LINE_BYTES
 from seatrial.record import RecordError
 from seatrial.record.remote import is_address
 from seatrial.targets import Target
@@ -204,7 +205,7 @@ def _mask_fetched(into: Path, job: Job, mask: Mask) -> str:
             mask_file(str(folder / LOG), mask, exact=False)
         if (folder / RECORDS).exists():
             with open(folder / RECORDS, "rb") as file:
-                rewrite(str(folder / RECORDS), (_masked_record(line, mask, ours) for line in lines(file)), 0o644)
+                rewrite(str(folder / RECORDS), _masked_records(file, mask, ours), 0o644)
     unmasked = mask_files(str(fetched / FILES), mask)
     for path in fetched.iterdir():
         if (into / path.name).is_dir():  # of a process that was killed here
@@ -212,6 +213,19 @@ def _mask_fetched(into: Path, job: Job, mask: Mask) -> str:
         path.replace(into / path.name)
     fetched.rmdir()
     return unmasked
+
+
+def _masked_records(file: BinaryIO, mask: Mask, ours: frozenset[str]) -> Iterator[bytes]:
+    """A line that is too long comes in pieces, and a secret may be in two of them: they are masked as one stream."""
+    stream = None
+    for line in lines(file):
+        ended = line.endswith(b"\n") or len(line) < MOST_LINE_BYTES
+        if stream is None and ended:
+            yield _masked_record(line, mask, ours)
+        else:
+            stream = stream or mask.stream()
+            yield stream.feed(line) + (stream.flush() if ended else b"")
+            stream = None if ended else stream
 
 
 def _masked_record(line: bytes, mask: Mask, ours: frozenset[str]) -> bytes:

@@ -3,6 +3,7 @@
 1. Read-only: a run that another process owns is not affected.
 2. Complete: output between the last poll and the job's removal is read from the run folder afterwards.
 3. The log of a job with several hosts contains all of them, each line with its host first.
+4. Masked with the secrets of the whole run, as far as this process can read them; `unread_secrets` names the others.
 """
 
 import asyncio
@@ -13,7 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seatrial import plugins
-from seatrial.engine.prepare import suite_of
+from seatrial.agent.masking.mask import Mask
+from seatrial.engine.prepare import reopen, suite_of
+from seatrial.engine.secrets import read_secrets
 from seatrial.engine.states import PartRecord, RunRecord, State, read_run
 from seatrial.job import Verdict
 from seatrial.record import LiveReader, RunFolder, owner_of, read_journal
@@ -52,6 +55,8 @@ class RunLogs:
         self._over: set[str] = set()  # ids of cells that have a verdict
         self._targets: dict[str, asyncio.Task[Target]] = {}
         self._stack = AsyncExitStack()
+        self._mask: Mask | None = None
+        self.unread_secrets: list[str] = []
 
     async def __aenter__(self) -> "RunLogs":
         self._read_on()
@@ -79,7 +84,7 @@ class RunLogs:
                 yield LogPiece(source, block)
         elif part.handle is not None:
             try:
-                async for block in (await self._target(part.target)).logs(part.handle):
+                async for block in self._live_log(part, follow=False):
                     yield LogPiece(source, block)
             except TargetError as error:
                 yield LogPiece(source, b"", str(error))
@@ -134,9 +139,8 @@ class RunLogs:
         """Streams the log while the job writes it, then the rest from the run folder."""
         shown, problem = ShownLogs(), ""
         if not stream.collected.is_set() and not part.state.reached(State.COLLECTED):
-            assert part.handle is not None
             try:
-                async for block in (await self._target(part.target)).logs(part.handle, follow=True):
+                async for block in self._live_log(part, follow=True):
                     shown.add(block)
                     await queue.put(LogPiece(source, block))
             except TargetError as error:
@@ -152,6 +156,20 @@ class RunLogs:
             problem = f"the log grew faster than it could be followed; {path} has its head and tail"
         if problem:
             await queue.put(LogPiece(source, b"", problem))
+
+    async def _live_log(self, part: PartRecord, follow: bool) -> AsyncIterator[bytes]:
+        """The job masks only its own secrets, but it may print those of another one."""
+        if self._mask is None:
+            run = reopen(self._folder)
+            values, self.unread_secrets = read_secrets(run.suite, run.jobs())
+            self._mask = Mask(values.values())
+        stream = self._mask.stream()
+        assert part.handle is not None
+        async for block in (await self._target(part.target)).logs(part.handle, follow):
+            if masked := stream.feed(block):
+                yield masked
+        if masked := stream.flush():
+            yield masked
 
     def _path(self, source: LogSource) -> Path:
         return self._folder.attempt(*source) / "log.txt"

@@ -1,15 +1,16 @@
 """Creates the run folder of a plan, and reads a plan back from a run folder."""
 
+import contextlib
 import os
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
 from seatrial import __version__, plugins
 from seatrial.engine.secrets import check_written
-from seatrial.job import PartSpec, Unreadable
+from seatrial.job import JobSpec, PartSpec, Unreadable
 from seatrial.job.plan import PlanFile, RunOptions
 from seatrial.kinds.protocol import HasContents
 from seatrial.plan import Plan, PlanError
@@ -37,6 +38,12 @@ class PreparedRun:
         if cell.hash not in self._parts:
             self._parts[cell.hash] = plugins.kinds()[cell.kind].parts(cell)
         return self._parts[cell.hash]
+
+    def jobs(self) -> Iterator[JobSpec]:
+        """The jobs of all cells, except cells whose kind raises, which is reported when they run."""
+        for cell in self.plan.cells:
+            with contextlib.suppress(Exception):
+                yield from [part.job for part in self.parts(cell)]
 
 
 def create(suite: Suite, plan: Plan, runs: Path, options: RunOptions) -> PreparedRun:

@@ -67,9 +67,7 @@ class Run:
         self._listener = listener
         self._folder = prepared.folder
         self._at = Failpoints()
-        self._secrets = Secrets(
-            prepared.suite, (part.job for cell in prepared.plan.cells for part in self._specs(cell))
-        )
+        self._secrets = Secrets(prepared.suite, prepared.jobs())
         self._caps = Caps(prepared.suite, prepared.options.parallel)
         self._budget = Budget(prepared.options.max_failures, prepared.options.max_cost)
         self._followers: dict[str, Follower] = {}

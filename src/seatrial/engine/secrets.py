@@ -20,13 +20,7 @@ class Secrets:
     """The secrets of a run, resolved once before the first job starts."""
 
     def __init__(self, suite: RunSuite, jobs: Iterable[JobSpec]) -> None:
-        self._values: dict[str, str] = {}
-        problems = []
-        for name in sorted({name for job in jobs for name in job.secrets.values()}):
-            try:
-                self._values[name] = _value(suite, name)
-            except (OSError, ValueError) as error:
-                problems.append(f"secret {name}: {error}")
+        self._values, problems = read_secrets(suite, jobs)
         if problems:
             raise RunRefused("\n".join(problems))
         self.mask = Mask(self._values.values())
@@ -34,6 +28,18 @@ class Secrets:
     def of(self, job: Job) -> dict[str, str]:
         """The values by the job's variable."""
         return {variable: self._values[name] for variable, name in job.secrets.items()}
+
+
+def read_secrets(suite: RunSuite, jobs: Iterable[JobSpec]) -> tuple[dict[str, str], list[str]]:
+    """The values by name, and a message for each that this process cannot read."""
+    values: dict[str, str] = {}
+    problems = []
+    for name in sorted({name for job in jobs for name in job.secrets.values()}):
+        try:
+            values[name] = _value(suite, name)
+        except (OSError, ValueError) as error:
+            problems.append(f"secret {name}: {error}")
+    return values, problems
 
 
 def check_written(suite: Suite) -> None:

@@ -18,7 +18,7 @@ import msgspec
 _T = TypeVar("_T")
 JsonObject = dict[str, Any]  # free-form: defined by the step, the kind, the target or the storage
 _MOST_BYTES = 256 << 20  # of a file
-_MOST_LINE_BYTES = 8 << 20  # of a line
+MOST_LINE_BYTES = 8 << 20  # of a line
 _MOST_DEPTH = 100  # our own code walks nested data recursively
 _TOO_DEEP = f"nested too deeply (limit {_MOST_DEPTH})"
 MOST_DIGITS = 300  # a longer integer does not fit a float
@@ -73,7 +73,7 @@ def read_regular(path: Path | str, most_bytes: int = _MOST_BYTES, follow: bool =
             return file.read(max(0, size - start_bytes))
 
 
-def lines(file: BinaryIO, most_bytes: int = _MOST_LINE_BYTES) -> Iterator[bytes]:
+def lines(file: BinaryIO, most_bytes: int = MOST_LINE_BYTES) -> Iterator[bytes]:
     """The lines of an untrusted file; a line longer than `most_bytes` comes in pieces, to limit memory."""
     while line := file.readline(most_bytes):
         yield line

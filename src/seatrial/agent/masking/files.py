@@ -7,60 +7,70 @@ import errno
 import json
 import os
 import stat
-from typing import IO, Iterable, Iterator, List
+import subprocess
+from typing import IO, Callable, Iterable, Iterator, List, Optional
 
 from .mask import Mask
 
 _BLOCK_BYTES = 1 << 20
 NOTEBOOK_BYTES = 64 << 20
+_FOLDER_BYTES = 3000  # of a path; a file in the folder can then be opened and renamed
+_SHOWN_CHARACTERS = 200
 
 
 def mask_files(folder: str, mask: Mask) -> str:
-    """Masks the secrets in all files below `folder`. Deletes those that cannot be masked, and returns a message about
-    them."""
+    """Masks the secrets in all files below `folder`. Deletes what cannot be masked, and returns a message about it.
+    Raises OSError if something can be neither masked nor deleted."""
     if not mask.values or os.path.islink(folder) or not os.path.isdir(folder):
         return ""
     problems: List[str] = []
 
     def not_kept(error: OSError, path: str) -> None:
         where = mask.text(os.path.relpath(path, folder))
+        if len(where) > _SHOWN_CHARACTERS:
+            where = where[:_SHOWN_CHARACTERS] + "…"
         problems.append("%s was discarded because it may contain a secret: %s" % (where, error.strerror))
 
-    walk = os.walk(folder, topdown=False, onerror=lambda error: not_kept(error, error.filename))
-    try:
-        open_folders(folder)
-        for parent, folders, names in walk:
-            for name in names:
-                path = os.path.join(parent, name)
-                try:
-                    mask_file(path, mask)
-                except OSError as error:
-                    not_kept(error, path)
-                    _delete(path)
-            for name in names + folders:
-                masked = mask.text(name)
-                if masked != name and os.path.lexists(os.path.join(parent, name)):
-                    stem, ending = os.path.splitext(masked)
-                    new = os.path.join(parent, stem + "-" + os.urandom(2).hex() + ending)
-                    with contextlib.suppress(OSError):
-                        os.rename(os.path.join(parent, name), new)
-    except RecursionError:
-        return "folders are nested too deeply: not all kept files were searched for secrets"
+    for parent in reversed(open_folders(folder, not_kept)):
+        for name in os.listdir(parent):
+            path = os.path.join(parent, name)
+            try:
+                mask_file(path, mask)
+            except OSError as error:
+                not_kept(error, path)
+                _delete(path)
+            masked = mask.text(name)
+            if masked != name and os.path.lexists(path):
+                stem, ending = os.path.splitext(masked)
+                os.rename(path, os.path.join(parent, stem[:40] + "-" + os.urandom(4).hex() + ending[:10]))
     return "; ".join(problems)
 
 
-def open_folders(folder: str) -> None:
+def open_folders(folder: str, not_kept: Optional[Callable[[OSError, str], None]] = None) -> List[str]:
     """Restores the owner's rights to all folders, which a job may have removed, so that its files can be searched and
-    deleted."""
-    with contextlib.suppress(OSError):  # another user's folder; later errors are reported
-        os.chmod(folder, stat.S_IMODE(os.lstat(folder).st_mode) | stat.S_IRWXU)
-    for parent, folders, _ in os.walk(folder):
-        for name in folders:
-            path = os.path.join(parent, name)
-            with contextlib.suppress(OSError):
-                mode = os.lstat(path).st_mode
-                if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
-                    os.chmod(path, stat.S_IMODE(mode) | stat.S_IRWXU)
+    deleted. Returns the folders, each after its parent. With `not_kept`, deletes those that cannot be searched, or that
+    are nested too deeply, and calls it for each."""
+    found: List[str] = []
+    waiting = [folder]
+    while waiting:
+        path = waiting.pop()
+        with contextlib.suppress(OSError):  # another user's folder; later errors are reported
+            mode = stat.S_IMODE(os.lstat(path).st_mode)
+            if mode & stat.S_IRWXU != stat.S_IRWXU:
+                os.chmod(path, mode | stat.S_IRWXU)
+        try:
+            if len(os.fsencode(path)) > _FOLDER_BYTES:
+                raise OSError(errno.ENAMETOOLONG, "nested too deeply")
+            with os.scandir(path) as entries:
+                waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+            found.append(path)
+        except OSError as error:
+            if not_kept is not None:
+                not_kept(error, path)
+                subprocess.run(["rm", "-rf", "--", path], stderr=subprocess.DEVNULL)  # Python's own can be too deep
+                if os.path.lexists(path):
+                    raise OSError(errno.EIO, "cannot delete", path) from error
+    return found
 
 
 def mask_file(path: str, mask: Mask, exact: bool = True) -> None:
