@@ -110,6 +110,31 @@ def test_colours_do_not_hide_words() -> None:
     assert result["never"]["Traceback here"]["text"] == "Traceback here"
 
 
+def test_an_escape_sequence_that_does_not_end_hides_nothing() -> None:
+    result, _ = read_log(
+        b"\x1b]0;Traceback\n\x1b]8;;Fatal \x1b[1mhere\n", never=[pattern("Traceback"), pattern("Fatal here")]
+    )
+    assert [found["count"] for found in result["never"].values()] == [1, 1]
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 4096, 1 << 20])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_a_text_of_several_lines_is_found_wherever_it_is(chunk: int, end: bytes) -> None:
+    """No part of the output is kept here: it is found while it passes."""
+    texts = ["one\ntwo", "two\n\nthree", "end\r\nnext", "one\nthree", "x\ny"]
+    size = 3000 if chunk == 1 else 200_000
+    lines = [b"-" * 50] * (size // 50) + [b"one", b"two", b"", b"three"] + [b"x" * size + b" end", b"next of it"]
+    result, _ = read_log(end.join(lines), chunk, never=[pattern(re.escape(text), text) for text in texts])
+    assert [found["count"] for found in result["never"].values()] == [1, 1, 1, 0, 0]
+
+
+def test_a_text_of_several_lines_is_of_one_host() -> None:
+    text = "one\ntwo"
+    log = b"[0] one\n[1] one\n[1] two\n[0] three\n[0] two\n"
+    result, _ = read_log(log, 5, hosts=2, never=[pattern(re.escape(text), text)])
+    assert result["never"][re.escape(text)]["host"] == {"1": 1}
+
+
 def test_each_state_of_a_progress_bar_counts_and_lines_are_numbered_as_in_an_editor() -> None:
     log = b"start\r\nstep: 1 loss: 3\rstep: 2 loss: 2\rstep: 3 loss: 1\r\ndone\r\n"
     for chunk in (1, 5, 1000):
@@ -162,6 +187,14 @@ def test_in_a_long_line_everything_is_found_once_wherever_windows_end(gaps: list
     assert (found["Traceback"]["line"], result["lines"], result["long_lines"]) == (2, 3, 1)
     assert "Traceback" in found["Traceback"]["text"]
     assert not result["dropped"]
+
+
+@pytest.mark.parametrize("gap", [1, 60_000, OVERLAP_BYTES - 20])
+def test_words_far_apart_in_a_long_line_are_one_match(gap: int) -> None:
+    for before in (0, WINDOW_BYTES - 10, 3 * WINDOW_BYTES):
+        line = b"x" * before + b" Error" + b"y" * gap + b"fatal " + b"z" * 70_000
+        result, _ = read_log(line, never=[pattern("Error.*fatal", "Error")])
+        assert result["never"]["Error.*fatal"]["count"] == 1, before
 
 
 def test_forbidden_words_deep_in_a_line_that_does_not_end_stop_it() -> None:

@@ -2,15 +2,20 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from seatrial.agent.readers.log import Reading
 from seatrial.agent.readers.patterns import search_output
 from seatrial.checks import RunExpected, check_job, check_kept, check_run, check_workspace
+from seatrial.checks.command import LogExpected, check_log
 from seatrial.checks.evidence import most_relevant_first
-from seatrial.job import Exit, Finding, Gpu, Observation, ObservedStep, Outcome, Place, Unkept, Verdict, is_gpu_model
+from seatrial.engine.collect import with_searches
+from seatrial.job import Exit, Finding, Gpu, Job, Observation, ObservedStep, Outcome, Place, Unkept, Verdict, is_gpu_model
+from seatrial.kinds.command import command_steps
 from seatrial.kinds.runtime.facts import Declared, check_facts
 from seatrial.kinds.runtime.judge import check_command, check_import, version_matches
+from seatrial.suite.command import Command, LogChecks
 from seatrial.suite.patterns import follow_texts
 
 EXITED = Exit(Outcome.EXITED, 0)
@@ -144,9 +149,26 @@ def test_any_exit_code_will_do_when_none_is_expected() -> None:
 
 
 def test_output_that_was_not_kept_is_mentioned_where_it_could_matter() -> None:
-    expected = RunExpected(contains=("x\n1",), never=("y\n2",))
-    found = check_run(followed("a", expected, output_omitted_bytes=5000), EXITED, expected)
-    assert all("5000 bytes in its middle were not kept" in one.message for one in found[1:])
+    expected = RunExpected(contains=("x\n1",), matches=(r"x\s1",), never=("y\n2",))
+    _, contains, matches, never = check_run(followed("a", expected, output_omitted_bytes=5000), EXITED, expected)
+    assert (contains.verdict, "not kept" in contains.message) == (Verdict.FAILED, False)  # all of it was searched
+    assert "5000 bytes in its middle were not kept" in matches.message
+    assert never.verdict is Verdict.PASSED
+
+
+@pytest.mark.parametrize(("output", "verdict"), [("fine\n", Verdict.INVALID), ("Error\n", Verdict.FAILED)])
+def test_a_forbidden_text_may_be_in_output_that_no_agent_searched_and_nobody_kept(
+    output: str, verdict: Verdict
+) -> None:
+    """In an image without Python."""
+    command = Command(command="x", never=("Error",), log=LogChecks(never=("Err.r",)))
+    (step, *_) = command_steps(command)
+    job = Job(name="j", run="r", cell="c", attempt=1, title="t", steps=(step,))
+    ran = msgspec.structs.replace(seen("run", output=output, output_omitted_bytes=9), name=step.name, args=step.args)
+    (ran,) = with_searches(job, Observation("j", 1, Place("here", "m"), EXITED, steps=[ran])).steps
+    found = [*check_run(ran, EXITED, RunExpected(never=("Error",)))[1:], *check_log(ran, LogExpected(never=("Err.r",)))]
+    assert [one.verdict for one in found] == [verdict, verdict]
+    assert all("9 bytes of output were not kept; print less" in one.message for one in found if verdict != "failed")
 
 
 @pytest.mark.parametrize(

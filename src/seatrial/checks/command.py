@@ -58,7 +58,7 @@ def _text(observed: ObservedStep, word: str, text: str) -> Finding:
         message = f"output contains forbidden text {text!r}"
         return failed(observed, check, "output", message, with_heading(line, tidy(observed.output)))
     if word == "never" or found.get("count"):
-        return passed(observed, check, {"matches": line[:200], "never": unread.strip()}.get(word, ""))
+        return passed(observed, check, line[:200] if word == "matches" else "")
     message = f"output does not {'match' if word == 'matches' else 'contain'} {text!r}"
     return failed(observed, check, "output", message + unread, most_relevant_first(tidy(observed.output)))
 
@@ -195,12 +195,13 @@ def cut_short(observed: ObservedStep) -> str:
 
 
 def dropped(observed: ObservedStep, check: str, pattern: str) -> Finding | None:
-    """The finding for a pattern that the agent stopped using because it took too long on some line."""
+    """The finding for a pattern that was not searched in all of the output: it took too long on some line, or is not to
+    be found in output that was not kept."""
     for one in _list(observed.result.get("dropped")):
         if isinstance(one, dict) and one.get("pattern") == pattern:
             why = str(one.get("why") or "it did not finish on a line of this log")
             fix = "correct it" if why.startswith("invalid") else "avoid nested repeats such as (a+)+"
-            message = f"pattern not checked: {why}; {fix}"
+            message = f"pattern not checked: {why}; {one.get('fix') or fix}"
             return Finding(observed.name, check, Verdict.INVALID, "pattern", message)
     return None
 

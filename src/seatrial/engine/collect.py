@@ -141,6 +141,9 @@ def _with_found(observed: ObservedStep, found: dict[str, dict[str, Any]]) -> Obs
     more, had = found[observed.name], observed.result
     both = {kind: {**had.get(kind, {}), **more.get(kind, {})} for kind in _PATTERN_KINDS}
     given_up = [*had.get("dropped", ()), *more.get("dropped", ())]
+    if omitted := observed.output_omitted_bytes:
+        why = {"why": f"{omitted} bytes of output were not kept", "fix": "print less, or use an image with Python"}
+        given_up += [{"pattern": text, **why} for text, match in more.get("never", {}).items() if not match["count"]]
     return msgspec.structs.replace(observed, result={**had, **both, "dropped": given_up})
 
 

@@ -27,7 +27,7 @@ class AgentPattern(TypedDict, total=False):
 
     pattern: str
     literal: str  # a text that every match contains
-    across: bool  # searched in the kept output, not line by line
+    across: bool  # an expression for several lines, which is searched in the kept output
     ends: bool  # whether a match stops the command
 
 
@@ -45,9 +45,7 @@ def follow_texts(
 
 
 def _text(text: str) -> AgentPattern:
-    escaped = re.escape(text)
-    several = "\n" in text or "\r" in text
-    return {"pattern": escaped, "across": True} if several else {"pattern": escaped, "literal": text}
+    return {"pattern": re.escape(text), "literal": text}
 
 
 def _searched(pattern: str) -> AgentPattern:

@@ -19,12 +19,12 @@ from ..masking.mask import Mask
 # found for certain only if it starts and ends in one window.
 
 
-WINDOW_BYTES = 64 << 10
-OVERLAP_BYTES = 8 << 10
+WINDOW_BYTES = 256 << 10
+OVERLAP_BYTES = 128 << 10
 BEFORE_BYTES = 256
 TEXT_BEFORE = 40  # bytes of a line that are shown before a match
 _TEXT_CHARACTERS = 500
-_ESCAPES = re.compile(rb"\x1b(?:\[[0-9;:?<=>]*[ -/]*[@-~]|\][^\x07\x1b\n\r]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~])")
+_ESCAPES = re.compile(rb"\x1b(?:\[[0-9;:?<=>]*[ -/]*[@-~]|\][^\x07\x1b\n\r]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])")
 _PREFIX = re.compile(rb"\[(\d{1,6})\] ?")
 RANK_BYTES = 400  # of a line; its rank is near the beginning
 _RANK = re.compile(
@@ -69,6 +69,7 @@ class Window:
         self.start = start
         self.end = end
         self.last = last
+        self.written = data[start:end] + (b"\r" if last else b"")  # its own part
 
     def line_at(self, offset: int) -> int:
         return self.line.number
@@ -130,7 +131,7 @@ class Block:
 
     def __init__(self, data: bytes, counted: bytes, first_line: int, numbers: Optional[List[int]] = None) -> None:
         self.data = data
-        self._counted = counted  # as long as `data`, but only with the log's own line feeds
+        self.written = counted  # as long as `data`, but only with the log's own line feeds
         self._first_line = first_line
         self._numbers = numbers
         count = counted.count
@@ -144,7 +145,7 @@ class Block:
     def line_at(self, offset: int) -> int:
         """Returns the line's number in the log, from 1."""
         grain = offset // GRAIN
-        found = self._before[grain] + self._counted.count(b"\n", grain * GRAIN, offset)
+        found = self._before[grain] + self.written.count(b"\n", grain * GRAIN, offset)
         return self._first_line + found if self._numbers is None else self._numbers[found]
 
     def bounds(self, offset: int) -> Tuple[int, int]:

@@ -25,9 +25,11 @@ MOST_NOTED = 20  # reported lines per forbidden pattern
 class Sought:
     """A required or forbidden pattern and its matches. `ends`: whether a forbidden one stops the program."""
 
-    def __init__(self, pattern: Pattern, ends: bool) -> None:
+    def __init__(self, pattern: Pattern, spec: Dict[str, Any]) -> None:
         self.pattern = pattern
-        self.ends = ends
+        self.ends = bool(spec.get("ends", True))
+        lines = _one_break(str(spec.get("literal") or "").encode("utf-8"))
+        self.lines = lines if b"\n" in lines else b""  # a text of several lines
         self.count = 0
         self.by_host: Dict[str, int] = {}
         self.line: Optional[int] = None
@@ -56,6 +58,8 @@ class Reading:
         self._begun_s = begun_s
         self._must = self._sought(follow.get("must"))
         self._never = self._sought(follow.get("never"))
+        self._texts = [sought for sought in [*self._must, *self._never] if sought.lines]
+        self._ends: Dict[int, bytes] = {}  # by host: the end of its output so far, if there are texts of several lines
         compiled = {name: self._patterns.compiled(spec) for name, spec in (follow.get("values") or {}).items()}
         found = {name: pattern for name, pattern in compiled.items() if pattern is not None}
         self._progress = StepProgress(follow.get("stall"))
@@ -75,10 +79,9 @@ class Reading:
         self._stopped_s = 0.0
 
     def _sought(self, specs: Any) -> List[Sought]:
-        """Compiles patterns. Those that span lines are searched later, in the kept output."""
-        line_by_line = [spec for spec in specs or () if not spec.get("across")]
-        found = [(self._patterns.compiled(spec), bool(spec.get("ends", True))) for spec in line_by_line]
-        return [Sought(pattern, ends) for pattern, ends in found if pattern is not None]
+        """Compiles patterns. Expressions that span lines are searched later, in the kept output."""
+        found = [(self._patterns.compiled(spec), spec) for spec in specs or () if not spec.get("across")]
+        return [Sought(pattern, spec) for pattern, spec in found if pattern is not None]
 
     # ---- input
 
@@ -108,6 +111,7 @@ class Reading:
 
     def _take(self, block: LogPart, host: Optional[int], now_s: Optional[float]) -> None:
         for of_host, lines in self._apart(block, host):
+            self._seek_texts(lines, of_host)
             for sought in self._must:
                 self._seek(sought, lines, of_host)
             for sought in self._never:
@@ -138,6 +142,17 @@ class Reading:
             if active:
                 for start in self._lines(sought, block):
                     self._found(sought, block, host, start)
+
+    def _seek_texts(self, block: LogPart, host: int) -> None:
+        """Searches texts of several lines, also where they begin in an earlier block."""
+        if self._texts:
+            data = self._ends.get(host, b"") + block.written
+            shown = _one_break(data)
+            for sought in self._texts:
+                if sought.lines in shown and str(host) not in sought.by_host:
+                    sought.count, sought.text = sought.count + 1, sought.lines.decode("utf-8", "replace")
+                    sought.by_host[str(host)] = 1
+            self._ends[host] = data[-2 * max(len(sought.lines) for sought in self._texts) :]
 
     def _lines(self, sought: Sought, block: LogPart, again: bool = False) -> Iterator[int]:
         """Yields the start of each matching line, or the match in a window of a long line. A long line counts once;
@@ -261,6 +276,10 @@ class Reading:
             "stopped": stopped,
             "dropped": [{"pattern": text, "why": why} for text, why in self._patterns.dropped.items()],
         }
+
+
+def _one_break(data: bytes) -> bytes:
+    return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
 def _recorded_steps(curve: Any) -> FrozenSet[int]:

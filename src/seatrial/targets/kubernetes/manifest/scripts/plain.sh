@@ -7,7 +7,7 @@ place=${SEATRIAL_PLACE:-/seatrial}
 termination=${SEATRIAL_TERMINATION:-/dev/termination-log}
 volume=$place/volume
 out=$volume/out
-output_bytes=4096 # kept of a step's output in its record
+output_bytes=65536 # kept of a step's output in its record
 asked='' child='' first_code=0 ends=''
 exec 2>/dev/null
 
