@@ -86,6 +86,59 @@ def test_it_goes_on_after_a_cell_over_its_limit_but_not_over_that_of_the_pass(ru
     assert driven.cells()[1]["message"] == "not run: the pass timed out in cell 1"
 
 
+RAISING = (
+    "import asyncio, threading, time\ndef fail(): raise ValueError('of a thread')\n"
+    "async def lose(): raise KeyError('lost')"
+)
+DEFAULT_HOOK = "threading.excepthook = threading.__excepthook__"
+STARTED = "thread = threading.Thread(target=fail, name='worker'); thread.start()"
+
+
+def test_an_exception_in_a_thread_or_a_task_fails_its_cell(runner: StepRunner) -> None:
+    allowed = {"source": f"{STARTED}; thread.join()", "metadata": {"tags": ["raises-exception"]}}
+    driven = runner.cells(
+        RAISING,
+        f"{STARTED}; thread.join()",
+        allowed,
+        "asyncio.create_task(lose()); import gc\nawait asyncio.sleep(0.01); gc.collect()",
+        "awaited = asyncio.create_task(lose()); await asyncio.sleep(0.01)",
+        "try: await awaited\nexcept KeyError: pass",
+        "def leave(): raise SystemExit(3)\nquiet = threading.Thread(target=leave); quiet.start(); quiet.join()",
+        f"{DEFAULT_HOOK}\n{STARTED}; thread.join()",  # the notebook has hooks of its own
+        keep_going=True,
+    )
+    assert [cell["state"] for cell in driven.cells()] == [
+        "passed", "failed", "passed", "failed", "passed", "passed", "passed", "failed",
+    ]  # fmt: skip
+    errors = [cell["error"] for cell in driven.cells()]
+    assert errors[1:4] == [
+        "ValueError: of a thread (in thread worker)",
+        "ValueError: of a thread (in thread worker)",
+        "KeyError: 'lost' (in an asyncio task or callback)",
+    ]
+    assert errors[-1] == "ValueError: of a thread (Exception in thread worker)"
+    assert "in fail" in driven.cells()[1]["traceback"]
+
+
+@pytest.mark.parametrize(
+    ("last", "error"),
+    [
+        ("kept = asyncio.create_task(lose())", "KeyError: 'lost' (in asyncio task"),
+        (
+            "go = threading.Event()\ndef late():\n    go.wait(); time.sleep(0.05); fail()\n"
+            "threading.Thread(target=late).start()",
+            "ValueError: of a thread (in",
+        ),
+    ],
+)
+def test_what_fails_after_the_last_cell_is_seen_and_can_be_ignored(runner: StepRunner, last: str, error: str) -> None:
+    end = "'go' in globals() and go.set()"
+    driven = runner.cells(RAISING, last, end, {"source": "1/0", "metadata": {"tags": ["skip"]}})
+    assert driven.passes["fresh"]["message"].startswith(f"cell 3: {error}")
+    driven = runner.cells(RAISING, last, end, background_errors=False)
+    assert driven.passes["fresh"]["state"] == "passed"
+
+
 def test_exit_is_reported_at_its_own_cell(runner: StepRunner) -> None:
     for source in ("exit()", "quit"):
         driven = runner.cells("exit(keep_kernel=True)", source, "print('after')")

@@ -207,6 +207,9 @@ class Notebook(Model):
     cell_timeout_s: Duration | None = Field(None, alias="cell_timeout", description="Limit for each notebook cell.")
     stall_s: Duration | None = Field(None, alias="stall", description="Limit for a notebook cell without output.")
     keep_going: bool = Field(False, strict=True, description="Run and check the notebook cells after one that failed.")
+    background_errors: bool = Field(
+        True, strict=True, description="Whether an exception in a thread or asyncio task fails its notebook cell."
+    )
     parameters: Annotated[dict[Text, Any], Fill.TYPED] = Field(
         {}, description="Values inserted after the notebook cell tagged `parameters`."
     )

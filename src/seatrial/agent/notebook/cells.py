@@ -21,7 +21,7 @@ from nbformat import from_dict
 from ..contain.process import Stat, descendants, oom_kills, read_proc, stat
 from ..steps.probe import memory_limit, nvidia_smi_scope, run_program
 from .document import INJECTED_TAG, RAISES_TAG, SKIP_TAGS, execution, tags, without_colors
-from .kernel import SETUP, TAKE, evaluated
+from .kernel import SETTLE, SETUP, TAKE, evaluated
 
 # Turns a kernel's reply, shown errors and failed commands into one outcome per notebook cell.
 
@@ -29,6 +29,15 @@ from .kernel import SETUP, TAKE, evaluated
 CellOutcome = Dict[str, Any]
 OUTPUT_CHARS = 2000  # of a failed notebook cell's output, for its note
 _GPU_MEMORY = re.compile(r"(CUDA|HIP|XLA|GPU|device|ROCm|CUBLAS|cuDNN)[^\n]*out of memory|RESOURCE_EXHAUSTED", re.I)
+
+
+# How Python prints an exception of a thread or task that nothing handles; for notebooks that replace our hooks.
+_IN_BACKGROUND = re.compile(
+    r"^(Exception in thread .*|(?:Task|Future) exception was never retrieved)\n(?:.*\n)?"
+    r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\w[\w.]*)(?:: (.*))?$",
+    re.MULTILINE,
+)
+_STDERR_CHARS = 256 << 10  # of a notebook cell, searched for it
 
 
 def failed_as(class_: str, message: str, error: str = "", traceback: str = "") -> CellOutcome:
@@ -200,6 +209,7 @@ class KernelClient(NotebookClient):
         self.printed_chars = 0
         self.omitted_chars = 0
         self.shown: List[Dict[str, Any]] = []  # displayed errors, including those inside a widget
+        self.stderr = ""  # the end of it
 
     def process_message(self, msg: Dict[str, Any], cell: Any, cell_index: int) -> Any:
         if msg["msg_type"] == "stream":
@@ -208,6 +218,8 @@ class KernelClient(NotebookClient):
             sys.stdout.write(text)
             sys.stdout.flush()
             self.printed_chars += len(text)
+            if msg["content"].get("name") == "stderr":
+                self.stderr = (self.stderr + text)[-_STDERR_CHARS:]
             if self.printed_chars > KEPT_STREAM_CHARS:
                 self.omitted_chars += len(text)
                 return None
@@ -218,12 +230,17 @@ class KernelClient(NotebookClient):
         return super().process_message(msg, cell, cell_index)
 
 
+def _is_run(cell: Any) -> bool:
+    return cell.cell_type == "code" and bool(cell.source.strip()) and not any(tag in SKIP_TAGS for tag in tags(cell))
+
+
 class NotebookPass:
     def __init__(self, spec: Any, name: str, kernel: Any, notebook: Dict[str, Any], notes: Any) -> None:
         self.spec, self.name, self.kernel, self.notes = spec, name, kernel, notes
         own_timeout_s, self.allow_errors = execution(notebook)
         self.cell_timeout_s = own_timeout_s if spec.cell_timeout_s is None else spec.cell_timeout_s
         self.notebook = node(notebook)
+        self.last = max((index for index, cell in enumerate(self.notebook.cells) if _is_run(cell)), default=-1)
         self.client = KernelClient(self.notebook, kernel)
         self.usage = Usage(kernel.pid)
         self.deadline_s: Optional[float] = None
@@ -243,7 +260,7 @@ class NotebookPass:
             number += INJECTED_TAG not in tags(cell)
             if cell.cell_type != "code" or not cell.source.strip():
                 continue
-            if not_run or any(tag in SKIP_TAGS for tag in tags(cell)):
+            if not_run or not _is_run(cell):
                 self._note(number, cell, {"state": "skipped", "class": "", "message": not_run or "tagged `skip`"})
                 continue
             ran += INJECTED_TAG not in tags(cell)
@@ -279,7 +296,7 @@ class NotebookPass:
     async def _cell(self, number: int, index: int, cell: Any) -> CellOutcome:
         oom_before = oom_kills(self.spec.oom_file)
         self.client.printed_chars = self.client.omitted_chars = 0
-        self.client.shown = []
+        self.client.shown, self.client.stderr = [], ""
         self.usage.begin()
         self.started_s = self.client.reported_s = time.monotonic()
         outcome = await self._execute(index, cell)
@@ -312,9 +329,15 @@ class NotebookPass:
             pass  # the reply has the error
         except DeadKernelError:
             return await self._dead()
-        shell = json.loads(evaluated(reply) or "[]")
-        if reply["content"]["status"] != "ok":  # the expression was not evaluated then
-            shell = json.loads(await self.kernel.ask("", TAKE) or "[]")
+        shell, raised = json.loads(evaluated(reply) or "[[], []]")
+        if index == self.last or reply["content"]["status"] != "ok":  # the expression was not evaluated then
+            more = json.loads(await self.kernel.ask(SETTLE if index == self.last else "", TAKE) or "[[], []]")
+            shell, raised = shell + more[0], raised + more[1]
+        if self.spec.background_errors:
+            self.client.shown += raised or [
+                {"ename": name, "evalue": "%s (%s)" % (text, where.rstrip(":")), "traceback": []}
+                for where, name, text in _IN_BACKGROUND.findall(without_colors(self.client.stderr))
+            ]
         return judge_cell(cell, reply["content"], self.client.shown, shell, self.allow_errors)
 
     async def _watch(self, task: "asyncio.Future[Any]") -> Optional[CellOutcome]:

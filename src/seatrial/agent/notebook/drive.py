@@ -55,6 +55,7 @@ class NotebookSpec(NamedTuple):
     cell_timeout_s: Optional[float] = None
     stall_s: Optional[float] = None
     keep_going: bool = False
+    background_errors: bool = True
     parameters: Mapping[str, Any] = {}
     requires: Mapping[str, List[str]] = {}
     python: Optional[str] = None

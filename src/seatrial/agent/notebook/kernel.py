@@ -18,18 +18,45 @@ from .document import Broken
 # ignores a failed `!command`. The wrappers below change neither the output nor the result of a command; they only note
 # it with its exit code, to be read after each notebook cell. Variables (`{name}`, `$name`) are expanded in the caller's
 # frame, so the expansion is done here, one frame below, and only once.
+# It also notes exceptions of threads and asyncio tasks, which Python only prints, or does not even print.
 
 
-# Evaluated by the kernel after each successful notebook cell: the commands that failed since the last time, as JSON.
+# Evaluated by the kernel after each successful notebook cell: the commands that failed since the last time, and the
+# exceptions in the background, as JSON.
 TAKE = "__import__('IPython').get_ipython()._seatrial_take()"
+# Run after the last notebook cell: ends what has almost ended, and finds tasks that failed without being awaited.
+SETTLE = "__import__('IPython').get_ipython()._seatrial_settle()"
 
 SETUP = """
 def _seatrial_setup():
-    import functools, json, threading
+    import asyncio, functools, gc, json, logging, threading, time, traceback
     shell = get_ipython()
     if shell is None or hasattr(shell, "_seatrial_take"):
         return
-    failed, state, expand = [], threading.local(), shell.var_expand
+    failed, raised, state, expand = [], [], threading.local(), shell.var_expand
+    ours, hook = set(threading.enumerate()), threading.excepthook
+
+    def note_error(where, error):
+        if isinstance(error, Exception) and len(raised) < 20:  # not SystemExit, nor a cancelled task
+            lines = "".join(traceback.format_exception(type(error), error, error.__traceback__)).splitlines()
+            raised.append({"ename": type(error).__name__, "evalue": "%s (in %s)" % (error, where), "traceback": lines})
+
+    def excepthook(args):
+        hook(args)
+        note_error("thread %s" % getattr(args.thread, "name", "?"), args.exc_value)
+    threading.excepthook = excepthook
+    note_task = functools.partial(note_error, "an asyncio task or callback")
+    logging.getLogger("asyncio").addFilter(lambda one: one.exc_info and note_task(one.exc_info[1]) or True)
+
+    def settle():
+        until_s = time.monotonic() + 1
+        for thread in set(threading.enumerate()) - ours:
+            thread.daemon or thread.join(max(0, until_s - time.monotonic()))
+        gc.collect()
+        for task in gc.get_objects():
+            if issubclass(type(task), asyncio.Task) and task.done() and task._log_traceback:
+                note_error("asyncio task %s, which was never awaited" % task.get_name(), task.exception())
+    shell._seatrial_settle = settle
 
     def note(command, code):
         if isinstance(code, int) and code != 0 and len(failed) < 100:
@@ -74,8 +101,8 @@ def _seatrial_setup():
         shell.getoutput = watch(shell.getoutput, True)
 
     def take():
-        taken = json.dumps(failed)
-        del failed[:]
+        taken = json.dumps([failed, raised])
+        del failed[:], raised[:]
         return taken
     shell._seatrial_take = take
 

@@ -113,6 +113,7 @@ def _notebook(notebook: Notebook) -> PlannedStep:
         "cell_timeout_s": notebook.cell_timeout_s,
         "stall_s": notebook.stall_s,
         "keep_going": notebook.keep_going,
+        **({} if notebook.background_errors else {"background_errors": False}),
         "parameters": notebook.parameters,
         "requires": notebook.requires.model_dump(mode="json"),
     }
