@@ -78,6 +78,24 @@ def test_a_module_that_is_not_installed_is_absent(module: str, runner: StepRunne
 
 
 @pytest.mark.parametrize(
+    ("files", "empty"),
+    [
+        ({"data/set/rows.csv": "", "data/notes.ipynb": ""}, True),
+        ({"data/part.py": ""}, False),
+        ({"data/deep/part/native.so": ""}, False),
+        ({"data/__init__.py": ""}, False),
+        ({"data.py": ""}, False),
+    ],
+)
+def test_a_folder_without_python_files_is_known_as_such(files: dict[str, str], empty: bool, runner: StepRunner) -> None:
+    """Python imports any folder on its path as a namespace package."""
+    package(runner, files)
+    result = runner.do("import", module="data").result
+    assert result["state"] == "imported"
+    assert (result["empty"] or "").endswith("/data") == empty
+
+
+@pytest.mark.parametrize(
     ("text", "error"),
     [
         ("import no_such_dependency", "ModuleNotFoundError: No module named 'no_such_dependency'"),

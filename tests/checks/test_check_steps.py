@@ -67,6 +67,14 @@ def test_an_import_of_the_wrong_or_of_no_version_fails() -> None:
     assert "unknown" in check_import(seen("import", {**result, "version": None}), EXITED, ">=1").message
 
 
+def test_an_import_of_a_folder_without_python_files_fails_unless_that_will_do() -> None:
+    result = {"state": "imported", "version": None, "file": None, "empty": "/work/datasets"}
+    found = check_import(seen("import", result), EXITED)
+    assert (found.verdict, found.class_) == (Verdict.FAILED, "absent")
+    assert found.message == "x is not installed: /work/datasets has no Python files"
+    assert check_import(seen("import", result), EXITED, empty=True).verdict is Verdict.PASSED
+
+
 def test_an_import_that_ran_out_of_time_is_a_timeout_not_a_crash() -> None:
     result = {"state": "crashed", "error": "Python timed out", "traceback": ""}
     found = check_import(seen("import", result, outcome=Outcome.TIMEOUT, code=None), EXITED)

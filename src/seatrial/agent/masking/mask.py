@@ -27,7 +27,7 @@ _RECORDS = """
     exited signal memory timeout stall stopped evicted queue unready released cancelled lost refused infra
 """
 _NOTES = """
-    absent cell cells class command commit crashed dead driver error errors executable facts file imported import
+    absent cell cells class command commit crashed dead driver empty error errors executable facts file imported import
     implied kept kernel language limit machine model name packages pass passed passed-over path prefix progress python
     restarted seconds shell skipped failed source state terminal text thing traceback unknown_ref unseen broken which
     fresh rerun restart gpu_error gpu_memory_source gpu_peak_memory_bytes gpu_source nvidia-smi

@@ -41,7 +41,19 @@ def probe_import(module: str) -> Dict[str, Any]:
         shown = "" if absent else traceback.format_exc()
         return dict(probed, state="absent" if absent else "crashed", error=text, traceback=shown)
     where = getattr(sys.modules[module], "__file__", None)
-    return dict(probed, version=module_version(module), file=where if isinstance(where, str) else None)
+    file = where if isinstance(where, str) else None
+    return dict(probed, version=module_version(module), file=file, empty=None if file else _empty(sys.modules[module]))
+
+
+def _empty(module: Any) -> Optional[str]:
+    """Returns the folder that was imported as a namespace package although no Python file is in it or below it."""
+    from importlib.machinery import all_suffixes
+
+    folders = list(getattr(module, "__path__", ()))
+    files = (name for folder in folders for _, _, names in os.walk(folder) for name in names)
+    if not all(map(os.path.isdir, folders)):  # in an archive, or of an editable installation
+        return None
+    return None if not folders or any(name.endswith(tuple(all_suffixes())) for name in files) else folders[0]
 
 
 def module_version(module: str) -> Optional[str]:

@@ -17,8 +17,9 @@ def check_command(observed: ObservedStep, ended: Exit) -> Finding:
     return passed(observed, "command", joined_text(path, observed.result.get("version")))
 
 
-def check_import(observed: ObservedStep, ended: Exit, version: str = "") -> Finding:
-    """Checks that the module imports and its version matches `version` (`>=1.2,<2`)."""
+def check_import(observed: ObservedStep, ended: Exit, version: str = "", empty: bool = False) -> Finding:
+    """Checks that the module imports and its version matches `version` (`>=1.2,<2`). `empty`: a folder without Python
+    files will do."""
     state, error = observed.result.get("state"), str(observed.result.get("error") or "")
     if state not in ("imported", "absent", "crashed"):
         return ended_badly(observed, "import", ended) or failed(
@@ -36,6 +37,9 @@ def check_import(observed: ObservedStep, ended: Exit, version: str = "") -> Find
         how = bad.message if bad else f"exit code {observed.code}"
         message = f"{observed.args.get('module')} was imported, but Python then failed: {how}"
         return failed(observed, "import", "crashed", message, most_relevant_first(observed.output))
+    if observed.result.get("empty") and not empty:
+        message = f"{observed.args.get('module')} is not installed: {observed.result['empty']} has no Python files"
+        return failed(observed, "import", "absent", message)
     have = observed.result.get("version")
     if version and not (have and version_matches(version, str(have))):
         return failed(observed, "import", "version", f"version {have or 'unknown'} (expected {version})")

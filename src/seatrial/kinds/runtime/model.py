@@ -32,6 +32,7 @@ class Import(Model):
 
     module: Module = Field(description="Import name: sklearn, PIL, xml.dom.")
     version: Text = Field("", description="Version specifier, as for pip.", examples=[">=1.26,<3"])
+    empty: bool = Field(False, strict=True, description="Accept a folder without Python files.")
 
     @field_validator("version")
     @classmethod

@@ -11,7 +11,7 @@ from seatrial.kinds.command import command_steps
 from seatrial.kinds.job import PlannedStep, plan_workspace
 from seatrial.kinds.runtime.facts import Declared, check_facts
 from seatrial.kinds.runtime.judge import check_command, check_import
-from seatrial.kinds.runtime.model import Facts, RuntimeGathered, RuntimeTrial
+from seatrial.kinds.runtime.model import Facts, Import, RuntimeGathered, RuntimeTrial
 from seatrial.kinds.runtime.notebook import check_notebook
 from seatrial.suite import Cell, Machine, Notebook
 
@@ -30,7 +30,7 @@ def plan_steps(cell: Cell) -> tuple[PlannedStep, ...]:
         *plan_workspace(cell, cell.runtime.workspace if cell.runtime else None),
         *_facts(cell, model, bool(notebooks)),
         *(_command(command) for command in model.commands),
-        *(_import(one.module, one.version) for one in model.import_checks),
+        *(_import(one) for one in model.import_checks),
         *_runs(model),
         *(_notebook(notebook) for notebook in notebooks),
     )
@@ -66,9 +66,9 @@ def _command(command: str) -> PlannedStep:
     return PlannedStep(step, lambda observed, ended: [check_command(observed, ended)])
 
 
-def _import(module: str, version: str) -> PlannedStep:
-    step = Step(f"import {module}", "import", {"module": module}, IMPORT_S)
-    return PlannedStep(step, lambda observed, ended: [check_import(observed, ended, version)])
+def _import(one: Import) -> PlannedStep:
+    step = Step(f"import {one.module}", "import", {"module": one.module}, IMPORT_S)
+    return PlannedStep(step, lambda observed, ended: [check_import(observed, ended, one.version, one.empty)])
 
 
 def _runs(model: RuntimeTrial) -> Iterator[PlannedStep]:
