@@ -11,7 +11,19 @@ from seatrial.checks import RunExpected, check_job, check_kept, check_run, check
 from seatrial.checks.command import LogExpected, check_log
 from seatrial.checks.evidence import most_relevant_first
 from seatrial.engine.collect import with_searches
-from seatrial.job import Exit, Finding, Gpu, Job, Observation, ObservedStep, Outcome, Place, Unkept, Verdict, is_gpu_model
+from seatrial.job import (
+    Exit,
+    Finding,
+    Gpu,
+    Job,
+    Observation,
+    ObservedStep,
+    Outcome,
+    Place,
+    Unkept,
+    Verdict,
+    is_gpu_model,
+)
 from seatrial.kinds.command import command_steps
 from seatrial.kinds.runtime.facts import Declared, check_facts
 from seatrial.kinds.runtime.judge import check_command, check_import, version_matches
@@ -308,6 +320,13 @@ def test_gpus_that_cannot_be_seen_say_why() -> None:
 def test_without_a_kernel_there_is_no_python_to_compare() -> None:
     assert "python" not in facts(Declared(), python={"terminal": None, "kernel": None})
     assert facts(Declared(), python={"terminal": None, "kernel": {"executable": "x"}})["python"] == "failed"
+
+
+def test_facts_that_nobody_asked_for_are_skipped_in_an_image_without_python() -> None:
+    step = seen("facts", {"error": "step kind 'facts' needs Python"}, outcome=Outcome.REFUSED, code=None)
+    (found,) = check_facts(step, EXITED, Declared(cpu=4, asked=False))
+    assert (found.verdict, found.message) == (Verdict.SKIPPED, "not checked: step kind 'facts' needs Python")
+    assert check_facts(step, EXITED, Declared(cpu=4))[0].verdict is Verdict.INVALID
 
 
 def test_facts_that_could_not_be_gathered_are_a_failure() -> None:

@@ -2,10 +2,11 @@
 
 import msgspec
 
+from seatrial.checks.command import skipped
 from seatrial.checks.ended import ended_badly
 from seatrial.checks.evidence import most_relevant_first, with_heading
 from seatrial.checks.findings import failed, passed
-from seatrial.job import NEAR, Exit, Finding, Gpu, ObservedStep, Unreadable, convert, is_gpu_model
+from seatrial.job import NEAR, Exit, Finding, Gpu, ObservedStep, Outcome, Unreadable, convert, is_gpu_model
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -15,6 +16,7 @@ class Declared(msgspec.Struct, frozen=True):
     memory_bytes: int | None = None
     gpu: Gpu | None = None
     same_python: bool = True
+    asked: bool = True  # False: facts are checked by default
 
 
 class _Cpu(msgspec.Struct, frozen=True):
@@ -75,6 +77,8 @@ def check_facts(observed: ObservedStep, ended: Exit, declared: Declared) -> list
     try:
         facts = convert(observed.result, _Facts)
     except Unreadable as error:
+        if observed.outcome is Outcome.REFUSED and not declared.asked:  # the image has no Python
+            return [skipped(observed, "facts", f"not checked: {observed.result.get('error')}")]
         if bad := ended_badly(observed, "facts", ended):
             return [bad]
         message = str(observed.result.get("error") or f"could not collect facts: {error}")

@@ -45,19 +45,20 @@ def _facts(cell: Cell, model: RuntimeTrial, has_notebooks: bool) -> Iterator[Pla
         wanted = bool(declares or model.commands or model.imports or has_notebooks)
     if wanted is False:
         return
-    declared = declared_of(machine, wanted if isinstance(wanted, Facts) else Facts())
+    declared = declared_of(machine, wanted if isinstance(wanted, Facts) else Facts(), model.facts is not None)
     yield PlannedStep(
         Step("facts", "facts", {}, FACTS_S), lambda observed, ended: check_facts(observed, ended, declared)
     )
 
 
-def declared_of(machine: Machine, wanted: Facts) -> Declared:
+def declared_of(machine: Machine, wanted: Facts, asked: bool = True) -> Declared:
     """The values to check. A machine without `gpu` may have some; one with 0 may not."""
     return Declared(
         cpu=machine.cpu if wanted.cpu else None,
         memory_bytes=machine.memory_bytes if wanted.memory else None,
         gpu=machine.resources().gpu if wanted.gpu and machine.gpu is not None else None,
         same_python=wanted.python,
+        asked=asked,
     )
 
 
