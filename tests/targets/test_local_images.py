@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -27,10 +28,13 @@ from seatrial.job import (
     Resources,
     Stage,
     Step,
+    Verdict,
     read_records,
 )
 from seatrial.targets import DiagnosticLevel, Target, TargetError
 from seatrial.targets.local import doctor, kind
+from seatrial.targets.local.programs import run_program
+from world import World
 
 BUSYBOX = next((path for path in ("/bin/busybox", "/usr/bin/busybox") if os.path.exists(path)), None)
 TOOLS = ("sh", "sleep", "tail", "echo", "cat", "tr", "kill", "ls", "dd", "test")
@@ -308,3 +312,31 @@ async def test_the_doctor_starts_a_container_and_leaves_nothing(tmp_path: Path) 
         f"{shutil.which('podman')} works",
     )
     assert f"localhost/seatrial-doctor:{os.getpid()}" not in images_there()
+
+
+async def test_where_podman_may_not_set_its_own_limits_jobs_have_the_highest_allowed(
+    site: Site, bare: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "containers.conf").write_text('[engine]\nruntime = "runc"\n')
+    monkeypatch.setenv("CONTAINERS_CONF", str(tmp_path / "containers.conf"))
+    _, _, error = await run_program("podman", "run", "--rm", "--network", "none", bare, "/bin/sh", "-c", ":")
+    if "rlimit" not in error:
+        pytest.skip("podman may set its own limits here")
+    outcome, steps, _ = await seen(site, site.job("ulimit -n", environment=Environment(image=bare)))
+    assert (outcome, steps[0].code) == (Outcome.EXITED, 0)
+    assert int(steps[0].output) == resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    found = (await doctor.examine_machine(tmp_path, tmp_path, "podman"))[5]
+    assert (found.level, "jobs use --ulimit nofile=" in found.why) == (DiagnosticLevel.WARNING, True)
+    assert "CAP_SYS_RESOURCE" in found.fix
+
+
+def test_an_image_with_little_but_a_shell_passes(world: World, bare: str) -> None:
+    world.suite(
+        f"name: bare\nmachines: {{here: {{target: here, cpu: 1}}}}\nruntimes: {{bare: {{image: '{bare}'}}}}\n"
+        "trials: {a: {kind: runtime, matrix: {runtime: all, machine: all}, commands: [cat], run: ['echo on']}}\n"
+    )
+    world.seatrial("run", "suite.yaml", check=0)
+    (cell,) = world.results().cells
+    assert cell.verdict is Verdict.PASSED
+    (facts,) = [one for one in cell.findings if one.step == "facts"]
+    assert (facts.verdict, "needs Python" in facts.message) == (Verdict.SKIPPED, True)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import resource
 import shutil
 import subprocess
 import tarfile
@@ -33,11 +34,12 @@ _FIND_PYTHON = (
 
 
 class Image(msgspec.Struct, frozen=True):
-    """A pulled image, its engine, and the Python in it that the agent can use, if any."""
+    """A pulled image, its engine, the Python in it that the agent can use, if any, and options for its containers."""
 
     name: str
     engine: str
     python: str | None
+    ulimits: tuple[str, ...] = ()
 
 
 class Images:
@@ -69,12 +71,10 @@ class Images:
                 outcome = Outcome.REFUSED if _REFUSED.search(error) else Outcome.INFRA
                 last = error.splitlines()[-1] if error else "no reason given"
                 raise TargetError(f"{Path(engine).name} cannot pull {name}: {last}\n{error}", outcome)
-        code, out, error = await _run(
-            engine, "run", "--rm", "--network", "none", "--entrypoint", "/bin/sh", name, "-c", _FIND_PYTHON
-        )
+        code, out, error, ulimits = await _try(engine, "--entrypoint", "/bin/sh", name, "-c", _FIND_PYTHON)
         if code != 0:
             raise TargetError(f"{Path(engine).name} cannot start a container of {name}: {error}")
-        return Image(name, engine, out.strip() or None)
+        return Image(name, engine, out.strip() or None, ulimits)
 
 
 async def working_engine(preferred: str | None) -> str:
@@ -92,20 +92,38 @@ async def working_engine(preferred: str | None) -> str:
     raise refused("no container engine to run the image: " + "; ".join(problems))
 
 
-async def start_container(engine: str) -> None:
-    """Runs a test container made of this machine's shell and removes it again. Raises TargetError. An engine that
-    answers may still be unable to start containers."""
+async def _try(engine: str, *arguments: str) -> tuple[int, str, str, tuple[str, ...]]:
+    """Runs a container: exit code, stdout, stderr, and the ulimits that it needed. podman's defaults are higher than
+    this process's own, and without CAP_SYS_RESOURCE nothing starts with them (`error setting rlimit type 7`)."""
+    confined = ("run", "--rm", "--network", "none", "--security-opt", "label=disable")
+    code, out, error = await _run(engine, *confined, *arguments)
+    if code == 0 or "rlimit" not in error.lower():
+        return code, out, error, ()
+    ulimits: tuple[str, ...] = ()
+    process_ids = int(Path("/proc/sys/kernel/pid_max").read_text())  # podman lowers its own limit to this
+    for name, most in (("nofile", 1 << 20), ("nproc", process_ids)):
+        own = resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}"))[1]
+        limit = most if own == resource.RLIM_INFINITY else min(own, most)
+        ulimits += ("--ulimit", f"{name}={limit}:{limit}")
+    return *await _run(engine, *confined, *ulimits, *arguments), ulimits
+
+
+async def start_container(engine: str) -> tuple[str, ...]:
+    """Runs a test container made of this machine's shell and removes it again. Raises TargetError: an engine that
+    answers may still be unable to start containers. Returns the ulimits that containers need."""
     name = f"localhost/seatrial-doctor:{os.getpid()}"
-    confined = ("--network", "none", "--security-opt", "label=disable")
     with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:
         archive = Path(folder, "shell.tar")
         await asyncio.to_thread(_write_shell, archive)
         try:
-            for arguments in (("import", str(archive), name), ("run", "--rm", *confined, name, "/bin/sh", "-c", ":")):
-                code, _, error = await _run(engine, *arguments)
-                if code != 0:
-                    last = error.splitlines()[-1] if error else f"exit code {code}"
-                    raise TargetError(f"{engine} cannot start a container: {last}")
+            ulimits: tuple[str, ...] = ()
+            code, _, error = await _run(engine, "import", str(archive), name)
+            if code == 0:
+                code, _, error, ulimits = await _try(engine, name, "/bin/sh", "-c", ":")
+            if code != 0:
+                last = error.splitlines()[-1] if error else f"exit code {code}"
+                raise TargetError(f"{engine} cannot start a container: {last}")
+            return ulimits
         finally:
             await _run(engine, "rmi", "--force", name)
 

@@ -102,7 +102,9 @@ async def _engine(preferred: str | None) -> Diagnostic:
         async with asyncio.timeout(CONTAINER_S):
             engine = await working_engine(preferred)
             fix = f"make `{Path(engine).name} run` work for this user; runtimes without `image:` do not need it"
-            await start_container(engine)
+            if ulimits := await start_container(engine):
+                found = f"{engine} works; its default ulimits cannot be set here, so jobs use {' '.join(ulimits)}"
+                return warning(what, found, "if that is too low, run with CAP_SYS_RESOURCE or raise this user's limits")
             return ok(what, f"{engine} works")
     except TargetError as error:
         return warning(what, str(error), fix)

@@ -101,7 +101,7 @@ def container_request(
         folder / "out": "out", folder / "records.jsonl": "out/records.jsonl", Path(agent): "agent.pyz:ro",
     }  # fmt: skip
     create = ["run", "--detach", "--name", submission.container]
-    create += ["--security-opt", "label=disable", "--entrypoint", "/bin/sh"]
+    create += ["--security-opt", "label=disable", "--entrypoint", "/bin/sh", *image.ulimits]
     for label, value in (("run", job.run), ("job", job.name)):
         create += ["--label", f"seatrial.{label}={value}"]
     for source, inside in mounts.items():
