@@ -1,5 +1,6 @@
 """Parses bounds on metrics in a suite: `ttft.p99: 500ms`, `failed: 0`, `goodput: ">=95%"`."""
 
+import math
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -45,9 +46,11 @@ def _number(name: str, count: bool, written: str) -> float:
     try:
         if not count:
             return parse_duration(float(written) if re.fullmatch(r"\d+(\.\d+)?", written) else written)
-        if written.endswith("%"):
-            return float(written[:-1]) / 100
-        return parse_rate(written) if "/" in written else float(written)
+        share = written.endswith("%")
+        number = parse_rate(written) if "/" in written else float(written.rstrip("%")) / (100 if share else 1)
+        if not math.isfinite(number):  # a comparison with nan is never true
+            raise ValueError(written)
+        return number
     except ValueError:
         unit = "a number, a rate such as 4/s or a share such as 95%" if count else "a duration such as 500ms or 30s"
         raise ValueError(f"invalid bound {written!r} of {name!r}; use {unit}") from None
