@@ -112,6 +112,33 @@ def yaml_text(data: bytes, rng: random.Random) -> bytes:
     return _bytes(data, rng)
 
 
+def heavy_yaml(data: bytes, rng: random.Random) -> bytes:
+    """A file of YAML, often with a value that is nested deeply, or an alias that stands for many values."""
+    data = yaml_text(data, rng)
+    values = list(re.finditer(rb"(?<=: )[^\s{}\[\],&*!|>'\"]+", data))
+    if not values or rng.random() < 0.5:
+        return data
+    at = rng.choice(values)
+    depth = rng.choice((3, 9, 49, 60, 1_000, 40_000))
+    match rng.randrange(4):
+        case 0:
+            head, value = b"", b"[" * depth + b"]" * depth
+        case 1:
+            head, value = b"", b"{a: " * depth + b"1" + b"}" * depth
+        case 2:
+            head = b"".join(
+                b"b%d: &b%d [%s]\n" % (n, n, b",".join([b"*b%d" % (n - 1) if n else b"x"] * 9)) for n in range(9)
+            )
+            value = b"*b%d" % rng.randrange(9)
+        case _:
+            head = b"b0: &b0 {a: 1, b: 2}\n"
+            head += b"".join(
+                b"b%d: &b%d {<<: [%s]}\n" % (n, n, b",".join([b"*b%d" % (n - 1)] * 9)) for n in range(1, 9)
+            )
+            value = b"*b%d" % rng.randrange(9)
+    return head + data[: at.start()] + value + data[at.end() :]
+
+
 def log_text(data: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.choice((1, 2, 5))):
         data = _insert(data, rng.choice(_LOG), rng)

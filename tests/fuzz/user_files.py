@@ -58,7 +58,7 @@ def of_users(seeds: Seeds) -> Iterator[Kind]:
     notebooks += [
         (ROOT / f"tests/notebooks/{name}.ipynb").read_bytes() for name in ("plain", "old_format", "parameters")
     ]
-    yield Kind("suites", suites, mutate.yaml_text, reading("fuzzed.yaml", _suite), (SuiteError, PlanError))
+    yield Kind("suites", suites, mutate.heavy_yaml, reading("fuzzed.yaml", _suite), (SuiteError, PlanError))
     yield Kind(
         "baselines",
         [BASELINE.encode(), TORCHPRIME.encode()],
@@ -77,7 +77,7 @@ def of_users(seeds: Seeds) -> Iterator[Kind]:
     yield Kind("notebooks", notebooks, mutate.json_text, reading("fuzzed.ipynb", _notebook), (document.Broken,))
     yield from _of_runai(reading)
     yield Kind(
-        "kubeconfigs", [KUBECONFIG.encode()], mutate.yaml_text, reading("kubeconfig", _kubeconfig), (KubernetesError,)
+        "kubeconfigs", [KUBECONFIG.encode()], mutate.heavy_yaml, reading("kubeconfig", _kubeconfig), (KubernetesError,)
     )
 
 
@@ -129,7 +129,7 @@ def _of_runai(reading: Callable[[str, Callable[[Path], object]], Callable[[bytes
         lambda data: sampled(msgspec.json.decode(data, type=NamespaceSnapshot)),
         UNDECODABLE,
     )
-    yield Kind("runai-templates", templates, mutate.yaml_text, filled, (SuiteError,))
+    yield Kind("runai-templates", templates, mutate.heavy_yaml, filled, (SuiteError,))
     begun = msgspec.json.encode(BegunSubmission(1, "submission-1", "runai-a", "run.ai/v2alpha1", "TrainingWorkload", 5))
     read = reading(SUBMISSION_FILE, lambda path: read_json(path, BegunSubmission))
     yield Kind("runai-submissions", [begun], mutate.json_text, read, (Unreadable,))

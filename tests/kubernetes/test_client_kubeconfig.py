@@ -218,3 +218,22 @@ def test_no_secret_shows_in_what_is_printed(tmp_path: Path) -> None:
 def test_the_proxy_is_the_one_that_kubectl_would_take(server: str, env: dict[str, str], proxy: str) -> None:
     assert proxy_of(server, env=env) == proxy
     assert proxy_of(server, "socks5://q", env) == "socks5://q"
+
+
+BOMB = "\n".join(f"b{n}: &b{n} [{','.join([f'*b{n - 1}' if n else 'x'] * 9)}]" for n in range(9))
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("[" * 40_000 + "]" * 40_000, r"line \d+, column \d+: invalid YAML: nested too deeply \(limit 50 levels\)"),
+        ("*b8", r"line \d+, column \d+: invalid YAML: too many values, including aliases \(limit 200,000\)"),
+        ("x\n---\na: b", "expected one YAML document, got 2"),
+        ("x" * (9 << 20), "larger than 8 MiB"),
+    ],
+    ids=["nesting", "alias bomb", "two documents", "large"],
+)
+def test_a_file_beyond_the_limits_is_refused(tmp_path: Path, value: str, why: str) -> None:
+    text = f"{BOMB if value.startswith('*') else '#' + chr(10) * 9}\n{yaml.safe_dump(config())}extra: {value}\n"
+    with pytest.raises(KubeconfigError, match=why):
+        load_access(write(tmp_path / "config", text))

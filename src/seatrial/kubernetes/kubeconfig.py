@@ -25,6 +25,7 @@ SERVICE_ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 PLUGIN_EXTENSION = "client.authentication.k8s.io/exec"
+_MOST_BYTES = 8 << 20
 
 
 class Extension(msgspec.Struct):
@@ -192,18 +193,26 @@ def _read(files: list[Path], name: str | None) -> Access:
 def _document(file: Path) -> Mapping[str, Any]:
     import yaml
 
+    from seatrial.limited_yaml import load_all
+
     try:
         with open(file, "rb") as stream:
-            document = yaml.load(stream, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
+            data = stream.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise KubeconfigError(str(file), "", f"larger than {_MOST_BYTES >> 20} MiB")
+        documents = load_all(data)
     except OSError as error:
         missing = isinstance(error, FileNotFoundError)
         problem = "kubeconfig not found" if missing else f"cannot read the kubeconfig: {error.strerror}"
         raise KubeconfigError(str(file), "", problem) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # the last two from invalid values
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: an invalid date
         # The problem and its position, never the text: a kubeconfig is full of secrets.
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise KubeconfigError(str(file), where, f"invalid YAML: {getattr(error, 'problem', 'not text')}") from None
+    if len(documents) > 1:
+        raise KubeconfigError(str(file), "", f"expected one YAML document, got {len(documents)}")
+    document = (documents[0] if documents else None) or {}
     if not isinstance(document, dict):
         raise KubeconfigError(str(file), "", "must be a mapping with clusters, contexts and users")
     return document

@@ -14,6 +14,7 @@ import yaml
 
 from seatrial.kinds.scale.model import Workload
 from seatrial.kinds.scale.work import NAME
+from seatrial.limited_yaml import load_all
 from seatrial.suite import SuiteError
 from seatrial.suite.yaml.problem import Problem, SourceMark
 
@@ -51,12 +52,12 @@ def rendered(path: str, template: str, values: Mapping[str, Any], claim: str = "
 
 def _one_object(path: str, text: str) -> "Manifest":
     try:
-        documents = [one for one in yaml.safe_load_all(text) if one is not None]
+        documents = [one for one in load_all(text) if one is not None]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         raise bad_template(path, f"invalid YAML: {error.problem or error}", line, column) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise bad_template(path, f"invalid YAML: {error}") from None
     if len(documents) != 1 or not isinstance(documents[0], dict):
         raise bad_template(path, f"expected exactly one object (a map), found {len(documents)} YAML documents")
@@ -65,7 +66,7 @@ def _one_object(path: str, text: str) -> "Manifest":
         raise bad_template(path, f"missing {' and '.join(missing)}")
     try:
         made: Manifest = _json_data(documents[0])
-    except (TypeError, RecursionError) as error:
+    except TypeError as error:
         raise bad_template(path, f"contains a value that JSON cannot represent: {error}") from None
     if not isinstance(made.setdefault("metadata", {}), dict):
         raise bad_template(path, "`metadata` must be a map")
@@ -128,7 +129,7 @@ def manifest_of(workload: Workload, template: str, claim: str = "") -> "Manifest
 
 @cache
 def _built_in(name: str) -> Any:
-    return yaml.safe_load((files(__package__) / "templates" / f"{name}.yaml").read_text("utf-8"))
+    return load_all((files(__package__) / "templates" / f"{name}.yaml").read_text("utf-8"))[0]
 
 
 def _filled(value: Any, slots: Mapping[str, Any]) -> Any:

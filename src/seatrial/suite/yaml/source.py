@@ -1,20 +1,20 @@
 """A suite file as data with the position of each value.
 
-Built from libyaml's events, not its nodes, so that depth, number of values and alias expansion are limited while
-reading. Plain scalars follow YAML 1.2 (`no`, `12:30`, `010` and dates are text).
+Built from libyaml's events, which are limited in depth, number of values and alias expansion. Plain scalars follow
+YAML 1.2 (`no`, `12:30`, `010` and dates are text).
 """
 
 import re
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import yaml
 
+from seatrial.limited_yaml import MAX_VALUES, YamlLimit, limited_events
 from seatrial.suite.yaml.problem import Problem, SourceMark, SuiteError, printable
 
-MAX_DEPTH = 50
 YamlMap = dict[str, Any]  # any YAML, as written
 
 
@@ -23,7 +23,7 @@ class FileLimits(NamedTuple):
 
     what: str = "suite"
     max_bytes: int = 1 << 20
-    max_values: int = 200_000
+    max_values: int = MAX_VALUES
     too_large: str = "split it with `include`, or use `matrix`"
     too_many: str = "use `matrix`"
 
@@ -42,7 +42,7 @@ _TAGS = {None, "!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "ma
 class Node:
     """A value, its position, and the nodes inside it."""
 
-    __slots__ = ("column", "data", "items", "keys", "line", "raw", "size")
+    __slots__ = ("column", "data", "items", "keys", "line", "raw")
 
     def __init__(self, line: int, column: int) -> None:
         self.line = line
@@ -51,7 +51,6 @@ class Node:
         self.raw: str | None = None  # the text of a scalar that is not a string
         self.keys: dict[str, tuple[int, int]] = {}  # of a map: position of each key
         self.items: dict[str, Node] | list[Node] | None = None
-        self.size = 1  # number of values, counting aliases each time they are used
 
 
 class Source:
@@ -132,26 +131,20 @@ def read_text(path: Path, chain: tuple[str, ...] = (), limits: FileLimits = _SUI
         raise refuse(f"not UTF-8 (byte {error.start}: 0x{raw[error.start]:02x}); save it as UTF-8", line) from error
 
 
-class StoppedReading(Exception):
-    """Reading stopped; the problem is already reported."""
-
-
 class YamlReader:
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._anchors: dict[str, Node | None] = {}  # None: still open, so an alias to it would be circular
-        self._values = 0
+        self._anchors: dict[str, Node] = {}
 
     def read(self) -> Node | None:
+        limits = self._source.limits
         try:
-            return self._documents(yaml.parse(self._source.text, Loader=yaml.CSafeLoader))
-        except StoppedReading:
-            pass
+            return self._documents(limited_events(self._source.text, limits.max_values, limits.too_many))
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             why = " ".join(part for part in (error.context, error.problem) if part)
             line, column = (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
-            self._source.report(f"invalid YAML: {why}", line, column)
+            self._source.report(why if isinstance(error, YamlLimit) else f"invalid YAML: {why}", line, column)
         except yaml.reader.ReaderError as error:
             line = len(_LINE_END.findall(self._source.text[: error.position])) + 1
             self._source.report(f"invalid YAML: character {printable(chr(error.character))!r} is not allowed", line, 1)
@@ -173,14 +166,9 @@ class YamlReader:
     def _node(self, event: Any, events: Iterator[Any], depth: int) -> Node:
         node = Node(event.start_mark.line + 1, event.start_mark.column + 1)
         if isinstance(event, yaml.AliasEvent):
-            return self._alias(str(event.anchor), node)
-        if event.anchor:
-            self._anchors[event.anchor] = None
+            return self._anchors[str(event.anchor)]
         if event.tag not in _TAGS:
             self._source.report_at(node, f"unknown YAML tag {event.tag}; remove it")
-        if depth > MAX_DEPTH:
-            self._stop(f"nested too deeply (limit {MAX_DEPTH} levels)", node)
-        self._count(node, 1)
         if isinstance(event, yaml.ScalarEvent):
             node.data = event.value
             if event.tag is None and event.implicit[0]:
@@ -195,24 +183,6 @@ class YamlReader:
             self._anchors[event.anchor] = node
         return node
 
-    def _count(self, node: Node, more: int) -> None:
-        self._values += more
-        limits = self._source.limits
-        if self._values > limits.max_values:
-            self._stop(f"too many values, including aliases (limit {limits.max_values:,}); {limits.too_many}", node)
-
-    def _stop(self, why: str, node: Node) -> NoReturn:
-        self._source.report_at(node, why)
-        raise StoppedReading
-
-    def _alias(self, anchor: str, alias: Node) -> Node:
-        node = self._anchors.get(anchor)
-        if node is None:
-            why = "is inside its own anchor" if anchor in self._anchors else "has no anchor before it"
-            self._stop(f"alias *{anchor} {why}", alias)
-        self._count(node, node.size)
-        return node
-
     def _sequence(self, node: Node, events: Iterator[Any], depth: int) -> None:
         items: list[Node] = []
         for event in events:
@@ -220,7 +190,6 @@ class YamlReader:
                 break
             items.append(self._node(event, events, depth + 1))
         node.items = items
-        node.size += sum(item.size for item in items)
         node.data = [item.data for item in items]
 
     def _mapping(self, node: Node, events: Iterator[Any], depth: int) -> None:
@@ -242,10 +211,8 @@ class YamlReader:
                 continue
             for name, value in base.items.items():
                 if name not in items:
-                    self._count(node, value.size)
                     items[name], node.keys[name] = value, base.keys[name]
         node.items = items
-        node.size += sum(item.size + 1 for item in items.values())
         node.data = {name: value.data for name, value in items.items()}
 
     def _key_is_good(self, key: Node, node: Node) -> bool:

@@ -27,8 +27,9 @@ from seatrial.kinds.serving.cases.messages import (
     read_request,
 )
 from seatrial.kinds.serving.generation import Answer, Case, Generation, Request, StopReason, Token, TopToken
+from seatrial.limited_yaml import MAX_DEPTH
 from seatrial.suite.yaml.problem import Problem, SuiteError
-from seatrial.suite.yaml.source import MAX_DEPTH, FileLimits, Node, Source, YamlReader, plain_value, read_text
+from seatrial.suite.yaml.source import FileLimits, Node, Source, YamlReader, plain_value, read_text
 
 CASE_LIMITS = FileLimits("case", 256 << 20, 20_000_000, "split it: `cases` takes several files", "split it")
 _RESPONSE = "response"
