@@ -125,6 +125,13 @@ def test_bounds_are_read(name: str, value: object, bound: tuple[str, str, str, f
         ("errors.p99", 0, "is a single number"),
         ("ttft.p99", "soon", "a duration such as 500ms"),
         ("goodput", "most", "a share such as 95%"),
+        ("rate", ">=nan", "invalid bound 'nan' of 'rate'; use a number"),
+        ("rate", ">=nan/s", "invalid bound 'nan/s' of 'rate'"),
+        ("goodput", "nan%", "invalid bound 'nan%' of 'goodput'"),
+        ("errors", "inf", "invalid bound 'inf' of 'errors'"),
+        ("ttft.p99", "nan", "a duration such as 500ms"),
+        ("ttft.p99", "nans", "a duration such as 500ms"),
+        ("ttft.p99", float("nan"), "a duration such as 500ms"),
     ],
 )
 def test_what_is_no_bound_is_refused(name: str, value: object, said: str) -> None:
