@@ -1,5 +1,6 @@
 """`seatrial serve` as a command: a process of its own, its end, its errors, and the pages as files."""
 
+import contextlib
 import re
 import signal
 import socket
@@ -49,6 +50,32 @@ def test_it_serves_until_it_is_told_to_end(filled: Path, number: signal.Signals)
             process.kill()
     assert process.returncode == 0
     assert errors == "", "a page that is being followed does not hold it"
+
+
+@pytest.mark.parametrize("files", [256, 40], ids=["below the limit", "out of descriptors"])
+def test_idle_connections_keep_nobody_out_and_do_not_fill_the_log(filled: Path, tmp_path: Path, files: int) -> None:
+    """With 40 file descriptors some connections cannot be accepted until others are closed."""
+    serve = f'ulimit -n {files} && exec "{SEATRIAL}" serve --port 0 --runs "{filled}"'
+    log = tmp_path / "stderr"
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(["sh", "-c", serve], stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+        contextlib.ExitStack() as idle,
+    ):
+        try:
+            assert process.stdout is not None
+            found = re.search(r"http://127\.0\.0\.1:(\d+)/", process.stdout.readline())
+            assert found
+            for number in range(300):
+                connection = idle.enter_context(socket.create_connection(("127.0.0.1", int(found[1])), timeout=600))
+                if number % 2:
+                    connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")  # never completed
+            for _ in range(3):
+                with urllib.request.urlopen(found[0], timeout=600) as answer:
+                    assert b"nightly-2" in answer.read()
+        finally:
+            process.kill()
+    assert log.stat().st_size < 2_000, log.read_text()[:2_000]
 
 
 def test_a_port_that_is_in_use_is_an_error_with_advice(filled: Path) -> None:

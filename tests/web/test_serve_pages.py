@@ -100,6 +100,20 @@ async def test_what_is_damaged_is_said_and_the_rest_is_shown(client: Client, run
         assert (await client.get("/d/nightly-1..nightly-2")).status == 404
 
 
+async def test_a_folder_without_a_plan_is_said_to_be_no_run(client: Client, runs: Path) -> None:
+    (runs / "empty").mkdir()
+    page = await client.get("/r/empty")
+    assert page.status == 404
+    assert "empty is not a run: its folder has no plan.json." in page.text
+    (runs / "nightly-2" / "plan.json").unlink()
+    assert (await client.get("/r/nightly-2")).status == 200  # its report needs no plan
+    (runs / "nightly-2" / "results.json").write_text("{")
+    page = await client.get("/r/nightly-2")
+    assert page.status == 404
+    assert "Cannot show the results" in page.text
+    assert (await client.get("/")).status == 200
+
+
 async def test_a_damaged_journal_of_a_run_without_results_is_said(runs: Path) -> None:
     cells = [cell_result("train", n) for n in range(3)]
     folder = write_plan(runs, "nightly-3", cells)

@@ -4,12 +4,16 @@ import asyncio
 import errno
 import gc
 import logging
+import resource
 import signal
 import sys
+import time
 import traceback
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 from aiohttp import web
 
@@ -44,6 +48,7 @@ class Dashboard:
         self.followers = Followers()
         self._site_feed = SiteFeed(site)
         self._streams: set[asyncio.Task[None]] = set()
+        self.busy: set[object] = set()  # connections with a request in progress
 
     def application(self) -> web.Application:
         made = web.Application(middlewares=[self._guard])
@@ -68,7 +73,11 @@ class Dashboard:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        answer = self._refusal(request) or await self._answer(request, handler)
+        self.busy.add(request.protocol)
+        try:
+            answer = self._refusal(request) or await self._answer(request, handler)
+        finally:
+            self.busy.discard(request.protocol)
         if not answer.prepared:
             for name, value in _SAFE.items():
                 answer.headers.setdefault(name, value)
@@ -154,6 +163,48 @@ def _response(page: Page, headers: Mapping[str, str] = {}) -> web.Response:
 _PATIENCE_S = 3.0  # for open responses at shutdown
 _GARBAGE = 100_000  # new objects between garbage collections; a large page creates as many
 _MOST_LINE_BYTES = 8_190  # of the request line and of each header
+_IDLE_S = 30.0  # until a connection without a complete request is closed
+_MOST_CONNECTIONS = 1_000
+_BACKLOG = 32  # connections that are accepted at once
+_SPARE_FILES = 64 + _BACKLOG  # file descriptors for everything else
+_LOG_AGAIN_S = 60.0
+
+
+class Connections:
+    """Makes the handlers of connections. Idle connections need no token and must not keep users out: if there are too
+    many, the address that has the most loses its oldest idle one."""
+
+    def __init__(self, server: web.Server, busy: set[object]) -> None:
+        self._server = server
+        self._busy = busy
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._most = max(8, min(_MOST_CONNECTIONS, files - _SPARE_FILES if files > 0 else _MOST_CONNECTIONS))
+        self._most_of_address = self._most * 3 // 4
+        self._logged_s = -_LOG_AGAIN_S
+
+    def __call__(self) -> web.RequestHandler:
+        self._make_room()
+        return self._server()
+
+    def _make_room(self, full: bool = False) -> None:
+        by_address: dict[str, list[web.RequestHandler]] = defaultdict(list)
+        for one in self._server.connections:  # the oldest first
+            if one.transport is not None:
+                by_address[str((one.peername or ("",))[0])].append(one)
+        largest = max(by_address.values(), key=len, default=[])
+        full = full or len(largest) >= self._most_of_address or sum(map(len, by_address.values())) >= self._most
+        if full and largest:
+            next((one for one in largest if one not in self._busy), largest[0]).force_close()
+
+    def log_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Without file descriptors, asyncio reports an error for each connection that it could not accept."""
+        error = context.get("exception")
+        if "accept" not in context.get("message", "") or not isinstance(error, OSError):
+            return loop.default_exception_handler(context)
+        self._make_room(full=True)
+        if time.monotonic() - self._logged_s >= _LOG_AGAIN_S:
+            self._logged_s = time.monotonic()
+            print(f"cannot accept connections: {error.strerror}; trying again", file=sys.stderr, flush=True)
 
 
 async def serve(site: Site, access: WebAccess, port: int, ready: Callable[[str], None]) -> None:
@@ -163,24 +214,29 @@ async def serve(site: Site, access: WebAccess, port: int, ready: Callable[[str],
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    dashboard = Dashboard(site, access)
     runner = web.AppRunner(
-        Dashboard(site, access).application(),
+        dashboard.application(),
         access_log=None,
         shutdown_timeout=_PATIENCE_S,
+        keepalive_timeout=_IDLE_S,
         max_line_size=_MOST_LINE_BYTES,
         max_field_size=_MOST_LINE_BYTES,
     )
     await runner.setup()
+    assert runner.server is not None
+    connections = Connections(runner.server, dashboard.busy)
+    loop.set_exception_handler(connections.log_error)
     await asyncio.to_thread(_prepare, site)
     try:
-        listening = web.TCPSite(runner, access.host, port)
         try:
-            await listening.start()
+            listening = await loop.create_server(connections, access.host, port, backlog=_BACKLOG)
         except OSError as error:
             raise CannotServe(_why(error, access.host, port)) from error
         shown = f"[{access.host}]" if is_ip_address(access.host) and ":" in access.host else access.host
-        ready(f"http://{shown}:{runner.addresses[0][1]}/")
+        ready(f"http://{shown}:{listening.sockets[0].getsockname()[1]}/")
         await stop.wait()
+        listening.close()
     finally:
         await runner.cleanup()
 

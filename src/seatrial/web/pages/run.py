@@ -33,12 +33,18 @@ def run(site: Site, name: str) -> Page:
         folder = run_folder(site.runs, name)
     except NotThere:
         return _past(site, name)
-    if _is_over(folder):
-        try:
-            return report(site, folder)
-        except (ResultsError, OSError) as error:
-            return _live(site, folder, f"Cannot show the results: {error}")
-    return _live(site, folder)
+    wrong = ""
+    try:
+        if _is_over(folder):
+            try:
+                return report(site, folder)
+            except (ResultsError, OSError) as error:
+                wrong = f"Cannot show the results: {error}"
+        return _live(site, folder, wrong)
+    except FileNotFoundError:
+        raise NotThere(f"{name} is not a run: its folder has no plan.json. {wrong}".rstrip()) from None
+    except OSError as error:
+        raise NotThere(f"Cannot read the folder of {name}: {error.strerror}.") from None
 
 
 def _is_over(folder: RunFolder) -> bool:
