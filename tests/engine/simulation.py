@@ -55,6 +55,8 @@ from seatrial.targets import Diagnostic, Found, TargetError, TargetLost
 
 QUEUE_S, READY_S, RUN_S = 50.0, 40.0, 300.0
 LIVES = 5
+BEGUN_S, DAY_S = 1000.0, 86_400.0
+SWEEP_S = 100.0  # at most, from the results to the end of the process
 STEPS = 4000  # of one life: more callbacks than that are a loop without end
 
 
@@ -74,7 +76,8 @@ class World:
     """What outlives a process: time, the jobs of the target, and what was done to them."""
 
     seed: int
-    now_s: float = 1000.0
+    now_s: float = BEGUN_S
+    wall_ahead_s: float = 0.0  # of the wall clock, which somebody may set
     jobs: dict[str, "SimJob"] = field(default_factory=dict)
     half_made: set[str] = field(default_factory=set)
     starts: Counter[str] = field(default_factory=Counter)
@@ -236,9 +239,9 @@ class Life:
 
     @contextlib.contextmanager
     def _clocks(self) -> Iterator[None]:
-        """The world's: times in the journal and times of the event loop agree."""
+        """The world's: monotonic times in the journal and times of the event loop agree."""
         before = time.time, time.monotonic
-        time.time = time.monotonic = lambda: self.world.now_s
+        time.time, time.monotonic = lambda: self.world.now_s + self.world.wall_ahead_s, lambda: self.world.now_s
         try:
             yield
         finally:
@@ -635,6 +638,7 @@ def _life(world: World, last: bool) -> Life:
         kill_at = kill_point = interrupt_at = None
     life = Life(world, kill_at=kill_at, kill_point=kill_point, interrupt_at=interrupt_at)
     life.target.faulty = not last
+    world.wall_ahead_s = random.Random(f"{world.seed} {world.kills}").choice((0.0, 5.0, DAY_S, -DAY_S))
     return life
 
 
@@ -649,6 +653,8 @@ def _check(world: World, results: RunResults, folder: RunFolder, life: Life) -> 
         raise Violation(f"{left} is left, and the journal does not say so")
     if left and not life.target.faulty:
         raise Violation(f"{left} is left although nothing failed")
+    if not -SWEEP_S <= results.seconds - (world.now_s - BEGUN_S) <= 0.001:
+        raise Violation(f"the run took {world.now_s - BEGUN_S} s, and is said to have taken {results.seconds} s")
     for cell in results.cells:
         _check_cell(world, cell, results.interrupted)
 

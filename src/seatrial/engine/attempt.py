@@ -23,9 +23,8 @@ from seatrial.engine.phases import (
     Unheld,
     end_of,
     handle_of,
-    loop_time,
 )
-from seatrial.engine.states import AttemptRecord, PartRecord, State, wall_seconds
+from seatrial.engine.states import AttemptRecord, PartRecord, State, job_seconds
 from seatrial.job import Exit, Observation, Outcome, Part
 from seatrial.suite import Cell
 
@@ -72,9 +71,9 @@ class Attempt:
         self._wake()
 
     @property
-    def wall_seconds(self) -> float:
+    def job_seconds(self) -> float:
         """From the submission of its parts to their end."""
-        return max((wall_seconds(part.at_s) for part in self._parts.values()), default=0.0)
+        return max((job_seconds(part.at_s) for part in self._parts.values()), default=0.0)
 
     async def discard(self) -> None:
         """Removes the jobs of an attempt after an internal error, as far as possible; the sweep finds the rest."""
@@ -114,13 +113,13 @@ class Attempt:
         folder, cell = self._context.folder, self._cell.hash
         for name, known in record.parts.items():
             part = self._part(folder.read_part(cell, self._number, name), record.host, len(record.parts) == 1)
-            part.at_s.update(known.at_s)
+            part.at_s.update({state: self._context.began_s + at_s for state, at_s in known.at_s.items()})
             if known.state.reached(State.COLLECTED):
                 phase = Removed if known.state is State.REMOVED else Collected
                 self._phases[name] = phase(_ended(known), folder.read_observation(cell, self._number, name))
             else:
                 await asyncio.to_thread(clear_scratch, part.folder)
-                self._phases[name] = _phase(known)
+                self._phases[name] = _phase(known, part.at_s)
             self._parts[name] = part
 
     def _part(self, part: Part, planned_on: str, alone: bool) -> PartContext:
@@ -149,14 +148,14 @@ class Attempt:
         return None
 
 
-def _phase(known: PartRecord) -> Phase:
+def _phase(known: PartRecord, at_s: dict[State, float]) -> Phase:
     """The phase of a part that an earlier process did not collect."""
     if known.state is State.PLANNED:
         return Planned(Unheld.MAYBE, known.stopping)
     if known.state is State.ENDED:
         return _ended(known)
     assert known.handle is not None
-    return Adopting(known.handle, known.state, loop_time(known.at_s[known.state]), known.stopping)
+    return Adopting(known.handle, known.state, at_s[known.state], known.stopping)
 
 
 def _ended(known: PartRecord) -> Ended:

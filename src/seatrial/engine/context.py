@@ -10,7 +10,6 @@ import errno
 import os
 import signal
 import socket
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +53,7 @@ class AttemptContext:
     one_machine: frozenset[str]  # targets whose jobs are visible only on the submitting machine
     update: Callable[[str, str, str], None]  # cell id, state, progress
     at: Callable[[str], None]
+    began_s: float  # event loop time of the start of the run
     host: str = field(default_factory=socket.gethostname)
 
     def mask(self, text: str) -> str:
@@ -73,7 +73,7 @@ class PartContext:
     planned_on: str  # the host of the process that planned the attempt; empty if unknown
     stop_reason: Callable[[], Exit | None]
     usable: Callable[[str], tuple[str, str] | None]
-    at_s: dict[State, float] = field(default_factory=dict)  # wall time of each transition
+    at_s: dict[State, float] = field(default_factory=dict)  # event loop time of each transition
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -94,7 +94,7 @@ class PartContext:
     async def enter(self, state: State, files: Sequence[Path] = (), **fields: object) -> None:
         """Writes the transition to the journal; with `files`, syncs them and the journal to disk."""
         await self.write(state, files, **fields)
-        self.at_s[state] = time.time()
+        self.at_s[state] = asyncio.get_running_loop().time()
 
     def write(self, event: str, files: Sequence[Path] = (), **fields: object) -> Awaitable[None]:
         named = {"cell": self.cell.hash, "attempt": self.number, "part": self.part.name}

@@ -11,7 +11,6 @@ Every effect is journalled before and after, so that another process can resume 
 
 import asyncio
 import contextlib
-import time
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -239,11 +238,6 @@ def handle_of(phase: Phase) -> str | None:
             return handle
         case _:
             return None
-
-
-def loop_time(wall_s: float) -> float:
-    """Converts a wall time of the journal to event loop time."""
-    return asyncio.get_running_loop().time() - max(0.0, time.time() - wall_s)
 
 
 # ---- planned, submitting

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import errno
 import os
-import time
 import traceback
 from collections import Counter
 from typing import Protocol
@@ -32,6 +31,7 @@ from seatrial.engine.secrets import Secrets
 from seatrial.engine.states import JOURNAL_VERSION, AttemptRecord, read_run
 from seatrial.engine.verify import shapes, verify
 from seatrial.job import VERSION, CellResult, Environment, Part, PartSpec, RunResults, Unreadable
+from seatrial.job.reading import boot_id
 from seatrial.record import Journal, RecordError
 from seatrial.suite import Cell
 from seatrial.targets import RunInUse, TargetError
@@ -92,12 +92,12 @@ class Run:
 
     async def _execute(self, journal: Journal) -> RunResults:
         self._journal = journal
-        began_s = time.monotonic()
         if self._past.started_s is None:
-            count = len(self._prepared.plan.cells)
-            await journal.write("run", version=JOURNAL_VERSION, run=self._folder.run, cells=count, seatrial=__version__)
+            new = {"version": JOURNAL_VERSION, "run": self._folder.run, "seatrial": __version__}
+            first = journal.append("run", **new, cells=len(self._prepared.plan.cells), boot=boot_id())
         else:
-            await journal.write("attached", pid=os.getpid())
+            first = journal.append("attached", pid=os.getpid(), boot=boot_id())
+        read_run([first], self._past)
         kinds = {name: entry.kind for name, entry in self._prepared.suite.targets.items()}
         self._context = AttemptContext(
             folder=self._folder,
@@ -108,11 +108,12 @@ class Run:
             one_machine=frozenset(name for name, kind in kinds.items() if plugins.targets()[kind].one_machine),
             update=self._listener.update,
             at=self._at,
+            began_s=asyncio.get_running_loop().time() - self._past.seconds,
         )
         for cell in self._prepared.plan.cells:  # before any cell starts: a new one needs room in the budget
             for one in self._past.attempts.get(cell.hash, ()):
                 if one.over:
-                    self._budget.charge(cell, one.wall_seconds if one.seconds is None else one.seconds)
+                    self._budget.charge(cell, one.job_seconds if one.seconds is None else one.seconds)
                 else:
                     self._budget.reserve(cell)
         if self._interrupted:
@@ -120,7 +121,7 @@ class Run:
         self._verifying = asyncio.create_task(self._verify())
         try:
             cells = await gather_or_cancel(*(self._cell(cell) for cell in self._prepared.plan.cells))
-            results = self._results(cells, began_s)
+            results = self._results(cells)
             await self._sweep()
         finally:
             # A target may still be opening if the run was interrupted or had no job there.
@@ -231,7 +232,7 @@ class Run:
             trace = self._secrets.mask.text("".join(traceback.format_exception(error)))
             await self._journal.write("broken", cell=cell.hash, attempt=number, why=why, traceback=trace)
             await attempt.discard()
-            self._budget.charge(cell, attempt.wall_seconds)
+            self._budget.charge(cell, attempt.job_seconds)
             return judge_broken(cell, number, why, trace)
         finally:
             self._attempts.discard(attempt)
@@ -239,7 +240,7 @@ class Run:
             self._removing.append(asyncio.create_task(attempt.finish()))
             return judged
         last = judged.attempt
-        seconds = attempt.wall_seconds if last.seconds is None else last.seconds
+        seconds = attempt.job_seconds if last.seconds is None else last.seconds
         self._budget.charge(cell, seconds)
         await self._journal.write(
             "judged", cell=cell.hash, attempt=number, verdict=last.verdict, why=last.why, seconds=seconds
@@ -315,9 +316,11 @@ class Run:
                 await self._journal.write("left", why=why)
                 self._listener.update("", "left behind", f"{why}; run `seatrial reap` to try again")
 
-    def _results(self, cells: list[CellResult], began_s: float) -> RunResults:
+    def _results(self, cells: list[CellResult]) -> RunResults:
         plan = self._prepared.plan
-        started_s = self._past.started_s
+        seconds = self._past.finished_s
+        if seconds is None or self._past.interrupted:  # else only its results are written again
+            seconds = asyncio.get_running_loop().time() - self._context.began_s
         interrupted = self._interrupted and any(cell.unfinished for cell in cells)
         return RunResults(
             version=VERSION,
@@ -328,8 +331,8 @@ class Run:
             cells=cells,
             excluded=list(plan.excluded),
             causes=find_causes(cells),
-            started_s=started_s or time.time() - (time.monotonic() - began_s),
-            seconds=max(0.0, time.time() - started_s) if started_s else time.monotonic() - began_s,
+            started_s=self._past.started_s or 0.0,
+            seconds=seconds,
             counts=dict(Counter([*(str(cell.verdict) for cell in cells), *("flaky" for cell in cells if cell.flaky)])),
             interrupted=interrupted,
             seatrial=__version__,

@@ -10,9 +10,9 @@ The journal of an attempt consists of its parts' transitions, each with `cell`, 
     collected                                its `observation.json` is in the attempt's folder
     removed
 
-and of other events: `stopping` (exit: why we stop a part, written before it is stopped), `left` (why it could not be
-removed), `judged` (verdict, why, seconds: billed time) and `broken` (why, traceback: an internal error; nothing more is
-done for the attempt).
+Other events of an attempt are `stopping` (exit: why we stop a part, written before it is stopped), `left` (why it could
+not be removed), `judged` (verdict, why, seconds: billed time) and `broken` (why, traceback: an internal error; nothing
+more is done for the attempt). Each process begins with `run` or `attached` (boot: since when `at_s` counts).
 """
 
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ class State(StrEnum):
         return _ORDER[self] >= _ORDER[other]
 
 
-def wall_seconds(at_s: dict[State, float]) -> float:
+def job_seconds(at_s: dict[State, float]) -> float:
     """Seconds from a part's submission to its end; 0 if it was never submitted."""
     ended_s = at_s.get(State.ENDED, 0.0)
     return max(0.0, ended_s - at_s.get(State.SUBMITTED, ended_s))
@@ -59,7 +59,7 @@ class PartRecord:
     handle: str | None = None
     stopping: Exit | None = None
     exit: Exit | None = None
-    at_s: dict[State, float] = field(default_factory=dict)  # wall time of each transition
+    at_s: dict[State, float] = field(default_factory=dict)  # time of each transition, from the start of the run
 
 
 @dataclass
@@ -72,8 +72,8 @@ class AttemptRecord:
     seconds: float | None = None  # billed time, once it is judged
 
     @property
-    def wall_seconds(self) -> float:
-        return max((wall_seconds(part.at_s) for part in self.parts.values()), default=0.0)
+    def job_seconds(self) -> float:
+        return max((job_seconds(part.at_s) for part in self.parts.values()), default=0.0)
 
     @property
     def over(self) -> bool:
@@ -87,7 +87,11 @@ class RunRecord:
     attempts: dict[str, list[AttemptRecord]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
-    started_s: float | None = None
+    started_s: float | None = None  # wall time
+    seconds: float = 0.0  # from the start of the run to the last line, however the wall clock was set
+    finished_s: float | None = None  # `seconds` when it finished
+    last: "_Entry | None" = None
+    boot: str = ""  # of the machine of the last process
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -95,6 +99,8 @@ class _Entry(msgspec.Struct, frozen=True):
 
     event: str
     wall_s: float
+    at_s: float = 0.0  # of the machine's monotonic clock
+    boot: str = ""
     version: int = 0
     seatrial: str = ""
     cell: str = ""
@@ -124,6 +130,12 @@ def read_run(entries: Iterable[dict[str, Any]], run: RunRecord | None = None) ->
 
 
 def _take(run: RunRecord, entry: _Entry) -> None:
+    if run.last is not None:
+        # The monotonic clock goes on from process to process until the machine reboots.
+        same_clock = entry.event not in ("run", "attached") or (bool(entry.boot) and entry.boot == run.boot)
+        passed_s = entry.at_s - run.last.at_s if same_clock else entry.wall_s - run.last.wall_s
+        run.seconds += max(0.0, passed_s)
+    run.last, run.boot = entry, entry.boot or run.boot
     match entry.event:
         case "run":
             if entry.version != JOURNAL_VERSION:
@@ -138,6 +150,8 @@ def _take(run: RunRecord, entry: _Entry) -> None:
             run.skipped[entry.cell] = entry.why
         case "interrupted":
             run.interrupted = True
+        case "finished":
+            run.finished_s = run.seconds
         case "broken":
             attempts = run.attempts.setdefault(entry.cell, [])
             if not attempts or attempts[-1].number != entry.attempt:  # broken before it was planned
@@ -150,7 +164,7 @@ def _take(run: RunRecord, entry: _Entry) -> None:
         case event if event in _ORDER:
             part = _attempt(run, entry).parts[entry.part]
             part.state = State(event)
-            part.at_s.setdefault(part.state, entry.wall_s)
+            part.at_s.setdefault(part.state, run.seconds)
             part.handle = entry.handle or part.handle
             part.exit = entry.exit or part.exit
 

@@ -47,8 +47,8 @@ class Journal:
             await self._sync()
             self._at(f"synced {event}")
 
-    def append(self, event: str, **fields: Any) -> None:
-        """Appends one event without syncing. Atomic for other tasks."""
+    def append(self, event: str, **fields: Any) -> dict[str, Any]:
+        """Appends one event without syncing, and returns its entry. Atomic for other tasks."""
         if self._broken:
             raise self._broken
         entry = {"n": self._next, "wall_s": time.time(), "at_s": time.monotonic(), "event": event, **fields}
@@ -65,6 +65,7 @@ class Journal:
         self._next += 1
         self._end += len(line)
         self._at(f"written {event}")
+        return entry
 
     async def _sync(self) -> None:
         import asyncio
