@@ -82,6 +82,13 @@ class LazyGroup(CommandGroup):
         except OSError as error:  # for example a full disk
             click.echo(f"seatrial: {error}", err=True)
             raise SystemExit(3) from None
+        except RuntimeError as error:
+            from seatrial.engine import thread_limit
+
+            if not thread_limit(error):
+                raise
+            click.echo(f"seatrial: {thread_limit(error)}", err=True)
+            raise SystemExit(3) from None
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -51,6 +51,12 @@ class Listener(Protocol):
     def update(self, cell: str, state: str, progress: str = "") -> None: ...
 
 
+def thread_limit(error: Exception) -> str:
+    """The message if Python could not start a thread, which is a plain RuntimeError; else ""."""
+    no_thread = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    return "cannot start a thread; the process limit of this user is reached (`ulimit -u`)" if no_thread else ""
+
+
 class RunStopped(SeatrialError):
     """The run could not continue. No results are lost: `attach` resumes it."""
 
@@ -86,9 +92,13 @@ class Run:
                 return await self._execute(journal)
             except _STOPPING as error:
                 raise self._stopped(error) from error
+            except RuntimeError as error:
+                if not thread_limit(error):
+                    raise
+                raise self._stopped(error) from error
 
     def _stopped(self, error: Exception) -> RunStopped:
-        return RunStopped(self._secrets.mask.text(str(error)))
+        return RunStopped(self._secrets.mask.text(thread_limit(error) or str(error)))
 
     async def _execute(self, journal: Journal) -> RunResults:
         self._journal = journal
@@ -227,7 +237,9 @@ class Run:
             judged = judge_attempt(cell, plugins.kinds()[cell.kind], number, observed)
         except RunStopped:
             raise
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
+            if thread_limit(error):
+                raise self._stopped(error) from error
             why = self._secrets.mask.text(f"internal error in Seatrial: {type(error).__name__}: {error}")
             trace = self._secrets.mask.text("".join(traceback.format_exception(error)))
             await self._journal.write("broken", cell=cell.hash, attempt=number, why=why, traceback=trace)

@@ -134,6 +134,9 @@ def start(prepared: Prepared, context: Context, sandbox: Sandbox, mask: Mask) ->
         child.pid = _spawn(argv, env, context.work, sandbox, child_output, child_notes) or os.fork()
         if child.pid == 0:
             _become(argv, env, context.work, sandbox, child_output, child_notes)
+    except BlockingIOError as error:
+        text = "cannot start a process; the process limit of this user or its control group is reached"
+        raise OSError(error.errno, text) from None
     finally:
         os.close(child_output)
         os.close(child_notes)

@@ -55,7 +55,7 @@ def _summarize(results: RunResults, folder: Path) -> None:
 
 
 def _executed(prepared: "PreparedRun", cancel: bool) -> RunResults:
-    from seatrial.engine import RunStopped
+    from seatrial.engine import RunStopped, thread_limit
 
     folder, plan = prepared.folder, prepared.plan
     expected = {cell.id: cell.estimate_s for cell in plan.cells if cell.estimate_s is not None}
@@ -71,11 +71,13 @@ def _executed(prepared: "PreparedRun", cancel: bool) -> RunResults:
     except RecordError as error:
         then = f"to give up the run, delete its jobs with `seatrial reap {folder.run}`"
         fail(f"{error}\n{then}", ExitCode.INFRA)
-    except RunStopped as error:
+    except (RunStopped, RuntimeError) as error:  # RuntimeError: asyncio starts a thread to end its threads
+        if not isinstance(error, RunStopped) and not thread_limit(error):
+            raise
         then = f"no results are lost; resume with `seatrial attach {folder.run}`"
         if not folder.plan.exists():
             then = f"the run folder and its results are gone; delete the run's jobs with `seatrial reap {folder.run}`"
-        fail(f"the run stopped: {error}\n{then}", ExitCode.INFRA)
+        fail(f"the run stopped: {thread_limit(error) or error}\n{then}", ExitCode.INFRA)
 
 
 async def _interruptible(prepared: "PreparedRun", shown: Watching, cancel: Cancellation) -> RunResults:

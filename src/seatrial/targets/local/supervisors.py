@@ -128,7 +128,7 @@ class Zygote:
                     env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"},
                     start_new_session=True,  # only Seatrial itself handles Ctrl-C
                 )  # fmt: skip
-            except OSError as error:
+            except (OSError, RuntimeError) as error:  # RuntimeError: no thread to wait for it
                 raise TargetError(f"cannot start the local supervisor with {sys.executable}: {error}") from error
             self._waiting = {}
             self._reading = asyncio.create_task(self._read(self._process, self._waiting))
