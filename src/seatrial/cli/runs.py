@@ -52,6 +52,8 @@ def reap_command(
             what = "kept: still running on a machine that may be asleep; use --running to delete the job"
         what = f"cannot delete: {one.problem}" if one.problem else what
         state = "running" if one.found.alive else "ended"
+        if user := one.found.user:
+            state, what = f"job of user {user}", "kept: only that user can see whether it is running, and delete it"
         click.echo(f"{one.found.handle} ({state}, {max(0.0, now_s - one.found.created_s):.0f} s old): {what}")
     for name, why in reaping.unreached.items():
         say(f"cannot search target {name}: {why}")

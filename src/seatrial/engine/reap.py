@@ -70,6 +70,8 @@ async def reap(
 
 
 async def _reaped(name: str, target: Target, found: Found, dry: bool, running: bool, turn: asyncio.Semaphore) -> Reaped:
+    if found.user:
+        return Reaped(name, found, in_use=False)
     if not found.labels:  # it may not have had its labels yet
         found = next((one for one in await target.list(found.run) if one.handle == found.handle), found)
     # As the target reports, or because a process on this machine owns the run folder.

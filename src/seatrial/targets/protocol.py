@@ -114,6 +114,7 @@ class Found(msgspec.Struct, frozen=True):
     labels: dict[str, str]
     created_s: float  # wall time
     in_use: bool | None = None  # whether a process owns its run; None if the target cannot tell
+    user: str = ""  # the user whom it belongs to, if only that user can read and delete it
 
 
 class DiagnosticLevel(StrEnum):

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -100,6 +101,19 @@ class JobFolder:
 
     def end(self) -> End | None:
         return self._read("end.json", End)
+
+    def other_user(self) -> str:
+        """The name of the user whom the folder belongs to, if this process cannot read it; else ""."""
+        try:
+            user = os.stat(self.path).st_uid
+        except FileNotFoundError:
+            return ""
+        if user == os.geteuid() or os.access(self.path, os.R_OK | os.X_OK):
+            return ""
+        try:
+            return pwd.getpwuid(user).pw_name
+        except KeyError:
+            return str(user)
 
     def kept_nothing(self) -> bool:
         """True for most jobs; they need no thread to fetch files."""

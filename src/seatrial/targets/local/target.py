@@ -218,12 +218,20 @@ class LocalTarget:
         found = []
         for path in sorted(jobs.glob("*/*" if run is None else f"{quote(run)}/*")):
             folder = JobFolder(path)
+            if user := folder.other_user():
+                found.append(msgspec.structs.replace(self._found(path, True, {}, path.stat().st_mtime), user=user))
+                continue
             claim, identity = folder.claim(), folder.identity()
             if claim is not None and claim.host != self._host:
                 continue  # a job of another machine in a shared home folder
             with contextlib.suppress(FileNotFoundError):  # removed meanwhile
                 labels, created_s = (claim.labels, claim.created_s) if claim else ({}, path.stat().st_mtime)
                 found.append(self._found(path, alive(identity), labels, created_s))
+        for path in jobs.glob("*" if run is None else quote(run)):
+            with contextlib.suppress(OSError):
+                if not os.listdir(path):  # a process was killed while it created or removed a job
+                    handle, created_s = self._handle(path.name, ""), path.stat().st_mtime
+                    found.append(Found(handle, "", path.name, False, {}, created_s))
         if run is None:  # also jobs without a folder; that takes longer, so only for all runs
             found += [self._found(path, True, {}, time.time()) for path in sorted(await strays(jobs))]
         return found
@@ -240,6 +248,10 @@ class LocalTarget:
         await self._stop(folder, await self._supervisor(folder))
 
     async def remove(self, handle: str) -> None:
+        if handle.endswith("/"):  # a run without jobs
+            with contextlib.suppress(OSError):  # a job was created meanwhile
+                os.rmdir(self._path(f"{handle}job").parent)
+            return
         path = self._path(handle)
         if path.exists():
             await self._end_and_remove(JobFolder(path))
