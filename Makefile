@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 export UV_PROJECT_ENVIRONMENT := .venv
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo picture reference demo-training demo-serving demo-scale cluster test test-cluster test-all test-user test-pythons fuzz check bench screenshots lock clean packages
+.PHONY: help setup demo picture reference demo-training demo-serving demo-scale cluster test test-cluster test-all test-user test-pythons fuzz kills check bench screenshots lock clean packages
 
 help:
 	@echo "make demo      a real matrix on this machine, and its report"
@@ -24,6 +24,7 @@ help:
 	@echo "make test-pythons  the same with the oldest and the newest Python that is here"
 	@echo "make test-all  all tests, with every failpoint and 100 random kills"
 	@echo "make fuzz      many bad inputs of every kind: 100,000 of each, or COUNT=1000 KINDS=plans SEED=2 FIRST=0"
+	@echo "make kills     local runs that are killed at random instants and attached: 100, or SEEDS=0:1000"
 	@echo "make check     ruff, mypy --strict, import contracts, vulture, no large files"
 	@echo "make reference  the tables of suite fields in docs/, from the models"
 	@echo "make screenshots  a picture of each page of the report and the dashboard, into runs/screenshots"
@@ -99,6 +100,11 @@ SEED ?= 1
 FIRST ?= 0
 fuzz: setup
 	@PYTHONPATH=tests $(BIN)/python -m fuzz $(KINDS) --count $(COUNT) --seed $(SEED) --first $(FIRST)
+
+# Real local runs, each killed up to four times. A few are in `make test`. One that fails: make kills SEEDS=17:18
+SEEDS ?= 0:100
+kills: setup
+	@SEATRIAL_SEEDS=$(SEEDS) $(PYTEST) tests/engine/test_kills.py -k storm $(PYTEST_ARGS)
 
 check: setup
 	$(BIN)/ruff check

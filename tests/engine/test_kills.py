@@ -1,14 +1,17 @@
 """`kill -9` of Seatrial at every journal point, and at random instants, then attach: the run finishes as if nothing had
-happened, no step runs twice, nothing is left. A sample here; all points and 100 instants with `make test-all`."""
+happened, no step runs twice, nothing is left. A sample here; all points and 100 storms with `make test-all`, as many
+storms as you like with `make kills`."""
 
 import contextlib
+import os
 import random
 import sqlite3
-import time
+import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from asking import until
 
 from world import EVERY, World
 
@@ -90,16 +93,34 @@ def test_a_second_kill_during_attach_changes_nothing(world: World) -> None:
     assert_as_if_nothing_had_happened(world, starts)
 
 
-@pytest.mark.parametrize("seed", range(100 if EVERY else 6))
-def test_a_kill_at_a_random_instant_and_attach_end_as_an_undisturbed_run(world: World, seed: int) -> None:
+def journal_bytes(world: World) -> int:
+    return sum(path.stat().st_size for path in world.folder.glob("runs/*/journal.jsonl"))
+
+
+def storm_seeds() -> range:
+    """`SEATRIAL_SEEDS=17:18` is one storm; `make kills` makes many."""
+    first, _, end = os.environ.get("SEATRIAL_SEEDS", f"0:{100 if EVERY else 6}").partition(":")
+    return range(int(first), int(end))
+
+
+@pytest.mark.parametrize("seed", storm_seeds())
+def test_a_storm_of_kills_and_attach_end_as_an_undisturbed_run(world: World, seed: int) -> None:
+    """Seatrial is killed at up to four random instants after it began to work, in `run` and then in `attach`; in some
+    storms also while it starts. The last `attach` is left alone."""
     starts = prepared(world)
-    process = world.start("run", "suite.yaml")
-    time.sleep(random.Random(seed).uniform(0.2, 1.5))
-    process.kill()
-    process.communicate()
-    if not list(world.folder.glob("runs/*/plan.json")):  # killed before there was a run
-        assert world.left() == []
-        return
+    instants = random.Random(seed)
+    for number in range(instants.randrange(1, 5)):
+        written = journal_bytes(world)
+        process = world.start(*(("attach", "last") if number else ("run", "suite.yaml")))
+        if instants.random() < 0.9:
+            until(lambda: journal_bytes(world) > written or process.poll() is not None)  # noqa: B023
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it may end first
+            process.communicate(timeout=instants.uniform(0.0, 0.7))
+        process.kill()
+        process.communicate()
+        if not list(world.folder.glob("runs/*/plan.json")):  # killed before there was a run
+            assert world.left() == []
+            return
     world.seatrial("attach", "last", check=1)
     assert_as_if_nothing_had_happened(world, starts)
 
