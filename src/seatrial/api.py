@@ -118,6 +118,8 @@ def plan(
     suite = suite.repeated(repeat) if repeat else suite
     durations, notes = _durations(runs, history)
     made = expand(suite, Selection(tuple(select), tuple(tags), pairwise), durations)
+    made, unread = (made, ()) if notes else _with_recent(made, runs, history)
+    notes += unread
     if failed is not None:
         made, gone = _undone(made, failed)
         notes += gone
@@ -125,7 +127,7 @@ def plan(
 
 
 def _durations(runs: "AnyPath", place: "AnyPath | None") -> tuple[dict[str, float], tuple[str, ...]]:
-    """Past durations of cells. A broken history only costs the estimates."""
+    """Past durations of cells. A broken history only costs the estimates and the search for shifts."""
     if place is None and not (Path(runs) / "history.db").exists():
         return {}, ()
     from seatrial.record.history import HistoryError
@@ -134,6 +136,20 @@ def _durations(runs: "AnyPath", place: "AnyPath | None") -> tuple[dict[str, floa
         return history_of(runs, place).durations(), ()
     except HistoryError as error:
         return {}, (f"planned without history: {error}",)
+
+
+def _with_recent(plan: "Plan", runs: "AnyPath", place: "AnyPath | None") -> "tuple[Plan, tuple[str, ...]]":
+    """The plan with the recent runs of each metric, in which a shift is looked for."""
+    known = place is not None or (Path(runs) / "history.db").exists()
+    if not known or not any(bound.finds_shifts for cell in plan.cells for bound in cell.bounds):
+        return plan, ()
+    from seatrial.baseline.selection import with_recent_runs
+    from seatrial.record.history import HistoryError
+
+    try:
+        return plan.of(with_recent_runs(plan.cells, history_of(runs, place))), ()
+    except HistoryError as error:
+        return plan, (f"planned without history: {error}",)
 
 
 def _undone(plan: "Plan", results: "RunResults") -> "tuple[Plan, tuple[str, ...]]":

@@ -1,9 +1,10 @@
 """One run's metrics against bounds: each side has its verdict, and what cannot be judged says why."""
 
+import msgspec
 import pytest
 
 from seatrial.checks import check_bounds
-from seatrial.job import Bound, BoundState, Level, Settings, Verdict
+from seatrial.job import Bound, BoundState, Level, RecentRun, Settings, Verdict
 
 OCTOBER, NOVEMBER = 1790985600.0, 1794441600.0  # 3 Oct and 12 Nov 2026
 HERE = Settings({"command": "train", "hardware.cores": "8"}, {"workspace.ref": "v1"}, former="0dd0f00d")
@@ -139,3 +140,18 @@ def test_a_baseline_without_an_entry_is_told() -> None:
     (finding,) = check_bounds({}, [], Settings(), unbounded="b.yaml does not exist yet")
     assert finding.verdict is Verdict.SKIPPED
     assert "b.yaml does not exist yet" in finding.message
+
+
+def test_runs_within_bounds_that_add_up_are_slower_and_say_since_when() -> None:
+    recent = tuple(RecentRun(f"run{n}", value) for n, value in enumerate([2.44, 2.43, 2.45, 2.48, 2.475, 2.48, 2.48]))
+    (finding,) = check_bounds(
+        {"step_time": 2.485}, [msgspec.structs.replace(BOUND, recent=recent)], HERE, at_s=NOVEMBER
+    )
+    assert finding.verdict is Verdict.SLOWER
+    assert finding.message.startswith(
+        "step_time has been 1.6 % above its baseline since run run3 (5 runs); 2.485 s is wi"
+    )
+    assert finding.data["shift"]["run"] == "run3"
+    # The same bounds written by hand say nothing about the noise of a run.
+    by_hand = msgspec.structs.replace(BOUND, recent=recent, false_alarm=None)
+    assert check_bounds({"step_time": 2.485}, [by_hand], HERE)[0].verdict is Verdict.PASSED

@@ -1,6 +1,7 @@
 """`seatrial baseline` as a user types it: what it prints, what it writes, and how it ends."""
 
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -330,3 +331,42 @@ def test_a_table_of_torchprime_goes_to_the_benchmarks_that_its_runs_are_called_a
     done = world.seatrial(*arguments, check=0).stdout
     assert "big-a: added 3 runs of step_time" in done
     assert "big-b: added 3 runs of step_time" in done
+
+
+def test_runs_that_add_up_to_a_shift_fail_a_run_and_are_shown_where_bounds_are(filled: World) -> None:
+    filled.seatrial("baseline", "update", "suite.yaml", *AB, "--reason", "first", check=0)
+    values = [2.473, 2.472, 2.474, 2.473]
+    rows = [f"nov{n},2026-11-0{n}T06:00:00Z,{value}" for n, value in enumerate(values, 1)]
+    (filled.folder / "nov.csv").write_text("\n".join(["run,time,value", *rows]) + "\n")
+    said = ("--metric", "step_time", "--reason", "more")
+    filled.seatrial("baseline", "import", "suite.yaml", "nov.csv", *AB, *said, check=0)
+    shown = filled.seatrial("baseline", "show", "suite.yaml", *AB, check=0).stdout
+    text = r"1\.\d+ % above its baseline since run imported-\w+-nov1 \(4 runs\)"
+    assert re.search(rf"2\.473 s is within .*; it has been {text}", shown)
+    assert re.search(text, filled.seatrial("history", "tiny", "--suite", "suite.yaml", check=0).stdout)
+    filled.suite(SUITE.replace("2.45", "2.473"))
+    done = filled.seatrial("run", "suite.yaml", *AB, check=1)
+    assert filled.verdicts() == {"tiny[model=a]": "slower"}
+    (cell,) = filled.results().cells
+    assert len(cell.attempts) == 2  # confirmed, as for a single run out of bounds
+    assert re.search(
+        r"step_time has been .* above its baseline since run imported-\w+-nov1 \(5 runs\); 2\.473 s", cell.why
+    )
+    assert "(5 runs)" in done.stdout
+    assert "above its baseline" in (filled.run().path / "report.html").read_text()
+    filled.seatrial("history", "mark", "last", "--false-alarm", "--reason", "looked at it", check=0)
+    filled.seatrial("run", "suite.yaml", *AB, check=0)
+
+
+def test_recenter_accepts_a_shift_within_bounds(filled: World) -> None:
+    filled.seatrial("baseline", "update", "suite.yaml", *AB, "--reason", "first", check=0)
+    again = filled.seatrial("baseline", "recenter", "suite.yaml", *AB, "--reason", "x", check=1)
+    assert "within the bounds" in again.stderr
+    assert "run `seatrial baseline update`" in again.stderr
+    rows = [f"nov{n},2026-11-0{n}T06:00:00Z,2.473" for n in range(1, 6)]
+    (filled.folder / "nov.csv").write_text("\n".join(["run,time,value", *rows]) + "\n")
+    said = ("--metric", "step_time", "--reason", "more")
+    filled.seatrial("baseline", "import", "suite.yaml", "nov.csv", *AB, *said, check=0)
+    moved = filled.seatrial("baseline", "recenter", "suite.yaml", *AB, "--reason", "new driver", check=0)
+    assert "new level of 5 runs since run imported-" in moved.stderr
+    assert "above its baseline" not in filled.seatrial("baseline", "show", "suite.yaml", *AB, check=0).stdout

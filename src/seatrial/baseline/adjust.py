@@ -7,8 +7,9 @@ from statistics import median
 
 from seatrial.baseline.edit import Edit, Refused, Updated, Why
 from seatrial.baseline.models import BaselineEntry, relative_half_width, text_of
-from seatrial.baseline.selection import MetricHistory, runs_of, runs_text
-from seatrial.job import Bound, BoundState, unit_factor, value_text
+from seatrial.baseline.selection import MetricHistory, recent_runs, runs_of, runs_text
+from seatrial.checks.bounds import shift_of
+from seatrial.job import Bound, BoundState, pair_text, unit_factor, value_text
 from seatrial.record.history import Point, Series
 from seatrial.stats.bounds import CAP, FLOOR, moved_half_width
 
@@ -22,8 +23,8 @@ def recenter_entry(chosen: MetricHistory, entry: BaselineEntry, why: Why) -> Upd
     """Centers the bounds on the level of the newest runs. Raises Refused.
 
     The width is kept, but wider if fewer runs give the new center, and never below the floor. The newest level is that
-    of the last runs outside the bounds on the same side; if the last run is inside, of the runs since the last change
-    of the level.
+    of the last runs outside the bounds on the same side; if the last run is inside, of the runs of a lasting shift, or
+    of those since the last change of the level.
     """
     bound, half = entry.bound, half_of(entry)
     if unit_factor(bound.unit, chosen.series.unit) != 1:
@@ -118,13 +119,19 @@ def _newest_level(chosen: MetricHistory, bound: Bound, center: float) -> list[Po
     side = _side(good[-1].value, bound)
     if side:
         return list(takewhile(lambda point: _side(point.value, bound) == side, reversed(good)))[::-1]
+    if shift := shift_of(bound, recent_runs(chosen.series, bound)):
+        return good[next(index for index, point in enumerate(good) if point.run == shift.run) :]
     from seatrial.stats.changes import change_points
     from seatrial.stats.clean import run_starts
 
     starts = run_starts([point.run for point in good])
     changes = change_points([median(point.value for point in good[a:b]) for a, b in pairwise([*starts, len(good)])])
     if not changes:
-        raise Refused("nothing to change: the last run is within bounds and the level is stable")
+        newest, span = value_text(good[-1].value, bound.unit), pair_text(bound.lower, bound.upper, bound.unit, " to ")
+        raise Refused(
+            f"nothing to change: the last run, {newest}, is within the bounds {span}, and no newer level was "
+            "found; run `seatrial baseline update` to compute bounds from all runs"
+        )
     last = changes[-1]
     if abs(center - last.after) <= abs(center - last.before):
         levels = f"{value_text(last.before)} → {value_text(last.after)}"

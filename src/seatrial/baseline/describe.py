@@ -12,8 +12,8 @@ import msgspec
 
 from seatrial.baseline.models import BaselineEntry, relative_half_width
 from seatrial.baseline.new_bounds import accepted_from, counted_reasons
-from seatrial.baseline.selection import MetricHistory, SelectedFile, newest_histories, runs_text
-from seatrial.checks.bounds import bound_sentence
+from seatrial.baseline.selection import MetricHistory, SelectedFile, newest_histories, recent_runs, runs_text
+from seatrial.checks.bounds import bound_sentence, shift_of
 from seatrial.job import Bound, BoundState, Level, Unreadable, count, pair_text, value_text
 from seatrial.record import RunFolder
 from seatrial.record.history import History, Point
@@ -80,6 +80,8 @@ def _shown(benchmark: str, metric: str, entry: BaselineEntry | None, chosen: Met
         text = f"no run yet; bounds {pair_text(bound.lower, bound.upper, bound.unit, ' to ')}"
     elif bound.state is BoundState.USABLE:
         text = bound_sentence(bound, point.value, point.at_s)
+        shift = shift_of(bound, recent_runs(chosen.series, bound)) if chosen else None
+        text += f"; it has been {shift.text}" if shift else ""
     else:
         text = f"{value_text(point.value, bound.unit)}, not checked"
     if bound.state is not BoundState.USABLE:

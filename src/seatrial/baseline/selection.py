@@ -1,14 +1,18 @@
 """Selects baseline files and entries for a command, and their runs in the history."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
+
 from seatrial.baseline.models import OURS, BaselineEntry, Baselines
-from seatrial.record.history import History, Point, Series
+from seatrial.job import Bound, RecentRun, unit_factor
+from seatrial.record.history import RECENT, History, Point, Series, recent_values
 from seatrial.suite import Cell, Suite
 
 _MOST_RUNS = 1_000  # of a series; older ones say nothing about the next run
+_RECENT_VALUES = 5 * RECENT  # a run may have several
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,33 @@ def newest_histories(
         tested = history.under_test(newest.trial, benchmark)
         chosen.append(MetricHistory(newest, within, others, older, tested))
     return chosen
+
+
+def with_recent_runs(cells: Sequence[Cell], history: History) -> list[Cell]:
+    """The cells with the last runs of each metric that has computed bounds, to find lasting shifts."""
+    wanted = {(cell.benchmark, bound.metric) for cell in cells for bound in cell.bounds if bound.finds_shifts}
+    names = [one for one in history.names(judged=True) if (one.benchmark, one.metric) in wanted]
+    series: dict[tuple[str, str], list[Series]] = {}
+    for one in sorted(history.filled(names, _RECENT_VALUES), key=lambda one: -one.points[-1].at_s):
+        series.setdefault((one.benchmark, one.metric), []).append(one)
+
+    def with_runs(bound: Bound, of_metric: Sequence[Series]) -> Bound:
+        newest = next((one for one in of_metric if not bound.why_not_for(one.settings)), None)
+        recent = recent_runs(newest, bound) if newest else []
+        return msgspec.structs.replace(bound, recent=tuple(RecentRun(*run) for run in recent))
+
+    return [
+        replace(cell, bounds=tuple(with_runs(one, series.get((cell.benchmark, one.metric), ())) for one in cell.bounds))
+        for cell in cells
+    ]
+
+
+def recent_runs(series: Series, bound: Bound) -> list[tuple[str, float]]:
+    """The last runs of a series in the unit of the bounds; empty if these are not for its conditions."""
+    factor = unit_factor(series.unit, bound.unit)
+    if factor is None or not bound.finds_shifts or bound.why_not_for(series.settings):
+        return []
+    return [(run, value * factor) for run, value in recent_values(series.points, bound.since_s)]
 
 
 def runs_of(points: Iterable[Point]) -> list[str]:

@@ -1,8 +1,8 @@
 """Checks the metrics of a run against the bounds in its baseline."""
 
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,6 +22,9 @@ from seatrial.job import (
     value_text,
 )
 
+if TYPE_CHECKING:
+    from seatrial.stats.shift import Shift
+
 UNJUDGED = "unjudged"  # class of a metric that has bounds but could not be checked against them
 
 _UPDATE = "run `seatrial baseline update` to compute bounds from five or more runs, or set `unjudged: record`"
@@ -40,7 +43,8 @@ def check_bounds(
 ) -> list[Finding]:
     """Returns a finding per bound, and one if a named baseline has no bounds (`unbounded`: why). `at_s`: when it ran.
 
-    1. Outside on the worse side is `slower`, on the better side `faster`. A value equal to a bound is inside.
+    1. Outside on the worse side is `slower`, on the better side `faster`. A value equal to a bound is inside. Inside,
+       but with the recent runs part of a lasting shift, is `slower` or `faster` too.
     2. A metric that cannot be checked against its bounds is `invalid`, with the reason: they were computed under other
        conditions, or are too wide to be useful. With `record` it is skipped, like a metric without bounds.
     3. A metric that has bounds but was not measured is a failure, unless the run `failed` anyway.
@@ -86,10 +90,15 @@ def _unjudged(check: str, bound: Bound, why: str, fix: str, record: bool) -> Fin
 
 def _judged(bound: Bound, check: str, metric: Metric, at_s: float, settings: Settings) -> Finding:
     value, better = metric.value, metric.better or bound.better  # the trial takes precedence over the file
-    data = {"value": value, "lower": bound.lower, "upper": bound.upper, "center": bound.center, "runs": bound.runs}
+    data: dict[str, Any] = {"value": value, "lower": bound.lower, "upper": bound.upper}
+    data |= {"center": bound.center, "runs": bound.runs}
     above = bound.upper is not None and value > bound.upper
     below = bound.lower is not None and value < bound.lower
     message = f"{bound.metric}: {bound_sentence(bound, value, at_s)}"
+    if shift := shift_of(bound, [*((one.run, one.value) for one in bound.recent), ("", value)]):
+        data["shift"] = {"run": shift.run, "runs": shift.runs, "size": shift.size}
+        message = f"{bound.metric} has been {shift.text}; {bound_sentence(bound, value, at_s)}"
+        above, below = shift.up, not shift.up
     if not above and not below:
         return Finding(METRICS, check, Verdict.PASSED, message=message, data=data)
     if bound.better is None:
@@ -101,6 +110,15 @@ def _judged(bound: Bound, check: str, metric: Metric, at_s: float, settings: Set
         return Finding(METRICS, check, Verdict.SLOWER, "slower", message, data=data)
     advice = "to accept the new level: `seatrial baseline recenter`"
     return Finding(METRICS, check, Verdict.FASTER, "faster", f"{message}; {advice}", data=data)
+
+
+def shift_of(bound: Bound, runs: Sequence[tuple[str, float]]) -> "Shift | None":
+    """The shift that the last of these runs is part of, if the bounds can find one."""
+    if not bound.finds_shifts or len(runs) < 2:
+        return None
+    from seatrial.stats.shift import find_shift
+
+    return find_shift(runs, bound.lower, bound.upper, bound.center)
 
 
 def bound_sentence(bound: Bound, value: float, at_s: float = 0.0) -> str:

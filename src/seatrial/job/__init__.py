@@ -25,6 +25,7 @@ from seatrial.job.metric import (
     BoundState,
     Level,
     Metric,
+    RecentRun,
     flatten_metrics,
     pair_text,
     value_text,

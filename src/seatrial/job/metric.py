@@ -46,6 +46,13 @@ class Level(msgspec.Struct, frozen=True):
     after: float
 
 
+class RecentRun(msgspec.Struct, frozen=True, array_like=True):
+    """The value of a metric in an earlier run."""
+
+    run: str
+    value: float
+
+
 class Bound(msgspec.Struct, frozen=True):
     """The bounds of one metric of one cell. None means no bound on that side."""
 
@@ -68,10 +75,17 @@ class Bound(msgspec.Struct, frozen=True):
     width_runs: int | None = None
     conditions: dict[str, str] = {}  # of its runs
     under_test: dict[str, str] = {}  # of the newest of its runs
+    recent: tuple[RecentRun, ...] = ()  # the last runs under its conditions, in its unit, when the run was planned
 
     @property
     def settings(self) -> Settings:
         return Settings(self.conditions, self.under_test)
+
+    @property
+    def finds_shifts(self) -> bool:
+        """Whether several runs on one side add up: only if the width was computed from the noise of runs."""
+        computed = self.false_alarm is not None and self.width_runs != 0
+        return computed and self.state is BoundState.USABLE and self.better is not None
 
     def why_not_for(self, settings: Settings) -> str:
         """Why a metric measured with these settings cannot be checked against it; empty if it can."""

@@ -13,6 +13,7 @@ from seatrial.record.history.data import (
     ACCEPTED,
     IMPORTED,
     MARKS,
+    RECENT,
     Alarm,
     CellRow,
     HistoryError,
@@ -23,6 +24,7 @@ from seatrial.record.history.data import (
     TimeWindow,
     TrialRow,
     outcome_class,
+    recent_values,
 )
 from seatrial.record.history.history import History, add_missed, add_or_mark, add_run, open_history
 from seatrial.record.history.schema import benchmark_of

@@ -1,6 +1,8 @@
 """Data types of the history: metric series, runs, alerts and marks."""
 
 import hashlib
+from collections.abc import Iterable
+from math import isfinite
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
@@ -20,6 +22,9 @@ IMPORTED = "imported"  # suite and target of runs imported from other tools
 
 _GOOD = frozenset({"passed", "xfail", "slower", "faster"})
 _ALARMS = frozenset({"slower", "faster"})
+
+
+RECENT = 20  # runs in which a shift is looked for
 
 
 class Point(msgspec.Struct, frozen=True, gc=False):
@@ -68,6 +73,20 @@ class Series(msgspec.Struct, frozen=True):
     @property
     def values(self) -> list[float]:
         return [point.value for point in self.points]
+
+
+def recent_values(points: Iterable[Point], since_s: float | None) -> list[tuple[str, float]]:
+    """The last runs with their median values, oldest first: good runs since `since_s`, after one that is marked as a
+    false alarm and from one that is marked as fixed."""
+    from statistics import median
+
+    found: dict[str, list[float]] = {}
+    for point in points:
+        if point.mark in ("false-alarm", "fixed") and point.run not in found:
+            found.clear()
+        if point.good and point.mark != "false-alarm" and point.at_s >= (since_s or 0.0) and isfinite(point.value):
+            found.setdefault(point.run, []).append(point.value)
+    return [(run, median(values)) for run, values in list(found.items())[-RECENT:]]
 
 
 class TimeWindow(msgspec.Struct, frozen=True):

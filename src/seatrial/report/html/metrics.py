@@ -79,7 +79,7 @@ class MetricLine:
         self.title = f"{view.name}: {sentences.points_text(view.points)}, {_range(view)}"
         centre = view.bound.center if view.bound else None
         better = centre is not None and (last < centre) == (view.better == "lower")
-        out = self.gauge is not None and self.gauge.out
+        out = (self.gauge is not None and self.gauge.out) or bool(view.shift)
         self.state = "faster" if out and better else "slower" if out or view.regression else "passed"
         # Relative to the center of the bounds, or to the previous run if there are none.
         compared = centre if levels else None
@@ -146,7 +146,7 @@ def metric_facts(view: SeriesView) -> list[str]:
         sentences.series_bound_text(view),
         f"not used for the bounds: {sentences.left_out_text(view)}" if view.left_out else "",
         *(sentences.change_text(change, view.unit, timed) for change in view.changes[-_MOST_CHANGES:]),
-        f"open regression since run {view.regression}" if view.regression else "",
+        *sentences.open_texts(view),
     ]
     return [fact for fact in facts if fact]
 

@@ -90,8 +90,7 @@ def _one(view: SeriesView, columns: int, ascii_only: bool) -> list[Line]:
     for number, moved in enumerate(view.changes[first:], first + 1):
         style = {"worse": "yellow", "better": "green"}.get(moved.way, "")
         lines.append([(f"  {number}  ", "bold"), (sentences.change_text(moved, view.unit, timed), style)])
-    if view.regression:
-        lines.append([(f"  open regression since run {one_line(view.regression)}", "yellow")])
+    lines += [[(f"  {text}", "yellow")] for text in sentences.open_texts(view)]
     return lines + _marks(view)
 
 

@@ -160,11 +160,12 @@ class RunView:
 
     @cached_property
     def regressions(self) -> list[str]:
-        """Metrics with a regression that is neither accepted nor fixed, and its first run."""
+        """Metrics with a regression that is neither accepted nor fixed, and metrics whose last runs shifted, each with
+        the first run."""
         return [
-            f"{one_line(view.name)}: open regression since run {one_line(view.regression)}"
+            f"{one_line(view.name)}: {text}"
             for view in (self.series.series if self.series else [])
-            if view.regression
+            for text in sentences.open_texts(view)
         ]
 
     @property

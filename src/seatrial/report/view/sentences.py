@@ -120,6 +120,13 @@ def precision_text(found: Precision) -> str:
     return f"{text}; precision {found.share * 100:.0f} % of those reviewed"
 
 
+def open_texts(view: SeriesView) -> list[str]:
+    """What needs attention: an open regression, and a shift of the last runs that is not the same."""
+    texts = [f"open regression since run {one_line(view.regression)}"] if view.regression else []
+    same = bool(texts) and f"since run {view.regression} " in view.shift
+    return texts + ([one_line(view.shift)] if view.shift and not same else [])
+
+
 def series_title(view: SeriesView) -> str:
     better = f", {view.better} is better" if view.better else ""
     unit = one_line(view.unit) or "no unit"

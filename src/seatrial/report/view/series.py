@@ -18,8 +18,9 @@ from seatrial.job import (
     Verdict,
     flatten_metrics,
     read_json,
+    unit_factor,
 )
-from seatrial.record.history import ACCEPTED, Alarm, History, Point, Series
+from seatrial.record.history import ACCEPTED, Alarm, History, Point, Series, recent_values
 
 if TYPE_CHECKING:
     from seatrial.stats.changes import ChangePoint
@@ -57,6 +58,7 @@ class SeriesView(msgspec.Struct, frozen=True):
     unbounded: str = ""  # why bounds that were requested are missing
     left_out: dict[str, list[str]] = {}  # reason -> runs of the values not used for the bounds
     regression: str = ""  # first run of an open regression
+    shift: str = ""  # `8 % above its baseline since run R (5 runs)`, if the last runs are part of a shift
 
     @property
     def name(self) -> str:
@@ -111,7 +113,19 @@ def view_series(series: Series, bounds: Iterable[Bound] | None = None) -> Series
     other = why_not[0] if known else ""
     why = "" if given or not series.better else other or "not in the baseline"
     # Whether a regression is open depends on the runs, not on the bounds.
-    return msgspec.structs.replace(made, bound=given, unbounded=why, left_out={})
+    shift = _shift(made.points, series.unit, given)
+    return msgspec.structs.replace(made, bound=given, unbounded=why, left_out={}, shift=shift)
+
+
+def _shift(points: Sequence[Point], unit: str, bound: Bound | None) -> str:
+    factor = unit_factor(unit, bound.unit) if bound else None
+    if bound is None or factor is None or not bound.finds_shifts:
+        return ""
+    from seatrial.stats.shift import find_shift
+
+    runs = [(run, value * factor) for run, value in recent_values(points, bound.since_s)]
+    found = find_shift(runs, bound.lower, bound.upper, bound.center)
+    return found.text if found else ""
 
 
 def with_changes(series: Series) -> SeriesView:
@@ -174,7 +188,8 @@ def with_bound(view: SeriesView) -> SeriesView:
         len(used) if len(used) > runs else 0,
     )
     opened = points[opening].run if opening is not None else ""
-    return msgspec.structs.replace(view, bound=bound, left_out=left_out, regression=opened)
+    shift = _shift(points, view.unit, bound)
+    return msgspec.structs.replace(view, bound=bound, left_out=left_out, regression=opened, shift=shift)
 
 
 def past_values(points: Sequence[Point]) -> "list[Past]":
