@@ -1,4 +1,4 @@
-"""Learns the weights of stats/change_evidence.py from labelled series, and says how well they do on series left out.
+"""Learns the weights of stats/changes.py from labelled series, and says how well they do on series left out.
 
 The series are dealt into eight parts, all of one source into the same part; for each part the weights and the
 threshold are learned from the other seven. This is done three times with other parts.
@@ -7,19 +7,21 @@ threshold are learned from the other seven. This is done three times with other 
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from _labels import Labelled, labelled_series, metrics, pairs, score
 from _measure import left_out, sized, table
 from numpy.typing import NDArray
 
-from seatrial.stats.changes import Signal, candidates, features, prune, signal_of
+from seatrial.stats.changes import Signal, candidates, features, least_confidence, prune, signal_of
 
 Floats = NDArray[np.float64]
 PARTS, TIMES, ROUNDS = 8, sized(3, 1), 2
 RIDGE = 1.0
 MOST_FALSE = 0.85  # false alarms per 1,000 runs of the series learned from
-THRESHOLDS = np.arange(0.28, 0.52, 0.01)
+STEEP = 0.2  # how fast the threshold rises with the number of changes, before the confidence is calibrated
+THRESHOLDS = np.arange(0.16, 0.48, 0.01)  # for a single change
 CONTEXTS = (0.1, 0.25, 0.4)  # thresholds of a first round, whose changes are learned from in the second
 
 
@@ -42,7 +44,8 @@ class Rule:
         def chance(left: NDArray[np.intp], at: NDArray[np.intp], right: NDArray[np.intp]) -> Floats:
             return self.chance(features(example.signal, left, at, right))
 
-        return prune(example.places, len(example.signal), chance, least)
+        rising = partial(least_confidence, runs=len(example.signal), least=least, rise=STEEP)
+        return prune(example.places, len(example.signal), chance, rising)
 
 
 def learn(examples: Sequence[Example]) -> Rule:
@@ -137,10 +140,11 @@ def main() -> None:
     weights = [round(slope * weight, 2) for weight in rule.weights.tolist()]
     print("INTERCEPT", round(sure.intercept + slope * rule.intercept, 2), "WEIGHTS", weights)
     least = statistics.fmean(result[3] for result, _ in rounds)
-    print("LEAST", round(float(sure.chance(np.array([[np.log(least / (1 - least))]]))[0]), 2))
+    single = float(sure.chance(np.array([[np.log(least / (1 - least))]]))[0])
+    print("LEAST", round(single, 2), "RISE", round(slope * STEEP, 2))
     confident = sure.chance(np.log(chances / (1 - chances))[:, None])
     rows = []
-    for low in (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9):
+    for low in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9):
         some = (confident >= low) & (confident < low + 0.1)
         if some.any():
             rows.append(

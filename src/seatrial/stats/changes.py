@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -102,6 +103,7 @@ def _running(values: Floats) -> Floats:
 
 NEAR_RUNS = 40  # on either side, for ranks, size and abruptness
 FAR_RUNS = 100  # on either side, for the t statistic
+FAR_LEVEL = 3.0  # levels beyond the neighbours farther away than this, in sizes of the change, are equally far
 QUIET = 0.2**2  # minimum variance within a segment, in units of the noise's variance
 FEWEST, MOST = 200, 3_000  # lengths of the series in the training data; others are clipped
 
@@ -109,8 +111,8 @@ BLOCK = 1_024  # changes compared at once, which limits memory
 
 # Learned from 94 real series, each labelled by 5 to 7 people; bench/changes_fit.py learns them again, docs/changes.md
 # has the results. One weight per feature below, in the same order.
-INTERCEPT = -3.58
-WEIGHTS = (5.44, 1.26, 1.34, 1.84, -1.10)
+INTERCEPT = -3.31
+WEIGHTS = (5.04, 1.27, 1.18, 1.73, -1.03, -0.03, -0.14)
 
 
 def features(signal: Signal, left: Ints, at: Ints, right: Ints) -> Floats:
@@ -120,7 +122,10 @@ def features(signal: Signal, left: Ints, at: Ints, right: Ints) -> Floats:
     2. t: certainty of the difference of the levels, over more runs, reduced for autocorrelated noise;
     3. size: relative to a plot of the whole series;
     4. abruptness: 1 for a step, 0 for the middle of a slope;
-    5. runs: length of the series, because longer ones have more changes by chance.
+    5. runs: length of the series, because longer ones have more changes by chance;
+    6. return: distance of the level before `left` from that after the change, in units of its size: 0 if a level that
+       was left before the previous change comes back, 1 if there is no previous change;
+    7. revert: the same for the level after `right` and that before the change.
     """
     t, _, variance = t_statistic(signal, left, at, right, FAR_RUNS)
     t *= _independence(signal, left, at, right, variance)
@@ -129,13 +134,23 @@ def features(signal: Signal, left: Ints, at: Ints, right: Ints) -> Floats:
     edge = np.asarray(at - 0.5, dtype=np.float64)
     jump = _line(signal, at, near_right, edge) - _line(signal, near_left, at, edge)
     size = np.abs(step)
-    rows = np.empty((len(at), 5))
+    before, after = _level(signal, near_left, at), _level(signal, at, near_right)
+    farther = np.where(left > 0, _level(signal, np.maximum(left - NEAR_RUNS, 0), left), before)
+    later = np.where(right < len(signal), _level(signal, right, np.minimum(right + NEAR_RUNS, len(signal))), after)
+    rows = np.empty((len(at), 7))
     rows[:, 0] = np.log(_rank_z(signal.raw, near_left, at, near_right) + 0.3)
     rows[:, 1] = np.log(np.abs(t) + 0.5)
     rows[:, 2] = np.log(size / signal.spread + 0.01)
     rows[:, 3] = np.clip(jump * np.sign(step) / (size + 1e-9), -0.5, 2.0)
     rows[:, 4] = np.log(min(max(len(signal), FEWEST), MOST))
+    rows[:, 5] = np.minimum(np.abs(farther - after) / (size + 1e-9), FAR_LEVEL)
+    rows[:, 6] = np.minimum(np.abs(later - before) / (size + 1e-9), FAR_LEVEL)
     return rows
+
+
+def _level(signal: Signal, begin: Ints, end: Ints) -> Floats:
+    """The mean of the runs from `begin` to before `end`; 0 if there are none."""
+    return np.asarray((signal.sums[end] - signal.sums[begin]) / np.maximum(end - begin, 1))
 
 
 def likelihood(rows: Floats) -> Floats:
@@ -201,6 +216,7 @@ WEAK_T, WEAK_RUNS = 3.5, 50  # candidates below this are dropped before the expe
 MOVE, MOVE_RUNS = 10, 20  # how far a candidate may move to the best split, and the runs per side to find it
 
 Score = Callable[[Ints, Ints, Ints], Floats]  # (left, at, right) -> scores
+Least = Callable[[int], float]  # number of changes -> minimum score
 
 
 def candidates(signal: Signal) -> Ints:
@@ -209,20 +225,20 @@ def candidates(signal: Signal) -> Ints:
     def strength(left: Ints, at: Ints, right: Ints) -> Floats:
         return np.abs(t_statistic(signal, left, at, right, WEAK_RUNS)[0])
 
-    places, _ = prune(_scan(signal), len(signal), strength, WEAK_T)
-    places, _ = prune(_moved(signal, places), len(signal), strength, WEAK_T)
+    places, _ = prune(_scan(signal), len(signal), strength, lambda _: WEAK_T)
+    places, _ = prune(_moved(signal, places), len(signal), strength, lambda _: WEAK_T)
     return places
 
 
-def prune(places: Ints, end: int, score: Score, least: float) -> tuple[Ints, Floats]:
-    """Repeatedly removes changes that score less than `least` and less than both neighbours.
+def prune(places: Ints, end: int, score: Score, least: Least) -> tuple[Ints, Floats]:
+    """Repeatedly removes changes that score less than `least` of their number and less than both neighbours.
 
     A removal makes the adjacent segments longer, so the neighbours are scored again.
     """
     scores = score(*_between(places, end)) if len(places) else np.empty(0)
     while len(places):
         around = np.concatenate(([np.inf], scores, [np.inf]))
-        weak = (scores < least) & (scores <= around[:-2]) & (scores < around[2:])
+        weak = (scores < least(len(places))) & (scores <= around[:-2]) & (scores < around[2:])
         if not weak.any():
             break
         keep = ~weak
@@ -268,7 +284,15 @@ def _moved(signal: Signal, places: Ints) -> Ints:
     return np.unique(np.take_along_axis(tried, explained.argmax(axis=1)[:, None], axis=1)[:, 0])
 
 
-_LEAST = 0.31  # minimum confidence of a reported change: fewer than one false alarm in 1,000 runs
+LEAST = 0.18  # minimum confidence of a reported change if it is the only one
+RISE = 0.34  # its odds rise with this power of the number of changes: a series with many is noisy
+SHORT = 8  # series shorter than those learned from need as much confidence as one with this many changes
+
+
+def least_confidence(changes: int, runs: int, least: float = LEAST, rise: float = RISE) -> float:
+    """The minimum confidence of each of so many changes in a series of so many runs."""
+    odds = least / (1 - least) * (max(changes, SHORT) if runs < FEWEST else changes) ** rise
+    return float(odds / (1 + odds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +324,8 @@ def change_points(values: Sequence[float] | Floats) -> list[ChangePoint]:
     def chance(left: Ints, at: Ints, right: Ints) -> Floats:
         return likelihood(features(signal, left, at, right))
 
-    places, confidences = prune(candidates(signal), len(signal), chance, _LEAST)
+    least = partial(least_confidence, runs=len(signal))
+    places, confidences = prune(candidates(signal), len(signal), chance, least)
     changes = []
     for left, at, right, confidence in zip(*_between(places, len(signal)), confidences.tolist(), strict=True):
         # Levels extend to the neighbouring changes.
