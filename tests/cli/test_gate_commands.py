@@ -64,10 +64,12 @@ def test_a_strict_run_does_not_pass_with_a_metric_without_bounds(world: World) -
     told = world.seatrial("run", "suite.yaml", "--strict", check=1)
     assert "strict: tiny step_time has no bounds: its trial has no `baseline`" in told.stderr
     assert world.verdicts() == {"tiny": "passed"}
-    world.seatrial("attach", "last", check=1)
+    for done in (told, world.seatrial("attach", "last", check=1)):  # the line agrees with the exit code
+        assert "✗ passed, but --strict found 1 problem  gate" in done.stdout
+        assert "✓ passed" not in done.stdout
     world.suite(f"{SUITE}    baseline: bounds.yaml\n")
     world.suite("baselines: {tiny: {step_time: {lower: 2, upper: 3}}}\n", "bounds.yaml")
-    world.seatrial("run", "suite.yaml", "--strict", check=0)
+    assert "✓ passed  gate" in world.seatrial("run", "suite.yaml", "--strict", check=0).stdout
 
 
 @pytest.mark.parametrize(

@@ -38,20 +38,24 @@ def run_shown(prepared: "PreparedRun", history: History, cancel: bool = False, n
     """Runs to the end, writes the reports and returns the exit code."""
     with ownership(prepared.folder):
         results = keep_results(prepared, _executed(prepared, cancel), history, say)
-        _summarize(results, prepared.folder.path)
+        code = _summarize(results, prepared.folder.path, history, prepared.options.strict)
         notified(notify, results)
-        code = _strictly(results, history) if prepared.options.strict else results.exit_code
         return copied(prepared.folder, prepared.options.out, code)
 
 
-def _summarize(results: RunResults, folder: Path) -> None:
-    """Prints the summary. A closed pipe (`| head`) is ignored, so the exit code is always that of the run."""
+def _summarize(results: RunResults, folder: Path, history: History, strict: bool) -> int:
+    """Prints the summary and returns the exit code: 1 also for what --strict finds. A closed pipe (`| head`) does not
+    change it."""
+    found = _strictly(results, history) if strict else []
+    for line in found:
+        click.echo(f"strict: {line}", err=True)
     try:
-        print_summary(results, folder)
+        print_summary(results, folder, strict=len(found))
         sys.stdout.flush()
     except BrokenPipeError:
         with open(os.devnull, "wb") as nothing:
             os.dup2(nothing.fileno(), 1)
+    return ExitCode.FAILED if found and results.exit_code == ExitCode.PASSED else results.exit_code
 
 
 def _executed(prepared: "PreparedRun", cancel: bool) -> RunResults:
@@ -111,16 +115,14 @@ class _WithAdvice:
         self.shown.update(cell, state, f"{progress}{advice}")
 
 
-def _strictly(results: RunResults, history: History) -> int:
-    """Returns the exit code with --strict: 1 also for metrics without bounds and open regressions."""
+def _strictly(results: RunResults, history: History) -> list[str]:
+    """What --strict also fails for: metrics without bounds and open regressions."""
     found = unbounded_metrics(results)
     try:
         found += open_regressions(history.filled(history.names(run=results.run, judged=True), POINTS_SHOWN))
     except HistoryError as error:
         found.append(f"open regressions not checked: {error}")
-    for line in found:
-        click.echo(f"strict: {line}", err=True)
-    return ExitCode.FAILED if found and results.exit_code == ExitCode.PASSED else results.exit_code
+    return found
 
 
 def finished(folder: RunFolder, history: History, show: bool = True, note: bool = True) -> int | None:
@@ -128,11 +130,11 @@ def finished(folder: RunFolder, history: History, show: bool = True, note: bool 
     results = finished_results(folder, history, say)
     if results is None:
         return None
-    if show:
-        if note:
-            click.echo(f"{folder.run} has already finished", err=True)
-        _summarize(results, folder.path)
-    return _strictly(results, history) if folder.read_plan().options.strict else results.exit_code
+    if not show:
+        return results.exit_code
+    if note:
+        click.echo(f"{folder.run} has already finished", err=True)
+    return _summarize(results, folder.path, history, folder.read_plan().options.strict)
 
 
 def watched(folder: RunFolder, owner: Owner, history: History) -> int:

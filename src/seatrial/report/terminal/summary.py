@@ -23,10 +23,13 @@ _MOST_ROWS = 50  # of one matrix
 LAST_LINES = 30  # for causes, changes and totals at the end, so that they fit on a small terminal
 
 
-def print_summary(results: RunResults, folder: Path, stream: TextIO | None = None, verbose: bool = False) -> None:
-    """`verbose` shows full details of each cell that did not pass."""
+def print_summary(
+    results: RunResults, folder: Path, stream: TextIO | None = None, verbose: bool = False, strict: int = 0
+) -> None:
+    """`verbose` shows full details of each cell that did not pass; `strict` is the number of problems that only
+    --strict fails for."""
     run = RunView(results, folder, _shown(folder))
-    _print(lambda columns: summary_lines(run, columns, verbose), stream)
+    _print(lambda columns: summary_lines(run, columns, verbose, strict), stream)
 
 
 def print_cells(results: RunResults, folder: Path) -> None:
@@ -42,7 +45,7 @@ def _print(made: Callable[[int], list[Line]], stream: TextIO | None = None) -> N
     out.flush()
 
 
-def summary_lines(run: RunView, columns: int, verbose: bool = False) -> list[Line]:
+def summary_lines(run: RunView, columns: int, verbose: bool = False, strict: int = 0) -> list[Line]:
     """`columns` wide, but ids, paths and commands are never cut or wrapped, so that they can be copied."""
 
     def metrics_in_short(item: tuple[str, str]) -> list[Line]:
@@ -67,7 +70,7 @@ def summary_lines(run: RunView, columns: int, verbose: bool = False) -> list[Lin
     news = section(
         f"changes {run.since}", run.news, lambda text: [[(f"  {fit(text, columns - 2)}", "")]], len(run.news)
     )
-    end = [*news, *_totals(run, columns)]
+    end = [*news, *_totals(run, columns, strict)]
     return [*lines, *_causes(run, columns, LAST_LINES - len(end)), *end]
 
 
@@ -224,8 +227,12 @@ def _not_run(run: RunView, columns: int) -> list[Line]:
     return [*skips, *section(title, run.excluded_by_reason.items(), exclusion, _MOST_LINES, "reason")]
 
 
-def _totals(run: RunView, columns: int) -> list[Line]:
-    mark, colour = glyph(run.verdict.value)
+def _totals(run: RunView, columns: int, strict: int) -> list[Line]:
+    verdict_text = run.verdict.value
+    mark, colour = glyph(verdict_text)
+    if strict and run.verdict.good:  # the line agrees with the exit code
+        verdict_text = f"{verdict_text}, but --strict found {count(strict, 'problem')}"
+        mark, colour = glyph("failed")
     counts: Line = [(count(len(run.cells), "cell"), "bold")]
     for verdict, number in run.counts.items():
         sign, tone = glyph(verdict.value)
@@ -237,7 +244,7 @@ def _totals(run: RunView, columns: int) -> list[Line]:
     if run.excluded:
         counts += [("   ", ""), (f"{glyph('excluded')[0]} {run.not_run}", "dim")]
     head: Line = [
-        (f"{mark} {run.verdict.value}", f"bold {colour}"),
+        (f"{mark} {verdict_text}", f"bold {colour}"),
         (f"  {one_line(run.suite)}", "bold"),
         (f"  {duration_text(run.seconds)}  run {run.run}", "dim"),
     ]
