@@ -29,6 +29,7 @@ class RunPlan(NamedTuple):
     suite: "Suite"
     plan: "Plan"
     notes: tuple[str, ...] = ()  # for the user, such as a history that could not be read
+    warnings: tuple[str, ...] = ()  # about checks that find less than they seem to, such as bounds that cannot fail
 
     @property
     def cells(self) -> "tuple[Cell, ...]":
@@ -118,12 +119,15 @@ def plan(
     suite = suite.repeated(repeat) if repeat else suite
     durations, notes = _durations(runs, history)
     made = expand(suite, Selection(tuple(select), tuple(tags), pairwise), durations)
-    made, unread = (made, ()) if notes else _with_recent(made, runs, history)
-    notes += unread
+    warnings = [warning for baselines in suite.baselines.values() for warning in baselines.warnings]
+    warnings += [f"trial {name}: {warning}" for name, trial in suite.trials.items() for warning in trial.warnings()]
+    if not notes and (history is not None or (Path(runs) / "history.db").exists()):
+        made, lost, notes = _with_recent(made, history_of(runs, history))
+        warnings += lost
     if failed is not None:
         made, gone = _undone(made, failed)
         notes += gone
-    return RunPlan(suite, made, notes)
+    return RunPlan(suite, made, notes, tuple(warnings))
 
 
 def _durations(runs: "AnyPath", place: "AnyPath | None") -> tuple[dict[str, float], tuple[str, ...]]:
@@ -138,18 +142,16 @@ def _durations(runs: "AnyPath", place: "AnyPath | None") -> tuple[dict[str, floa
         return {}, (f"planned without history: {error}",)
 
 
-def _with_recent(plan: "Plan", runs: "AnyPath", place: "AnyPath | None") -> "tuple[Plan, tuple[str, ...]]":
-    """The plan with the recent runs of each metric, in which a shift is looked for."""
-    known = place is not None or (Path(runs) / "history.db").exists()
-    if not known or not any(bound.finds_shifts for cell in plan.cells for bound in cell.bounds):
-        return plan, ()
-    from seatrial.baseline.selection import with_recent_runs
+def _with_recent(plan: "Plan", history: "History") -> "tuple[Plan, list[str], tuple[str, ...]]":
+    """The plan with the recent runs of each metric, in which a shift is looked for; warnings; and notes."""
+    from seatrial.baseline.selection import lost_bounds, with_recent_runs
     from seatrial.record.history import HistoryError
 
     try:
-        return plan.of(with_recent_runs(plan.cells, history_of(runs, place))), ()
+        lost = lost_bounds(plan.cells, history)
+        return plan.of(with_recent_runs(plan.cells, history)), lost, ()
     except HistoryError as error:
-        return plan, (f"planned without history: {error}",)
+        return plan, [], (f"planned without history: {error}",)
 
 
 def _undone(plan: "Plan", results: "RunResults") -> "tuple[Plan, tuple[str, ...]]":

@@ -131,7 +131,7 @@ trials:
 
 
 def loaded(tmp_path: Path, first: str, second: str, keys: str) -> Baselines:
-    (tmp_path / "bounds.yaml").write_text(f"baselines: {{a: {{x: {{upper: 2, {keys}}}}}}}")
+    (tmp_path / "bounds.yaml").write_text(f"baselines: {{a: {{x: {{lower: 1.8, upper: 2, {keys}}}}}}}")
     (tmp_path / "suite.yaml").write_text(SUITE.format(first, second))
     found = load(tmp_path / "suite.yaml", *models(), read_for_trials).baselines["bounds.yaml"]
     assert isinstance(found, Baselines)
@@ -141,7 +141,7 @@ def loaded(tmp_path: Path, first: str, second: str, keys: str) -> Baselines:
 def test_an_entry_that_contradicts_what_its_trials_call_better_is_a_warning_and_theirs_counts(tmp_path: Path) -> None:
     found = loaded(tmp_path, "lower", "lower", "better: higher")
     assert [one.removeprefix(f"{tmp_path}/") for one in found.warnings] == [
-        "bounds.yaml:1:39: `better: higher` is ignored: the suite has `better: lower`"
+        "bounds.yaml:1:51: `better: higher` is ignored: the suite has `better: lower`"
     ]
     assert found.bounds("a")[0].better == "lower"
     silent = loaded(tmp_path, "higher", "higher", "unit: s")

@@ -269,7 +269,7 @@ def test_the_word_dummy_in_a_value_is_no_comment(tmp_path: Path) -> None:
 
 def test_a_key_that_is_nearly_a_known_one_is_a_warning_and_any_other_is_the_users_own(tmp_path: Path) -> None:
     text = "baselines: {a: {x: {lower: 1, uper: 2, owner: me}}}"
-    assert warnings(tmp_path, text) == ["1:31: unknown key 'uper' has no effect; did you mean 'upper'?"]
+    assert warnings(tmp_path, text)[1:] == ["1:31: unknown key 'uper' has no effect; did you mean 'upper'?"]
     theirs = THEIR.replace("confidence_interval: 0.05407", "confidence_intervall: 0.05407")
     assert "did you mean 'confidence_interval'?" in warnings(tmp_path, theirs)[0]
 
@@ -284,3 +284,19 @@ def test_a_file_with_the_runs_of_many_entries_can_be_read(tmp_path: Path) -> Non
     runs = ", ".join(f"nightly-20261003-{number:06d}-abcd" for number in range(400))
     entries = "".join(f"  b{n}:\n    step_time: {{lower: 1, upper: 1.1, used: [{runs}]}}\n" for n in range(200))
     assert len(read(tmp_path, f"baselines:\n{entries}").entries) == 200
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ("{lower: 1, upper: null}", "no `upper` with `better: lower`, so a run can never be `slower`"),
+        ("{upper: 1, better: higher}", "no `lower` with `better: higher`, so a run can never be `slower`"),
+        ("{lower: 0, upper: 50, center: 2, cap: 13}", "±1,250% of the center accepts almost any value"),
+        ("{upper: 50, center: 2}", "±2,400% of the center accepts almost any value"),
+    ],
+)
+def test_bounds_that_no_run_can_fail_are_warnings(tmp_path: Path, entry: str, told: str) -> None:
+    (found,) = warnings(tmp_path, f"baselines: {{a: {{x: {entry}}}}}")
+    assert found.endswith(told)
+    off = entry.replace("}", ", disabled: not measured here}")
+    assert warnings(tmp_path, f"baselines: {{a: {{x: {off}}}}}") == []

@@ -370,3 +370,46 @@ def test_recenter_accepts_a_shift_within_bounds(filled: World) -> None:
     moved = filled.seatrial("baseline", "recenter", "suite.yaml", *AB, "--reason", "new driver", check=0)
     assert "new level of 5 runs since run imported-" in moved.stderr
     assert "above its baseline" not in filled.seatrial("baseline", "show", "suite.yaml", *AB, check=0).stdout
+
+
+def test_an_entry_that_existed_in_an_earlier_run_and_is_gone_is_a_warning(world: World) -> None:
+    entry = "baselines: {'tiny[model=a]': {step_time: {lower: 2, upper: 3, unit: s}}}\n"
+    world.suite(SUITE)
+    world.suite(entry, "bounds.yaml")
+    world.seatrial("run", "suite.yaml", *AB, check=0)
+    ran = world.run().run
+    assert "warning" not in world.seatrial("plan", "suite.yaml", "--strict", check=0).stderr
+    world.suite(entry.replace("step_time", "step_tiem"), "bounds.yaml")
+    told = f"warning: tiny[model=a] step_time had bounds in run {ran} and has none in bounds.yaml now"
+    for _ in range(2):  # it is remembered, not only compared with the run before
+        assert told in world.seatrial("run", "suite.yaml", *AB, check=1).stderr  # step_tiem was not measured
+    assert told not in world.seatrial("plan", "suite.yaml", "--select", "model=b", check=0).stderr
+    for command in ("plan", "run"):
+        runs = len(list((world.folder / "runs").iterdir()))
+        done = world.seatrial(command, "suite.yaml", "--strict", check=2)
+        assert told in done.stderr
+        assert "--strict: nothing was run because of the warning above" in done.stderr
+        assert len(list((world.folder / "runs").iterdir())) == runs
+    world.suite(entry.replace("unit: s", "unit: s, disabled: moved to another suite"), "bounds.yaml")
+    assert "had bounds" not in world.seatrial("plan", "suite.yaml", check=0).stderr
+
+
+def test_several_warnings_are_one_line_except_where_they_are_listed(world: World) -> None:
+    entries = "".join(f"    x{number}: {{lower: 1}}\n" for number in range(7))
+    world.suite(SUITE)
+    world.suite(f"baselines:\n  other:\n{entries}", "bounds.yaml")
+    for command in (("run", "suite.yaml"), ("baseline", "update", "suite.yaml", "--reason", "x")):
+        told = world.seatrial(*command).stderr
+        assert "7 warnings about checks of suite.yaml; `seatrial plan suite.yaml` lists them" in told
+        assert "can never be" not in told
+    for listing in (("plan", "suite.yaml"), ("baseline", "show", "suite.yaml")):
+        assert world.seatrial(*listing, check=0).stderr.count("a run can never be `slower`") == 7
+
+
+def test_a_tolerance_that_accepts_any_loss_is_a_warning(world: World) -> None:
+    loss = "    loss: {pattern: 'step_time (\\S+)', target: 2.0, tolerance: 0.9}\n    metrics"
+    for tolerance, told in (("0.9", False), ("90%", False), ("30.0", True), ("1500%", True)):
+        world.suite(SUITE.replace("    metrics", loss.replace("0.9", tolerance)))
+        stderr = world.seatrial("plan", "suite.yaml", check=0).stderr
+        assert (f"trial tiny: `loss.tolerance` {tolerance} accepts almost any loss" in stderr) is told
+    world.seatrial("plan", "suite.yaml", "--strict", check=2)

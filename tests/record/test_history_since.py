@@ -269,6 +269,7 @@ def test_rows_of_an_older_version_are_followed_too(tmp_path: Path) -> None:
         connection.execute("DROP TABLE causes")
         for column in ("cell", "headline", "cause"):
             connection.execute(f"ALTER TABLE cells DROP COLUMN {column}")
+        connection.execute("ALTER TABLE series DROP COLUMN checked")
         connection.execute("PRAGMA user_version = 5")
         connection.commit()
     found = told(open_history(path), night(3, named("a", "F", 3)))

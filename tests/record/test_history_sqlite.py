@@ -249,7 +249,7 @@ def test_words_of_version_2_are_kept(tmp_path: Path) -> None:
             "ALTER TABLE cells DROP COLUMN under_test; "
             "DROP INDEX cells_through_time; DROP TABLE causes; ALTER TABLE cells DROP COLUMN cell;"
             "ALTER TABLE cells DROP COLUMN headline; ALTER TABLE cells DROP COLUMN cause;"
-            "PRAGMA user_version = 2;"
+            "ALTER TABLE series DROP COLUMN checked; PRAGMA user_version = 2;"
         )
         connection.execute("INSERT INTO marks VALUES ('r1', 't[n=a]', 5.0, 'fixed', 'why', 'ann')")
         connection.commit()

@@ -206,6 +206,9 @@ def _read_ours(sheet: Sheet, better: Mapping[str, Better]) -> _Entries:
             if wanted is not None and keys.better not in (None, wanted):
                 sheet.warn((*at, "better"), f"`better: {keys.better}` is ignored: the suite has `better: {wanted}`")
             keys = keys.model_copy(update={"better": wanted or keys.better or "lower"})
+            worse, other = ("upper", "lower") if keys.better == "lower" else ("lower", "upper")
+            if getattr(keys, worse) is None and getattr(keys, other) is not None and not keys.disabled:
+                sheet.warn(at, f"no `{worse}` with `better: {keys.better}`, so a run can never be `slower`", True)
             found.setdefault(benchmark, {})[metric] = _entry(sheet, at, metric, keys, "lower", "center", at)
     return found
 

@@ -94,6 +94,8 @@ def newest_histories(
 def with_recent_runs(cells: Sequence[Cell], history: History) -> list[Cell]:
     """The cells with the last runs of each metric that has computed bounds, to find lasting shifts."""
     wanted = {(cell.benchmark, bound.metric) for cell in cells for bound in cell.bounds if bound.finds_shifts}
+    if not wanted:
+        return [*cells]
     names = [one for one in history.names(judged=True) if (one.benchmark, one.metric) in wanted]
     series: dict[tuple[str, str], list[Series]] = {}
     for one in sorted(history.filled(names, _RECENT_VALUES), key=lambda one: -one.points[-1].at_s):
@@ -107,6 +109,18 @@ def with_recent_runs(cells: Sequence[Cell], history: History) -> list[Cell]:
     return [
         replace(cell, bounds=tuple(with_runs(one, series.get((cell.benchmark, one.metric), ())) for one in cell.bounds))
         for cell in cells
+    ]
+
+
+def lost_bounds(cells: Sequence[Cell], history: History) -> list[str]:
+    """Warnings about metrics of these cells that bounds checked in an earlier run and that have none now."""
+    before, files = history.checked(), {cell.benchmark: " and ".join(cell.spec.baseline_files()) for cell in cells}
+    now = {(cell.benchmark, bound.metric) for cell in cells for bound in cell.bounds}
+    return [
+        f"{benchmark} {metric} had bounds in run {run} and has none in {files[benchmark] or 'the suite'} now, so it is "
+        "not checked: restore the entry if it was renamed or removed by mistake, else keep it with `disabled: REASON`"
+        for (benchmark, metric), run in sorted(before.items())
+        if benchmark in files and (benchmark, metric) not in now
     ]
 
 

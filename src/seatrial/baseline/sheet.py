@@ -12,6 +12,7 @@ from seatrial.suite.yaml.problem import KeyPath, Problem, SourceMark, explain
 from seatrial.suite.yaml.source import Source
 
 _M = TypeVar("_M", bound=BaseModel)
+_MOST_WIDTH = 10.0  # half-width as a share of the center; wider is a warning even if the cap allows it
 
 
 class Sheet:
@@ -100,7 +101,13 @@ class Sheet:
         if middle is not None and ((low is not None and middle < low) or (high is not None and middle > high)):
             self.warn((*path, center), f"`{center}` {middle:g} is outside its bounds {low} to {high}")
         half = relative_half_width(bound)
-        if half is not None and half > cap and bound.state is BoundState.USABLE:
+        if half is None and middle:  # one side is open
+            half = max((abs(side - middle) / abs(middle) for side in (low, high) if side is not None), default=0.0)
+        if half is None or bound.state is not BoundState.USABLE:
+            return
+        if half > _MOST_WIDTH:
+            self.warn((*path, lower), f"±{half:,.0%} of the center accepts almost any value", low is None)
+        elif half > cap and low is not None and high is not None:
             self.warn((*path, lower), f"±{half:.1%} exceeds the cap of ±{cap:.0%} and would miss most regressions")
 
     def warn_of_slips(self, path: KeyPath, values: Mapping[str, Any], known: Iterable[str]) -> None:

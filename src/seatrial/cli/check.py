@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from seatrial import SeatrialError, __version__
-from seatrial.cli.common import HISTORY, RUNS, fail, history_of, loaded, print_lines
+from seatrial.cli.common import HISTORY, RUNS, fail, history_of, loaded, print_lines, warn
 from seatrial.cli.report import write_reports
 from seatrial.engine.check_folder import Checked, check_folder, checked_name
 from seatrial.engine.fetch_folder import fetch_folder
@@ -100,6 +100,7 @@ def command(
 def _cell(suite: Path, trial: str, select: tuple[str, ...]) -> tuple[Cell, str]:
     """Returns the one selected cell, and the suite's name."""
     read = loaded(suite)
+    warn([warning for baselines in read.baselines.values() for warning in baselines.warnings], suite)
     if trial not in read.trials:
         fail(f"unknown trial {trial!r} in {suite}{nearest(trial, read.trials)}")
     cells = [cell for cell in expand(read, Selection(select)).cells if cell.trial == trial]

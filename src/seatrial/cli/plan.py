@@ -28,6 +28,7 @@ _LISTED = 40
 @SELECTING
 @click.option("--list", "list_cells", is_flag=True, help="List every cell with its hash.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with the reason for each excluded combination.")
+@click.option("--strict", is_flag=True, help="Exit 2 if there are warnings, such as bounds that cannot fail.")
 @HISTORY
 @RUNS
 def command(
@@ -36,7 +37,7 @@ def command(
     """Show what SUITE would run: its cells, excluded combinations with their reasons, hours and price."""
     from seatrial.engine.prepare import with_contents
 
-    made = plan_of(suite, runs, history=history, **chosen)
+    made = plan_of(suite, runs, history=history, list_warnings=True, **chosen)
     plan = with_contents(made.plan)
     if as_json:
         click.echo(json.dumps(plan.as_json(), indent=1, ensure_ascii=False))

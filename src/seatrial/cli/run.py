@@ -33,7 +33,11 @@ from seatrial.record import RecordError, remote
     envvar="SEATRIAL_OUT",
     help="Copy the run folder into this folder when it has finished: s3://…, gs://… or a path.",
 )
-@click.option("--strict", is_flag=True, help="Also exit 1 if a metric has no bounds or an open regression.")
+@click.option(
+    "--strict", is_flag=True,
+    help="Exit 2 before anything runs if there are warnings, such as bounds that cannot fail. Also exit 1 if a metric "
+    "has no bounds or an open regression.",
+)  # fmt: skip
 @AGAINST
 @NOTIFY
 @HISTORY
@@ -62,7 +66,7 @@ def command(
     out = checked_out(out)
     notify = checked_notify(notify)
     before = compared_with(runs, against) if against else None
-    plan = plan_of(suite, runs, failed=failed, history=history, **chosen)
+    plan = plan_of(suite, runs, failed=failed, history=history, strict=strict, **chosen)
     options = RunOptions(parallel, retries, max_failures, max_cost, commit, out, strict)
     prepared = prepare(plan, runs, options, before)
     try:

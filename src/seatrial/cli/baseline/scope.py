@@ -45,7 +45,7 @@ class BaselineScope:
         from seatrial.baseline.edit import Why
         from seatrial.baseline.selection import selected_files
 
-        plan = plan_of(suite, runs, select, history=history)
+        plan = plan_of(suite, runs, select, history=history, list_warnings=not reason)  # `show` has no reason
         self.runs = runs
         self.suite = plan.suite
         self.history = history_of(runs, history)

@@ -2,8 +2,9 @@
 
 import functools
 import math
+import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -158,9 +159,12 @@ def plan_of(
     history: str | None = None,
     target: str | None = None,
     tag: tuple[str, ...] = (),
+    strict: bool = False,
+    list_warnings: bool = False,
     **chosen: Any,
 ) -> "RunPlan":
-    """Loads the suite and plans it; prints the plan's notes."""
+    """Loads the suite and plans it; prints the plan's notes and warnings. With `strict`, exits 2 if there are any
+    warnings."""
     from seatrial.api import plan
 
     read = loaded(suite, target, look_for_files=True)
@@ -175,18 +179,28 @@ def plan_of(
     made = plan(read, select=select, tags=tag, failed=before, runs=runs, history=history, **chosen)
     for note in made.notes:
         say(note)
+    warn(made.warnings, suite, strict or list_warnings)
+    if strict and made.warnings:
+        fail(f"--strict: nothing was run because of the {'warning' if len(made.warnings) == 1 else 'warnings'} above")
     return made
+
+
+def warn(warnings: Sequence[str], suite: Path, all_of_them: bool = False) -> None:
+    """Prints warnings about checks; several as one line, unless the command is the one that lists them."""
+    from seatrial.suite.yaml.problem import printable
+
+    if all_of_them or len(warnings) < 2:
+        for warning in warnings:
+            say(f"warning: {printable(warning)}")
+    else:
+        say(f"{len(warnings)} warnings about checks of {suite}; `seatrial plan {shlex.quote(str(suite))}` lists them")
 
 
 def loaded(suite: Path, target: str | None = None, look_for_files: bool = False) -> "Suite":
     """Loads the suite, with every cell on `target` if given. `look_for_files`: also check that its files exist."""
     from seatrial.api import load
 
-    read = load(suite, target=target, check_files=look_for_files)
-    for baselines in read.baselines.values():
-        for warning in baselines.warnings:
-            say(warning)
-    return read
+    return load(suite, target=target, check_files=look_for_files)
 
 
 def duration(text: str) -> float:

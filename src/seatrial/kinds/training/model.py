@@ -27,6 +27,8 @@ LOSS = rf"{_LOSS}['\"]?(?:\s*[:=]\s*['\"\[(]*|\s+)(?:{_AROUND}\[*)?({_NUMBER})"
 STEP = rf"{_STEP}['\"]?\s*[:=#]?\s*(\d+)(?![\d.])"
 STEP_TIME_PATTERN = rf"{_STEP_TIME}['\"]?\s*[:=]\s*({_NUMBER})(?![\d.eE+-]|\s*(?:ms|us|µs|ns|min))"
 
+_MOST_PERCENT = 1_000  # a larger tolerance of the loss is a warning
+
 
 class Loss(Model):
     """The loss that the log reports."""
@@ -119,6 +121,14 @@ class TrainingTrial(CommandChecks, TrialModel):
 
     def needed_files(self) -> tuple[tuple[tuple[str | int, ...], str], ...]:
         return ((("loss", "curve"), self.loss.curve),) if self.loss and self.loss.curve else ()
+
+    def warnings(self) -> tuple[str, ...]:
+        tolerance, target = (self.loss.tolerance, self.loss.target) if self.loss else (None, None)
+        if isinstance(tolerance, str):
+            percent = float(tolerance.rstrip("% "))
+        else:
+            percent = tolerance / abs(target) * 100 if tolerance and target else 0.0
+        return (f"`loss.tolerance` {tolerance} accepts almost any loss",) if percent > _MOST_PERCENT else ()
 
     def step_names(self, runtime: Runtime | None) -> tuple[str, ...]:
         workspace = self.workspace_of(runtime)

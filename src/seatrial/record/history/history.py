@@ -86,6 +86,7 @@ class History:
     durations = _question(reading.durations, dict)
     series = _question(reading.series, list)
     names = _question(reading.names, list)
+    checked = _question(reading.checked, dict)
     filled = _question(reading.filled, list)
     under_test = _question(reading.under_test, dict)
     cells = _question(reading.cells, list)

@@ -135,6 +135,12 @@ def names(session: Session, trial: str | None = None, run: str | None = None, ju
     return _names(session, {"trial = ?": trial, of_run: run, "better <> ?": "" if judged else None})
 
 
+def checked(session: Session) -> dict[tuple[str, str], str]:
+    """The benchmarks and metrics that bounds checked before, each with the last run in which they did."""
+    rows = session.execute("SELECT benchmark, metric, checked FROM series WHERE checked <> ? ORDER BY checked", ("",))
+    return {(benchmark, metric): run for benchmark, metric, run in rows}
+
+
 def _names(session: Session, wanted: dict[str, str | None]) -> list[Series]:
     """The series that meet all conditions with a value."""
     conditions = {condition: key(value) for condition, value in wanted.items() if value is not None}

@@ -168,6 +168,9 @@ INSERT INTO causes SELECT cause, min(at_s), run FROM cells WHERE cause <> '' GRO
 DROP INDEX cells_of_cause;
 """
 
+# The last run in which bounds checked the metric, so that lost bounds are noticed.
+_VERSION_8 = "ALTER TABLE series ADD COLUMN checked TEXT NOT NULL DEFAULT '';"
+
 
 def benchmark_of(cell_id: str) -> str:
     """The default benchmark name of a cell: its id without the axis `repeat`."""
@@ -218,6 +221,7 @@ MIGRATIONS = (
     Migration(_VERSION_5, _VERSION_5),
     Migration(_VERSION_6, _VERSION_6, everywhere=_number_cells),
     Migration(_VERSION_7 % " WITHOUT ROWID", _VERSION_7 % ""),
+    Migration(_VERSION_8, _VERSION_8),
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 

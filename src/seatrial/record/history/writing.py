@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from seatrial.job import AttemptResult, CellResult, RunResults, Stage, causes_by_cell, fields_digest, flatten_metrics
+from seatrial.job.metric import METRICS
 from seatrial.record.history.data import Mark, cell_number, key, series_id, text
 from seatrial.record.history.schema import Session, benchmark_of
 
@@ -42,10 +43,12 @@ def write_run(session: Session, results: RunResults) -> None:
     columns = "run, hash, number, target, machine, host, verdict, outcome, started_s, seconds"
     _insert(session, "attempts", columns, attempts.values())
     update = (
-        "(id) DO UPDATE SET trial = excluded.trial, better = excluded.better"
-        " WHERE series.trial <> excluded.trial OR series.better <> excluded.better"
+        "(id) DO UPDATE SET trial = excluded.trial, better = excluded.better,"
+        " checked = CASE excluded.checked WHEN '' THEN series.checked ELSE excluded.checked END"
+        " WHERE series.trial <> excluded.trial OR series.better <> excluded.better OR excluded.checked <> ''"
     )
-    _insert(session, "series", "id, trial, benchmark, fingerprint, metric, unit, better", series.values(), update)
+    columns = "id, trial, benchmark, fingerprint, metric, unit, better, checked"
+    _insert(session, "series", columns, series.values(), update)
     _insert(session, "points", "series, at_s, run, hash, value, verdict, host, id, source", points.values())
 
 
@@ -103,6 +106,7 @@ def _json(fields: dict[str, str]) -> str:
 def _metrics(results: RunResults, cell: CellResult, series: dict[int, _Row], points: dict[_Row, _Row]) -> None:
     benchmark, fingerprint = key(cell.benchmark or benchmark_of(cell.id)), key(cell.fingerprint)
     hash_, own_id = key(cell.hash), "" if key(cell.id) == benchmark else key(cell.id)
+    judged = {finding.check for finding in cell.findings if finding.step == METRICS and "lower" in finding.data}
     others = [(one, one.metrics) for one in cell.attempts if one.metrics]
     last = next((one for one in reversed(cell.attempts) if not one.metrics), None)  # it has the cell's own metrics
     for attempt, metrics in [*others, (last, cell.metrics)]:
@@ -113,7 +117,8 @@ def _metrics(results: RunResults, cell: CellResult, series: dict[int, _Row], poi
         for one in flatten_metrics(metrics):
             metric, unit = key(one.name), key(one.unit)
             number = series_id(benchmark, fingerprint, metric, unit)
-            series[number] = (number, key(cell.trial), benchmark, fingerprint, metric, unit, one.better or "")
+            checked = key(results.run) if f"bounds {one.name}" in judged else ""
+            series[number] = (number, key(cell.trial), benchmark, fingerprint, metric, unit, one.better or "", checked)
             point = (number, at_s, key(results.run), hash_, one.value, verdict, host, own_id, text(one.source))
             points[number, at_s, hash_] = point
 
