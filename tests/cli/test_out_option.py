@@ -44,7 +44,7 @@ def test_a_copy_that_failed_is_no_success_and_attach_makes_it(world: World) -> N
 
 def test_a_place_that_cannot_be_written_is_said_before_anything_runs(world: World) -> None:
     world.suite(f"name: s\ntrials:\n  ok: {{kind: runtime, run: ['touch {world.folder}/ran']}}\n")
-    assert "install s3fs" in world.seatrial("run", "suite.yaml", "--out", "s3://bucket/runs", check=2).stderr
+    assert "pip install" in world.seatrial("run", "suite.yaml", "--out", "s3://bucket/runs", check=2).stderr
     secret = world.seatrial("run", "suite.yaml", "--out", "ftp://me:hunter2@host/runs", check=2).stderr
     assert "hunter2" not in secret
     assert "it would be stored with the password" in secret

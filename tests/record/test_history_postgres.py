@@ -159,7 +159,7 @@ def test_without_the_driver_it_says_how_to_get_it() -> None:
         "except HistoryError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'seatrial[postgres]'" in done.stdout
+    assert "-m uv pip install" in done.stdout
     assert "hush" not in done.stdout
 
 

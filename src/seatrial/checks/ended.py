@@ -91,6 +91,17 @@ def killed_for_memory(observed: ObservedStep) -> str:
     return f"{processes} killed (out of memory)"
 
 
+UNREAD = "unread"  # class of findings that a new attempt would not change: the results are in a storage
+
+
+def unread(files: ObservedStep, step: str, check: str) -> Finding | None:
+    """The finding for files that could not be fetched after the job; None if they could."""
+    if not files.unread:
+        return None
+    message = f"the files of the job could not be fetched: {files.unread}"
+    return Finding(step, check, Verdict.INFRA, UNREAD, message, "the job is not run again for this")
+
+
 def ended_badly(observed: ObservedStep, check: str, ended: Exit, step: str = "") -> Finding | None:
     """The finding for a step that did not end by itself; None if it did."""
     if observed.outcome is Outcome.EXITED:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.checks.ended import ended_badly
+from seatrial.checks.ended import ended_badly, unread
 from seatrial.checks.findings import Threshold
 from seatrial.job import Exit, Finding, Observation, ObservedStep, Stage, Verdict, count
 from seatrial.readers.profile import entry_files
@@ -61,7 +61,7 @@ def check_files(
     step = step or f"files {name}"
     entry = observed.result.get(name)
     if not isinstance(entry, dict):
-        bad = ended_badly(observed, "count", ended, step)
+        bad = unread(observed, step, "count") or ended_badly(observed, "count", ended, step)
         why = str(observed.result.get("error") or "the files could not be checked")
         return [bad or Finding(step, "count", Verdict.FAILED, "files", why, observed.output)]
     files = entry_files(observed, name)

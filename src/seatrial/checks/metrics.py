@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from seatrial.checks.command import ONE_IS_ENOUGH, cut_short
+from seatrial.checks.ended import unread
 from seatrial.checks.files import entry_count, host_folders, host_in_path
 from seatrial.checks.findings import MetricData, metric_data
 from seatrial.job import Better, Finding, ObservedStep, Verdict, count
@@ -89,6 +90,8 @@ def check_metric(
     except NotMeasured as error:
         if not expected.required:
             return Finding(train.name, check, Verdict.SKIPPED, message=f"not measured: {error}"), None
+        if not expected.log and (bad := unread(files, train.name, check)):
+            return bad, None
         if cut_short(train) or (not expected.log and cut_short(files)):
             return Finding(train.name, check, Verdict.SKIPPED, message="not measured: the job ended first"), None
         return Finding(train.name, check, Verdict.FAILED, "metric", f"not measured: {error}"), None
@@ -113,6 +116,8 @@ def check_reading(
     if ran.unseen or files.unseen:
         why = f"not read: {ran.unseen or files.unseen}"
         return [Finding(ran.name, check, Verdict.INVALID, "unjudged", why)], {}
+    if bad := unread(files, ran.name, check):
+        return [bad], {}
     made: dict[str, MetricData] = {}
     error = entry_error(files, entry)
     problem = ""

@@ -1,12 +1,13 @@
 """`seatrial doctor`: checks targets and shows how to fix problems."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import click
 
 from seatrial.cli.common import loaded, print_json
-from seatrial.engine.verify import Examined, available_targets, chosen_targets, examine
+from seatrial.engine.verify import STORAGE, Examined, available_targets, chosen_targets, examine, examine_storage
 from seatrial.job import ExitCode
 from seatrial.report.view.words import one_line
 
@@ -20,8 +21,10 @@ _COLORS = {"ok": "green", "warning": "yellow", "problem": "red"}
 def command(suite: Path | None, target: str | None, as_json: bool) -> None:
     """Check the targets of SUITE; without SUITE, this machine and kubectl's current cluster. Exits 3 on a problem."""
     nothing_named = suite is None and target is None
-    wanted = available_targets() if nothing_named else chosen_targets(loaded(suite) if suite else None, target)
-    found = asyncio.run(examine(wanted))
+    read = loaded(suite) if suite else None
+    wanted = available_targets() if nothing_named else chosen_targets(read, target)
+    urls = [url for trial in (read.trials.values() if read else ()) for url in trial.storage()]
+    found = asyncio.run(examine(wanted)) + examine_storage([*urls, os.environ.get("SEATRIAL_OUT", "")])
     sound = all(one.sound for one in found)
     print_json({"sound": sound, "targets": found}) if as_json else _print(found)
     if not sound:
@@ -40,11 +43,14 @@ def _print(found: list[Examined]) -> None:
                 kept = "".join(character if character.isprintable() else "?" for character in line)
                 click.echo(f"           {' ' * bool(line)}{kept}")
         click.echo()
-    problems = sum(not one.sound for one in found)
+    targets = [one for one in found if one.target != STORAGE]
+    problems = sum(not one.sound for one in targets)
     warnings = sum(diagnostic.level == "warning" for one in found for diagnostic in one.diagnostics)
     if problems:
-        which = "the target" if len(found) == 1 else f"{problems} of {len(found)} targets"
+        which = "the target" if len(targets) == 1 else f"{problems} of {len(targets)} targets"
         click.echo(f"{which} cannot run jobs; see the fixes above")
+    elif not all(one.sound for one in found):
+        click.echo("storage cannot be used; see the fixes above")
     else:
-        each = "target" if len(found) == 1 else f"{len(found)} targets"
+        each = "target" if len(targets) == 1 else f"{len(targets)} targets"
         click.echo(f"{each} ready" + (f" ({warnings} warning{'s' * (warnings > 1)})" if warnings else ""))

@@ -78,7 +78,7 @@ def read_as_agent(spec: dict[str, Any]) -> tuple[list[bytes], Exit]:
 
 def with_artifacts(job: Job, observation: Observation, mask: Mask) -> Observation:
     """Reads files that the job wrote to an address (`gs://…`), because the agent in the job cannot. If they cannot be
-    fetched, the step's outcome is INFRA: it is not the job's fault."""
+    fetched, the step's outcome is INFRA, with a note `unread`: it is not the job's fault."""
     far = {step.name: step for step in job.steps if step.kind == "read" and _address(step)}
     if not far or observation.exit.outcome in (Outcome.CANCELLED, Outcome.REFUSED):
         return observation
@@ -101,7 +101,8 @@ def _with_files(step: Step, observed: ObservedStep, mask: Mask) -> ObservedStep:
         except FileNotFoundError:
             pass  # the checks report that the job wrote nothing
         except RecordError as error:
-            return msgspec.structs.replace(observed, outcome=Outcome.INFRA, output=mask.text(str(error)), result={})
+            note = {"note": "unread", "text": mask.text(str(error))}
+            return msgspec.structs.replace(observed, outcome=Outcome.INFRA, notes=[*observed.notes, note], result={})
         records, ended = read_as_agent({"logs": [], "roots": [scratch], "entries": entries})
     nothing = Step("log", "command")
     found = read_records(records, [nothing, step]).steps[1]

@@ -2,46 +2,56 @@
 
 import os
 import re
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from seatrial.record import RecordError
-from seatrial.record.remote import error_text, file_system
+from seatrial.record.remote import FOR_GOOD, WAITS_S, error_text, file_system
 
 LOGS = ("*.log", "*.log.gz", "log*.txt")
 _MOST_FILES = 200_000  # limit of files to list
 _MOST_BYTES = 8 << 30  # limit of bytes to fetch
 
 
-def fetch_folder(address: str, matches: Iterable[str], into: Path, logs: bool = True) -> None:
-    """Fetches the files below `address` that match one of the globs, and `logs`. Raises RecordError, and
-    FileNotFoundError if there is no file at all."""
+def fetch_folder(
+    address: str, matches: Iterable[str], into: Path, logs: bool = True, sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """Fetches the files below `address` that match one of the globs, and `logs`. A failure that may pass is retried.
+    Raises RecordError, and FileNotFoundError if there is no file at all."""
     wanted = [_compiled(match) for match in matches]
-    try:
-        system, root = file_system(address)
-        infos = _listed(system, root)
-        if not infos and system.isfile(root):
-            raise RecordError(f"{address} is a file; use its folder, and --log FILE for a log")
-        if not infos:
-            raise FileNotFoundError(root)
-        names = [name for name in infos if (logs and _is_log(name)) or any(one.fullmatch(name) for one in wanted)]
-        total = sum(int(infos[name].get("size") or 0) for name in names)
-        if total > _MOST_BYTES:
-            raise RecordError(f"{len(names)} files of {address} have {total:,} bytes (limit {_MOST_BYTES:,})")
-        for name in names:
-            target = into / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            system.get_file(f"{root.rstrip('/')}/{name}" if root.strip("/") else name, str(target))
-            if (modified_s := _modified(infos[name])) is not None:
-                os.utime(target, (modified_s, modified_s))
-    except RecordError:
-        raise
-    except FileNotFoundError:
-        raise FileNotFoundError(f"folder not found: {address}") from None
-    except Exception as error:
-        raise RecordError(f"cannot read {address}: {error_text(error)}") from error
+    for wait_s in (*WAITS_S, None):
+        try:
+            return _fetch(address, wanted, into, logs)
+        except RecordError:
+            raise
+        except FileNotFoundError:
+            raise FileNotFoundError(f"folder not found: {address}") from None
+        except Exception as error:
+            if wait_s is None or isinstance(error, FOR_GOOD):
+                raise RecordError(f"cannot read {address}: {error_text(error)}") from error
+        sleep(wait_s)
+
+
+def _fetch(address: str, wanted: list[re.Pattern[str]], into: Path, logs: bool) -> None:
+    system, root = file_system(address)
+    infos = _listed(system, root)
+    if not infos and system.isfile(root):
+        raise RecordError(f"{address} is a file; use its folder, and --log FILE for a log")
+    if not infos:
+        raise FileNotFoundError(root)
+    names = [name for name in infos if (logs and _is_log(name)) or any(one.fullmatch(name) for one in wanted)]
+    total = sum(int(infos[name].get("size") or 0) for name in names)
+    if total > _MOST_BYTES:
+        raise RecordError(f"{len(names)} files of {address} have {total:,} bytes (limit {_MOST_BYTES:,})")
+    for name in names:
+        target = into / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        system.get_file(f"{root.rstrip('/')}/{name}" if root.strip("/") else name, str(target))
+        if (modified_s := _modified(infos[name])) is not None:
+            os.utime(target, (modified_s, modified_s))
 
 
 def _modified(info: dict[str, Any]) -> float | None:

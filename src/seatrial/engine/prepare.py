@@ -15,7 +15,8 @@ from seatrial.job.plan import PlanFile, RunOptions
 from seatrial.kinds.protocol import HasContents
 from seatrial.plan import Plan, PlanError
 from seatrial.plan.file import read_cells, read_suite, to_file
-from seatrial.record import DamagedRun, RunFolder
+from seatrial.record import DamagedRun, RecordError, RunFolder
+from seatrial.record.remote import check_backend
 from seatrial.suite import Cell, Problem, RunSuite, Suite, SuiteError
 
 _T = TypeVar("_T")
@@ -49,6 +50,7 @@ class PreparedRun:
 def create(suite: Suite, plan: Plan, runs: Path, options: RunOptions) -> PreparedRun:
     """Creates a run folder. Raises RunRefused if it would contain a secret, SuiteError if a cell lacks a file."""
     check_written(suite)
+    _check_storage(plan)
     cells, parts = _gathered_for(plan.cells)
     plan = plan.of(cells)
     folder = RunFolder.create(runs, suite.name)
@@ -58,10 +60,24 @@ def create(suite: Suite, plan: Plan, runs: Path, options: RunOptions) -> Prepare
 
 def with_contents(plan: Plan) -> Plan:
     """The plan with the contents of its cells, such as cases, read from their files. Raises SuiteError with all errors
-    in them, like `create`."""
+    in them, and for storage that cannot be read, like `create`."""
+    _check_storage(plan)
     kinds = {name for name in {cell.kind for cell in plan.cells} if isinstance(plugins.kinds()[name], HasContents)}
     found = {cell.id: cell for cell in _gathered_for(cell for cell in plan.cells if cell.kind in kinds)[0]}
     return plan.of(found.get(cell.id, cell) for cell in plan.cells)
+
+
+def _check_storage(plan: Plan) -> None:
+    """Raises SuiteError for storage that this machine has no package for: it would show only after the training."""
+    problems = []
+    first = {url: cell.id for cell in reversed(plan.cells) for url in cell.spec.storage()}
+    for url, cell_id in first.items():
+        try:
+            check_backend(url)
+        except RecordError as error:
+            problems.append(Problem(str(error), path=cell_id))
+    if problems:
+        raise SuiteError(problems)
 
 
 def _gathered_for(cells: Iterable[Cell]) -> tuple[list[Cell], dict[str, tuple[PartSpec, ...]]]:

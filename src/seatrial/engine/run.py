@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Protocol
 
 from seatrial import SeatrialError, __version__, plugins
-from seatrial.checks import find_causes
+from seatrial.checks import UNREAD, find_causes
 from seatrial.engine.attempt import Attempt, gather_or_cancel
 from seatrial.engine.context import AttemptContext, Failpoints
 from seatrial.engine.follow import Follower
@@ -30,7 +30,7 @@ from seatrial.engine.reap import RUN_FOLDER
 from seatrial.engine.secrets import Secrets
 from seatrial.engine.states import JOURNAL_VERSION, AttemptRecord, read_run
 from seatrial.engine.verify import shapes, verify
-from seatrial.job import VERSION, CellResult, Environment, Part, PartSpec, RunResults, Unreadable
+from seatrial.job import VERSION, CellResult, Environment, Part, PartSpec, RunResults, Unreadable, Verdict
 from seatrial.job.reading import boot_id
 from seatrial.record import Journal, RecordError
 from seatrial.suite import Cell
@@ -273,6 +273,9 @@ class Run:
         if made[-1].attempt.cancelled:  # by an interrupt of an earlier process
             return True
         verdict = made[-1].attempt.verdict
+        broken = {finding.class_ for finding in made[-1].judgement.findings if finding.verdict is Verdict.INFRA}
+        if broken == {UNREAD}:  # the job did its work; only its storage could not be read
+            return False
         if verdict in OUT_OF_BOUNDS:
             out = out_of_bounds(made)
             confirm = cell.policy.confirm

@@ -9,8 +9,11 @@ from seatrial import SeatrialError, plugins
 from seatrial.agent.masking.mask import Mask
 from seatrial.engine.follow import Follower
 from seatrial.job import Outcome, Part, PartSpec
+from seatrial.record import RecordError
+from seatrial.record.remote import check_backend, is_address
 from seatrial.suite import HERE, LOCAL, Cell, Suite, TargetEntry, choose_target
 from seatrial.targets import Diagnostic, DiagnosticLevel, TargetError
+from seatrial.targets.protocol import ok, problem
 
 _AT_ONCE = 8
 _MOST_SHOWN = 5
@@ -91,6 +94,21 @@ def available_targets() -> dict[str, TargetEntry]:
 
 def _entry(kind: str) -> TargetEntry:
     return TargetEntry(kind, plugins.targets()[kind].options())
+
+
+STORAGE = "storage"
+
+
+def examine_storage(urls: Iterable[str]) -> list[Examined]:
+    """Whether this machine has the packages for the URLs, as one entry; nothing if there is no URL. Contacts none."""
+    found = []
+    for url in dict.fromkeys(url for url in urls if is_address(url) and "${" not in url.partition("://")[0]):
+        try:
+            check_backend(url)
+            found.append(ok(url, "its package is installed"))
+        except RecordError as error:
+            found.append(problem(url, str(error)))
+    return [Examined(STORAGE, "fsspec", found)] if found else []
 
 
 async def examine(targets: dict[str, TargetEntry]) -> list[Examined]:

@@ -24,7 +24,8 @@ has the `count` and `files` of each entry, and `error` or `cut` if not everythin
 Separate hosts have an agent each, whose notes and results name its host; `hosts.py` merges their records.
 
 `outcome` is a value of lifecycle.Outcome. `left` counts processes that outlived their steps and had to be killed.
-A note `unseen` (text: why) comes from a target: the step's exit is known, its output and files are not.
+A note `unseen` (text: why) comes from a target: the step's exit is known, its output and files are not. A note `unread`
+comes from the engine: the job wrote files to a storage that could not be read.
 A line that is not JSON (such as the last one of a killed job) is counted and skipped, never an error.
 """
 
@@ -70,7 +71,15 @@ class ObservedStep(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def unseen(self) -> str:
         """Why only its exit is known; "" if its output and files are known, too."""
-        return next((str(note.get("text", "")) for note in self.notes if note.get("note") == "unseen"), "")
+        return self._noted("unseen")
+
+    @property
+    def unread(self) -> str:
+        """Why the files of the job could not be fetched from its storage; "" if they could."""
+        return self._noted("unread")
+
+    def _noted(self, name: str) -> str:
+        return next((str(note.get("text", "")) for note in self.notes if note.get("note") == name), "")
 
     @property
     def seconds(self) -> float | None:

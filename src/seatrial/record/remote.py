@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from seatrial.extras import install_command
 from seatrial.job import Unreadable, read_json
 from seatrial.record.folder import RecordError, RunFolder, UnknownRun, write_whole
 from seatrial.record.live import LIVE
@@ -26,8 +27,9 @@ WAITS_S = (1.0, 4.0, 15.0)  # between attempts at one file
 COPIED = "copied.json"  # in the original folder: the URL of the copy
 _HERE_ONLY = frozenset({"lock", LIVE, COPIED})
 _LAST = "results.json"
-_FOR_GOOD = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)  # not retried
-_PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs", "s3": "s3fs", "az": "adlfs", "abfs": "adlfs", "hdfs": "pyarrow"}
+FOR_GOOD = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)  # not retried
+# Extras of Seatrial, or packages, for protocols that fsspec does not bring itself.
+_EXTRAS = {"gs": "gcs", "gcs": "gcs", "s3": "s3", "s3a": "s3", "az": "adlfs", "abfs": "adlfs", "hdfs": "pyarrow"}
 
 
 class Copied(msgspec.Struct, frozen=True):
@@ -39,16 +41,26 @@ def is_address(text: str) -> bool:
     return "://" in text
 
 
+def check_backend(address: str) -> None:
+    """Raises RecordError if fsspec, or a package that it needs, cannot handle the URL. Contacts nothing."""
+    import fsspec
+
+    for protocol in (part.partition("://")[0] for part in address.split("::") if "://" in part):
+        try:
+            fsspec.get_filesystem_class(protocol)
+        except (ImportError, ValueError) as error:
+            extra = _EXTRAS.get(protocol)
+            hint = f"; run `{install_command(extra)}`" if extra else ""
+            raise RecordError(f"cannot access {address}: {str(error).rstrip('.')}{hint}") from None
+
+
 def file_system(address: str) -> tuple[Any, str]:
     """The file system and the path at a URL. Raises RecordError, which is permanent."""
     import fsspec
 
+    check_backend(address)
     try:
         system, root = fsspec.core.url_to_fs(address)
-    except ImportError as error:
-        package = _PACKAGES.get(address.partition("://")[0], "")
-        hint = f"; run `pip install {package}`" if package else ""
-        raise RecordError(f"cannot access {address}: {error}{hint}") from None
     except Exception as error:
         raise RecordError(f"cannot access {address}: {error_text(error)}") from error
     return system, str(root).rstrip("/")
@@ -136,7 +148,7 @@ def _tried(work: Callable[[], _T], doing: str, sleep: Callable[[float], None]) -
         try:
             return work()
         except Exception as error:
-            if wait_s is None or isinstance(error, _FOR_GOOD):
+            if wait_s is None or isinstance(error, FOR_GOOD):
                 raise RecordError(f"{doing}: {error_text(error)}") from error
         sleep(wait_s)
     raise AssertionError("the last try returns or raises")

@@ -140,6 +140,10 @@ class TrialModel(Model):
         """Settings that make a check accept almost anything."""
         return ()
 
+    def storage(self) -> tuple[str, ...]:
+        """The fsspec URLs that results are read from after the job."""
+        return ()
+
     def baseline_files(self) -> dict[str, tuple[str, ...]]:
         """Each baseline file, with the prefixes of the metrics that it covers."""
         return {self.baseline: ("",)} if self.baseline is not None else {}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from llama import command, free_port, model, started
 
+from seatrial.extras import install_command
 from seatrial.job import Verdict
 from seatrial.kinds.driver import DriverError
 from seatrial.kinds.serving.driver.embeddings import cosine
@@ -104,7 +105,7 @@ def test_a_local_model_without_the_extra_is_refused_before_anything_runs(world: 
     suite(world, "rule: embedding, embeddings: {local: sentence-transformers/all-MiniLM-L6-v2}")
     for asked in ("plan", "run"):
         said = world.seatrial(asked, "suite.yaml", check=2).stderr
-        assert "needs sentence-transformers; run `pip install 'seatrial[embedding]'`" in said
+        assert f"needs sentence-transformers; run `{install_command('embedding')}`" in said
 
 
 @pytest.fixture

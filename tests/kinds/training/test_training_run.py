@@ -3,9 +3,11 @@
 import json
 import os
 import sys
+from importlib.util import find_spec
 
 import pytest
 
+from seatrial.extras import install_command
 from seatrial.job import CellResult
 from world import World
 from xplane_file import host_profile
@@ -164,11 +166,46 @@ def test_each_way_to_fail_has_its_class(world: World) -> None:
     assert found(cells["nowhere"])["files m count"] == ("failed", "files")
 
 
-def test_an_address_that_cannot_be_read_is_not_the_jobs_fault(world: World) -> None:
-    trial = "command: echo done, log: {must: done}, artifacts: 'gopher://x/y', files: {m: {match: x}}"
-    cell = run(world, trial, check=3)
-    assert found(cell)["train must done"] == ("passed", "")
-    assert found(cell)["files m count"] == ("infra", "infra")
+def test_a_storage_that_cannot_be_read_is_not_the_jobs_fault_and_does_not_run_it_again(world: World) -> None:
+    (world.folder / "taken").write_text("a file where the folder should be")
+    common = f"kind: training, retries: 3, artifacts: 'file://{world.folder}/taken/trials'"
+    world.suite(f"""
+trials:
+  files: {{{common}, command: 'echo ran >> {world.folder}/files', files: {{m: {{match: x}}}}}}
+  metric: {{{common}, command: 'echo ran >> {world.folder}/metric', metrics: {{m: {{file: '*.json', key: a}}}}}}
+  reader: {{{common}, command: 'echo ran >> {world.folder}/reader', read: {{reader: kineto, file: '*.json'}}}}
+""")
+    world.seatrial("run", "suite.yaml", check=3)
+    checks = {"files": "files m count", "metric": "train metric m", "reader": "train read kineto"}
+    for cell in world.results().cells:
+        assert found(cell) == {"train exit": ("passed", ""), checks[cell.id]: ("infra", "unread")}
+        assert "the files of the job could not be fetched: cannot read file://" in cell.why
+        assert len(cell.attempts) == 1
+        assert (world.folder / cell.id).read_text() == "ran\n"
+
+
+@pytest.mark.skipif(find_spec("gcsfs") is not None, reason="gcsfs is installed here")
+def test_a_storage_without_its_package_is_found_before_anything_runs(world: World) -> None:
+    run_once = f"command: 'touch {world.folder}/ran', files: {{m: {{match: x}}}}"
+    world.suite(f"""
+trials:
+  far: {{kind: training, {run_once}, matrix: {{place: ['gs://bucket', 'nowhere://x']}}, artifacts: '${{place}}/trials'}}
+  gs: {{kind: training, {run_once}, artifacts: 'gs://other/${{benchmark}}', matrix: {{benchmark: [1]}}}}
+  here: {{kind: training, {run_once}}}
+""")
+    for command in ("plan", "run"):
+        told = world.seatrial(command, "suite.yaml", check=2).stderr
+        assert "far[place=gs://bucket]: cannot access gs://bucket/trials: Please install gcsfs" in told
+        assert f"run `{install_command('gcs')}`" in told
+        assert "far[place=nowhere://x]: cannot access nowhere://x/trials: Protocol not known: nowhere" in told
+        assert "3 problems" in told
+    world.seatrial("plan", "suite.yaml", "--select", "here", check=0)
+    world.env["SEATRIAL_OUT"] = "s3://bucket/runs"
+    told = world.seatrial("doctor", "suite.yaml", check=3).stdout
+    assert "storage (fsspec)\n  problem  gs://other/${benchmark}" in told
+    assert "cannot access s3://bucket/runs: " in told
+    assert "storage cannot be used; see the fixes above" in told
+    assert not (world.folder / "ran").exists()
 
 
 def test_a_job_that_hangs_is_a_stall_long_before_its_run_limit(world: World) -> None:

@@ -7,6 +7,7 @@ import click
 from seatrial import SeatrialError
 from seatrial.cli.common import fail
 from seatrial.cli.scale.access import FOLDER, NAMESPACE, TYPE, access, on_cluster, project_option
+from seatrial.extras import install_command
 from seatrial.migrate.runai.files import NAMESPACE_PREFIX
 
 
@@ -95,7 +96,7 @@ def plot(folder: Path, plot_type: str, skip_errors: bool, head: int | None, tail
     try:
         draw(rows, plot_type, picture)
     except ModuleNotFoundError as error:
-        install = "install it with pip install 'seatrial[plot]'"
+        install = f"run `{install_command('plot')}`"
         fail(f"{picture} needs matplotlib ({error}); {install}; wrote {folder / TIMES_FILE}")
     for milestone in shown_milestones(rows, plot_type):
         metrics = metrics_of(rows, milestone.name)

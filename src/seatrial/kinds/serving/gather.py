@@ -5,6 +5,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from seatrial.extras import install_command
 from seatrial.kinds.arrivals_model import read_trace
 from seatrial.kinds.serving.cases import read_cases
 from seatrial.kinds.serving.config_rules import AXIS, cell_problems
@@ -12,10 +13,6 @@ from seatrial.kinds.serving.generation import Case
 from seatrial.kinds.serving.model import PlannedCase, ServingGathered, ServingTrial
 from seatrial.kinds.serving.tolerance_file import read_tolerance
 from seatrial.suite import Cell
-
-NO_EMBEDDING = (
-    "`embeddings.local` needs sentence-transformers; run `pip install 'seatrial[embedding]'`, or use `embeddings.url`"
-)
 
 
 def gather_cases(cell: Cell) -> ServingGathered:
@@ -40,7 +37,8 @@ def gather_cases(cell: Cell) -> ServingGathered:
         folder = cell.directory.resolve() / embeddings.local
         embedding_model = str(folder) if os.path.isdir(folder) else embeddings.local
         if not find_spec("sentence_transformers"):
-            missing.append(NO_EMBEDDING)
+            command = install_command("embedding")
+            missing.append(f"`embeddings.local` needs sentence-transformers; run `{command}`, or use `embeddings.url`")
     tolerance = None
     if model.compare.tolerances is not None and model.purpose == "compare":
         tolerance = read_tolerance(cell.directory / model.compare.tolerances, cell.benchmark)

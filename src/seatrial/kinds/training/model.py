@@ -130,6 +130,9 @@ class TrainingTrial(CommandChecks, TrialModel):
             percent = tolerance / abs(target) * 100 if tolerance and target else 0.0
         return (f"`loss.tolerance` {tolerance} accepts almost any loss",) if percent > _MOST_PERCENT else ()
 
+    def storage(self) -> tuple[str, ...]:
+        return (self.artifacts,) if self.artifacts and "://" in self.artifacts else ()
+
     def step_names(self, runtime: Runtime | None) -> tuple[str, ...]:
         workspace = self.workspace_of(runtime)
         cloned = ["workspace"] if workspace and workspace.git else []

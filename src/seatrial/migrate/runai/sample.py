@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from seatrial import SeatrialError
+from seatrial.extras import install_command
 from seatrial.kubernetes import EVENTS, PODS, Forbidden, Kubernetes, Meta, Object, ObjectPart, UnknownKind
 from seatrial.migrate.runai.files import NAMESPACE_PREFIX, SampledWorkload, epoch_seconds
 
@@ -271,7 +272,7 @@ def backend_times(url: str, project: str, workload_type: str, cluster: str | Non
         import psycopg
         from psycopg.conninfo import conninfo_to_dict
     except ImportError:
-        raise SeatrialError("psycopg is not installed; run `pip install 'seatrial[postgres]'`") from None
+        raise SeatrialError(f"psycopg is not installed; run `{install_command('postgres')}`") from None
     try:
         parameters = conninfo_to_dict(url, connect_timeout=_CONNECT_S, application_name="seatrial")
     except psycopg.Error:  # its message may quote a password

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from seatrial.extras import install_command
 from seatrial.job import Unreadable
 from seatrial.record.history.data import HIDDEN, HistoryError, masked_location
 from seatrial.record.history.schema import MIGRATIONS, SCHEMA_VERSION, Session, newer, statements
@@ -124,7 +125,7 @@ class PostgresDatabase:
         try:
             import psycopg
         except ImportError as error:
-            advice = "Run pip install 'seatrial[postgres]'."
+            advice = f"Run {install_command('postgres')}"
             raise HistoryError(self.location, "psycopg is not installed", advice) from error
         parameters = self._parameters()
         until = time.monotonic() + _PATIENCE_S

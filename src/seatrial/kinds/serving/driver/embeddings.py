@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from seatrial.extras import install_command
 from seatrial.job import Unreadable, decode
 from seatrial.kinds.driver import DriverError
 from seatrial.kinds.serving.work import Embeddings
@@ -95,7 +96,8 @@ class LocalModel:
 
                 self._model = SentenceTransformer(self._name)
             except ImportError as error:
-                raise DriverError(f"{self._name} needs `pip install 'seatrial[embedding]'`: {error}") from error
+                command = install_command("embedding")
+                raise DriverError(f"{self._name} needs sentence-transformers ({error}); run `{command}`") from error
             except (OSError, ValueError) as error:  # not found, cannot be downloaded, or not a model
                 raise DriverError(f"cannot load sentence-transformers model {self._name}: {error}") from error
         return [float(value) for value in self._model.encode(text)]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from seatrial.extras import install_command
 from seatrial.kinds.driver import DriverError
 from seatrial.kinds.serving.driver.client import CERTIFICATE, ModelInfo
 from seatrial.kinds.serving.generation import Answer, Failure, Generation, Mode, Request, Times, Trouble, stream_answer
@@ -26,7 +27,7 @@ try:
         tokenize_request,
     )
 except ModuleNotFoundError as error:
-    raise DriverError(f"protocol `tgis` needs gRPC: pip install 'seatrial[grpc]' ({error})") from error
+    raise DriverError(f"protocol `tgis` needs gRPC ({error}); run `{install_command('grpc')}`") from error
 
 _SERVICE = f"/{GENERATION}.GenerationService"
 _CERTIFICATE_SIGNS = ("certificate", "ssl_error_ssl", "handshake failed", "peer name")
