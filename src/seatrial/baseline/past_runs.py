@@ -207,12 +207,12 @@ def _job(run: str, benchmarks: Collection[str]) -> tuple[str, str]:
         return "", ""
     whole, random = match["job"], match["random"] or ""
     for job in (whole, whole.removesuffix(random)):
-        same = [benchmark for benchmark in benchmarks if _plain(benchmark) == _plain(job)]
+        same = [benchmark for benchmark in benchmarks if plain_name(benchmark) == plain_name(job)]
         if len(same) == 1:
             return job, same[0]
     return whole.removesuffix(random), ""
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """Normalises names: jobs have no dots or underscores, so `3.1` and `3_1` are `3dot1` there."""
     return re.sub(r"(?<=\d)(?:dot|_|\.)(?=\d)", ".", name)

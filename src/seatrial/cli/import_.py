@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from seatrial.cli.common import fail
-from seatrial.migrate import import_suite
+from seatrial.migrate import default_out, import_suite
 from seatrial.plugins import models
 from seatrial.record import write_whole
 
@@ -14,21 +14,22 @@ from seatrial.record import write_whole
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--command", metavar="TEXT",
-    help="Command that starts a job or server; {benchmark} and {name} are replaced for each benchmark.",
+    help="Command that starts a job or server; {benchmark}, {name}, {model} and {arguments} of a job are replaced.",
 )  # fmt: skip
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-    help="Suite to write.  [default: seatrial.yaml next to FILE]",
+    help="Suite to write.  [default: seatrial.yaml next to FILE or in its checkout]",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Overwrite an existing suite.")
 def command(file: Path, command: str | None, out: Path | None, force: bool) -> None:
     """Create a suite from FILE and list what FILE does not specify. FILE is not changed.
 
     \b
-    torchprime   step_time_bounds.yaml: a training trial for each benchmark, checked against the file's bounds
+    torchprime   e2e_test.yml: a training trial for each job, with its arguments, checks and bounds
+                 step_time_bounds.yaml: a training trial for each benchmark, checked against the file's bounds
     tgis-tester  config.yaml: a serving trial for each configuration of each model, with the same cases
     """
-    out = out or file.with_name("seatrial.yaml")
+    out = out or default_out(file)
     if out.exists() and out.samefile(file):
         fail(f"{out} is the file to import; use --out to write the suite to another file")
     if (out.exists() or out.is_symlink()) and not force:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from seatrial.suite.names import NAME
 from seatrial.suite.yaml.problem import Problem, SourceMark, SuiteError
 from seatrial.suite.yaml.source import Source, read_source
 
+SUITE = "seatrial.yaml"
+
 
 class Imported(msgspec.Struct, frozen=True):
     text: str
@@ -23,11 +25,17 @@ class Imported(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()  # about the file
 
 
+def default_out(file: Path) -> Path:
+    """Next to the file; in the root of the checkout for a workflow, because GitHub reads every file next to it."""
+    is_workflow = file.absolute().parts[-3:-1] == (".github", "workflows")
+    return Path(os.path.normpath(file.parent / "../..")) / SUITE if is_workflow else file.with_name(SUITE)
+
+
 def import_suite(
     file: Path, out: Path, command: str | None, models: tuple[Mapping[str, Any], Mapping[str, Any]]
 ) -> Imported:
     """A suite that loads, to be written to `out`. Raises SeatrialError; a SuiteError has the lines of `file`."""
-    made = _from_tester(file, out, command) if _is_tester(file) else _from_torchprime(file, out, command)
+    made = _importer(file)(file, out, command)
     source = Source(str(out), made.text)
     try:
         if source.problems:
@@ -38,28 +46,32 @@ def import_suite(
     return made
 
 
-def _is_tester(file: Path) -> bool:
-    """Whether the file is from tgis-tester, else from torchprime. Raises SeatrialError if from neither."""
+def _importer(file: Path) -> Callable[[Path, Path, str | None], Imported]:
+    """Chooses by the contents of the file. Raises SeatrialError if they are unknown."""
     source = read_source(file)
     data = source.data
     keys = set(data) if isinstance(data, dict) else set()
+    if source.problems and not keys:
+        raise SuiteError(source.problems)
     if "trials" in keys:
         raise SeatrialError(f"{file} is already a suite; run `seatrial plan {file}`")
     if "tests" in keys and keys & {"cluster", "worker", "runner"}:
-        return True
+        return _from_tester
+    if "jobs" in keys:
+        return _from_workflow
     if not keys & {"benchmarks", "baselines"}:
         has = f"found {', '.join(sorted(map(str, keys))[:8])}" if keys else "found no map"
         raise SeatrialError(
-            f"unknown format of {file}: expected `benchmarks` (torchprime's step_time_bounds.yaml) or "
-            f"`worker` and `tests` (tgis-tester's config.yaml), {has}"
+            f"unknown format of {file}: expected `benchmarks` (torchprime's step_time_bounds.yaml), `jobs` (its "
+            f"workflow e2e_test.yml), or `worker` and `tests` (tgis-tester's config.yaml), {has}"
         )
     if "benchmarks" in keys and not data["benchmarks"]:
         mark = source.find(("benchmarks",), key=True)[0]
         raise SeatrialError(f"{file}:{mark.line}:{mark.column}: `benchmarks` is empty; nothing to import")
-    return False
+    return _from_bounds
 
 
-def _from_torchprime(file: Path, out: Path, command: str | None) -> Imported:
+def _from_bounds(file: Path, out: Path, command: str | None) -> Imported:
     from seatrial.baseline import THEIRS, read_baselines
     from seatrial.migrate.torchprime import suite_from_torchprime
 
@@ -67,9 +79,26 @@ def _from_torchprime(file: Path, out: Path, command: str | None) -> Imported:
     if baselines.form != THEIRS:
         raise SeatrialError(f"{file} is a Seatrial baseline; nothing to import, set it as `baseline:` of a trial")
     relative = os.path.relpath(file.resolve(), out.resolve().parent)
-    made = suite_from_torchprime(baselines, file.stem, relative, command)
+    made = suite_from_torchprime(baselines, file.stem, relative, relative, command)
     about = f"{_count(made, 'training')}, checked against {relative}"
     return msgspec.structs.replace(made, about=about, warnings=baselines.warnings)
+
+
+def _from_workflow(file: Path, out: Path, command: str | None) -> Imported:
+    from seatrial.baseline import read_baselines
+    from seatrial.migrate.torchprime import read_workflow, suite_from_torchprime
+
+    workflow = read_workflow(file)
+    relative, workspace, baseline = (
+        os.path.relpath(path.resolve(), out.resolve().parent) if path else ""
+        for path in (file, workflow.root if (workflow.root / ".github").is_dir() else None, workflow.bounds)
+    )
+    baselines = read_baselines(workflow.bounds) if workflow.bounds and workflow.bounds.is_file() else None
+    made = suite_from_torchprime(baselines, file.stem, relative, baseline, command, workflow, workspace)
+    against = f"checked against {baseline}" if baselines else f"no bounds found{f' at {baseline}' if baseline else ''}"
+    how = "each runs the training itself, because `tp run` returns as soon as the job is submitted"
+    warnings = (*workflow.warnings, *(baselines.warnings if baselines else ()))
+    return msgspec.structs.replace(made, about=f"{_count(made, 'training')}, {against}; {how}", warnings=warnings)
 
 
 def _from_tester(file: Path, out: Path, command: str | None) -> Imported:

@@ -1,0 +1,136 @@
+"""Creates a suite from torchprime's step_time_bounds.yaml and workflows: a training trial per job, with its checks.
+
+torchprime's workflow checks that every job exits 0, that its log contains the final line, that there is exactly one
+profile, that the step time is within bounds, and that the final loss is close to its target, if the file has one.
+"""
+
+import itertools
+import re
+import shlex
+
+from seatrial.baseline.models import STEP_TIME, BaselineEntry, Baselines
+from seatrial.baseline.past_runs import plain_name
+from seatrial.job import BoundState
+from seatrial.migrate import Imported, literal, suite_name, unique_name
+from seatrial.migrate.torchprime.workflow import CHECKS, Workflow, Workload
+from seatrial.suite.yaml.document import flow_text, scalar
+from seatrial.suite.yaml.problem import printable
+
+_HEAD = """\
+# Created from {file} by `seatrial import`. `x-checks` has the checks of torchprime's workflow.
+name: {name}
+
+x-checks: &checks
+  kind: training
+  timeout: {{queue: 1h, run: 3h}}"""
+_CHECKS = {
+    "logs": "  log: {must: [Finished training run]}",
+    "profile": "  files: {profile: {match: '**/profile/**/*.xplane.pb', count: 1, valid: xplane}}",
+    "step_time": "  metrics:\n    step_time: "
+    "{file: '**/outputs/**/train_metrics.json', key: step_execution_time, unit: s, better: lower}",
+}
+NO_COMMAND = "echo set the command for {benchmark} in this suite >&2; exit 64"
+# torchprime's launcher adds the last two arguments. Its checks look for files by host: slice 0, worker N.
+_PYTHON = (
+    'python {arguments} "profile_dir=$SEATRIAL_FILES/profile/0-$SEATRIAL_HOST" '
+    '"output_dir=$SEATRIAL_FILES/outputs/0-$SEATRIAL_HOST"'
+)
+_VARIANT = re.compile(r"-(?:sa|scan-offload|2d|2-slice|sft|ddp-fsdp|pure-mlp)$")
+
+
+def suite_from_torchprime(
+    baselines: Baselines | None,
+    name: str,
+    file: str,
+    baseline: str,
+    command: str | None = None,
+    workflow: Workflow | None = None,
+    workspace: str = "",
+) -> Imported:
+    """The suite as text. `file`, `baseline` and `workspace` are paths relative to the suite. `{benchmark}`, `{name}`,
+    `{model}` and `{arguments}` are replaced in `command`."""
+    checks = workflow.checks if workflow else CHECKS
+    head = _HEAD.format(file=printable(file), name=scalar(suite_name(name, "torchprime")))
+    lines = [head, *(_CHECKS[one] for one in _CHECKS if one in checks)]
+    lines += [f"  baseline: {scalar(baseline)}"] if baseline else []
+    lines += [f"  workspace: {{path: {scalar(workspace)}}}"] if workspace else []
+    lines.append("\ntrials:")
+    known = baselines.entries if baselines else {}
+    entries = {name: metrics[STEP_TIME] for name, metrics in known.items() if STEP_TIME in metrics}
+    jobs: list[tuple[str, Workload | None]] = [(name, None) for name in entries]
+    if workflow:
+        jobs = [(_benchmark(one, entries), one) for one in workflow.workloads]
+    found: dict[str, int] = {}
+    for benchmark, workload in jobs:
+        entry = entries.get(benchmark)
+        trial = unique_name(benchmark, found, "benchmark")
+        found[trial] = workload.line if workload else entry.line if entry else 1
+        lines += _trial(trial, benchmark, entry, workload, command, "loss" in checks)
+    unknown = _unknown(entries, command, workflow, [benchmark for benchmark, _ in jobs])
+    return Imported("\n".join(lines) + "\n", found, unknown)
+
+
+def _benchmark(workload: Workload, entries: dict[str, BaselineEntry]) -> str:
+    """As the workflow says it; else, like update_step_time.py, the one with the same name, or the name of the job."""
+    titles = (name for name, entry in entries.items() if entry.title.casefold() == workload.title.casefold())
+    names = (name for name in entries if plain_name(name) == plain_name(workload.job_name))
+    return workload.benchmark or next(itertools.chain(names, titles), workload.job_name)
+
+
+def model_name(benchmark: str) -> str:
+    """The model of one of torchprime's benchmarks, which are variants of it: `llama-3_1-8b-sa` runs `llama-3.1-8b`."""
+    name = re.sub("^ds-", "deepseek-", _VARIANT.sub("", benchmark).replace("-fsdp-cp", "-cp"))
+    return re.sub(r"(?<=\d)_(?=\d)", ".", name)
+
+
+def _trial(
+    name: str, benchmark: str, entry: BaselineEntry | None, workload: Workload | None, command: str | None, loss: bool
+) -> list[str]:
+    title = printable(" ".join((entry.title if entry else workload.title if workload else "").split()))
+    arguments = literal(shlex.join(workload.words)) if workload else ""
+    # Quoted, so that any name from the file is one word of the command.
+    texts = {"benchmark": benchmark, "name": title, "model": (workload and workload.model) or model_name(benchmark)}
+    written = {name: literal(shlex.quote(text)) for name, text in texts.items()} | {"arguments": arguments}
+    meant = (command or (_PYTHON if workload else NO_COMMAND)).replace("model={benchmark}", "model={model}")
+    lines = [
+        f"  {scalar(name)}:{f'  # {title}' if title else ''}",
+        "    <<: *checks",
+        f"    benchmark: {scalar(literal(benchmark))}",
+        f"    command: {scalar(re.sub(r'{(benchmark|name|model|arguments)}', lambda match: written[match[1]], meant))}",
+    ]
+    if workload and workload.env:
+        env = {name: literal(value) if isinstance(value, str) else value for name, value in workload.env.items()}
+        lines.append(f"    env: {flow_text(env)}")
+    if loss and entry and entry.target_loss is not None and entry.loss_tolerance is not None:
+        lines.append("    loss: {}  # target and tolerance come from the baseline")
+    if entry and entry.bound.state is BoundState.DISABLED:
+        lines.append(f"    disabled: {scalar(entry.bound.why)}")
+    return lines
+
+
+def _unknown(
+    entries: dict[str, BaselineEntry], command: str | None, workflow: Workflow | None, run: list[str]
+) -> tuple[str, ...]:
+    if workflow is None:
+        comments = ["where jobs write files: `profile` and `outputs` must be below the work folder"]
+        if command is None:
+            comments.insert(0, "the command of each job: every `command` exits 64 until you set it (or use --command)")
+    else:
+        comments = ["the image or environment with torchprime's packages: set `runtime`"]
+        several = [name for name, one in zip(run, workflow.workloads, strict=True) if one.slices != "1"]
+        if several:
+            comments.append(f"the hosts of jobs on several slices (`hosts`, `machine`): {', '.join(several)}")
+        if unbounded := [name for name in run if name not in entries]:
+            comments.append(f"the bounds of {', '.join(unbounded)}: run `seatrial baseline update` after some runs")
+        if idle := [name for name in entries if name not in run]:
+            comments.append(f"the command of {', '.join(idle)}: no step of the workflow runs it (left out)")
+    comments.append("where jobs run: every trial runs on this machine until you set `machine`")
+    used = [entry for name, entry in entries.items() if name in run]
+    half = [entry.benchmark for entry in used if (entry.target_loss is None) != (entry.loss_tolerance is None)]
+    if half:
+        comments.append(f"the other half of incomplete loss checks (left out): {', '.join(half)}")
+    invented = [entry.benchmark for entry in used if entry.invented]
+    if invented:
+        some = ", ".join(invented)
+        comments.append(f"real bounds instead of invented ones: {some}; run `seatrial baseline update` after some runs")
+    return tuple(comments)
