@@ -26,7 +26,7 @@ help:
 	@echo "make fuzz      many bad inputs of every kind: 100,000 of each, or COUNT=1000 KINDS=plans SEED=2 FIRST=0"
 	@echo "make kills     local runs that are killed at random instants and attached: 100, or SEEDS=0:1000"
 	@echo "make check     ruff, mypy --strict, import contracts, vulture, no large files"
-	@echo "make reference  the tables of suite fields in docs/, from the models"
+	@echo "make reference  the tables of suite fields in docs/, from the models, and of verdicts, from real runs"
 	@echo "make screenshots  a picture of each page of the report and the dashboard, into runs/screenshots"
 	@echo "make bench     every number beside the peer it is compared with"
 
@@ -52,9 +52,10 @@ picture: setup
 	@DEMO_TOKEN=$${DEMO_TOKEN:-open-sesame} FORCE_COLOR=1 COLUMNS=112 $(BIN)/seatrial run examples/demo/suite.yaml | $(BIN)/python docs/picture.py
 	@$(BIN)/seatrial report last --svg docs/grid.svg
 
-# tests/docs fails when a table differs from the models.
+# tests/docs fails when a table differs from the models, or from what the situations of docs/verdicts.md end with.
 reference: setup
 	@$(BIN)/python docs/reference.py
+	@REWRITE_VERDICTS=1 $(BIN)/pytest -q tests/docs/test_verdicts.py
 
 # The story of a regression, with a real training job; the first time it builds an environment with JAX.
 demo-training: setup

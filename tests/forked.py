@@ -27,21 +27,29 @@ def run_forked(
     args: tuple[str, ...], folder: Path, env: dict[str, str], limit_s: float
 ) -> subprocess.CompletedProcess[str]:
     """`seatrial ARGS` in `folder` with exactly the environment `env`; what `subprocess.run` returns for it."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["forked"])
     with tempfile.TemporaryDirectory() as outputs:
         out, err = Path(outputs, "out"), Path(outputs, "err")
-        process = context.Process(target=_run, args=(args, folder, env, out, err))
-        # The server starts with the first process, and keeps this environment.
-        path = os.pathsep.join([TESTS, *filter(None, [os.environ.get("PYTHONPATH")])])
-        with _starting, mock.patch.dict(os.environ, {"PYTHONPATH": path, SERVER: "1"}):
-            process.start()
+        process = start_forked(args, folder, env, out, err)
         process.join(limit_s)
         if process.exitcode is None:
             process.kill()
             process.join()
             raise subprocess.TimeoutExpired(args, limit_s, out.read_bytes(), err.read_bytes())
         return subprocess.CompletedProcess(args, process.exitcode, out.read_text(), err.read_text())
+
+
+def start_forked(
+    args: tuple[str, ...], folder: Path, env: dict[str, str], out: Path, err: Path
+) -> multiprocessing.process.BaseProcess:
+    """Like `run_forked`, without waiting for the end. `out` and `err` get its output."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["forked"])
+    process = context.Process(target=_run, args=(args, folder, env, out, err))
+    # The server starts with the first process, and keeps this environment.
+    path = os.pathsep.join([TESTS, *filter(None, [os.environ.get("PYTHONPATH")])])
+    with _starting, mock.patch.dict(os.environ, {"PYTHONPATH": path, SERVER: "1"}):
+        process.start()
+    return process
 
 
 def _run(args: tuple[str, ...], folder: Path, env: dict[str, str], out: Path, err: Path) -> None:
