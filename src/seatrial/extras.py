@@ -11,13 +11,7 @@ def install_command(extra: str) -> str:
     instead of `seatrial[extra]`, and uses uv, which Seatrial depends on, because environments by uv have no pip."""
     from importlib import metadata
 
-    from packaging.requirements import Requirement
-
-    wanted = []
-    for text in metadata.requires("seatrial") or ():
-        one = Requirement(text)
-        if one.marker is not None and one.marker.evaluate({"extra": extra}) and not one.marker.evaluate({"extra": ""}):
-            one.marker = None
-            wanted.append(str(one))
+    required = (text.replace("'", '"').partition(";") for text in metadata.requires("seatrial") or ())
+    wanted = [package.strip() for package, _, marker in required if f'extra == "{extra}"' in marker]
     python = sys.executable
     return shlex.join([python, "-m", "uv", "pip", "install", "--python", python, *(wanted or [extra])])

@@ -19,7 +19,7 @@ KINDS = [
     "observations-steps", "observations-train", "owners", "past-runs", "past-runs-csv", "plans", "profiles-gz",
     "profiles-kineto", "profiles-xplane", "records-steps", "records-train", "results", "runai-objects",
     "runai-sampled", "runai-submissions", "runai-submitted", "runai-templates", "scale-stamps", "scale-submitted",
-    "series", "suites",
+    "series", "suites", "workflows",
 ]  # fmt: skip
 
 

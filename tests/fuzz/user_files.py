@@ -10,6 +10,7 @@ import msgspec
 from fuzz import mutate
 from fuzz.fuzzing import Kind
 from fuzz.seeds import BASELINE, KUBECONFIG, ROOT, SUITE, TORCHPRIME, Seeds
+from migrate.test_torchprime import SUBMIT
 from seatrial import SeatrialError, plugins
 from seatrial.agent.masking.mask import Mask
 from seatrial.agent.notebook import document
@@ -24,6 +25,7 @@ from seatrial.kinds.training.curve import read_curve
 from seatrial.kubernetes import KubernetesError, load_access
 from seatrial.kubernetes.credentials import Credentials
 from seatrial.kubernetes.objects import UNDECODABLE
+from seatrial.migrate import import_suite
 from seatrial.migrate.runai.files import SAMPLED_FILE, SUBMISSION_FILE, SUBMITTED_FILE, BegunSubmission
 from seatrial.migrate.runai.sample import NamespaceSnapshot, sampled
 from seatrial.migrate.runai.submit import Waves, labelled
@@ -75,10 +77,15 @@ def of_users(seeds: Seeds) -> Iterator[Kind]:
     yield Kind("curves", [CURVE], mutate.json_text, reading("curve.json", read_curve), (Unreadable,))
     yield Kind("curves-csv", [CURVE_CSV], mutate.log_text, reading("curve.csv", read_curve), (Unreadable,))
     yield Kind("notebooks", notebooks, mutate.json_text, reading("fuzzed.ipynb", _notebook), (document.Broken,))
+    yield Kind("workflows", [SUBMIT.encode()], mutate.yaml_text, reading("e2e_test.yml", _imported), (SeatrialError,))
     yield from _of_runai(reading)
     yield Kind(
         "kubeconfigs", [KUBECONFIG.encode()], mutate.heavy_yaml, reading("kubeconfig", _kubeconfig), (KubernetesError,)
     )
+
+
+def _imported(path: Path) -> object:
+    return import_suite(path, path.with_name("imported.yaml"), None, plugins.models())
 
 
 def _of_runai(reading: Callable[[str, Callable[[Path], object]], Callable[[bytes], object]]) -> Iterator[Kind]:

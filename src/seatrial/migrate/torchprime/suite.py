@@ -87,10 +87,11 @@ def _trial(
     name: str, benchmark: str, entry: BaselineEntry | None, workload: Workload | None, command: str | None, loss: bool
 ) -> list[str]:
     title = printable(" ".join((entry.title if entry else workload.title if workload else "").split()))
-    arguments = literal(shlex.join(workload.words)) if workload else ""
+    words = workload.words if workload else ()
+    model = next((word.removeprefix("model=") for word in words if word.startswith("model=")), model_name(benchmark))
     # Quoted, so that any name from the file is one word of the command.
-    texts = {"benchmark": benchmark, "name": title, "model": (workload and workload.model) or model_name(benchmark)}
-    written = {name: literal(shlex.quote(text)) for name, text in texts.items()} | {"arguments": arguments}
+    texts = {"benchmark": shlex.quote(benchmark), "name": shlex.quote(title), "model": shlex.quote(model)}
+    written = {name: literal(text) for name, text in {**texts, "arguments": shlex.join(words)}.items()}
     meant = (command or (_PYTHON if workload else NO_COMMAND)).replace("model={benchmark}", "model={model}")
     lines = [
         f"  {scalar(name)}:{f'  # {title}' if title else ''}",

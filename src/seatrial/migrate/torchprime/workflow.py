@@ -32,13 +32,9 @@ class Workload(msgspec.Struct, frozen=True):
     title: str
     line: int
     words: tuple[str, ...]  # the script and its arguments
-    env: dict[str, Any]  # as in a suite
+    env: YamlMap  # as in a suite
     slices: str
     benchmark: str = ""  # empty: the workflow does not check the job
-
-    @property
-    def model(self) -> str:
-        return next((word.removeprefix("model=") for word in self.words if word.startswith("model=")), "")
 
 
 class Workflow(msgspec.Struct, frozen=True):
@@ -118,7 +114,7 @@ def _workload(step: YamlMap, by_step: dict[str, str], file: Path, line: int, war
         if option in _WITH_VALUE and not given and words:
             value = words.pop(0)
         slices = value if option == "--num-slices" else slices
-    env: dict[str, Any] = {name: str(value) for name, value in _map(step.get("env")).items()}
+    env: YamlMap = {name: str(value) for name, value in _map(step.get("env")).items()}
     env |= {name: {"secret": secret[1]} for name, value in env.items() if (secret := _SECRET.fullmatch(value))}
     unknown = [word for word in words if re.search("[\0$`]", word)]
     unknown += [name for name, value in env.items() if isinstance(value, str) and _EXPRESSION.search(value)]
