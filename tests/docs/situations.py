@@ -44,7 +44,7 @@ class Here(World):
 
 def seatrial(world: World, *args: str, **env: str) -> int:
     if isinstance(world, Here):
-        return world._in_process(args).returncode
+        return world._in_process(args, {**world.env, **env}).returncode
     return run_forked(args, world.folder, {**world.env, **env}, WITHIN_S).returncode
 
 
@@ -261,6 +261,12 @@ SECTIONS = {
             runtime(LONG),
         ),
         bad("A notebook cell raises an exception.", notebook("1 / 0")),
+        bad(
+            "A thread of a notebook raises an exception.",
+            notebook(
+                "import threading\nthread = threading.Thread(target=lambda: 1 / 0)\nthread.start()\nthread.join()"
+            ),
+        ),
         bad("A notebook has no code cell that runs.", notebook("1 / 0", tags=("skip",))),
         bad("The interpreter of a runtime does not exist.", runtime("run: ['true'], runtime: r", head=NO_PYTHON)),
         bad("The code cannot be cloned.", runtime("run: ['true'], runtime: r", head=NO_CLONE)),
@@ -313,6 +319,10 @@ SECTIONS = {
         bad("A metric is better than its bounds.", bounded("0.1")),
         bad("The bounds have another unit than the metric.", bounded("1.5", unit="GB")),
         bad("A metric with bounds is not measured.", bounded("none")),
+        refused(
+            "Bounds have no side that can fail, with `--strict`.",
+            training(BOUNDED % "1.5", "--strict", **{"bounds.yaml": (BOUNDS % "s").replace("upper: 2", "upper: null")}),
+        ),
         bad("An optional metric with bounds is not measured.", bounded("", metric=OPTIONAL)),
         good("A metric has no baseline.", training(NO_BASELINE)),
         bad("A metric has no baseline, with `--strict`.", training(NO_BASELINE, "--strict")),
