@@ -136,9 +136,11 @@ class Supervisor:
             ending = ending if container.python is None else container.ending(ending)
         except JobError as error:
             ending = Ending(error.outcome, None, str(error))
+        except OSError as error:
+            ending = Ending("infra", None, str(error))
         try:
             container.remove()
-        except JobError as error:
+        except (JobError, OSError) as error:
             ending = ending._replace(message=join_messages(ending.message, str(error)))
         return ending
 
