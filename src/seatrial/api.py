@@ -72,9 +72,12 @@ class Cancellation:
             self._wake = None
 
 
-def load(path: "AnyPath", *, target: str | None = None, check_files: bool = True) -> "Suite":
+def load(
+    path: "AnyPath", *, target: str | None = None, overrides: Iterable[str] = (), check_files: bool = True
+) -> "Suite":
     """Reads and checks a suite.
 
+    `overrides` changes fields first: `runtimes.base.image=registry.example/base:2`, as `--set` does.
     `target` overrides the target of every trial: a target of the suite, a kind, `kind:key=value,…` or a YAML file.
     Without `check_files`, files that the suite names may be missing.
 
@@ -84,7 +87,7 @@ def load(path: "AnyPath", *, target: str | None = None, check_files: bool = True
     from seatrial.suite import choose_target
     from seatrial.suite import load as load_suite
 
-    suite = load_suite(Path(path), *models(), _read_baseline, check_files, readers())
+    suite = load_suite(Path(path), *models(), _read_baseline, check_files, readers(), overrides)
     return suite.on(choose_target(target, suite.targets, models()[1])) if target else suite
 
 

@@ -1,13 +1,16 @@
 """The pages of the dashboard over real HTTP: each shows what it is for, and damage of one run is the damage of one."""
 
+import html
 import os
 import re
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from seatrial.job import Verdict
+from seatrial.record import RunFolder
 from seatrial.record.history import open_history
 from seatrial.web.files import slug
 from web.conftest import Client, cell_result, finished_run, results, serving, write_journal, write_plan, write_results
@@ -34,6 +37,18 @@ async def test_a_cell_is_shown_through_time_with_its_metrics(client: Client) -> 
     assert 'href="../../r/nightly-2#cell/00000004"' in page.text
     assert f'href="../../f/{slug("train[mode=b,n=4]")}/step_time"' in page.text
     assert "seatrial run suite.yaml --select /00000004" in page.text
+
+
+async def test_the_command_that_reruns_a_cell_has_the_options_of_its_run(client: Client, runs: Path) -> None:
+    folder = RunFolder(runs / "nightly-2")
+    kept = folder.read_results()
+    assert kept is not None
+    folder.write_results(msgspec.structs.replace(kept, target="far", overrides=["name=it's"]))
+    page = await client.get("/c/nightly/00000004")
+    command = """seatrial run suite.yaml --target far --set 'name=it'"'"'s' --select /00000004"""
+    assert command in html.unescape(page.text)
+    shutil.rmtree(folder.path)
+    assert "seatrial run suite.yaml --select /00000004" in (await client.get("/c/nightly/00000004")).text
 
 
 async def test_a_metric_is_found_by_its_name_and_by_its_address(client: Client) -> None:

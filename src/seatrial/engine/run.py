@@ -353,6 +353,7 @@ class Run:
             seatrial=__version__,
             commit=self._options.commit,
             target=self._prepared.suite.target_override,
+            overrides=list(self._prepared.suite.overrides),
             axes={trial: {axis: [*found] for axis, found in of.items()} for trial, of in plan.labels.items()},
         )
 

@@ -43,19 +43,27 @@ def read_secrets(suite: RunSuite, jobs: Iterable[JobSpec]) -> tuple[dict[str, st
 
 
 def check_written(suite: Suite) -> None:
-    """Raises RunRefused if a target's options contain the value of a secret: the plan stores them, and everyone with
-    access to the target can see them."""
+    """Raises RunRefused if a target's options or `--set` contain the value of a secret: the plan stores them, and
+    everyone with access to the target can see its options."""
+    values = _known_values(suite)
+    options = suite.data.get("targets") or {}
+    held = [*_holding(options, "targets", values)]
+    for path, _, value in (text.partition("=") for text in suite.overrides):
+        held += _holding(value, f"--set {path}", values)
+    found = [f"{path} contains the value of secret {name}" for path, name in held]
+    if found:
+        advice = "remove it, because the run folder stores this value; use `env: {VARIABLE: {secret: NAME}}`"
+        raise RunRefused("\n".join([*found, advice]))
+
+
+def _known_values(suite: Suite) -> dict[str, str]:
     values = {}
     envs = [suite.env, *(one.env for one in suite.runtimes.values()), *(one.env for one in suite.trials.values())]
     named = [value.secret for env in envs for value in env.values() if not isinstance(value, str)]
     for name in {*suite.secrets, *named}:
         with contextlib.suppress(OSError, ValueError):  # a missing one is reported when a job needs it
             values[name] = _value(suite, name)
-    options = suite.data.get("targets") or {}
-    found = [f"{path} contains the value of secret {name}" for path, name in _holding(options, "targets", values)]
-    if found:
-        advice = "remove it, because the run folder stores target options; use `env: {VARIABLE: {secret: NAME}}`"
-        raise RunRefused("\n".join([*found, advice]))
+    return values
 
 
 def _holding(data: Any, path: str, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:

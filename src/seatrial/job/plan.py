@@ -33,6 +33,7 @@ class PlannedSuite(msgspec.Struct, frozen=True):
     directory: str = ""  # relative paths start here
     path: str | None = None
     target: str = ""  # `--target`, as given by the user; already applied
+    overrides: tuple[str, ...] = ()  # `--set`; already applied
 
 
 class PlannedRuntime(msgspec.Struct, frozen=True, omit_defaults=True):

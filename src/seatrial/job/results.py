@@ -166,6 +166,7 @@ class RunResults(msgspec.Struct, frozen=True):
     seatrial: str = ""
     commit: str = ""  # under test
     target: str = ""  # `--target`, as given by the user
+    overrides: list[str] = []  # `--set`, as given by the user
     axes: dict[str, dict[str, list[str]]] = {}  # values of each trial's axes, in the order of the suite
     against: str = ""  # what the run is compared with: "history" or the id of a run; empty if nothing
     changes: dict[str, int] = {}  # number of cells by Change

@@ -55,7 +55,11 @@ def to_file(plan: Plan, suite: Suite, run: str, options: RunOptions) -> PlanFile
         seatrial=__version__,
         run=run,
         suite=PlannedSuite(
-            suite.name, str(suite.directory.resolve()), str(suite.path) if suite.path else None, suite.target_override
+            suite.name,
+            str(suite.directory.resolve()),
+            str(suite.path) if suite.path else None,
+            suite.target_override,
+            suite.overrides,
         ),
         targets={name: entry for name, entry in (suite.data.get("targets") or {}).items() if name in suite.targets},
         secrets=suite.data.get("secrets") or {},
@@ -145,7 +149,8 @@ def read_suite(file: PlanFile, models: TargetModels) -> RunSuite:
         targets[HERE] = TargetEntry(LOCAL, models[LOCAL]())
     path = Path(file.suite.path) if file.suite.path is not None else None
     secrets = {name: SecretSource.model_validate(source) for name, source in file.secrets.items()}
-    return RunSuite(file.suite.name, Path(file.suite.directory), path, targets, secrets, file.suite.target)
+    made = file.suite
+    return RunSuite(made.name, Path(made.directory), path, targets, secrets, made.target, made.overrides)
 
 
 def read_cells(file: PlanFile, kinds: Kinds) -> Plan:

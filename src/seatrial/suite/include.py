@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from seatrial.suite.assign import Assigned, assign
 from seatrial.suite.yaml.problem import KeyPath, Problem, SourceMark, SuiteError, nearest
 from seatrial.suite.yaml.source import Source, YamlMap, read_source
 
@@ -23,8 +25,12 @@ class Written:
         self.root: Source | None = None
         self._owners: dict[KeyPath, Source] = {}  # of an entry (section, name), or of a top-level field
         self._seen: set[str] = set()
+        self._assigned: list[Assigned] = []
 
     def find(self, path: KeyPath, key: bool = False) -> tuple[SourceMark | None, str | None, tuple[str, ...]]:
+        for one in reversed(self._assigned):
+            if (found := one.find(path, key)) is not None:
+                return (*found, ())
         source = self._owners.get(path[:2]) or self._owners.get(path[:1]) or self.root
         return (*source.find(path, key), source.chain) if source else (None, None, ())
 
@@ -52,6 +58,10 @@ class Written:
         for index, name in enumerate(names if isinstance(names, list) else []):
             if isinstance(name, str) and name:  # the model reports other errors in this field
                 self._include(source, index, path.parent / name, chain)
+
+    def assign(self, text: str) -> None:
+        """Applies `--set TEXT`. Raises SuiteError."""
+        self._assigned.append(assign(self.data, text))
 
     def _put(self, source: Source, path: tuple[str, ...], value: Any, into: YamlMap) -> None:
         first = self._owners.get(path)
@@ -95,11 +105,17 @@ class Written:
         self.problems.append(Problem(message, source.find(path, key)[0], chain=source.chain))
 
 
-def read_written(path: Path) -> Written:
-    """Reads `path` and everything it includes. Raises SuiteError only if `path` itself is not a map."""
+def read_written(path: Path, overrides: Iterable[str] = ()) -> Written:
+    """Reads `path` and everything it includes, and applies `--set`. Raises SuiteError only if `path` itself is not a
+    map."""
     written = Written({})
     written.root = source = read_source(path)
     written.take(source, path, (path,))
     if not isinstance(source.data, dict):
         raise SuiteError(written.problems)
+    for text in overrides:
+        try:
+            written.assign(text)
+        except SuiteError as error:
+            written.problems += error.problems
     return written

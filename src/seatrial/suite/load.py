@@ -3,10 +3,11 @@
 import copy
 import difflib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 from pydantic import BaseModel, ValidationError
 
 from seatrial.suite import names
@@ -35,16 +36,19 @@ def load(
     read_baseline: ReadBaseline | None = None,
     look_for_files: bool = False,
     readers: Readers | None = None,
+    overrides: Iterable[str] = (),
 ) -> Suite:
     """Reads a suite file. Raises SuiteError with every problem in it.
 
     `read_baseline` reads the trials' baseline files; without it, none is read.
     `look_for_files`: also check that notebooks and workspaces exist.
     `readers`: the known readers; without them, names of readers are not checked.
+    `overrides`: fields to change first, as for `--set`.
     """
-    path = Path(path)
-    loader = _Loader(read_written(path), path.absolute().parent, path, look_for_files)
-    return loader.suite(kinds, targets, read_baseline, readers)
+    path, overrides = Path(path), tuple(overrides)
+    loader = _Loader(read_written(path, overrides), path.absolute().parent, path, look_for_files)
+    suite = loader.suite(kinds, targets, read_baseline, readers)
+    return msgspec.structs.replace(suite, overrides=overrides) if overrides else suite
 
 
 def from_data(

@@ -79,6 +79,7 @@ class RunSuite(msgspec.Struct, frozen=True):
     targets: dict[str, TargetEntry]  # `here` is always among them
     secrets: dict[str, SecretSource]
     target_override: str = ""  # `--target`, as given by the user
+    overrides: tuple[str, ...] = ()  # `--set`, as given by the user
 
     def parallel(self, target: str) -> int | None:
         """The suite's limit of jobs at a time on a target."""

@@ -78,6 +78,13 @@ SELECTING = options(
         "--repeat", type=click.IntRange(min=1), help="Run each cell this many times.  [default: the trial's `repeat`]"
     ),
     click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="PATH=VALUE",
+        help="Change a field of the suite, such as runtimes.base.image=registry.example/base:2. Repeat for more.",
+    ),
+    click.option(
         "--target",
         metavar="T",
         help="Run every cell on this target: a name in the suite, a kind (kubernetes), kind:key=value,… or a file.",
@@ -158,6 +165,7 @@ def plan_of(
     failed: str | None = None,
     history: str | None = None,
     target: str | None = None,
+    overrides: tuple[str, ...] = (),
     tag: tuple[str, ...] = (),
     strict: bool = False,
     list_warnings: bool = False,
@@ -167,7 +175,7 @@ def plan_of(
     warnings."""
     from seatrial.api import plan
 
-    read = loaded(suite, target, look_for_files=True)
+    read = loaded(suite, target, overrides, look_for_files=True)
     before = None
     if failed:
         folder = find(runs, failed)
@@ -196,11 +204,14 @@ def warn(warnings: Sequence[str], suite: Path, all_of_them: bool = False) -> Non
         say(f"{len(warnings)} warnings about checks of {suite}; `seatrial plan {shlex.quote(str(suite))}` lists them")
 
 
-def loaded(suite: Path, target: str | None = None, look_for_files: bool = False) -> "Suite":
-    """Loads the suite, with every cell on `target` if given. `look_for_files`: also check that its files exist."""
+def loaded(
+    suite: Path, target: str | None = None, overrides: tuple[str, ...] = (), look_for_files: bool = False
+) -> "Suite":
+    """Loads the suite with `--set`, and with every cell on `target` if given.
+    `look_for_files`: also check that its files exist."""
     from seatrial.api import load
 
-    return load(suite, target=target, check_files=look_for_files)
+    return load(suite, target=target, overrides=overrides, check_files=look_for_files)
 
 
 def duration(text: str) -> float:

@@ -54,9 +54,7 @@ class RunView:
 
     def rerun(self, selection: str) -> str:
         """The command that reruns the selected cells."""
-        suite = shlex.quote(self.results.suite_path or self.suite)
-        moved = f" --target {shlex.quote(self.target)}" if self.target else ""
-        return f"seatrial run {suite}{moved} {selection}"
+        return rerun_command(self.results, selection)
 
     @property
     def rerun_failed(self) -> str:
@@ -263,6 +261,14 @@ class CauseView:
         whole = place and self._cause.there == self._cause.of
         selects = [place] if whole else [f"/{one}" for one in self.hashes[:20]]
         return self._run.rerun(" ".join(f"--select {shlex.quote(one)}" for one in selects))
+
+
+def rerun_command(results: RunResults, selection: str) -> str:
+    """The command that reruns the selected cells, with the options that change cells."""
+    changed = [("--target", results.target)] if results.target else []
+    changed += [("--set", text) for text in results.overrides]
+    options = [f"{option} {shlex.quote(text)}" for option, text in changed]
+    return " ".join(["seatrial run", shlex.quote(results.suite_path or results.suite), *options, selection])
 
 
 def bad_rows(matrix: Matrix[CellView]) -> set[int]:

@@ -54,16 +54,19 @@ class Node:
 
 
 class Source:
-    """A file that was read. `problems` has its YAML errors; `root` has what could still be read."""
+    """A file that was read, without the first `skip` characters. `problems` has its YAML errors; `root` has what could
+    still be read."""
 
-    def __init__(self, file: str, text: str, chain: tuple[str, ...] = (), limits: FileLimits = _SUITE) -> None:
+    def __init__(
+        self, file: str, text: str, chain: tuple[str, ...] = (), limits: FileLimits = _SUITE, skip: int = 0
+    ) -> None:
         self.file = file
         self.chain = chain
         self.limits = limits
         self.problems: list[Problem] = []
         self.text = text
         self._lines: list[str] | None = None
-        self.root: Node | None = YamlReader(self).read()
+        self.root: Node | None = YamlReader(self).read(" " * skip + text[skip:])
 
     @property
     def data(self) -> Any:
@@ -136,10 +139,10 @@ class YamlReader:
         self._source = source
         self._anchors: dict[str, Node] = {}
 
-    def read(self) -> Node | None:
+    def read(self, text: str) -> Node | None:
         limits = self._source.limits
         try:
-            return self._documents(limited_events(self._source.text, limits.max_values, limits.too_many))
+            return self._documents(limited_events(text, limits.max_values, limits.too_many))
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             why = " ".join(part for part in (error.context, error.problem) if part)

@@ -8,9 +8,11 @@ from functools import cache
 from markupsafe import Markup, escape
 
 from seatrial.job import Verdict
+from seatrial.record import RunFolder
 from seatrial.record.history import RunCell, SuiteRun
 from seatrial.record.history.data import IMPORTED
 from seatrial.report.html.metrics import MetricPanel
+from seatrial.report.view.run import rerun_command
 from seatrial.report.view.series import RunSeries, with_bound, with_changes
 from seatrial.report.view.words import SYMBOLS, one_line
 from seatrial.web.access import NotThere
@@ -140,7 +142,9 @@ def cell(site: Site, suite: str, name: str, before: str = "") -> Page:
     views = [with_bound(with_changes(one)) for one in site.history.filled(judged[:_MOST_METRICS], _POINTS)]
     rerun = ""
     if run and run.suite_path and suite != IMPORTED:
+        kept = RunFolder(site.runs / newest.run).read_results()  # the history does not have its options
         rerun = f"seatrial run {shlex.quote(run.suite_path)} --select /{newest.hash}"
+        rerun = rerun_command(kept, f"--select /{newest.hash}") if kept else rerun
     return page(
         "cell.html.j2",
         Links(2, site.ending),

@@ -224,7 +224,7 @@ def _read_quickly(file: str, text: str) -> Source:
     source = Source(file, "", limits=CASE_LIMITS)
     source.text = text
     try:
-        source.root = _json_cases(text) or _QuickReader(source).read()
+        source.root = _json_cases(text) or _QuickReader(source).read(text)
     except (ValueError, RecursionError) as error:
         raise Unreadable(str(error)) from error
     return source
