@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seatrial.cli.common import HISTORY, RUNS, SELECTING, plan_of, print_lines
+from seatrial.cli.common import HISTORY, RUNS, SELECTING, fail, plan_of, print_lines
 from seatrial.job import Contents, Excluded, count, table_axes
 from seatrial.plan import Plan
 from seatrial.plan.expand import short_need
@@ -18,6 +18,7 @@ from seatrial.plan.pairwise import REPEAT
 from seatrial.suite import Cell
 
 if TYPE_CHECKING:
+    from seatrial.api import RunPlan
     from seatrial.report.terminal.lines import Line
 
 _LISTED = 40
@@ -27,17 +28,28 @@ _LISTED = 40
 @click.argument("suite", type=click.Path(path_type=Path))
 @SELECTING
 @click.option("--list", "list_cells", is_flag=True, help="List every cell with its hash.")
+@click.option("--show-job", metavar="CELL", help="Print the jobs of a cell, and their Kubernetes objects, as YAML.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with the reason for each excluded combination.")
 @click.option("--strict", is_flag=True, help="Exit 2 if there are warnings, such as bounds that cannot fail.")
 @HISTORY
 @RUNS
 def command(
-    suite: Path, max_cost: float | None, list_cells: bool, as_json: bool, runs: Path, history: str | None, **chosen: Any
+    suite: Path,
+    max_cost: float | None,
+    list_cells: bool,
+    show_job: str | None,
+    as_json: bool,
+    runs: Path,
+    history: str | None,
+    **chosen: Any,
 ) -> None:
     """Show what SUITE would run: its cells, excluded combinations with their reasons, hours and price."""
     from seatrial.engine.prepare import with_contents
 
     made = plan_of(suite, runs, history=history, list_warnings=True, **chosen)
+    if show_job is not None:
+        click.echo(_jobs_text(made, show_job), nl=False)
+        return
     plan = with_contents(made.plan)
     if as_json:
         click.echo(json.dumps(plan.as_json(), indent=1, ensure_ascii=False))
@@ -46,6 +58,43 @@ def command(
         print_lines(_lines(plan, list_cells, columns))
     plan.check_cells()
     plan.check_cost(made.suite.max_cost if max_cost is None else max_cost)
+
+
+def _jobs_text(made: "RunPlan", expression: str) -> str:
+    """The jobs of the matching cells and, for targets that submit objects, those objects, as YAML documents."""
+    import msgspec
+    import yaml
+
+    from seatrial import plugins
+    from seatrial.engine.prepare import example_parts
+    from seatrial.engine.secrets import known_mask
+    from seatrial.plan.select import select_cells
+    from seatrial.suite.yaml.problem import printable
+    from seatrial.targets import HasObjects, TargetError
+
+    class Dumper(yaml.SafeDumper):
+        """Writes text of several lines as it is."""
+
+    Dumper.add_representer(
+        str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" * ("\n" in text))
+    )
+    cells = select_cells(made.cells, expression, str(made.suite.path), made.excluded)
+    documents: list[tuple[str, Any]] = []
+    for cell, part in example_parts(cells):
+        entry = made.suite.targets[part.target]
+        documents.append((f"{cell.id} /{cell.hash}: {part.name} on target {part.target}", part))
+        kind = plugins.targets()[entry.kind]
+        try:
+            found = kind.objects(entry.options, part.job) if isinstance(kind, HasObjects) else []
+        except TargetError as error:
+            fail(f"target {part.target} would reject {cell.id}: {error}")
+        documents += [(f"submitted to target {part.target}", one) for one in found]
+    texts = [
+        f"---\n# {printable(heading)}\n"
+        + yaml.dump(msgspec.to_builtins(one), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120)
+        for heading, one in documents
+    ]
+    return known_mask(made.suite).text("".join(texts))
 
 
 def _lines(plan: "Plan", list_cells: bool, columns: int) -> "list[Line]":

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from seatrial import __version__, plugins
 from seatrial.engine.secrets import check_written
-from seatrial.job import JobSpec, PartSpec, Unreadable
+from seatrial.job import JobSpec, Part, PartSpec, Unreadable
 from seatrial.job.plan import PlanFile, RunOptions
 from seatrial.kinds.protocol import HasContents
 from seatrial.plan import Plan, PlanError
@@ -56,6 +56,12 @@ def create(suite: Suite, plan: Plan, runs: Path, options: RunOptions) -> Prepare
     folder = RunFolder.create(runs, suite.name)
     folder.write_plan(to_file(plan, suite, folder.run, options))
     return PreparedRun(suite, plan, folder, options, parts)
+
+
+def example_parts(cells: Iterable[Cell]) -> list[tuple[Cell, Part]]:
+    """The parts of a first attempt at each cell, in a run called `run`. Raises SuiteError like `create`."""
+    found, parts = _gathered_for(cells)
+    return [(cell, one.for_attempt("run", cell.hash, 1)) for cell in found for one in parts.get(cell.hash, ())]
 
 
 def with_contents(plan: Plan) -> Plan:

@@ -56,6 +56,11 @@ def check_written(suite: Suite) -> None:
         raise RunRefused("\n".join([*found, advice]))
 
 
+def known_mask(suite: Suite) -> Mask:
+    """Masks the secrets that have a value now. Never raises."""
+    return Mask(_known_values(suite).values())
+
+
 def _known_values(suite: Suite) -> dict[str, str]:
     values = {}
     envs = [suite.env, *(one.env for one in suite.runtimes.values()), *(one.env for one in suite.trials.values())]

@@ -58,13 +58,13 @@ def select(
     return wanted, others
 
 
-def select_cells(cells: Sequence[C], text: str, run: str) -> list[C]:
-    """The cells that match an expression of --select. Raises PlanError if `run` has none."""
+def select_cells(cells: Sequence[C], text: str, where: str, excluded: Sequence[Excluded] = ()) -> list[C]:
+    """The cells that match an expression of --select. Raises PlanError if `where` (a run, a suite) has none."""
     means = _meaning(text)
     found = [cell for cell in cells if means(cell)]
     if not found:
-        hint = _hint(text, cells, (), sorted({tag for cell in cells for tag in cell.tags}))
-        raise PlanError(f"cell not found: {text!r} in {run}{hint}")
+        hint = _hint(text, cells, excluded, sorted({tag for cell in cells for tag in cell.tags}))
+        raise PlanError(f"cell not found: {text!r} in {where}{hint}")
     return found
 
 

@@ -7,6 +7,7 @@ from seatrial.targets.protocol import (
     Endpoint,
     Found,
     HasApi,
+    HasObjects,
     HasProcesses,
     OwnedObjects,
     RunInUse,

@@ -228,6 +228,15 @@ class HasProcesses(Protocol):
         """How many CPUs the processes of a job may use."""
 
 
+@runtime_checkable
+class HasObjects(Protocol):
+    """A target kind with jobs that are objects of an API."""
+
+    def objects(self, options: Any, job: Job) -> list[dict[str, Any]]:
+        """The objects that `submit` would create, for users to read: without values of secrets. Contacts nothing.
+        Raises TargetError for a job that the target could never accept."""
+
+
 class TargetKind(Protocol):
     """The object that an entry point of `seatrial.targets` names. `options` is a pydantic model of the target's fields
     in a suite, `extra="forbid"`, with `parallel: int | None`."""

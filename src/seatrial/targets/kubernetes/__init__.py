@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from seatrial.job import Job
+    from seatrial.kubernetes import Manifest
     from seatrial.targets.kubernetes.options import KubernetesOptions
     from seatrial.targets.kubernetes.target import KubernetesTarget
 
@@ -29,6 +31,11 @@ class KubernetesKind:
         from seatrial.targets.kubernetes.target import KubernetesTarget
 
         return KubernetesTarget(name, options)
+
+    def objects(self, options: "KubernetesOptions", job: "Job") -> "list[Manifest]":
+        from seatrial.targets.kubernetes.submit import shown_objects
+
+        return shown_objects(job, options)
 
 
 kind = KubernetesKind()

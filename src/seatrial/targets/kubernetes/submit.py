@@ -1,4 +1,4 @@
-"""The annotation of a root object that describes its job, and dry runs of a job's objects."""
+"""The objects of a job with the annotation that describes it, and dry runs of them."""
 
 import contextlib
 from typing import Any
@@ -18,9 +18,10 @@ from seatrial.kubernetes import (
     NotFound,
     Resource,
 )
+from seatrial.targets.agent_file import agent_bytes
 from seatrial.targets.kubernetes import manifest, names
 from seatrial.targets.kubernetes.options import KubernetesOptions
-from seatrial.targets.kubernetes.run_object import Annotated
+from seatrial.targets.kubernetes.run_object import LEAST_TTL_S, Annotated
 from seatrial.targets.kubernetes.watch.feeds import NodeObject
 from seatrial.targets.kubernetes.watch.jobs import TrackedPod
 from seatrial.targets.kubernetes.watch.objects import KILLED
@@ -76,6 +77,34 @@ class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
             lines.append({"event": "note", "step": number, "at_s": 0.0, "data": note})
             lines.append({"event": "done", "step": number, "at_s": 0.0, "outcome": outcome, "code": code})
         return lines
+
+
+def annotate(root: Manifest, job: Job) -> None:
+    annotation = msgspec.json.encode(JobAnnotation.of(job)).decode()
+    root["metadata"].setdefault("annotations", {})[names.JOB_DATA] = annotation
+
+
+def shown_objects(job: Job, options: KubernetesOptions) -> list[Manifest]:
+    """All objects that `submit` would create, without values of secrets, uids and contents of files. Reads no
+    kubeconfig: if the options have no namespace, neither do the objects."""
+    space = options.namespace or "default"
+    run = manifest.run_object(job.run, LEAST_TTL_S, options, space, job.environment.image or "")
+    owner = manifest.owner(JOBS, run["metadata"]["name"], manifest.NO_UID)
+    shared = manifest.agent_configs(job.run, agent_bytes(), owner, space)
+    shared += manifest.input_configs(job.run, manifest.inputs_archive(job.inputs), owner, space)
+    agent, *inputs = (one["metadata"]["name"] for one in shared)
+    hidden = dict.fromkeys(job.secrets, "•••")
+    made = manifest.make(job, options, namespace=space, run_owner=owner, agent=agent, inputs=inputs, secrets=hidden)
+    annotate(made.root, job)
+    root = manifest.owner(manifest.root_resource(options), made.root["metadata"]["name"], manifest.NO_UID)
+    others = [manifest.owned_by(one, root) for one in (made.config, made.secret, made.service) if one]
+    shown = [run, *shared, made.root, *others]
+    for one in shown:
+        if options.namespace is None:
+            del one["metadata"]["namespace"]
+        for name, data in one.get("binaryData", {}).items():
+            one["binaryData"][name] = f"({len(data):,} characters of base64)"
+    return shown
 
 
 KEEPER = (

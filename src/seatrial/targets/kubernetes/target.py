@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 import seatrial.kubernetes as k8s
 from seatrial.job import Environment, Event, Job, Outcome, Stage, StageTime
 from seatrial.targets.agent_file import agent_bytes
@@ -23,7 +21,14 @@ from seatrial.targets.kubernetes.names import Handle
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.owned import ClusterObjects
 from seatrial.targets.kubernetes.run_object import Annotated, Root, RunObject, in_use_by, refuse_another, remove_unused
-from seatrial.targets.kubernetes.submit import JobAnnotation, gpu_node_labels, refuse_unmatched, try_job, try_run_object
+from seatrial.targets.kubernetes.submit import (
+    JobAnnotation,
+    annotate,
+    gpu_node_labels,
+    refuse_unmatched,
+    try_job,
+    try_run_object,
+)
 from seatrial.targets.kubernetes.watch.objects import PodObject, TrackedJob, epoch_s
 from seatrial.targets.kubernetes.watch.waiting import over_whole_quota
 from seatrial.targets.kubernetes.watch.watcher import Ender, JobWatcher, NoopEnder
@@ -178,8 +183,7 @@ class KubernetesTarget:
         made = manifest.make(
             job, self._options, namespace=self._namespace, run_owner=owner, agent=agent, inputs=inputs, secrets=secrets
         )
-        annotation = msgspec.json.encode(JobAnnotation.of(job)).decode()
-        made.root["metadata"].setdefault("annotations", {})[names.JOB_DATA] = annotation
+        annotate(made.root, job)
         return made
 
     async def adopt(self, handle: str) -> None:
