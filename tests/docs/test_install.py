@@ -89,7 +89,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def clean(tmp_path: Path, wheel: Path) -> Clean:
     if shutil.which("git") is None:
-        pytest.skip("needs git: the suites of `seatrial init` and docs/ci.md ask for it")
+        pytest.skip("needs git: the suite of docs/ci.md asks for it")
     return Clean(tmp_path / "clean", wheel)
 
 

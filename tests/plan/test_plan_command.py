@@ -129,7 +129,10 @@ def test_init_writes_a_suite_that_can_be_planned_and_never_writes_over_one(world
     assert (world.folder / "seatrial.yaml").read_text() == "mine"
     world.seatrial("init", "runtime", "--force", check=0)
     assert (world.folder / "seatrial.yaml").read_text() != "mine"
-    assert "no starter suite for kind 'trainin'" in world.seatrial("init", "trainin", check=2).stderr
+    assert (
+        "no starter suite for kind 'trainin'; did you mean 'training'?"
+        in world.seatrial("init", "trainin", check=2).stderr
+    )
 
 
 def test_init_where_nothing_can_be_written_says_so(world: Any) -> None:
@@ -146,11 +149,47 @@ def test_a_plan_says_which_metrics_nobody_will_judge(world: Any) -> None:
     assert "metrics of 2 cells will not be checked: b.yaml does not exist yet" in told
 
 
-def test_init_writes_a_training_suite_that_runs(world: Any) -> None:
-    world.seatrial("init", "training", check=0)
-    done = world.seatrial("run", "seatrial.yaml", check=0)
-    assert "1 metric not checked" in done.stdout
-    assert world.results().cells[0].metrics["step_time"]["better"] == "lower"
+WRONG = "sed -i s/reversed// *.py; exec python3 first_server.py"  # answers with the prompt itself
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown", "broken"),
+    [
+        ("runtime", "1 passed", ["trials.works.commands[0]=no-such-command"]),
+        ("training", "1 metric not checked", ["trials.small.loss.target=9"]),
+        (
+            "serving",
+            "2 cases: 2 exact; 60 requests",
+            [f"trials.answers.server.command={WRONG}", "trials.answers.load="],
+        ),
+        ("scale", "40 of 40 workloads", ['trials.burst.workload.command=["false"]', "trials.burst.count=4"]),
+    ],
+)
+def test_init_writes_a_suite_that_runs_here_as_it_is_and_can_fail(
+    world: Any, kind: str, shown: str, broken: list[str]
+) -> None:
+    done = world.seatrial("init", kind, check=0)
+    for name in done.stdout.splitlines()[0].removeprefix("wrote ").split(", "):
+        assert (world.folder / name).stat().st_size > 0
+    # tests/docs/test_install.py runs the runtime that is built.
+    chosen = ["--select", "runtime=host"] if kind == "runtime" else []
+    assert shown in world.seatrial("run", *chosen, check=0).stdout, "the default is seatrial.yaml"
+    world.seatrial("run", *chosen, *(word for one in broken for word in ("--set", one)), check=1)
+
+
+def test_the_scale_suite_of_init_needs_a_cluster_only_if_it_is_asked_to(world: Any) -> None:
+    world.seatrial("init", "scale", check=0)
+    world.env["HOME"] = str(world.folder)
+    moved = ("--target", "kubernetes")
+    assert "1 cell" in world.seatrial("plan", *moved, check=0).stdout
+    done = world.seatrial("run", *moved, check=2)
+    assert "kubeconfig not found, and this is not a pod; set KUBECONFIG or `kubeconfig`\nnothing was run" in done.stderr
+
+
+def test_a_run_without_a_suite_says_which_file_is_missing(world: Any) -> None:
+    for command in ("plan", "run"):
+        done = world.seatrial(command, check=2)
+        assert done.stderr.startswith("seatrial.yaml: cannot read the file: No such file or directory")
 
 
 def test_schema_prints_a_schema(world: Any) -> None:

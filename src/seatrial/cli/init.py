@@ -7,12 +7,19 @@ from pathlib import Path
 import click
 
 from seatrial.cli.common import fail
+from seatrial.suite import nearest
 
 SUITE_FILE = "seatrial.yaml"
 # By kind: each file to write, and its source in `starters`.
 _STARTERS = {
     "runtime": {"first.ipynb": "first.ipynb", SUITE_FILE: "runtime.yaml"},
     "training": {"first_train.py": "first_train.py.txt", SUITE_FILE: "training.yaml"},
+    "serving": {
+        "first_server.py": "first_server.py.txt",
+        "first_cases.yaml": "first_cases.yaml",
+        SUITE_FILE: "serving.yaml",
+    },
+    "scale": {SUITE_FILE: "scale.yaml"},
 }
 
 
@@ -20,9 +27,10 @@ _STARTERS = {
 @click.argument("kind", default="runtime")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 def command(kind: str, force: bool) -> None:
-    """Create seatrial.yaml, a suite for this machine with a trial of KIND: runtime (the default) or training."""
+    """Create seatrial.yaml, a suite that runs on this machine, with a trial of KIND: runtime (the default), training,
+    serving or scale."""
     if kind not in _STARTERS:
-        fail(f"no starter suite for kind {kind!r}; known: {', '.join(_STARTERS)}")
+        fail(f"no starter suite for kind {kind!r}{nearest(kind, _STARTERS)}")
     names = _STARTERS[kind]
     there = [name for name in names if Path(name).exists() or Path(name).is_symlink()]
     if there and not force:
@@ -30,7 +38,8 @@ def command(kind: str, force: bool) -> None:
     try:
         for name, source in names.items():
             text = files("seatrial.cli").joinpath("starters", source).read_text(encoding="utf-8")
-            Path(name).write_text(text.replace('"PYTHON"', '"{}.{}"'.format(*sys.version_info)))
+            with open(name, "w" if force else "x", encoding="utf-8") as file:
+                file.write(text.replace('"PYTHON"', '"{}.{}"'.format(*sys.version_info)))
     except OSError as error:
         fail(f"cannot write {error.filename}: {error.strerror}")
-    click.echo(f"wrote {' and '.join(names)}\nnext: seatrial plan {SUITE_FILE}; seatrial run {SUITE_FILE}")
+    click.echo(f"wrote {', '.join(names)}\nnext: seatrial plan {SUITE_FILE}; seatrial run {SUITE_FILE}")

@@ -25,7 +25,7 @@ _LISTED = 40
 
 
 @click.command()
-@click.argument("suite", type=click.Path(path_type=Path))
+@click.argument("suite", type=click.Path(path_type=Path), default=Path("seatrial.yaml"))
 @SELECTING
 @click.option("--list", "list_cells", is_flag=True, help="List every cell with its hash.")
 @click.option("--show-job", metavar="CELL", help="Print the jobs of a cell, and their Kubernetes objects, as YAML.")
@@ -43,7 +43,8 @@ def command(
     history: str | None,
     **chosen: Any,
 ) -> None:
-    """Show what SUITE would run: its cells, excluded combinations with their reasons, hours and price."""
+    """Show what SUITE (default: seatrial.yaml) would run: its cells, excluded combinations with their reasons, hours
+    and price."""
     from seatrial.engine.prepare import with_contents
 
     made = plan_of(suite, runs, history=history, list_warnings=True, **chosen)

@@ -12,7 +12,7 @@ from seatrial.record import RecordError, remote
 
 
 @click.command()
-@click.argument("suite", type=click.Path(path_type=Path))
+@click.argument("suite", type=click.Path(path_type=Path), default=Path("seatrial.yaml"))
 @SELECTING
 @click.option("--failed", metavar="RUN", help="Only cells that did not pass in RUN, such as `last`.")
 @click.option(
@@ -59,7 +59,7 @@ def command(
     max_cost: float | None,
     **chosen: Any,
 ) -> None:
-    """Run SUITE and show what passed, what failed and why."""
+    """Run SUITE (default: seatrial.yaml) and show what passed, what failed and why."""
     from seatrial.cli.common.watching import detached, run_shown
     from seatrial.engine import RunOptions
 
