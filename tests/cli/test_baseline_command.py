@@ -173,7 +173,7 @@ def test_runs_in_another_unit_are_converted_to_that_of_the_suite(world: World) -
     said = ("--metric", "step_time", "--unit", "ms", "--reason", "x")
     done = world.seatrial("baseline", "import", "suite.yaml", str(file), *AB, *said, check=0)
     assert "added 2 runs of step_time" in done.stdout
-    assert "skipped 1 row without a value, first at" in done.stderr
+    assert f"skipped 1 row without a value, first at {file}:3:1\n" in done.stderr
     (series,) = open_history(world.folder / "runs" / "history.db").series()
     assert (series.unit, series.better, series.values) == ("s", "lower", [2.44, 2.45])
     bounds_file = world.folder / "other.yaml"

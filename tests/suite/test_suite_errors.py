@@ -74,7 +74,7 @@ IN_TRIAL = [
     (
         "    exclude: [{machine: gpu, why: x}]\n    machine: cpu",
         "8:25",
-        "unknown value 'gpu' of axis 'machine'; did you mean 'cpu'?",
+        "unknown value 'gpu' of axis 'machine'; known: cpu",
     ),
     ("    exclude: [{repeat: 3, why: x}]\n    repeat: 2", "8:24", "`repeat` must be from 1 to 2"),
     (

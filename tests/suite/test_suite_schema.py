@@ -62,6 +62,19 @@ def test_suites_in_the_docs_are_sound(validator: Draft202012Validator, tmp_path:
     assert expand(load(path, *models())).cells
 
 
+@pytest.mark.parametrize(("name", "sound"), [("client", True), ("driver", True), ("cliant", False)])
+def test_a_former_name_of_a_field_is_as_good_as_the_current_one(
+    validator: Draft202012Validator, tmp_path: Path, name: str, sound: bool
+) -> None:
+    server = "server: {command: serve}, cases: [cases.yaml]"
+    text = f"trials: {{t: {{kind: serving, model: m, {server}, {name}: {{image: 'seatrial:1'}}}}}}"
+    assert (problems(validator, text) == []) is sound
+    (tmp_path / "suite.yaml").write_text(text)
+    (tmp_path / "cases.yaml").write_text("[]")
+    if sound:
+        assert load(tmp_path / "suite.yaml", *models()).trials["t"].client  # type: ignore[attr-defined]
+
+
 def test_every_field_of_a_suite_has_a_description() -> None:
     for model in (SuiteModel, Machine, Runtime, Notebook, Requires, TrialModel, Timeout):
         assert [name for name, field in model.model_fields.items() if not field.description] == []

@@ -71,8 +71,7 @@ class Written:
             return
         mark, _ = first.find(path, key=True)
         what, advice = (f"{path[1]!r} of `{path[0]}`", "; rename one") if len(path) == 2 else (repr(path[0]), "")
-        first_at = f"{mark.file}:{mark.line}:{mark.column}"
-        self._problem(source, path, f"duplicate {what}; first at {first_at}{advice}", key=True)
+        self._problem(source, path, f"duplicate {what}; first at {mark}{advice}", key=True)
 
     def _include(self, source: Source, index: int, path: Path, chain: tuple[Path, ...]) -> None:
         at = ("include", index)

@@ -1,7 +1,6 @@
 """Loads a suite file into a Suite, or reports all of its errors."""
 
 import copy
-import difflib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from seatrial.suite.placeholders import has_placeholder, placeholders
 from seatrial.suite.suite import HERE, LOCAL, BaselineFile, Group, Suite, SuiteModel, TargetEntry, axes_of, own_fields
 from seatrial.suite.trial import TrialModel
 from seatrial.suite.values import find_notebooks, names_several
-from seatrial.suite.yaml.problem import KeyPath, Problem, SuiteError, dotted, explain, nearest
+from seatrial.suite.yaml.problem import KeyPath, Problem, SuiteError, closest, dotted, explain, nearest
 from seatrial.suite.yaml.source import YamlMap
 
 Kinds = Mapping[str, type[TrialModel]]
@@ -160,11 +159,11 @@ class _Loader:
             self._report(path, f"`kind` is missing; use one of {', '.join(known)}", True)
             return None
         self._report((*path, "kind"), f"unknown kind {kind!r}{nearest(kind, known)}")
-        meant = difflib.get_close_matches(str(kind), known, n=1)
-        if not meant:
+        meant = closest(kind, known)
+        if meant is None:
             return None
-        entry["kind"] = meant[0]  # to find its other errors, too
-        return known[meant[0]]
+        entry["kind"] = meant  # to find its other errors, too
+        return known[meant]
 
     def _baselines(self, trials: Mapping[str, TrialModel], read: ReadBaseline) -> dict[str, BaselineFile]:
         """Reads the baselines that exist; `seatrial baseline update` creates the others."""

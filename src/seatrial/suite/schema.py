@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from pydantic import BaseModel
+from pydantic import AliasChoices, BaseModel
 from pydantic.json_schema import JsonSchemaValue, models_json_schema
 
 from seatrial.suite.suite import SuiteModel
@@ -21,7 +21,14 @@ def suite_schema(kinds: Mapping[str, type[TrialModel]], targets: Mapping[str, ty
 
     def with_kind(kind: str, model: type[BaseModel]) -> JsonSchemaValue:
         own = definition(model)
-        return {**own, "properties": {**own["properties"], "kind": {"const": kind}}}
+        aliases = [field.validation_alias for field in model.model_fields.values()]
+        former = {
+            str(old): {**own["properties"][one.choices[0]], "deprecated": True}
+            for one in aliases
+            if isinstance(one, AliasChoices)
+            for old in one.choices[1:]
+        }
+        return {**own, "properties": {**own["properties"], **former, "kind": {"const": kind}}}
 
     def by_kind(choices: Mapping[str, type[BaseModel]]) -> JsonSchemaValue:
         """Schema of an entry, by its `kind`."""

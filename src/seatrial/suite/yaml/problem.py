@@ -24,6 +24,9 @@ class SourceMark(msgspec.Struct, frozen=True):
     column: int
     text: str = ""  # the line
 
+    def __str__(self) -> str:
+        return f"{printable(self.file)}:{self.line}:{self.column}"
+
 
 class Problem(msgspec.Struct, frozen=True):
     message: str
@@ -33,9 +36,7 @@ class Problem(msgspec.Struct, frozen=True):
 
     @property
     def where(self) -> str:
-        if self.mark is None:
-            return printable(self.path) or "suite"
-        return f"{printable(self.mark.file)}:{self.mark.line}:{self.mark.column}"
+        return str(self.mark or printable(self.path) or "suite")
 
     def __str__(self) -> str:
         lines = [f"{self.where}: {printable(self.message)}"]
@@ -66,14 +67,24 @@ class SuiteError(SeatrialError):
 def nearest(name: object, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: `; did you mean 'x'?`, else the known names."""
     names = list(dict.fromkeys(known))
-    folded = {candidate.lower(): candidate for candidate in names}
-    close = difflib.get_close_matches(str(name).lower()[:100], list(folded), n=1, cutoff=0.6)
-    if close:
-        return f"; did you mean {folded[close[0]]!r}?"
+    close = closest(name, names)
+    if close is not None:
+        return f"; did you mean {close!r}?"
     if not names:
         return "; none are defined"
     shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
     return f"; known: {shown}"
+
+
+def closest(name: object, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant. A name with another first letter must be nearer, or have the same
+    letters."""
+    folded, given = {one.lower(): one for one in known}, str(name).lower()[:100]
+    for near in difflib.get_close_matches(given, list(folded), n=3, cutoff=0.62):
+        alike = near[:1] == given[:1] or sorted(near) == sorted(given)
+        if alike or difflib.SequenceMatcher(None, given, near).ratio() >= 0.7:
+            return folded[near]
+    return None
 
 
 def printable(text: str) -> str:
@@ -181,8 +192,8 @@ def _message(kind: str, item: Any, model: type[BaseModel], loc: KeyPath, raw: st
     if kind == "literal_error":
         literals = [each for each in _annotations_at(model, loc) if get_origin(each) is Literal]
         known = [str(choice) for each in literals for choice in get_args(each)]
-        near = difflib.get_close_matches(str(value).lower()[:100], known, n=1) if isinstance(value, str) else []
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        near = closest(value, known) if isinstance(value, str) else None
+        hint = f"; did you mean {near!r}?" if near else ""
         return f"expected one of {', '.join(known)}, got {_named(value)}{hint}"
     if kind == "value_error":
         return str(context.get("error") or item["msg"].removeprefix("Value error, "))
