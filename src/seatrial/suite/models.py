@@ -11,7 +11,7 @@ from pydantic.json_schema import JsonSchemaValue
 from seatrial.job import Accelerator, Resources, Tpu
 from seatrial.job import Gpu as JobGpu
 from seatrial.suite.placeholders import Fill
-from seatrial.suite.values import Argument, Duration, Money, Need, Size, Text, Variable
+from seatrial.suite.values import Argument, Duration, Money, Need, Size, Text, Variable, names_several
 from seatrial.suite.yaml.source import YamlMap
 
 # pydantic's plugin loader reads the metadata of every installed package, a tenth of the time of a short command.
@@ -200,6 +200,7 @@ class Notebook(Model):
     path: Text = Field(
         min_length=1, description="A notebook, a folder or a glob, in the workspace or next to the suite."
     )
+    name: Text = Field("", description="Name of its steps, to list the same notebook again; default: its path.")
     passes: tuple[Pass, ...] = Field(
         ("fresh",), min_length=1, description="In a new kernel; again in the same kernel; after a kernel restart."
     )
@@ -223,6 +224,12 @@ class Notebook(Model):
         if len(set(passes)) < len(passes):
             raise ValueError(f"duplicate pass in {', '.join(passes)}")
         return passes
+
+    @model_validator(mode="after")
+    def _named_alone(self) -> Self:
+        if self.name and names_several(self.path):
+            raise ValueError("`name` needs the path of one notebook (NAME.ipynb), not a folder or glob")
+        return self
 
     @field_validator("parameters")
     @classmethod

@@ -138,6 +138,8 @@ def test_facts_are_gathered_unless_they_would_tell_nothing(fields: str, gathered
         ("run: [{command: x, exit: 256}]", "255"),
         ("run: [x, x]", "duplicate `x` (2 times)"),
         ("notebooks: [{path: a.ipynb}, {path: a.ipynb}]", "duplicate `a.ipynb` (2 times)"),
+        ("notebooks: [{path: a.ipynb, name: n}, {path: b.ipynb, name: n}]", "duplicate `n` (2 times)"),
+        ("notebooks: [{path: a, name: n}]", "`name` needs the path of one notebook"),
         ("notebooks: [{path: a.ipynb, passes: [twice]}]", "fresh"),
         ("facts: {gpus: true}", "gpu"),
         ("command: [git]", "commands"),
@@ -194,7 +196,8 @@ def bring(world: "World", *notebooks: str) -> None:
 
 
 def test_a_whole_cell_is_judged_step_by_step_and_nothing_hides_anything(world: "World") -> None:
-    bring(world, "once", "shell", "plain")
+    bring(world, "once", "shell", "plain", "parameters")
+    same = "path: parameters.ipynb, parameters: {nothing: 0, flags: 0, name: x, epochs: "
     world.suite(
         f"""
         runtimes: {{mine: {{interpreter: {sys.executable}}}}}
@@ -209,6 +212,8 @@ def test_a_whole_cell_is_judged_step_by_step_and_nothing_hides_anything(world: "
               - {{path: once.ipynb, passes: [fresh, rerun, restart]}}
               - {{path: shell.ipynb}}
               - {{path: plain.ipynb, requires: {{variables: [NO_SUCH_VARIABLE]}}}}
+              - {{name: few, {same} 3}}}}
+              - {{name: many, {same} 50}}}}
             xfail: [{{step: notebook once.ipynb rerun, why: counts its runs}}]
         """
     )
@@ -230,12 +235,16 @@ def test_a_whole_cell_is_judged_step_by_step_and_nothing_hides_anything(world: "
         ("notebook once.ipynb restart", "notebook"): ("passed", ""),
         ("notebook shell.ipynb fresh", "notebook"): ("failed", "shell"),
         ("notebook plain.ipynb fresh", "notebook"): ("skipped", ""),
+        ("notebook few fresh", "notebook"): ("passed", ""),
+        ("notebook many fresh", "notebook"): ("passed", ""),
     }
     assert cell.metrics["notebook once.ipynb fresh"]["seconds"]["value"] > 0
     assert cell.metrics["notebook once.ipynb fresh"]["peak_memory"]["value"] > 10_000_000
     assert cell.metrics["run exit 4"]["seconds"]["unit"] == "s"
     kept = world.run().attempt(cell.hash, 1) / "files" / "notebooks"
     assert (kept / "once.rerun.ipynb").exists()
+    assert "(3, 0.1" in (kept / "few.fresh.ipynb").read_text()
+    assert "(50, 0.1" in (kept / "many.fresh.ipynb").read_text()
     assert world.left() == []
 
 

@@ -50,6 +50,7 @@ class NotebookSpec(NamedTuple):
 
     path: str
     files: str
+    name: str = ""  # of the executed copies; empty: that of the notebook
     passes: Sequence[str] = ("fresh",)
     timeout_s: Optional[float] = None
     cell_timeout_s: Optional[float] = None
@@ -161,7 +162,7 @@ async def _one(
     sys.stdout.write("== %s %s\n" % (spec.path, name))
     sys.stdout.flush()
     before_s = time.monotonic()
-    kept = document.kept_path(spec.files, spec.path, name)
+    kept = document.kept_path(spec.files, spec.name or spec.path, name)
     oom_before = oom_kills(spec.oom_file)
     verdict: Dict[str, Any]
     trouble = None

@@ -81,7 +81,7 @@ def _inputs(cell: Cell) -> list[Input]:
     if workspace:
         notebooks = tuple(one for one in notebooks if one.path in cell.gathered.beside)
     beside = [Input(str(cell.directory / one.path), notebook_path(one), required=False) for one in notebooks]
-    return [*workspace_inputs(cell, workspace), *beside]
+    return [*workspace_inputs(cell, workspace), *dict.fromkeys(beside)]
 
 
 def _metrics(observed_step: ObservedStep) -> dict[str, MetricData]:

@@ -75,7 +75,7 @@ _Facts = Annotated[Annotated[bool | None, Tag("plain")] | Annotated[Facts, Tag("
 def _name(entry: Import | Command | Notebook) -> str:
     if isinstance(entry, Import):
         return entry.module
-    return entry.path if isinstance(entry, Notebook) else entry.name or entry.command.strip()
+    return entry.name or (entry.path if isinstance(entry, Notebook) else entry.command.strip())
 
 
 def _as_glob(path: str) -> str:
@@ -116,7 +116,7 @@ class RuntimeTrial(TrialModel):
         names = Counter(entry if isinstance(entry, str) else _name(entry) for entry in entries)
         for name, count in names.items():
             if count > 1:
-                raise ValueError(f"duplicate `{name}` ({count} times); remove it, or give `run` entries a `name`")
+                raise ValueError(f"duplicate `{name}` ({count} times); remove it, or add a `name` (`run`, `notebooks`)")
         return entries
 
     def content(self) -> dict[str, Any]:
@@ -148,9 +148,9 @@ class RuntimeTrial(TrialModel):
 
     def all_notebooks(self, runtime: Runtime | None) -> tuple[Notebook, ...]:
         """The trial's notebooks, then those of the runtime that the trial does not list."""
-        named = {notebook.path for notebook in self.notebooks}
+        named = {_name(notebook) for notebook in self.notebooks}
         more = runtime.notebooks if runtime else ()
-        return self.notebooks + tuple(notebook for notebook in more if notebook.path not in named)
+        return self.notebooks + tuple(notebook for notebook in more if _name(notebook) not in named)
 
     def notebook_paths(self) -> tuple[str, ...]:
         return tuple(notebook.path for notebook in self.notebooks)
@@ -159,9 +159,8 @@ class RuntimeTrial(TrialModel):
         return bool(self.facts or self._plain_names() or self.all_notebooks(runtime))
 
     def step_names(self, runtime: Runtime | None) -> tuple[str, ...]:
-        notebooks = [
-            f"notebook {_as_glob(one.path)} {name}" for one in self.all_notebooks(runtime) for name in one.passes
-        ]
+        passes = [(one.name or _as_glob(one.path), name) for one in self.all_notebooks(runtime) for name in one.passes]
+        notebooks = [f"notebook {path} {name}" for path, name in passes]
         workspace = ["workspace"] if runtime and runtime.workspace and runtime.workspace.git else []
         return ("job", "facts", *workspace, *self._plain_names(), *notebooks)
 

@@ -81,8 +81,8 @@ def _runs(model: RuntimeTrial) -> Iterator[PlannedStep]:
 
 
 def notebooks_of(cell: Cell) -> tuple[Notebook, ...]:
-    """The notebooks that the cell runs, each once. Folders and globs are as resolved when the plan was made; an entry
-    for a single notebook takes precedence over them."""
+    """The notebooks that the cell runs, each name or path once. Folders and globs are as resolved when the plan was
+    made; an entry for a single notebook takes precedence over them."""
     model: RuntimeTrial = cell.spec
     written = model.all_notebooks(cell.runtime)
     gathered: RuntimeGathered = cell.gathered
@@ -92,8 +92,8 @@ def notebooks_of(cell: Cell) -> tuple[Notebook, ...]:
     notebooks = []
     for one in written:
         for each in found.get(one.path) or [one.path]:
-            if each not in taken and (one.path in single or each not in single):
-                taken.add(each)
+            if (one.name or each) not in taken and (one.path in single or each not in single):
+                taken.add(one.name or each)
                 notebooks.append(one.model_copy(update={"path": each}))
     return tuple(notebooks)
 
@@ -117,9 +117,10 @@ def _notebook(notebook: Notebook) -> PlannedStep:
         **({} if notebook.background_errors else {"background_errors": False}),
         "parameters": notebook.parameters,
         "requires": notebook.requires.model_dump(mode="json"),
+        **({"name": notebook.name} if notebook.name else {}),
     }
     limit_s = None
     if notebook.timeout_s is not None:  # rerun and restart need a fresh pass first
         limit_s = (len(notebook.passes) + ("fresh" not in notebook.passes)) * (notebook.timeout_s + PASS_EXTRA_S)
-    step = Step(f"notebook {notebook.path}", "notebook", args, limit_s)
+    step = Step(f"notebook {notebook.name or notebook.path}", "notebook", args, limit_s)
     return PlannedStep(step, check_notebook)
