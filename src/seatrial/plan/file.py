@@ -47,6 +47,7 @@ _ENV: TypeAdapter[dict[str, EnvValue]] = TypeAdapter(Env)
 
 def to_file(plan: Plan, suite: Suite, run: str, options: RunOptions) -> PlanFile:
     written = _Writer(suite)
+    directory, path = str(suite.directory.resolve()), str(suite.path) if suite.path else None
     return PlanFile(
         cells=[written.cell(cell) for cell in plan.cells],  # first: this fills `written`
         excluded=list(plan.excluded),
@@ -54,13 +55,7 @@ def to_file(plan: Plan, suite: Suite, run: str, options: RunOptions) -> PlanFile
         options=options,
         seatrial=__version__,
         run=run,
-        suite=PlannedSuite(
-            suite.name,
-            str(suite.directory.resolve()),
-            str(suite.path) if suite.path else None,
-            suite.target_override,
-            suite.overrides,
-        ),
+        suite=PlannedSuite(suite.name, directory, path, suite.target_override, suite.overrides),
         targets={name: entry for name, entry in (suite.data.get("targets") or {}).items() if name in suite.targets},
         secrets=suite.data.get("secrets") or {},
         machines={name: entry or {} for name, entry in (suite.data.get("machines") or {}).items()},

@@ -25,10 +25,10 @@ class Written:
         self.root: Source | None = None
         self._owners: dict[KeyPath, Source] = {}  # of an entry (section, name), or of a top-level field
         self._seen: set[str] = set()
-        self._assigned: list[Assigned] = []
+        self.assigned: list[Assigned] = []  # by `--set`
 
     def find(self, path: KeyPath, key: bool = False) -> tuple[SourceMark | None, str | None, tuple[str, ...]]:
-        for one in reversed(self._assigned):
+        for one in reversed(self.assigned):
             if (found := one.find(path, key)) is not None:
                 return (*found, ())
         source = self._owners.get(path[:2]) or self._owners.get(path[:1]) or self.root
@@ -58,10 +58,6 @@ class Written:
         for index, name in enumerate(names if isinstance(names, list) else []):
             if isinstance(name, str) and name:  # the model reports other errors in this field
                 self._include(source, index, path.parent / name, chain)
-
-    def assign(self, text: str) -> None:
-        """Applies `--set TEXT`. Raises SuiteError."""
-        self._assigned.append(assign(self.data, text))
 
     def _put(self, source: Source, path: tuple[str, ...], value: Any, into: YamlMap) -> None:
         first = self._owners.get(path)
@@ -114,7 +110,7 @@ def read_written(path: Path, overrides: Iterable[str] = ()) -> Written:
         raise SuiteError(written.problems)
     for text in overrides:
         try:
-            written.assign(text)
+            written.assigned.append(assign(written.data, text))
         except SuiteError as error:
             written.problems += error.problems
     return written
