@@ -54,7 +54,11 @@ def test_rows_and_columns_stand_alike_in_plan_and_run(world: World) -> None:
     world.suite(ORDER)
     planned = world.seatrial("plan", "suite.yaml", check=0).stdout.splitlines()
     world.seatrial("run", "suite.yaml", check=0)
-    shown = world.seatrial("report", "last", check=0).stdout.splitlines()
+    world.suite("trials: {}", "broken.yaml")
+    world.seatrial("run", "broken.yaml", check=2)
+    reported = world.seatrial("report", "last", check=0)
+    assert reported.stderr.startswith(f"seatrial: the last run is {world.run().run}, started ")
+    shown = reported.stdout.splitlines()
     heads = [next(line.split()[-3:] for line in lines if "small" in line) for lines in (planned, shown)]
     assert heads == [["small", "large", "huge"]] * 2
     rows = [[line.split()[0] for line in lines if line.startswith(("big ", "any "))] for lines in (planned, shown)]

@@ -8,6 +8,7 @@ import pytest
 import sample
 
 from seatrial.job import Excluded, Finding, RunResults, Verdict
+from seatrial.report.markdown import render_markdown
 from seatrial.report.terminal.lines import paint
 from seatrial.report.terminal.summary import print_summary, summary_lines
 from seatrial.report.view.run import RunView
@@ -30,6 +31,21 @@ def test_each_failure_has_its_step_message_first_line_of_evidence_log_and_the_wa
     assert any(line.startswith("  log ") and line.endswith("cells/a1b2c3d4/1/log.txt") for line in block)
     assert block[-1] == "  rerun  seatrial run 'examples/my suite.yaml' --select /a1b2c3d4"
     assert sum("✗" in line for line in block) == 4  # the cell and all three of its findings
+
+
+def test_steps_that_a_job_did_not_reach_are_said_once(tmp_path: Path) -> None:
+    before = "before this step the job could not finish: infrastructure failure"
+    steps = ("facts", "command sh", "import json", "run a", "run b")
+    missed = [Finding(step, "check", Verdict.INFRA, "infra", before) for step in steps]
+    other = Finding("run c", "exit", Verdict.FAILED, "exit", "exited 1 (expected 0)")
+    cell = sample.cell("a1b2c3d4", "base", "large", Verdict.INFRA, *missed, other)
+    run = sample.results("s", Verdict.INFRA, [cell], [])
+    text = told(run, tmp_path)
+    assert f" facts, command sh, import json and 2 more  infra  {before}\n" in text
+    assert "run c  exit  exited 1 (expected 0)" in text
+    assert text.count(before) == 1
+    markdown = render_markdown(RunView(run, tmp_path))
+    assert markdown.count(f"**facts, command sh, import json and 2 more** (infra) {before}") == 1
 
 
 def test_nothing_vanishes(tmp_path: Path) -> None:

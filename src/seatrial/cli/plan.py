@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seatrial.cli.common import HISTORY, RUNS, SELECTING, fail, plan_of, print_lines
+from seatrial.cli.common import HISTORY, RUNS, SELECTING, fail, plan_of, print_lines, say
 from seatrial.job import Contents, Excluded, count, table_axes
 from seatrial.plan import Plan
 from seatrial.plan.expand import short_need
@@ -52,6 +52,8 @@ def command(
         click.echo(_jobs_text(made, show_job), nl=False)
         return
     plan = with_contents(made.plan)
+    for rule in plan.unmatched_rules:
+        say(rule)
     if as_json:
         click.echo(json.dumps(plan.as_json(), indent=1, ensure_ascii=False))
     else:

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from seatrial.api import find
-from seatrial.cli.common import AGAINST, RUN, RUNS, cells_of, compared_with, fail
+from seatrial.cli.common import AGAINST, RUN, RUNS, cells_of, compared_with, fail, say
 from seatrial.cli.common.copies import NOTIFY_NOW, checked_notify, notified
 from seatrial.job import ExitCode
 from seatrial.job.units import count
@@ -20,6 +20,7 @@ from seatrial.record.results import read_results
 from seatrial.report.terminal.summary import print_cells, print_summary
 from seatrial.report.view.changes import past_of_run, with_news
 from seatrial.report.view.run import RunView
+from seatrial.report.view.words import date_text
 
 _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 # By option: the module of `seatrial.report` and its function. HTML is rendered separately.
@@ -72,6 +73,8 @@ def command(
     if not found.results.exists():
         _fail_unfinished(found)
     results = read_results(folder)
+    if run == "last":  # a later command that exited 2 left no run
+        say(f"the last run is {found.run}, started {date_text(results.started_s, timed=True)} UTC")
     if against:
         before = compared_with(runs, against)
         results = with_news(results, past_of_run(before), before.run)

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from seatrial.api import prepare
-from seatrial.cli.common import AGAINST, HISTORY, RUNS, SELECTING, compared_with, fail, history_of, plan_of
+from seatrial.cli.common import AGAINST, HISTORY, RUNS, SELECTING, compared_with, fail, history_of, plan_of, say
 from seatrial.cli.common.copies import NOTIFY, checked_notify, checked_out
 from seatrial.record import RecordError, remote
 
@@ -69,6 +69,8 @@ def command(
     plan = plan_of(suite, runs, failed=failed, history=history, strict=strict, **chosen)
     options = RunOptions(parallel, retries, max_failures, max_cost, commit, out, strict)
     prepared = prepare(plan, runs, options, before)
+    for rule in prepared.plan.unmatched_rules:
+        say(rule)
     try:
         if out:
             remote.begin_copy(prepared.folder, out)

@@ -132,6 +132,7 @@ class Contents(msgspec.Struct, frozen=True):
     count: int  # items that are run
     ways: int  # requests of all items together
     skipped: tuple[SkippedItem, ...] = ()
+    unmatched: tuple[str, ...] = ()  # rules of the trial that match no item, such as `skip[0]`
 
 
 class Cause(msgspec.Struct, frozen=True):

@@ -87,6 +87,16 @@ class Plan:
         kept = tuple(cells)
         return replace(self, cells=kept, cost=Cost.of(kept))
 
+    @property
+    def unmatched_rules(self) -> list[str]:
+        """Rules that match nothing in any cell of their trial. Cells that are not selected might match them."""
+        partial = {one.trial for one in self.excluded if one.cause in ("select", "tag", "pairwise")}
+        found: dict[str, set[str]] = {}
+        for cell in self.cells:
+            if cell.contents is not None and cell.trial not in partial:
+                found.setdefault(cell.trial, {*cell.contents.unmatched}).intersection_update(cell.contents.unmatched)
+        return [f"trials.{trial}.{rule} matches nothing" for trial in found for rule in sorted(found[trial])]
+
     def check_cells(self, where: str = "") -> None:
         """Raises PlanError if there is nothing to run."""
         if not self.cells:

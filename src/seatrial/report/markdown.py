@@ -230,10 +230,10 @@ def _case_table(table: JudgedTable) -> list[str]:
 
 
 def _failure(cell: CellView) -> list[str]:
-    findings = cell.bad_findings
+    findings = cell.bad_titles
     head = f"{_SIGNS[cell.verdict.value]} <b>{_html(cell.id)}</b> {_html(cell.problem[:200])}"
     lines = ["<details>", f"<summary>{head}</summary>", ""]
-    blocks = [_finding(finding, cell.title(finding)) for finding in findings[:_MOST_FINDINGS]]
+    blocks = [_finding(finding, title) for title, finding in findings[:_MOST_FINDINGS]]
     lines += _fitting(blocks, MOST_FAILURE, len(findings), "finding")
     if not findings:
         attempts = [f"- {escape_text(line)}" for line in cell.attempt_lines]

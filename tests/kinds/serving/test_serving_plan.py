@@ -44,9 +44,21 @@ def test_each_skipped_case_is_in_the_plan_for_programs(world: World) -> None:
     tuned = {"name": "tuned", "why": "tuned prompts are not installed"}
     alone = {"name": "alone", "why": "needs a single shard; this server has 2"}
     assert [cell["contents"] for cell in plan["cells"]] == [
-        {"item": "case", "count": 3, "ways": 5, "skipped": [tuned]},
-        {"item": "case", "count": 2, "ways": 3, "skipped": [alone, tuned]},
+        {"item": "case", "count": 3, "ways": 5, "skipped": [tuned], "unmatched": []},
+        {"item": "case", "count": 2, "ways": 3, "skipped": [alone, tuned], "unmatched": []},
     ]
+
+
+def test_a_rule_that_skips_no_case_of_any_cell_is_said_by_plan_and_run(world: World) -> None:
+    suite(world)
+    rules = '[{has: prefix, why: x}, {case: "tund*", why: x}, {case: "alone-${shards}", why: x}, {tag: t, why: x}]'
+    changed = ("--set", f"trials.served.skip={rules}")
+    (world.folder / "cases.yaml").write_text(CASES.replace("name: alone", "name: alone-2"))
+    said = "seatrial: trials.served.skip[1] matches nothing\nseatrial: trials.served.skip[3] matches nothing\n"
+    assert world.seatrial("plan", "suite.yaml", *changed, check=0).stderr == said, "skip[2] matches for two shards"
+    soon = ("--set", "trials.served.server.ready.within=1s", "--retries", "0")
+    assert said in world.seatrial("run", "suite.yaml", *changed, *soon).stderr
+    assert world.seatrial("plan", "suite.yaml", *changed, "--select", "shards=1", check=0).stderr == "", "unknown"
 
 
 def test_what_is_wrong_with_cases_and_configurations_is_said_by_the_plan_all_at_once(world: World) -> None:

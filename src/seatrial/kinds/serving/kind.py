@@ -28,8 +28,10 @@ class ServingKind:
         return gather_cases(cell)
 
     def contents(self, cell: Cell) -> Contents:
-        skipped = [SkippedItem(one.case.name, one.skipped) for one in cell.gathered.cases if one.skipped]
-        return Contents("case", len(cell.gathered.asked), len(asks_of(work_of(cell))), tuple(skipped))
+        cases, rules = cell.gathered.cases, enumerate(cell.spec.skip)
+        skipped = tuple(SkippedItem(one.case.name, one.skipped) for one in cases if one.skipped)
+        unmatched = tuple(f"skip[{at}]" for at, rule in rules if not any(rule.fits(one.case) for one in cases))
+        return Contents("case", len(cell.gathered.asked), len(asks_of(work_of(cell))), skipped, unmatched)
 
     def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
         return parts_of(cell)

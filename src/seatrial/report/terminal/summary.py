@@ -102,9 +102,9 @@ def _failure(cell: CellView, columns: int) -> list[Line]:
     details = cell.details()
     mark, colour = glyph(cell.verdict.value)
     lines: list[Line] = [[(f"{mark} {cell.verdict.value}", f"bold {colour}"), (f"  {one_line(cell.id)}", "bold")]]
-    findings = cell.bad_findings
-    for finding in findings[:_MOST_FINDINGS]:
-        lines += _finding(finding, cell.title(finding), columns)
+    findings = cell.bad_titles
+    for title, finding in findings[:_MOST_FINDINGS]:
+        lines += _finding(finding, title, columns)
     lines += more_lines(len(findings) - _MOST_FINDINGS, "finding that did not pass", "findings that did not pass")
     if not findings:
         lines += _wrapped(cell.why, columns)

@@ -26,13 +26,14 @@ from seatrial.job import (
 )
 from seatrial.report.view.changes import NEWLY_BAD
 from seatrial.report.view.notebook import NotebookView, notebook_view
-from seatrial.report.view.sentences import cell_news_text, moment_text
+from seatrial.report.view.sentences import cell_news_text, listed, moment_text
 from seatrial.report.view.words import duration_text, one_line, size_text
 
 if TYPE_CHECKING:
     from seatrial.report.view.run import CauseView, RunView
 
 LOG_TAIL_BYTES = 6_000
+_NOT_REACHED = "before this step "  # start of a message of `checks.ended`
 
 
 class CellView:
@@ -65,6 +66,14 @@ class CellView:
         """The finding's step, with the check if the step has several findings."""
         alone = self._findings_of_step[finding.step] == 1
         return one_line(finding.step if alone else f"{finding.step} ({finding.check})")
+
+    @cached_property
+    def bad_titles(self) -> list[tuple[str, Finding]]:
+        """The bad findings with their titles. The steps that a job did not reach have one together."""
+        alike: dict[tuple[str, str], list[Finding]] = {}
+        for at, one in enumerate(self.bad_findings):
+            alike.setdefault((one.message, "" if one.message.startswith(_NOT_REACHED) else str(at)), []).append(one)
+        return [(listed([self.title(one) for one in found], 3), found[0]) for found in alike.values()]
 
     @property
     def why(self) -> str:

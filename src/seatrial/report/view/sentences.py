@@ -94,12 +94,13 @@ def change_group_text(group: ChangeGroup, timed: bool = False) -> str:
         if moves:
             sizes = sorted(abs(size) for _, size in moves)
             ends = dict.fromkeys(percent_text(size).removeprefix("+") for size in (sizes[0], sizes[-1]))
-            names = _named(sorted({name for name, _ in moves}), _MOST_NAMES)
+            names = listed(sorted({name for name, _ in moves}), _MOST_NAMES)
             parts.append(f"{len(moves)} {way or 'changed'} by {' to '.join(ends)} ({names})")
     return f"{where} ({date_text(group.at_s, timed)}), {number} changed: {'; '.join(parts)}"
 
 
-def _named(names: Sequence[str], most: int) -> str:
+def listed(names: Sequence[str], most: int) -> str:
+    """`a, b and 7 more`"""
     more = len(names) - most
     return ", ".join(map(one_line, names[:most])) + (f" and {more:,} more" if more > 0 else "")
 
@@ -173,13 +174,13 @@ def news_sentences(results: RunResults) -> list[str]:
         if cell.news:
             by_change.setdefault(cell.news.change, []).append(cell)
     lines = [
-        f"{count(len(ids), 'cell')} {verbs[len(ids) > 1]}: {_named(ids, NAMED)}"
+        f"{count(len(ids), 'cell')} {verbs[len(ids) > 1]}: {listed(ids, NAMED)}"
         for change, verbs in _VERBS.items()
         if (ids := [cell.id for cell in by_change.get(change, ())])
     ]
     if first := by_change.get(Change.FIRST):
         bad = [cell.id for cell in first if not cell.verdict.good]
-        outcome = f"{len(bad)} did not pass: {_named(bad, NAMED)}" if bad else "all passed"
+        outcome = f"{len(bad)} did not pass: {listed(bad, NAMED)}" if bad else "all passed"
         lines.append(f"{count(len(first), 'cell')} ran for the first time; {outcome}")
     if known := by_change.get(Change.KNOWN):
         lines.append(f"{count(len(known), 'cell still needs', 'cells still need')} attention")
