@@ -82,21 +82,19 @@ def _jobs_text(made: "RunPlan", expression: str) -> str:
         str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" * ("\n" in text))
     )
     cells = select_cells(made.cells, expression, str(made.suite.path), made.excluded)
-    documents: list[tuple[str, Any]] = []
+    texts: list[str] = []
     for cell, part in example_parts(cells):
         entry = made.suite.targets[part.target]
-        documents.append((f"{cell.id} /{cell.hash}: {part.name} on target {part.target}", part))
         kind = plugins.targets()[entry.kind]
         try:
-            found = kind.objects(entry.options, part.job) if isinstance(kind, HasObjects) else []
+            objects = kind.objects(entry.options, part.job) if isinstance(kind, HasObjects) else []
         except TargetError as error:
             fail(f"target {part.target} would reject {cell.id}: {error}")
-        documents += [(f"submitted to target {part.target}", one) for one in found]
-    texts = [
-        f"---\n# {printable(heading)}\n"
-        + yaml.dump(msgspec.to_builtins(one), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120)
-        for heading, one in documents
-    ]
+        heading = printable(f"{cell.id} /{cell.hash}: {part.name} on target {part.target}")
+        for one in (part, *objects):
+            data = msgspec.to_builtins(one)
+            texts.append(f"---\n# {heading}\n")
+            texts.append(yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120))
     return known_mask(made.suite).text("".join(texts))
 
 
