@@ -1,6 +1,7 @@
 """A run on a cluster that several machines reach: who works on it is known there, others are refused until that one is
 lost, and what it left is found from anywhere."""
 
+import json
 import signal
 import socket
 import time
@@ -8,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_world import ClusterWorld, cluster_world, until, waiting
+from cluster_world import SHARED, ClusterWorld, cluster_world, until, waiting
 from far_world import another_machine
 
 from cluster.cluster import Cluster
@@ -18,6 +19,15 @@ from world import World
 
 __all__ = ["real_cluster"]
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800), another_machine]
+
+
+ONCE = f"""
+  once:
+    kind: runtime
+    facts: false
+    matrix: {{machine: one, runtime: python}}
+    run: ["echo once >> {SHARED}/ran"]
+"""
 
 
 @pytest.fixture
@@ -121,6 +131,30 @@ def test_reap_from_another_machine_removes_a_run_by_its_label_once_its_heartbeat
     # What holds the run together goes with its last job.
     assert far.elsewhere("reap", "--target", far.on_target).stdout == "nothing to delete\n"
     far.gone()
+
+
+def test_a_job_that_another_machine_reaped_is_never_run_again_as_the_same_attempt(
+    far: ClusterWorld, tmp_path: Path
+) -> None:
+    far.trials(ONCE)
+    log = tmp_path / "points"
+    far.seatrial("run", "suite.yaml", check=0, SEATRIAL_FAILPOINT_LOG=str(log))
+    points = [line.split(" ", 1)[1] for line in log.read_text().splitlines()]
+    far.seatrial("run", "suite.yaml", SEATRIAL_FAILPOINT=str(points.index("submit done") + 1))
+    until(lambda: len(far.lines()) == 2)
+    far.forgotten()
+    runs = far.folder / "runs"
+    runs.rename(far.folder / "runs-of-another-machine")
+    assert ": deleted\n" in far.elsewhere("reap", "--target", far.on_target, "--running").stdout
+    assert far.elsewhere("reap", "--target", far.on_target).stdout == "nothing to delete\n"
+    (far.folder / "runs-of-another-machine").rename(runs)
+    far.seatrial("attach", "last", check=0)
+    (cell,) = far.results().cells
+    assert [str(one.verdict) for one in cell.attempts] == ["infra", "passed"]
+    assert "deleted by `seatrial reap`" in cell.attempts[0].why
+    assert len(far.lines()) == 3
+    (tombstone,) = json.loads(far.kubectl("get", "jobs", "-o", "json"))["items"]
+    assert tombstone["spec"]["ttlSecondsAfterFinished"] == 3 * 24 * 3600
 
 
 def test_reap_leaves_what_runs_whatever_its_clock_its_process_numbers_or_a_sleep_of_the_submitter_say(

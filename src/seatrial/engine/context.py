@@ -20,7 +20,7 @@ from seatrial.engine.states import State
 from seatrial.job import Exit, Part
 from seatrial.record import Journal, RunFolder
 from seatrial.suite import Cell
-from seatrial.targets import Found, Target
+from seatrial.targets import Found, HasTombstones, Target
 
 
 class Failpoints:
@@ -90,6 +90,14 @@ class PartContext:
         """The job, if its target has it."""
         jobs = await (await self.target()).list(self.part.job.run)
         return next((found for found in jobs if found.name == self.part.job.name), None)
+
+    async def was_reaped(self) -> bool:
+        """Whether `seatrial reap` deleted the job, on this machine or another."""
+        job = self.part.job
+        if self.attempt.folder.was_reaped(job.name):
+            return True
+        target = await self.target()
+        return isinstance(target, HasTombstones) and await target.is_buried(job.run, job.name)
 
     async def enter(self, state: State, files: Sequence[Path] = (), **fields: object) -> None:
         """Writes the transition to the journal; with `files`, syncs them and the journal to disk."""

@@ -49,7 +49,7 @@ class Planned:
             return await _give_up(self.stopping, part)
         if (why := part.stop_reason()) is not None:
             return await _abandon(self, why, part)
-        if self.job is Unheld.MAYBE and part.attempt.folder.was_reaped(part.part.job.name) and not await part.find():
+        if self.job is Unheld.MAYBE and await part.was_reaped() and not await part.find():
             # It may have run: submitting it again would be a second run of the same attempt.
             text = "the job was deleted by `seatrial reap` before its results were collected"
             return await _end(Exit(Outcome.LOST, message=text), Unheld.NONE, part)

@@ -10,7 +10,7 @@ import msgspec
 from seatrial import plugins
 from seatrial.record import RunFolder, owner_of
 from seatrial.suite import TargetEntry
-from seatrial.targets import Found, Target, TargetError
+from seatrial.targets import Found, HasTombstones, Target, TargetError
 
 _AT_ONCE = 16  # jobs removed at the same time
 RUN_FOLDER = "folder"  # label of a job with the run folder, to know whether its run is in progress
@@ -82,10 +82,12 @@ async def _reaped(name: str, target: Target, found: Found, dry: bool, running: b
         return Reaped(name, found, in_use, asleep=True)
     if not dry and not in_use:
         async with turn:
-            if folder and (run := RunFolder(folder)).plan.exists():
-                with contextlib.suppress(OSError):  # another user's
-                    run.write_reaped(found.name)
             try:
+                if folder and (run := RunFolder(folder)).plan.exists():
+                    with contextlib.suppress(OSError):  # another user's
+                        run.write_reaped(found.name)
+                elif folder and isinstance(target, HasTombstones):
+                    await target.bury(found)
                 await target.remove(found.handle)
             except TargetError as error:
                 return Reaped(name, found, in_use, problem=str(error))

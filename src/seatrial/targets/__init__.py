@@ -9,6 +9,7 @@ from seatrial.targets.protocol import (
     HasApi,
     HasObjects,
     HasProcesses,
+    HasTombstones,
     OwnedObjects,
     RunInUse,
     Target,

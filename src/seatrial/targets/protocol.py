@@ -223,6 +223,16 @@ class HasApi(Protocol):
 
 
 @runtime_checkable
+class HasTombstones(Protocol):
+    """A target that several machines use: it remembers for some days which jobs were deleted by a machine without
+    their run folder."""
+
+    async def bury(self, found: Found) -> None: ...
+
+    async def is_buried(self, run: str, job: str) -> bool: ...
+
+
+@runtime_checkable
 class HasProcesses(Protocol):
     def cpus(self) -> int:
         """How many CPUs the processes of a job may use."""

@@ -44,10 +44,9 @@ async def opened(cluster: Cluster, namespace: str, **options: Any) -> AsyncItera
 
 
 def objects(cluster: Cluster, namespace: str) -> list[str]:
-    """All that carries Seatrial's label."""
-    found = cluster.kubectl(
-        "get", EVERYTHING, "-n", namespace, "-l", "app.kubernetes.io/managed-by=seatrial", "-o", "name"
-    )
+    """All that carries Seatrial's label, but for records of deleted jobs."""
+    labels = "app.kubernetes.io/managed-by=seatrial,seatrial/part!=reaped"
+    found = cluster.kubectl("get", EVERYTHING, "-n", namespace, "-l", labels, "-o", "name")
     return sorted(found.stdout.split())
 
 

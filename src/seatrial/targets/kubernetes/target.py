@@ -20,7 +20,15 @@ from seatrial.targets.kubernetes.files.log import LiveLog
 from seatrial.targets.kubernetes.names import Handle
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.owned import ClusterObjects
-from seatrial.targets.kubernetes.run_object import Annotated, Root, RunObject, in_use_by, refuse_another, remove_unused
+from seatrial.targets.kubernetes.run_object import (
+    LEAST_TTL_S,
+    Annotated,
+    Root,
+    RunObject,
+    in_use_by,
+    refuse_another,
+    remove_unused,
+)
 from seatrial.targets.kubernetes.submit import (
     JobAnnotation,
     annotate,
@@ -34,6 +42,7 @@ from seatrial.targets.kubernetes.watch.waiting import over_whole_quota
 from seatrial.targets.kubernetes.watch.watcher import Ender, JobWatcher, NoopEnder
 from seatrial.targets.protocol import Diagnostic, Endpoint, Found, RunInUse, TargetError, TargetLost, refused
 
+_REAPED = "reaped"  # part label of an object that lists deleted jobs
 _FORCE_S = 20.0  # after the job's own grace, until it is deleted
 _GONE_S = 120.0
 _POLL_S = 0.5
@@ -369,6 +378,25 @@ class KubernetesTarget:
         self._watcher.forget(handle)
         await self._collector.forget(handle)
         self._annotations.pop(handle, None)
+
+    async def bury(self, found: Found) -> None:
+        """In an annotation of a Job without pods, which the cluster deletes after some days."""
+        tombstone = names.run_object_name(found.run, _REAPED)
+        made = manifest.run_object(found.run, LEAST_TTL_S, self._options, self._client.access.namespace)
+        made["metadata"]["name"], made["metadata"]["labels"][names.PART] = tombstone, _REAPED
+        with target_errors(f"cannot record that {found.name} is deleted"):
+            with contextlib.suppress(k8s.AlreadyExists):
+                await self._client.create(made, resource=k8s.JOBS)
+            annotations = {f"{names.SEATRIAL}/{names.object_name(found.name)}": _REAPED}
+            await self._client.patch(k8s.JOBS, tombstone, {"metadata": {"annotations": annotations}})
+
+    async def is_buried(self, run: str, job: str) -> bool:
+        with target_errors(f"cannot read whether {job} was deleted"):
+            try:
+                found = await self._client.get(k8s.JOBS, names.run_object_name(run, _REAPED), Annotated)
+            except k8s.NotFound:
+                return False
+        return f"{names.SEATRIAL}/{names.object_name(job)}" in found.metadata.annotations
 
     async def _others_run(self, name: str) -> str:
         """Label of the run if this process does not own it; its object is then deleted with its last job. Objects that
