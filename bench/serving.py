@@ -1,6 +1,6 @@
 """The load that one driver offers a model server, against a stub on this machine: how many requests and tokens a
-second, how late it is itself, how well its metrics agree with the server's own stamps; and with `--peer` the CPU time
-of a request beside guidellm's on the same stub.
+second, with a sample of the answers compared; how late it is itself, how well its metrics agree with the server's own
+stamps; and with `--peer` the CPU time of a request beside guidellm's on the same stub.
 
 Two processes share the machine with the stub: metrics are of 2 cores."""
 
@@ -22,13 +22,14 @@ from seatrial.kinds.driver import Driver, Given
 from seatrial.kinds.serving.driver.load import run_load
 from seatrial.kinds.serving.driver.load_requests import Timed
 from seatrial.kinds.serving.driver.openai import OpenAiClient
-from seatrial.kinds.serving.generation import Request, Stopping
-from seatrial.kinds.serving.work import LoadSummary, LoadWork, Question, ServingWork
+from seatrial.kinds.serving.generation import Answer, Generation, Request, Stopping, StopReason
+from seatrial.kinds.serving.work import AnswerCheck, LoadSummary, LoadWork, Question, ServingWork
 
 STUB = Path(__file__).with_name("_model_stub.py")
 SECONDS, PACED_S = sized((5.0, 10.0), (0.5, 0.5))
 UNARY_RATE, TOKENS_PER_S, TOKENS = sized((2200, 23_000, 50), (50, 500, 10))
 RISE_S = sized(1.0, 0.1)  # until as many streams end as begin: each takes half a second
+SAMPLE = 100  # answers that are compared with the recorded one, as by default
 GUIDELLM, PEER_RATE, PEER_REQUESTS, PEER_TOKENS = "guidellm==0.8.*", 40, 1000, 16
 
 
@@ -47,11 +48,13 @@ async def load(
     url: str, rate: float, stream: bool, tokens: int, seconds: float = SECONDS
 ) -> tuple[LoadSummary, Sequence[Timed]]:
     request = Request(inputs=("one two three four",), stopping=Stopping(max_new_tokens=tokens))
-    work = ServingWork(questions=(Question("one", request),), model="stub")
+    recorded = Generation(" word" * tokens, generated_count=tokens, stop_reason=StopReason.MAX_TOKENS)
+    question = Question("one", request, tokens=tokens, answer=Answer((recorded,)))
+    work = ServingWork(questions=(question,), model="stub")
     with tempfile.TemporaryDirectory() as folder:
         driver = Driver(Given({}, folder), os.open(os.devnull, os.O_WRONLY))
         client = OpenAiClient(work, url, "")
-        offered = LoadWork(Arrivals("rate", rate), seconds=seconds, stream=stream)
+        offered = LoadWork(Arrivals("rate", rate), seconds=seconds, stream=stream, check=AnswerCheck(SAMPLE))
         found = await run_load(driver, work, offered, client, False)
         await client.close()
     return found

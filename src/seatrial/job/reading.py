@@ -7,11 +7,11 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
@@ -38,14 +38,15 @@ def decode(data: bytes | str, form: type[_T]) -> _T:
     """Decodes JSON as `form`. Raises Unreadable."""
     try:
         raw = data.encode() if isinstance(data, str) else data
-        made: _T = _decoder(cast(Hashable, form)).decode(raw)
+        made: _T = _decoder(form).decode(raw)  # type: ignore[arg-type]  # a type is hashable
     except UnicodeError as error:
         raise Unreadable(f"not UTF-8: {error}") from None
     except msgspec.DecodeError as error:
         raise Unreadable(str(error)) from None
     except RecursionError:
         raise Unreadable(_TOO_DEEP) from None
-    _check_extent(raw)
+    if len(raw) > _LITTLE_BYTES:
+        _check_extent(raw)
     return made
 
 
@@ -100,8 +101,6 @@ def _decoder(form: Any) -> "msgspec.json.Decoder[Any]":
 
 def _check_extent(data: bytes) -> None:
     """Checks the nesting and the numbers of decoded data."""
-    if len(data) <= _LITTLE_BYTES:
-        return
     if _LONG_NUMBER in data.translate(_AS_ZERO) and _LONG_NUMBER in _STRING.sub(b"", data).translate(_AS_ZERO):
         raise Unreadable(f"a number has too many digits (limit {MOST_DIGITS})")
     if len(data.translate(None, _NO_BRACKET)) <= 2 * _MOST_DEPTH:

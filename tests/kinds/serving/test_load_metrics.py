@@ -43,13 +43,13 @@ def test_a_load_asks_every_case_that_it_can_equally_often_or_prompts_of_given_le
         Question("count", Request(inputs=("f",), mode=Mode.TOKENIZE)),
     )
     load = LoadWork(Arrivals("rate", 1.0), requests=10)
-    asked = [request.inputs[0] for request in requests_of(load, questions, 10)]
+    asked = [question.request.inputs[0] for question in requests_of(load, questions, 10)]
     assert (asked.count("a"), asked.count("b")) == (5, 5)
     with pytest.raises(DriverError, match="no case is usable as a load"):
         requests_of(load, questions[2:], 1)
     made = requests_of(LoadWork(Arrivals("rate", 1.0), lengths=Lengths((3, 5), (7, 7))), (), 50)
-    assert {len(request.inputs[0].split()) for request in made} == {3, 4, 5}
-    assert {request.stopping.max_new_tokens for request in made} == {7}
+    assert {len(question.request.inputs[0].split()) for question in made} == {3, 4, 5}
+    assert {question.request.stopping.max_new_tokens for question in made} == {7}
 
 
 def test_tokens_that_came_together_share_the_time_before_them() -> None:

@@ -65,8 +65,10 @@ def test_a_load_has_its_metrics_its_bounds_and_every_stamp_in_a_file(world: Worl
     world.seatrial("run", "suite.yaml", check=0)
     (cell,) = world.results().cells
     assert {name: verdict for name, (verdict, _) in loaded(cell).items()} == dict.fromkeys(
-        ["measured", "driver in time", "bound errors", "bound ttft.p99", "bound itl.max", "bound goodput"], "passed"
+        ["measured", "driver in time", "answers", "bound errors", "bound ttft.p99", "bound itl.max", "bound goodput"],
+        "passed",
     )
+    assert loaded(cell)["answers"][1] == "40 of 40 answers checked, 40 against recorded ones: all correct"
     metrics = cell.metrics["load"]
     assert metrics["ttft"]["p50"]["better"] == "lower"
     assert metrics["tokens_per_s"]["value"] > 0

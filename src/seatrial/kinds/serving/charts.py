@@ -48,6 +48,7 @@ def in_short(findings: Sequence[Finding], load: LoadSummary | None) -> list[Find
         name = next((one for one in ("ttft", "e2e") if load.latencies.get(one)), "")
         quantiles = load.latencies.get(name, {})
         parts += [f"{name} {one} {value_text(quantiles[one], 's')}" for one in ("p50", "p99") if one in quantiles]
+        parts += [f"n = {quantiles['count']:,.0f}"] if "count" in quantiles else []
     return [Finding(ANSWERS, IN_SHORT, Verdict.PASSED, message="; ".join(parts))] if parts else []
 
 

@@ -8,14 +8,14 @@ from seatrial.job import Contents, Finding, Observation, ObservedStep, PartSpec,
 from seatrial.kinds.job import DRIVER
 from seatrial.kinds.protocol import Judgement
 from seatrial.kinds.serving import ended
-from seatrial.kinds.serving.answers import Answered, Comparing, case_step, check_answers, tolerance_for
+from seatrial.kinds.serving.answers import Answered, Comparing, case_step, check_answers
 from seatrial.kinds.serving.answers.answer import generations_of
 from seatrial.kinds.serving.charts import charts_of, in_short
 from seatrial.kinds.serving.gather import gather_cases
 from seatrial.kinds.serving.generation import Trouble
 from seatrial.kinds.serving.load import check_load
 from seatrial.kinds.serving.model import ServingGathered, ServingTrial
-from seatrial.kinds.serving.parts import SERVER, parts_of, work_of
+from seatrial.kinds.serving.parts import SERVER, parts_of, tolerance_of, work_of
 from seatrial.kinds.serving.work import ServingWork, asks_of
 from seatrial.suite import Cell
 
@@ -97,14 +97,13 @@ def _check_cases(
 def _comparing(cell: Cell, answered: list[Answered], records: ended.DriverRecords) -> Comparing:
     model: ServingTrial = cell.spec
     compare = model.compare
-    tolerance = cell.gathered.tolerance or tolerance_for(compare.precision)
     found: dict[tuple[str, str], float] = {}
     for one in answered if compare.rule.similarity else ():
         expected = one.case.answer.generations if one.case.answer is not None else ()
         similar = records.similarities.get(one.thing, [])
         for wanted, made, value in zip(expected, generations_of(one.answer), similar, strict=False):
             found[wanted.text or "", made.text or ""] = value
-    return Comparing(compare.rule, tolerance, compare.similarity, found)
+    return Comparing(compare.rule, tolerance_of(cell), compare.similarity, found)
 
 
 kind = ServingKind()

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from seatrial.checks.findings import check_limit, metric_data
-from seatrial.job import Better, Finding, Verdict, value_text
+from seatrial.job import Better, Finding, Verdict, count, value_text
 from seatrial.kinds.serving.ended import DriverRecords, EndCause
 from seatrial.kinds.serving.work import COUNTS, LATENCIES, LOAD, LoadBound, LoadNote, LoadSummary, LoadWork
 
@@ -28,6 +28,7 @@ def check_load(load: LoadWork, records: DriverRecords, cause: EndCause) -> tuple
         return [Finding(LOAD, "measured", cause.verdict, cause.class_, f"cut short: {cause.text}")], {}
     findings = [_measured(summary), _generator(load, summary)]
     late = findings[-1].verdict is Verdict.INVALID
+    findings += _answers(load, summary)
     if records.route:
         median, p99 = value_text(records.overhead_s, "s"), value_text(records.overhead_p99_s, "s")
         text = f"{records.route}: adds at least {median} (p50), {p99} (p99), and more under load"
@@ -41,13 +42,34 @@ def _measured(summary: LoadSummary) -> Finding:
     if summary.errors == summary.requests:
         text = f"all {summary.requests} requests failed: {summary.errors_text}"
         return Finding(LOAD, "measured", Verdict.FAILED, "error", text)
-    warm = f", the first {summary.warmup} excluded as warm-up" if summary.warmup else ""
+    left_out = {"the first ones as warm-up": summary.warmup, "with errors": sum(summary.error_kinds.values())}
+    used = summary.requests - sum(left_out.values())
+    out = ", ".join(f"{number} {why}" for why, number in left_out.items() if number)
     again = "; measured again because the client was killed" if summary.again else ""
     text = (
         f"{summary.requests} requests, {value_text(summary.offered_rate)}/s offered, {value_text(summary.rate)}/s "
-        f"answered, {value_text(summary.tokens_per_s)} tokens/s{warm}{again}"
+        f"answered, {value_text(summary.tokens_per_s)} tokens/s; latencies of {count(used, 'request')}"
+        f"{f' (left out: {out})' if out else ''}{again}"
     )
     return Finding(LOAD, "measured", Verdict.PASSED, message=text)
+
+
+def _answers(load: LoadWork, summary: LoadSummary) -> list[Finding]:
+    """Wrong answers fail as other errors do: if there are more than a bound allows."""
+    found = summary.answers
+    if found is None:
+        return []
+    if not found.checked:
+        return [Finding(LOAD, "answers", Verdict.SKIPPED, message="not checked: the chosen requests have no answer")]
+    text = f"{found.checked} of {count(summary.requests, 'answer')} checked, {found.compared} against recorded ones"
+    if not found.wrong:
+        return [Finding(LOAD, "answers", Verdict.PASSED, message=f"{text}: all correct")]
+    lines = [f"case {name} ({number} wrong): {problem}" for name, (number, problem) in found.shown.items()]
+    limits = [bound for bound in load.bounds if bound.metric in ("errors", "error_share")]
+    allowed = limits and all(bound.met_by(bound.measured(summary) or 0.0) for bound in limits)
+    verdict, class_ = (Verdict.PASSED, "") if allowed else (Verdict.FAILED, "wrong")
+    first = lines[0].partition("\n")[0]
+    return [Finding(LOAD, "answers", verdict, class_, f"{text}: {found.wrong} wrong; {first}", "\n".join(lines))]
 
 
 def _generator(load: LoadWork, summary: LoadSummary) -> Finding:
@@ -84,6 +106,8 @@ def _bound(bound: LoadBound, summary: LoadSummary, late: bool) -> Finding:
     else:
         shown = value_text(value, "" if bound.metric in COUNTS else "s") + _UNITS.get(bound.metric, "")
     because = f" ({summary.errors_text})" if bound.metric in ("errors", "error_share") and summary.error_kinds else ""
+    if bound.metric not in COUNTS:
+        because = f" (n = {summary.latencies[bound.metric]['count']:,.0f})"
     data = {"value": value, "bound": bound.value}
     if bound.met_by(value):
         return Finding(LOAD, check, Verdict.PASSED, message=f"{shown}{because} (bound {bound.text})", data=data)

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, fie
 
 from seatrial.kinds import bounds
 from seatrial.kinds.arrivals_model import ArrivalsModel
-from seatrial.kinds.serving.work import COUNTS, LATENCIES, Lengths, LoadBound, LoadWork
+from seatrial.kinds.serving.work import COUNTS, LATENCIES, AnswerCheck, Lengths, LoadBound, LoadWork
 from seatrial.suite import Duration, Model, Text, has_placeholder
 
 _METRICS = bounds.KnownMetrics(
@@ -60,6 +60,11 @@ class Load(Model):
     arrivals: ArrivalsModel = Field(description="When requests start.")
     requests: _Count | None = Field(None, le=5_000_000, description="Number of requests.")
     seconds: Duration | None = Field(None, alias="for", description="How long to start requests.")
+    check: Literal["all", "none"] | Annotated[int, Field(strict=True, ge=1)] = Field(
+        100,
+        description="Answers to compare with the recorded ones: a number, drawn by the seed and spread over the load; "
+        "`all`; or `none`.",
+    )
     lengths: LoadLengths | None = Field(None, description="Send generated prompts; default: the cases.")
     stream: bool = Field(True, description="Stream the answers; needed for the times of tokens.")
     request_s: Duration = Field(60.0, alias="request", description="Limit for each request.")
@@ -99,7 +104,10 @@ class Load(Model):
             raise ValueError(f"bound {streamed[0]!r} needs `stream: true`")
         return self
 
-    def work(self, seed: int, times: tuple[float, ...], metrics: str, metrics_port: str) -> LoadWork:
+    def work(
+        self, seed: int, times: tuple[float, ...], metrics: str, metrics_port: str, check: AnswerCheck
+    ) -> LoadWork:
+        sample = self.check if isinstance(self.check, int) else None
         return LoadWork(
             arrivals=self.arrivals.work(times),
             requests=self.requests,
@@ -112,5 +120,6 @@ class Load(Model):
             bounds=tuple(parse_load_bound(name, value) for name, value in self.bounds.items()),
             metrics=metrics,
             metrics_port=metrics_port,
+            check=None if self.check == "none" else msgspec.structs.replace(check, sample=sample),
             peak=self.find == "peak",
         )

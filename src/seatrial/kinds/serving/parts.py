@@ -1,18 +1,31 @@
 """Parts of an attempt at a serving cell: the server, if the trial starts it, and the client."""
 
+import random
+
 import msgspec
 
 from seatrial import __version__
 from seatrial.job import SECRET_FILE, Input, JobSpec, PartSpec, Port, Ready, Step
 from seatrial.kinds.job import DRIVER, driver_job, make_job, plan_workspace, workspace_inputs
+from seatrial.kinds.serving.answers import Tolerance, tolerance_for
 from seatrial.kinds.serving.generation import Case, ErrorMatch
 from seatrial.kinds.serving.load_model import port_and_path
 from seatrial.kinds.serving.model import ServingTrial
-from seatrial.kinds.serving.work import SERVER_PORT, Embeddings, LoadWork, Question, ServingWork, Tls, Variable
+from seatrial.kinds.serving.work import (
+    SERVER_PORT,
+    AnswerCheck,
+    Embeddings,
+    LoadWork,
+    Question,
+    ServingWork,
+    Tls,
+    Variable,
+)
 from seatrial.suite import HERE, Cell
 
 SERVER = "server"
 HEALTH_PORT, METRICS_PORT = "health", "metrics"
+_ANSWER_BYTES = 256 << 10  # of a sample of recorded answers
 CA = "ca.pem"  # in the client's work folder
 
 
@@ -74,7 +87,29 @@ def _load(cell: Cell) -> LoadWork | None:
         port = HEALTH_PORT if model.server.protocol == "tgis" and HEALTH_PORT in ports else ""
     else:
         port = next(name for name, one in ports.items() if one == number)
-    return model.load.work(model.seed, cell.gathered.trace, path, port)
+    compare = model.compare
+    check = AnswerCheck(None, compare.rule, tolerance_of(cell), compare.similarity)
+    return model.load.work(model.seed, cell.gathered.trace, path, port, check)
+
+
+def tolerance_of(cell: Cell) -> Tolerance:
+    found: Tolerance | None = cell.gathered.tolerance
+    return found or tolerance_for(cell.spec.compare.precision)
+
+
+def _questions(cell: Cell, load: LoadWork | None, with_texts: bool) -> tuple[Question, ...]:
+    """The cases. Those that a load may compare have their answers: as many as the sample, within a limit, because the
+    description of a job in Kubernetes is limited."""
+    cases, room = cell.gathered.asked, _ANSWER_BYTES
+    carried: set[int] = set()
+    if load is not None and load.check is not None and load.lengths is None:
+        most = load.check.sample
+        for index in random.Random(f"{load.seed} answers").sample(range(len(cases)), len(cases)):
+            room -= len(msgspec.json.encode(cases[index].answer)) if most is not None else 0
+            if room < 0 or len(carried) == most:
+                break
+            carried.add(index)
+    return tuple(_question(case, with_texts, index in carried) for index, case in enumerate(cases))
 
 
 def _driver(cell: Cell, job: JobSpec) -> JobSpec:
@@ -96,12 +131,13 @@ def work_of(cell: Cell) -> ServingWork:
     """What the client of this cell has to do."""
     model: ServingTrial = cell.spec
     server, tls = model.server, model.server.tls
+    load = _load(cell)
     embeddings, place = model.compare.embeddings if model.purpose == "compare" else None, None
     if embeddings is not None:
         place = Embeddings(embeddings.url or "", embeddings.model, cell.gathered.embedding_model)
     return ServingWork(
         version=__version__ if model.client else "",
-        questions=tuple(_question(case, embeddings is not None) for case in cell.gathered.asked),
+        questions=_questions(cell, load, embeddings is not None),
         protocol=server.protocol,
         url=server.url or "",
         model=model.model,
@@ -114,12 +150,22 @@ def work_of(cell: Cell) -> ServingWork:
         seed=model.seed,
         request_s=model.request_s,
         ready_s=server.ready.within_s,
-        load=_load(cell),
+        load=load,
         embeddings=place,
     )
 
 
-def _question(case: Case, with_texts: bool) -> Question:
-    expected = case.answer.generations if case.answer is not None and with_texts else ()
+def _question(case: Case, with_texts: bool, with_answer: bool) -> Question:
+    recorded = case.answer.generations if case.answer is not None else ()
+    expected = recorded if with_texts else ()
     pattern = (case.error.message or "") if case.error and case.error.match is ErrorMatch.PATTERN else ""
-    return Question(case.name, case.request, case.error is not None, tuple(one.text or "" for one in expected), pattern)
+    return Question(
+        case.name,
+        case.request,
+        case.error is not None,
+        tuple(one.text or "" for one in expected),
+        recorded[0].generated_count if len(recorded) == 1 else None,
+        case.answer if with_answer else None,
+        case.skip_check,
+        pattern,
+    )

@@ -11,6 +11,8 @@ import msgspec
 
 from seatrial.job.metric import FixedBound
 from seatrial.kinds.arrivals import Arrivals
+from seatrial.kinds.serving.answers.compare import Tolerance
+from seatrial.kinds.serving.answers.judge import LEAST_SIMILARITY, AnswerRule
 from seatrial.kinds.serving.generation import Answer, Mode, Request
 
 # Times of a load's request, by one monotonic clock: `intended`, its scheduled start; `begun`, its actual start; `sent`,
@@ -18,14 +20,14 @@ from seatrial.kinds.serving.generation import Answer, Mode, Request
 # arrived; `end`. Metrics:
 #
 #     lag         begun - intended: how late the client was; a late client measures itself
-#     ttft        first message with text - begun: time to first token, including a new connection
+#     ttft        first message with a token of any kind - begun: time to first token, including a new connection
 #     first_byte  first byte - begun
 #     itl         inter-token latency; tokens that arrive together share the time since the previous ones
 #                 (one message may have several tokens); over all tokens of all requests
 #     tpot        time per output token: (last token - first token) / (tokens - 1), one value per request
 #     e2e         end - begun
 #
-# `goodput` is the share of requests that were answered and meet every bound of ttft, tpot and e2e.
+# `goodput` is the share of requests that were answered correctly and meet every bound of ttft, tpot and e2e.
 
 
 LATENCIES = ("lag", "ttft", "first_byte", "itl", "tpot", "e2e")
@@ -51,6 +53,15 @@ class LoadBound(FixedBound, frozen=True):
         return summary.latencies.get(self.metric, {}).get(self.part)
 
 
+class AnswerCheck(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How answers of a load are compared with the recorded ones."""
+
+    sample: int | None = None  # number of answers; None: all
+    rule: AnswerRule = AnswerRule.NEAR_TIE
+    tolerance: Tolerance | None = None
+    similarity: float = LEAST_SIMILARITY
+
+
 class LoadWork(msgspec.Struct, frozen=True, omit_defaults=True):
     arrivals: Arrivals
     requests: int | None = None
@@ -63,6 +74,7 @@ class LoadWork(msgspec.Struct, frozen=True, omit_defaults=True):
     bounds: tuple[LoadBound, ...] = ()
     metrics: str = "/metrics"  # path of the server's metrics, sampled every second; empty: off
     metrics_port: str = ""  # port name of the part `server`, or number for `url`; empty: same port
+    check: AnswerCheck | None = None  # None: only empty answers are errors
     peak: bool = False  # search for the highest rate that keeps the bounds
 
     def broken_bounds(self, summary: "LoadSummary") -> list[str]:
@@ -75,12 +87,21 @@ class LoadWork(msgspec.Struct, frozen=True, omit_defaults=True):
         return found
 
 
+class CheckedAnswers(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The sample of a load's answers."""
+
+    checked: int
+    compared: int = 0  # of them with a recorded answer
+    wrong: int = 0
+    shown: dict[str, tuple[int, str]] = {}  # by case: number of wrong answers, and what is wrong with the first
+
+
 class LoadSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     """Result of a load. Latencies are in seconds, by metric and then p50, p99, mean, max and count."""
 
     requests: int
     warmup: int = 0  # first requests, excluded from latencies
-    errors: int = 0
+    errors: int = 0  # including wrong answers; an estimate if only a sample was checked
     error_kinds: dict[str, int] = {}
     seconds: float = 0.0  # from the first scheduled start to the last end
     offered_rate: float = 0.0
@@ -90,6 +111,7 @@ class LoadSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     goodput: float = 0.0
     latencies: dict[str, dict[str, float]] = {}
     series: list[dict[str, float]] = []  # one row per second
+    answers: CheckedAnswers | None = None
     cpu_s: float = 0.0  # CPU time of the client
     most_in_flight: int = 0
     cut: bool = False  # the client was stopped before the load ended
@@ -101,7 +123,8 @@ class LoadSummary(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def errors_text(self) -> str:
-        return ", ".join(f"{count} {kind}" for kind, count in self.error_kinds.items())
+        found = ", ".join(f"{count} {kind}" for kind, count in self.error_kinds.items())
+        return f"{found} of {self.answers.checked} checked" if self.answers and self.answers.wrong else found
 
     @property
     def lag_s(self) -> float:
@@ -184,12 +207,15 @@ class Tls(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Question(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A case without its expected answer, which the client does not need."""
+    """A case. Its expected answer is compared by Seatrial, not by the client, except under load."""
 
     name: str
     request: Request
     error: bool = False  # an error is expected, so requests are not retried
     texts: tuple[str, ...] = ()  # expected texts, for rule `embedding`
+    tokens: int | None = None  # length of the recorded answer, if known
+    answer: Answer | None = None  # recorded answer, if answers of the load are compared with it
+    skip_check: bool = False
     error_pattern: str = ""  # for the message of the expected error
 
 

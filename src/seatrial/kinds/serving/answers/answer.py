@@ -116,6 +116,23 @@ def compare_answer(case: Case, answer: Answer, comparing: Comparing, protocol: s
     return worst_of(found), walks
 
 
+def check_alone(request: Request, answer: Answer, protocol: str) -> Comparison:
+    """Checks an answer that has no recorded one to compare with."""
+    if answer.failure is not None:
+        return Comparison(Agreement.ERROR, answer.failure.text)
+    if answer.messages and (broken := check_messages(answer.messages, request, protocol)) is not None:
+        return broken
+    found = [problem for got in generations_of(answer) for problem in _against_request(request, got)]
+    repeated = [unit for got in generations_of(answer) if (unit := repeated_unit(got.text or ""))]
+    return worst_of(found + [structure(f"the text only repeats {_short(unit)}") for unit in repeated])
+
+
+def repeated_unit(text: str) -> str:
+    """The beginning of a text that is the same characters over and over, at least 8 times; else empty."""
+    sizes = (size for size in range(1, len(text) // 8 + 1) if text.startswith(text[size:]))
+    return text[: next(sizes, 0)]
+
+
 def generations_of(answer: Answer) -> Sequence[Generation]:
     """The generations of an answer; for a stream, its merged messages."""
     return (merge_messages(answer.messages),) if answer.messages else answer.generations

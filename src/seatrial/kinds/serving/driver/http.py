@@ -8,6 +8,7 @@ import ssl
 import tempfile
 import time
 from collections.abc import Mapping
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from seatrial.http.http1 import BrokenConnection, NotHttp, Openings, Reply, Wire
@@ -18,8 +19,20 @@ _CONNECT_S = 10.0
 _IDLE_S = 4.0  # common servers close after 5 s
 
 
+class Received(NamedTuple):
+    """A response, complete or not; `stamps` are the arrival times of `parts`."""
+
+    sent_s: float
+    first_byte_s: float | None
+    last_s: float
+    status: int
+    headers: dict[str, str]
+    parts: list[bytes]
+    stamps: list[float]
+
+
 class StampedWire(Wire):
-    """One connection, one request at a time; `stamps` are the arrival times of `parts`."""
+    """One connection, one request at a time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,16 +59,9 @@ class StampedWire(Wire):
         super().take(data)
 
     @property
-    def parts(self) -> list[bytes]:
-        return self._parts
-
-    @property
-    def status(self) -> int:
-        return self._status
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return self._headers
+    def received(self) -> Received:
+        times = self.sent_s, self.first_byte_s, self.now_s
+        return Received(*times, self._status, self._headers, self._parts, self.stamps)
 
 
 def _tls_context(tls: Tls) -> ssl.SSLContext:

@@ -7,7 +7,7 @@ import gc
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -17,10 +17,14 @@ from seatrial.kinds.driver import Driver, DriverError, wait_for
 from seatrial.kinds.search import Try, search_rate
 from seatrial.kinds.serving.driver.client import Client
 from seatrial.kinds.serving.driver.http import Connections
+from seatrial.kinds.serving.driver.load_check import check_sample, draw_sample
 from seatrial.kinds.serving.driver.load_metrics import summarize_load
 from seatrial.kinds.serving.driver.load_requests import AskSender, HttpSender, Timed, requests_of
 from seatrial.kinds.serving.driver.openai import OpenAiClient
 from seatrial.kinds.serving.work import LOAD, LoadNote, LoadStage, LoadSummary, LoadWork, ServingWork
+
+if TYPE_CHECKING:
+    from seatrial.kinds.serving.driver.embeddings import Embedder
 
 _LEAD_S = 0.05  # before the first request
 _STOP_S = 2.0
@@ -29,18 +33,20 @@ CUT = "cut"  # error of a request that was in flight when the client stopped
 
 
 async def run_load(
-    driver: Driver, work: ServingWork, load: LoadWork, client: Client, again: bool
+    driver: Driver, work: ServingWork, load: LoadWork, client: Client, again: bool, embedder: "Embedder | None" = None
 ) -> tuple[LoadSummary, list[Timed]]:
     try:
         times = offsets(load.arrivals, load.requests, load.seconds, load.seed)
     except ValueError as error:
         raise DriverError(str(error)) from error
     sender = HttpSender(client, load) if isinstance(client, OpenAiClient) else AskSender(client, load)
-    requests = requests_of(load, work.questions, len(times))
-    different = {id(request): request for request in requests}
-    made: dict[int, Any] = {key: sender.prepare(request) for key, request in different.items()}
-    prepared = [made[id(request)] for request in requests]
+    asked = requests_of(load, work.questions, len(times))
+    different = {id(question): question for question in asked}
+    made: dict[int, Any] = {key: sender.prepare(question) for key, question in different.items()}
+    prepared = [made[id(question)] for question in asked]
     offering = Offering(driver, times, lambda number, timed, done: sender.send(prepared[number], timed, done))
+    for number in draw_sample(load, len(times)):
+        offering.timed[number].keep = True
     cpu_s = time.process_time()
     gc.collect()
     gc.freeze()  # collecting the prepared requests would pause the load
@@ -49,11 +55,12 @@ async def run_load(
     finally:
         gc.unfreeze()
     cpu_s = time.process_time() - cpu_s
-    timed = [one for one in offering.timed if one.begun_s]
+    timed = offering.timed[: offering.started]
     for one in timed:
         if not one.end_s:  # the client was stopped before the answer arrived
             one.end_s, one.error = time.monotonic(), CUT
-    return summarize_load(load, timed, cpu_s, offering.most_in_flight, cut, again), timed
+    answers = await check_sample(load, asked[: len(timed)], timed, embedder, work.protocol)
+    return summarize_load(load, timed, cpu_s, offering.most_in_flight, cut, again, answers), timed
 
 
 class Offering:
@@ -67,7 +74,7 @@ class Offering:
         begin_s = time.monotonic() + _LEAD_S
         self.timed = [Timed(begin_s + at_s) for at_s in times]
         self.most_in_flight = 0
-        self._in_flight = self._next = 0
+        self._in_flight = self.started = 0
         self._over = asyncio.Event()
         self._stopped = False
 
@@ -91,32 +98,34 @@ class Offering:
         if self._stopped:
             return
         now_s = time.monotonic()
-        while self._next < len(self.timed) and self.timed[self._next].intended_s <= now_s:
-            one = self.timed[self._next]
+        while self.started < len(self.timed) and self.timed[self.started].intended_s <= now_s:
+            one = self.timed[self.started]
             one.begun_s = now_s
             self._in_flight += 1
             self.most_in_flight = max(self.most_in_flight, self._in_flight)
-            self._send(self._next, one, self._finished)
-            self._next += 1
+            self._send(self.started, one, self._finished)
+            self.started += 1
             now_s = time.monotonic()
-        if self._next < len(self.timed):
-            self._loop.call_at(self._loop.time() + self.timed[self._next].intended_s - now_s, self._begin_due)
+        if self.started < len(self.timed):
+            self._loop.call_at(self._loop.time() + self.timed[self.started].intended_s - now_s, self._begin_due)
 
     def _finished(self, timed: Timed) -> None:
         self._in_flight -= 1
-        if self._next == len(self.timed) and self._in_flight == 0:
+        if self.started == len(self.timed) and self._in_flight == 0:
             self._over.set()
 
     async def _report(self) -> None:
         while True:
             await asyncio.sleep(5.0)
-            self._driver.progress(f"load: {self._next} of {len(self.timed)} started, {self._in_flight} in flight")
+            self._driver.progress(f"load: {self.started} of {len(self.timed)} started, {self._in_flight} in flight")
 
 
 REQUESTS = "load-requests.jsonl"
 
 
-async def offer_load(driver: Driver, work: ServingWork, load: LoadWork, client: Client) -> None:
+async def offer_load(
+    driver: Driver, work: ServingWork, load: LoadWork, client: Client, embedder: "Embedder | None" = None
+) -> None:
     """Runs one load, or a search for the highest rate that keeps the bounds. A restarted client starts over, and the
     summary has `again` set."""
     if LOAD in driver.finished:
@@ -125,22 +134,25 @@ async def offer_load(driver: Driver, work: ServingWork, load: LoadWork, client: 
     driver.begin(LOAD)
     async with scraping(driver, work, load, client) as scrape:
         if load.peak:
-            note = await _search(driver, work, load, client, again)
+            note = await _search(driver, work, load, client, again, embedder)
         else:
-            summary, timed = await run_load(driver, work, load, client, again)
+            summary, timed = await run_load(driver, work, load, client, again, embedder)
             write_requests(driver.files / REQUESTS, timed, "wb")
             note = LoadNote(summary)
     driver.finish(LOAD, **msgspec.structs.asdict(note), scrape=scrape)
 
 
-async def _search(driver: Driver, work: ServingWork, load: LoadWork, client: Client, again: bool) -> LoadNote:
+async def _search(
+    driver: Driver, work: ServingWork, load: LoadWork, client: Client, again: bool, embedder: "Embedder | None"
+) -> LoadNote:
     """Finds the highest rate that keeps the bounds, with the measurements at each tried rate."""
     stages: list[LoadStage] = []
 
     async def attempt(rate: float) -> Try[LoadSummary]:
         arrivals = msgspec.structs.replace(load.arrivals, rate=rate)
         driver.progress(f"load: {rate:.4g}/s")
-        summary, timed = await run_load(driver, work, msgspec.structs.replace(load, arrivals=arrivals), client, again)
+        offered = msgspec.structs.replace(load, arrivals=arrivals)
+        summary, timed = await run_load(driver, work, offered, client, again, embedder)
         write_requests(driver.files / REQUESTS, timed, "ab" if stages else "wb", rate)
         doubt = "the client was late" if summary.lag_s > load.lag_s else ""
         tried = Try(rate, load.broken_bounds(summary), doubt, summary)

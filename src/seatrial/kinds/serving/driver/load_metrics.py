@@ -4,13 +4,19 @@ from collections import Counter
 from collections.abc import Sequence
 
 from seatrial.kinds.serving.driver.load_requests import Timed
-from seatrial.kinds.serving.work import LATENCIES, QUANTILES, LoadBound, LoadSummary, LoadWork
+from seatrial.kinds.serving.work import LATENCIES, QUANTILES, CheckedAnswers, LoadBound, LoadSummary, LoadWork
 
 WARMUP_SHARE = 4  # warm-up is at most one in this many requests
 
 
 def summarize_load(
-    load: LoadWork, timed: Sequence[Timed], cpu_s: float, most_in_flight: int, cut: bool, again: bool
+    load: LoadWork,
+    timed: Sequence[Timed],
+    cpu_s: float,
+    most_in_flight: int,
+    cut: bool,
+    again: bool,
+    answers: CheckedAnswers | None = None,
 ) -> LoadSummary:
     """`timed` is in the order of scheduled starts."""
     import numpy as np
@@ -41,19 +47,26 @@ def summarize_load(
     offered_s = timed[-1].intended_s - begin_s if timed else 0.0
     tokens = sum(one.tokens for one in good)
     errors = Counter(one.error for one in timed if one.error)
+    wrong = answers.wrong if answers is not None else 0
+    # Answers that were not checked count as wrong as often as those that were.
+    wrong_share = wrong / answers.checked if answers is not None and wrong else 0.0
+    failed = errors.total() - wrong
+    in_time = [one for one in timed if is_good(one, load.bounds)]
+    unchecked = sum(not one.keep for one in in_time)
     return LoadSummary(
         requests=len(timed),
         warmup=warm,
-        errors=sum(errors.values()),
+        errors=failed + round(wrong_share * (len(timed) - failed)),
         error_kinds=dict(errors.most_common()),
         seconds=seconds,
         offered_rate=(len(timed) - 1) / offered_s if offered_s > 0 else 0.0,
         rate=len(good) / seconds if seconds > 0 else 0.0,
         tokens=tokens,
         tokens_per_s=tokens / seconds if seconds > 0 else 0.0,
-        goodput=sum(is_good(one, load.bounds) for one in timed) / len(timed) if timed else 0.0,
+        goodput=(len(in_time) - wrong_share * unchecked) / len(timed) if timed else 0.0,
         latencies=latencies,
         series=_series(timed, begin_s),
+        answers=answers,
         cpu_s=cpu_s,
         most_in_flight=most_in_flight,
         cut=cut,

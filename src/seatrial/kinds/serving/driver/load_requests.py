@@ -1,10 +1,11 @@
 """Requests of a load: sends them, and records their times and errors."""
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -12,10 +13,11 @@ from seatrial.http.http1 import BrokenConnection, NotHttp
 from seatrial.job import Unreadable, decode
 from seatrial.kinds.driver import DriverError
 from seatrial.kinds.serving.driver.client import Client
-from seatrial.kinds.serving.driver.http import StampedWire
+from seatrial.kinds.serving.driver.http import Received, StampedWire
+from seatrial.kinds.serving.driver.load_check import Length, length_of, length_problem
 from seatrial.kinds.serving.driver.openai import OpenAiClient, unreachable
 from seatrial.kinds.serving.driver.openai_format import DONE, Events
-from seatrial.kinds.serving.generation import Failure, Mode, Request, Stopping, Trouble
+from seatrial.kinds.serving.generation import Answer, Failure, Generation, Mode, Request, Stopping, StopReason, Trouble
 from seatrial.kinds.serving.work import Lengths, LoadWork, Question
 
 
@@ -31,6 +33,8 @@ class Timed(msgspec.Struct):
     counts: list[int] = []  # tokens in each of these messages
     tokens: int = 0  # reported by the server, else counted
     error: str = ""  # kind of error; empty: answered
+    keep: bool = False  # the answer, for checking
+    answer: Received | Answer | None = None
 
 
 Finished = Callable[[Timed], None]
@@ -43,26 +47,35 @@ class AskSender:
         self._client, self._load = client, load
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def prepare(self, request: Request) -> Request:
-        return request
+    def prepare(self, question: Question) -> Question:
+        return question
 
-    def send(self, prepared: Request, timed: Timed, finished: Finished) -> None:
+    def send(self, prepared: Question, timed: Timed, finished: Finished) -> None:
         task = asyncio.create_task(self._ask(prepared, timed, finished))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _ask(self, request: Request, timed: Timed, finished: Finished) -> None:
-        answer = await self._client.ask(request, self._load.stream, self._load.request_s)
+    async def _ask(self, question: Question, timed: Timed, finished: Finished) -> None:
+        answer = await self._client.ask(question.request, self._load.stream, self._load.request_s)
         times = answer.times
         timed.sent_s = times.sent_s or timed.begun_s
         timed.first_byte_s, timed.end_s = times.first_byte_s, times.ended_s or time.monotonic()
+        texts = [] if answer.messages else [one.text for one in answer.generations]
         for at_s, message in zip(times.messages_s, answer.messages, strict=True):
-            if message.text or message.tokens:
+            if (message.text or message.tokens) and not message.input_count:  # TGIS begins with the input
                 timed.stamps.append(at_s)
                 timed.counts.append(len(message.tokens or ()) or 1)
-        reported = answer.generations[0].generated_count if answer.generations else None
+                texts.append(message.text)
+        whole = answer.generations[0] if answer.generations else Generation()
+        reported = whole.generated_count
         timed.tokens = sum(timed.counts) if reported is None else reported
-        timed.error = kind_of(answer.failure) if answer.failure else ""
+        if answer.failure:
+            timed.error = kind_of(answer.failure)
+        else:
+            finish = "length" if whole.stop_reason is StopReason.MAX_TOKENS else None
+            length, size = length_of(question, self._load, {}), sum(len((text or "").encode()) for text in texts)
+            timed.error = length_problem(length, reported, 0, len(timed.stamps), size, finish)
+        timed.answer = answer if timed.keep else None
         finished(timed)
 
 
@@ -74,6 +87,9 @@ def kind_of(failure: Failure) -> str:
 
 class _Delta(msgspec.Struct):
     content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None  # the same field of other servers
+    tool_calls: list[msgspec.Raw] | None = None
 
 
 class _Logprobs(msgspec.Struct):
@@ -84,11 +100,18 @@ class _Logprobs(msgspec.Struct):
 class _Choice(msgspec.Struct):
     text: str | None = None
     delta: _Delta | None = None
+    message: _Delta | None = None
+    finish_reason: str | None = None
     logprobs: _Logprobs | None = None
+
+
+class _Details(msgspec.Struct):
+    reasoning_tokens: int | None = None
 
 
 class _Usage(msgspec.Struct):
     completion_tokens: int | None = None
+    completion_tokens_details: _Details | None = None
 
 
 class _Message(msgspec.Struct):
@@ -96,7 +119,7 @@ class _Message(msgspec.Struct):
 
     choices: list[_Choice] = []
     usage: _Usage | None = None
-    error: msgspec.Raw | None = None
+    error: Any = None  # `Raw | None` would only accept null
 
 
 class HttpSender:
@@ -108,23 +131,26 @@ class HttpSender:
         self._opening: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
 
-    def prepare(self, request: Request) -> bytes:
+    def prepare(self, question: Question) -> "_Prepared":
         """Encodes the request in advance, so that this costs no time when it starts."""
-        return self._client.encode(request, self._load.stream)
+        # Few servers know `min_tokens`; without it, the length of an answer would be that of the model's choice.
+        extra = {} if self._load.lengths is None else {"ignore_eos": True}
+        data = self._client.encode(question.request, self._load.stream, extra)
+        return _Prepared(data, length_of(question, self._load, self._client.extra))
 
-    def send(self, prepared: bytes, timed: Timed, finished: Finished) -> None:
+    def send(self, prepared: "_Prepared", timed: Timed, finished: Finished) -> None:
         wire = self._connections.idle()
         if wire is None:
             self._start(prepared, timed, finished)
         else:
             self._ask(wire, prepared, timed, finished)
 
-    def _start(self, prepared: bytes, timed: Timed, finished: Finished) -> None:
+    def _start(self, prepared: "_Prepared", timed: Timed, finished: Finished) -> None:
         task = self._loop.create_task(self._open(prepared, timed, finished))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
-    async def _open(self, prepared: bytes, timed: Timed, finished: Finished) -> None:
+    async def _open(self, prepared: "_Prepared", timed: Timed, finished: Finished) -> None:
         try:
             wire = await self._connections.open()
         except BrokenConnection as error:
@@ -133,9 +159,9 @@ class HttpSender:
             return
         self._ask(wire, prepared, timed, finished)
 
-    def _ask(self, wire: StampedWire, prepared: bytes, timed: Timed, finished: Finished) -> None:
+    def _ask(self, wire: StampedWire, prepared: "_Prepared", timed: Timed, finished: Finished) -> None:
         reused = wire.used
-        answer = wire.ask(prepared)
+        answer = wire.ask(prepared.data)
         timed.sent_s = wire.sent_s
         alarm = self._loop.call_at(self._loop.time() + self._load.request_s, _ring, answer)
 
@@ -152,49 +178,80 @@ class HttpSender:
                 timed.end_s = time.monotonic()
                 wire.close()
             timed.first_byte_s = wire.first_byte_s
-            self._read(wire, timed, error)
+            self._read(wire.received, timed, error, prepared.length)
             finished(timed)
 
         answer.add_done_callback(done)
 
-    def _read(self, wire: StampedWire, timed: Timed, error: BaseException | None) -> None:
+    def _read(self, got: Received, timed: Timed, error: BaseException | None, length: Length) -> None:
         if error is not None:
             late, garbage = isinstance(error, TimeoutError), isinstance(error, NotHttp)
             timed.error = (Trouble.LATE if late else Trouble.GARBAGE if garbage else Trouble.BROKEN).value
-        elif wire.status != 200:
-            timed.error = str(wire.status)
+        elif got.status != 200:
+            timed.error = str(got.status)
+        elif timed.keep:
+            timed.answer = got
+        seen = _Seen()
         try:
-            if self._load.stream and wire.status == 200:
-                _read_stream(wire, timed)
+            if self._load.stream and got.status == 200:
+                _read_stream(got, timed, seen)
             elif not timed.error:
-                _count(timed, decode(b"".join(wire.parts), _Message), None)
+                _count(timed, decode(b"".join(got.parts), _Message), None, seen)
         except Unreadable:
             timed.error = timed.error or Trouble.GARBAGE.value
+        timed.tokens = sum(timed.counts) if seen.reported is None else seen.reported
+        if not timed.error:
+            timed.error = length_problem(length, seen.reported, seen.hidden, len(timed.stamps), seen.size, seen.finish)
 
 
-def _read_stream(wire: StampedWire, timed: Timed) -> None:
+class _Prepared(NamedTuple):
+    data: bytes
+    length: Length
+
+
+class _Seen(msgspec.Struct):
+    """What the messages of an answer add up to."""
+
+    size: float = 0  # bytes of text; infinite for tool calls, which have tokens without text
+    reported: int | None = None
+    hidden: int = 0
+    finish: str | None = None
+
+
+def _read_stream(got: Received, timed: Timed, seen: _Seen) -> None:
     events, done = Events(), False
-    for at_s, part in zip(wire.stamps, wire.parts, strict=True):
+    for at_s, part in zip(got.stamps, got.parts, strict=True):
         for data in events.feed(part):
             if data == DONE:
                 done = True
             else:
-                _count(timed, decode(data, _Message), at_s)
-    timed.tokens = timed.tokens or sum(timed.counts)
+                _count(timed, decode(data, _Message), at_s, seen)
     if not done and not timed.error:
         timed.error = Trouble.GARBAGE.value
 
 
-def _count(timed: Timed, message: _Message, at_s: float | None) -> None:
+def _count(timed: Timed, message: _Message, at_s: float | None, seen: _Seen) -> None:
     if message.error is not None:
         timed.error = timed.error or "error"
-    if message.usage is not None and message.usage.completion_tokens is not None:
-        timed.tokens = message.usage.completion_tokens
-    if not message.choices or at_s is None:
+    usage = message.usage
+    if usage is not None and usage.completion_tokens is not None:
+        seen.reported = usage.completion_tokens
+        if usage.completion_tokens_details is not None:
+            seen.hidden = usage.completion_tokens_details.reasoning_tokens or 0
+    if not message.choices:
         return
     choice = message.choices[0]
+    if choice.finish_reason is not None:
+        seen.finish = choice.finish_reason
+    text = choice.text
+    if (delta := choice.delta or choice.message) is not None:
+        text = delta.content or delta.reasoning_content or delta.reasoning
+        if delta.tool_calls:
+            seen.size, text = math.inf, text or "-"
+    if text:
+        seen.size += len(text) if text.isascii() else len(text.encode())
     listed = choice.logprobs and (choice.logprobs.content or choice.logprobs.tokens)
-    if choice.text or (choice.delta and choice.delta.content) or listed:
+    if at_s is not None and (text or listed):
         timed.stamps.append(at_s)
         timed.counts.append(len(listed) if listed else 1)
 
@@ -207,23 +264,23 @@ def _ring(answer: "asyncio.Future[Any]") -> None:
 _WORDS = ("time", "year", "people", "way", "day", "thing", "life", "world", "school", "state", "family", "problem")
 
 
-def requests_of(load: LoadWork, questions: Sequence[Question], number: int) -> list[Request]:
+def requests_of(load: LoadWork, questions: Sequence[Question], number: int) -> list[Question]:
     """The given number of requests, determined by the seed: cases that expect an answer, reshuffled each round, or
     generated prompts."""
     chance = random.Random(f"{load.seed} requests")
     if load.lengths is not None:
         return [_made_up(load.lengths, chance) for _ in range(number)]
-    asked = [one.request for one in questions if not one.error and one.request.mode is not Mode.TOKENIZE]
-    good = [request for request in asked if len(request.inputs) == 1 or request.messages]
+    asked = [one for one in questions if not one.error and one.request.mode is not Mode.TOKENIZE]
+    good = [one for one in asked if len(one.request.inputs) == 1 or one.request.messages]
     if not good:
         raise DriverError("no case is usable as a load; add one with a single input and an expected answer")
-    found: list[Request] = []
+    found: list[Question] = []
     while len(found) < number:
         found += chance.sample(good, len(good))
     return found[:number]
 
 
-def _made_up(lengths: Lengths, chance: random.Random) -> Request:
+def _made_up(lengths: Lengths, chance: random.Random) -> Question:
     words = " ".join(chance.choices(_WORDS, k=chance.randint(*lengths.input)))
     tokens = chance.randint(*lengths.output)
-    return Request(inputs=(words,), stopping=Stopping(tokens, tokens))
+    return Question("", Request(inputs=(words,), stopping=Stopping(tokens, tokens)))

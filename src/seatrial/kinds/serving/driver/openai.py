@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ssl
 import time
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from seatrial.http.http1 import BrokenConnection, NotHttp
 from seatrial.kinds.serving.driver import openai_format
 from seatrial.kinds.serving.driver.client import CERTIFICATE, ModelInfo
-from seatrial.kinds.serving.driver.http import Connections, StampedWire
+from seatrial.kinds.serving.driver.http import Connections, Received, StampedWire
 from seatrial.kinds.serving.generation import Answer, Failure, Generation, Request, Times, Trouble, stream_answer
 from seatrial.kinds.serving.work import ServingWork
 
@@ -20,11 +21,12 @@ class OpenAiClient:
     def __init__(self, work: ServingWork, url: str, token: str) -> None:
         headers = {**work.headers, **({"Authorization": f"Bearer {token}"} if token else {})}
         self.connections = Connections(url, work.tls, headers)
-        self._model, self._extra = work.model, work.extra
+        self._model, self.extra = work.model, work.extra
 
-    def encode(self, asked: Request, stream: bool) -> bytes:
-        """The request as bytes. Raises ProtocolError."""
-        body = msgspec.json.encode(openai_format.body_of(asked, self._model, stream, self._extra))
+    def encode(self, asked: Request, stream: bool, more: Mapping[str, object] | None = None) -> bytes:
+        """The request as bytes, with more fields that `server.extra` may change. Raises ProtocolError."""
+        extra = {**(more or {}), **self.extra}
+        body = msgspec.json.encode(openai_format.body_of(asked, self._model, stream, extra))
         return self.connections.request("POST", openai_format.path_of(asked), body)
 
     async def ask(self, asked: Request, stream: bool, limit_s: float) -> Answer:
@@ -72,38 +74,38 @@ class OpenAiClient:
             raise
         else:
             self.connections.put_back(wire)
-        return _read_answer(wire, asked, stream, error)
+        return read_answer(wire.received, asked, stream, error)
 
 
-def _read_answer(wire: StampedWire, asked: Request, stream: bool, error: Exception | None) -> Answer:
-    """Reads the answer from a connection, complete or not."""
-    times = Times(wire.sent_s, wire.first_byte_s, wire.now_s if error is None else time.monotonic())
-    broken = _broken(wire, error) if error is not None else None
-    if broken is None and wire.status != 200:
-        after_s = _retry_after_s(wire.headers.get("retry-after", ""))
-        return Answer(failure=openai_format.refusal_of(wire.status, b"".join(wire.parts), after_s), times=times)
-    kind = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
+def read_answer(got: Received, asked: Request, stream: bool, error: Exception | None) -> Answer:
+    """Decodes a response, complete or not."""
+    times = Times(got.sent_s, got.first_byte_s, got.last_s if error is None else time.monotonic())
+    broken = _broken(got, error) if error is not None else None
+    if broken is None and got.status != 200:
+        after_s = _retry_after_s(got.headers.get("retry-after", ""))
+        return Answer(failure=openai_format.refusal_of(got.status, b"".join(got.parts), after_s), times=times)
+    kind = got.headers.get("content-type", "").partition(";")[0].strip().lower()
     wanted = "text/event-stream" if stream else "application/json"
     if broken is None and kind != wanted:
-        begin = b"".join(wire.parts)[:120].decode("utf-8", "replace")
+        begin = b"".join(got.parts)[:120].decode("utf-8", "replace")
         text = f"content type {kind or 'not stated'} (expected {wanted}); the body begins with {begin!r}"
         return Answer(failure=Failure("200", text, Trouble.GARBAGE), times=times)
-    if stream and wire.status == 200 and wire.first_byte_s is not None:
-        return _read_stream(wire, times, broken)
+    if stream and got.status == 200 and got.first_byte_s is not None:
+        return _read_stream(got, times, broken)
     if broken is not None:
         return Answer(failure=broken, times=times)
     try:
-        return msgspec.structs.replace(openai_format.answer_of(b"".join(wire.parts), asked), times=times)
+        return msgspec.structs.replace(openai_format.answer_of(b"".join(got.parts), asked), times=times)
     except openai_format.ProtocolError as garbage:
         return Answer(failure=Failure("200", str(garbage), Trouble.GARBAGE), times=times)
 
 
-def _read_stream(wire: StampedWire, times: Times, broken: Failure | None) -> Answer:
+def _read_stream(got: Received, times: Times, broken: Failure | None) -> Answer:
     """Reads a stream message by message, with the time of each, including those before a failure."""
     events, messages, stamps = openai_format.Events(), list[Generation](), list[float]()
     failure, done = broken, False
     try:
-        for at_s, part in zip(wire.stamps, wire.parts, strict=True):
+        for at_s, part in zip(got.stamps, got.parts, strict=True):
             for data in events.feed(part):
                 if done:
                     raise openai_format.ProtocolError("events came after [DONE]")
@@ -122,16 +124,16 @@ def _read_stream(wire: StampedWire, times: Times, broken: Failure | None) -> Ans
     return stream_answer(messages, failure, msgspec.structs.replace(times, messages_s=tuple(stamps)))
 
 
-def _broken(wire: StampedWire, error: Exception) -> Failure:
-    got = sum(map(len, wire.parts))
+def _broken(got: Received, error: Exception) -> Failure:
+    size = sum(map(len, got.parts))
     if isinstance(error, TimeoutError):
-        so_far = f"{got} bytes" if wire.first_byte_s is not None else "nothing"
+        so_far = f"{size} bytes" if got.first_byte_s is not None else "nothing"
         return Failure("", f"timed out before the answer was complete ({so_far} received)", Trouble.LATE)
     if isinstance(error, NotHttp):
         return Failure("", f"invalid HTTP response: {error}", Trouble.GARBAGE)
     cause = error.cause if isinstance(error, BrokenConnection) else None
     how = f"the connection broke ({cause})" if cause else "the server closed the connection"
-    where = f"after {got} bytes of the answer" if wire.first_byte_s is not None else "before any response"
+    where = f"after {size} bytes of the answer" if got.first_byte_s is not None else "before any response"
     return Failure("", f"{how} {where}", Trouble.BROKEN)
 
 

@@ -299,6 +299,10 @@ class Events:
         self._rest = b""
 
     def feed(self, part: bytes) -> Iterator[bytes]:
+        if not self._rest and part.startswith(b"data: ") and part.find(b"\n") == len(part) - 2 and part[-1:] == b"\n":
+            if data := part[6:-2].removesuffix(b"\r"):  # the common case: one event of one line
+                yield data
+            return
         if b"\r" in part or self._rest.endswith(b"\r"):
             self._rest = (self._rest + part).replace(b"\r\n", b"\n")
         else:

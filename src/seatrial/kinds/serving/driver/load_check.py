@@ -1,0 +1,111 @@
+"""Checks the answers of a load: the length of each one, and the content of a sample. Pure, except for embeddings."""
+
+import random
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from seatrial.kinds.serving.answers.answer import check_alone, compare_answer, generations_of
+from seatrial.kinds.serving.answers.compare import Comparison, tolerance_for
+from seatrial.kinds.serving.answers.findings import evidence_of
+from seatrial.kinds.serving.answers.judge import Comparing
+from seatrial.kinds.serving.driver.http import Received
+from seatrial.kinds.serving.driver.openai import read_answer
+from seatrial.kinds.serving.generation import Answer, Case
+from seatrial.kinds.serving.work import CheckedAnswers, LoadWork, Question
+
+if TYPE_CHECKING:
+    from seatrial.kinds.serving.driver.embeddings import Embedder
+    from seatrial.kinds.serving.driver.load_requests import Timed
+
+EMPTY, SHORT, USAGE, WRONG = "empty", "short", "usage", "wrong"  # kinds of errors
+_UNLISTED = 8  # tokens of an end token or stop sequence, which usage counts and the text lacks
+_SHOWN = 20  # cases with wrong answers in the record
+_LIMITS = ("max_tokens", "max_completion_tokens")
+
+
+class Length(NamedTuple):
+    """Tokens of a complete answer."""
+
+    least: int  # 0: it may be empty
+    most: int = 0  # requested limit; 0: unknown
+
+
+def length_of(question: Question, load: LoadWork, extra: Mapping[str, object]) -> Length:
+    if load.lengths is not None:
+        tokens = question.request.stopping.explicit
+        return Length(tokens.min_new_tokens or 1, tokens.max_new_tokens or 0) if load.check else Length(1)
+    least = 1 if question.tokens is None else 2 if question.tokens > 2 else min(question.tokens, 1)
+    if load.check is None or any(name in extra for name in _LIMITS):
+        return Length(min(least, 1))
+    return Length(least, question.request.stopping.explicit.max_new_tokens or 0)
+
+
+def length_problem(
+    length: Length, reported: int | None, hidden: int, messages: int, size: float, finish: str | None
+) -> str:
+    """The kind of error of an answer with a wrong length; empty if there is none. `reported` is the server's count of
+    tokens, `hidden` those of them without text; `size` is the text's length in bytes. A token has at least one byte,
+    and a message at least one token."""
+    at_limit = finish == "length"
+    most = size if reported is None else reported
+    if not size:
+        return EMPTY if length.least else ""
+    if most < length.least or (at_limit and most < length.most):
+        return SHORT
+    if reported is None or not length.most:
+        return ""
+    return "" if messages <= reported <= size + hidden + (0 if at_limit else _UNLISTED) else USAGE
+
+
+def draw_sample(load: LoadWork, number: int) -> Sequence[int]:
+    """Which requests to check: one of each of `sample` equal parts of the load, by the seed."""
+    if load.check is None:
+        return ()
+    parts = number if load.check.sample is None else min(load.check.sample, number)
+    chance = random.Random(f"{load.seed} check")
+    edges = [number * part // parts for part in range(parts + 1)]
+    return [chance.randrange(low, high) for low, high in pairwise(edges)]
+
+
+async def check_sample(
+    load: LoadWork, asked: Sequence[Question], timed: Sequence["Timed"], embedder: "Embedder | None", protocol: str
+) -> CheckedAnswers | None:
+    """Compares the kept answers by the rule of the cases, and marks wrong ones as errors. An answer without a recorded
+    one must only be consistent with itself and its request."""
+    if load.check is None:
+        return None
+    checked = compared = 0
+    wrong: dict[str, list[Comparison]] = {}
+    similarities: dict[tuple[str, str], float] = {}
+    tolerance = load.check.tolerance or tolerance_for("f32")
+    comparing = Comparing(load.check.rule, tolerance, load.check.similarity, similarities)
+    for question, one in zip(asked, timed, strict=True):
+        if one.answer is None or one.error:
+            continue
+        answer, one.answer = one.answer, None
+        if isinstance(answer, Received):
+            answer = read_answer(answer, question.request, load.stream, None)
+        checked += 1
+        if question.answer is not None:
+            compared += 1
+            if embedder is not None:
+                similarities |= await _similarities(embedder, question.answer, answer)
+            case = Case(question.name, question.request, question.answer, skip_check=question.skip_check)
+            found = compare_answer(case, answer, comparing, protocol)[0]
+        else:
+            found = check_alone(question.request, answer, protocol)
+        if not found.passes:
+            one.error = WRONG
+            wrong.setdefault(question.name or "generated prompts", []).append(found)
+    most_first = sorted(wrong.items(), key=lambda item: -len(item[1]))[:_SHOWN]
+    shown = {name: (len(ones), evidence_of(ones[0]) or ones[0].message) for name, ones in most_first}
+    return CheckedAnswers(checked, compared, sum(map(len, wrong.values())), shown)
+
+
+async def _similarities(embedder: "Embedder", expected: Answer, got: Answer) -> dict[tuple[str, str], float]:
+    ones = [one.text or "" for one in expected.generations]
+    others = [one.text or "" for one in generations_of(got)]
+    if len(ones) != len(others) or ones == others:
+        return {}
+    return dict(zip(zip(ones, others, strict=True), await embedder.similarities(ones, others), strict=True))
