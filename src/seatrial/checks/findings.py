@@ -45,24 +45,26 @@ def metric_data(value: float, unit: str, better: Better | None = None, source: s
 
 
 def check_limit(
-    step: str, check: str, tries: Sequence[Mapping[str, Any]], low: float, high: float, doubt: str
+    step: str, check: str, tries: Sequence[Mapping[str, Any]], low: float, high: float, doubt: str, unit: str = "/s"
 ) -> Finding:
     """The finding for a search of the highest rate (requests or workloads) within bounds.
 
     Each try has a rate, the bounds it broke, and `doubt`, why it is inconclusive; `low` is the highest rate that held.
     """
     results = [one["doubt"] or "; ".join(one["broken"]) or "holds" for one in tries]
-    table = "\n".join(f"{one['rate']:>10.4g}/s  {result}" for one, result in zip(tries, results, strict=True))
+    table = "\n".join(f"{one['rate']:>10.4g}{unit}  {result}" for one, result in zip(tries, results, strict=True))
     if not low:
-        rates = " to ".join(f"{one['rate']:.4g}/s" for one in (*tries[-1:], *tries[:1]))
+        rates = " to ".join(f"{one['rate']:.4g}{unit}" for one in (*tries[-1:], *tries[:1]))
         why = "; ".join(tries[-1]["broken"]) if tries else "none was tried"
         verdict, class_ = (Verdict.INVALID, "late") if doubt else (Verdict.FAILED, "bounds")
         text = doubt or f"no rate from {rates} keeps the bounds: {why}"
         return Finding(step, check, verdict, class_, text, table)
     if doubt:
-        text = f"at least {low:.4g}/s; at the next higher rate, {doubt}"
+        text = f"at least {low:.4g}{unit}; at the next higher rate, {doubt}"
     else:
-        text = f"{low:.4g}/s keeps the bounds" + (f", {high:.4g}/s does not" if high else ", the highest rate tried")
+        text = f"{low:.4g}{unit} keeps the bounds" + (
+            f", {high:.4g}{unit} does not" if high else ", the highest rate tried"
+        )
     return Finding(step, check, Verdict.PASSED, "", text, table, {"stages": [dict(one) for one in tries]})
 
 

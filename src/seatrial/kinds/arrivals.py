@@ -16,7 +16,8 @@ class Arrivals(msgspec.Struct, frozen=True, omit_defaults=True):
     rate: float = 0.0  # for a ramp, the first rate
     to_rate: float = 0.0  # for a ramp, the last rate
     burst: int = 0  # number at once, or in flight
-    every_s: float = 0.0  # interval of bursts or waves; duration of a ramp, or of each step
+    # interval of bursts or waves; duration of a ramp, or of each step; Poisson arrivals with exactly their mean in each
+    every_s: float = 0.0
     rates: tuple[float, ...] = ()  # of steps
     times: tuple[float, ...] = ()  # of a trace
 
@@ -49,6 +50,11 @@ def _times(arrivals: Arrivals, seed: int) -> Iterator[float]:
         yield from (number / arrivals.rate for number in count())
     elif arrivals.shape == "burst":
         yield from (number // arrivals.burst * arrivals.every_s for number in count())
+    elif arrivals.shape == "poisson" and arrivals.every_s:
+        chance, per = random.Random(seed), arrivals.rate * arrivals.every_s
+        for part in count():
+            number = round(per * (part + 1)) - round(per * part)
+            yield from sorted((part + chance.random()) * arrivals.every_s for _ in range(number))
     elif arrivals.shape == "poisson":
         chance, at_s = random.Random(seed), 0.0
         while True:

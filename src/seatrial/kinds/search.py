@@ -1,6 +1,7 @@
 """Searches for the highest rate that keeps the bounds. Pure, except for the attempts."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import takewhile
 from typing import Generic, TypeVar
 
 import msgspec
@@ -30,7 +31,11 @@ class Searched(msgspec.Struct, Generic[_T], frozen=True):
 
 
 async def search_rate(
-    first: float, most: float, attempt: Callable[[float], Awaitable[Try[_T]]], stopped: Callable[[], bool]
+    first: float,
+    most: float,
+    attempt: Callable[[float], Awaitable[Try[_T]]],
+    stopped: Callable[[], bool],
+    close: float = CLOSE,
 ) -> Searched[_T]:
     """Doubles the rate until the bounds break, or halves it until they hold, then bisects between the two."""
     tries: list[Try[_T]] = []
@@ -46,8 +51,23 @@ async def search_rate(
             high = rate
         else:
             low, holds = rate, tried.result
-        found = high and low and high / low <= CLOSE
+        found = high and low and high / low <= close
         if found or (not high and rate >= most) or (not low and rate <= first / SLOWEST):
             break
         rate = (low * high) ** 0.5 if low and high else min(rate * 2, most) if low else rate / 2
     return Searched(tries, low, high, doubt, holds)
+
+
+async def try_each(
+    rates: Sequence[float], attempt: Callable[[float], Awaitable[Try[_T]]], stopped: Callable[[], bool]
+) -> Searched[_T]:
+    """Tries the given rates in order, also those after one that breaks the bounds."""
+    tries: list[Try[_T]] = []
+    for rate in rates:
+        if stopped() or (tries and tries[-1].doubt):
+            break
+        tries.append(await attempt(rate))
+    held = list(takewhile(lambda tried: not (tried.broken or tried.doubt), tries))
+    high = next((tried.rate for tried in tries if tried.broken), 0.0)
+    low, holds = (held[-1].rate, held[-1].result) if held else (0.0, None)
+    return Searched(tries, low, high, tries[-1].doubt if tries and not high else "", holds)

@@ -36,7 +36,7 @@ def test_a_case_has_the_agreement_of_its_worst_way(
     found: list[tuple[str, Verdict, dict[str, Any]]], agreement: str
 ) -> None:
     findings = [Finding("case one", "unary", verdict, class_, data=data) for class_, verdict, data in found]
-    (table,) = charts_of(findings, None)
+    (table,) = charts_of(findings, None, [])
     assert [row[:3] for row in table.rows] == [
         ["one", min(found, key=lambda one: one[1] is Verdict.PASSED)[1], agreement]
     ]
@@ -48,7 +48,7 @@ def test_a_case_whose_text_is_not_checked_is_not_called_exact() -> None:
     for skip_check in (False, True):
         case = Case("one", Request(("hi",)), answer, skip_check=skip_check)
         comparing = Comparing(AnswerRule.TEXT, tolerance_for("f32"))
-        (table,) = charts_of(list(check_answers([Answered(case, "unary", answer)], comparing, "openai")), None)
+        (table,) = charts_of(list(check_answers([Answered(case, "unary", answer)], comparing, "openai")), None, [])
         agreements.append(table.rows[0][1:3])
     assert agreements == [["passed", "exact"], ["passed", "counts_only"]]
 

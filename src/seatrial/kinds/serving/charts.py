@@ -20,7 +20,7 @@ from seatrial.job import (
     worst,
 )
 from seatrial.kinds.serving.answers.findings import ANSWERS
-from seatrial.kinds.serving.work import LATENCIES, LoadSummary
+from seatrial.kinds.serving.work import LATENCIES, LoadStage, LoadSummary
 
 CASE = "case "
 MOST_DIFFERENCES = 50
@@ -28,12 +28,12 @@ _QUANTILES = ("p50", "p90", "p95", "p99", "mean", "max", "count")
 _SERIES = ("at_s", "requests", "errors", "p50", "max")
 
 
-def charts_of(findings: Sequence[Finding], load: LoadSummary | None) -> list[AnyChart]:
+def charts_of(findings: Sequence[Finding], load: LoadSummary | None, stages: Sequence[LoadStage]) -> list[AnyChart]:
     cases = _cases(findings)
     found: list[AnyChart] = [*([cases] if cases.rows else []), *_differences(findings)]
     if load is not None:
         found += [one for one in (_latencies(load), _over_time(load)) if one.rows]
-    return found
+    return [*found, *([_stages(stages)] if stages else [])]
 
 
 def in_short(findings: Sequence[Finding], load: LoadSummary | None) -> list[Finding]:
@@ -84,6 +84,22 @@ def _latencies(load: LoadSummary) -> Distribution:
     rows = [[name, *map(quantiles.get, _QUANTILES)] for name, quantiles in known]
     units = dict.fromkeys(_QUANTILES[:-1], "s")
     return Distribution("Load latencies", ["metric", *_QUANTILES], rows, units)
+
+
+def _stages(stages: Sequence[LoadStage]) -> Table:
+    """Latency against throughput, in the order of the rates."""
+    parts = [(name, part) for name in ("ttft", "tpot", "e2e") for part in ("p50", "p99")]
+    rows: list[list[Any]] = []
+    for stage in sorted(stages, key=lambda one: one.rate):
+        load = stage.summary
+        values = [load.latencies.get(name, {}).get(part) for name, part in parts]
+        result = stage.doubt or "; ".join(stage.broken) or "holds"
+        counts = [load.rate, load.tokens_per_s, load.most_in_flight, load.requests, load.errors, load.goodput]
+        rows.append([stage.rate, *counts, *values, result])
+    names = [f"{name} {part}" for name, part in parts]
+    columns = ["offered", "answered", "tokens", "most in flight", "requests", "errors", "goodput", *names, "result"]
+    units = {"answered": "/s", "tokens": "/s", **dict.fromkeys(names, "s")}
+    return Table("Load by rate: latency against throughput", columns, rows, units)
 
 
 def _over_time(load: LoadSummary) -> Series:

@@ -42,7 +42,7 @@ def gather_cases(cell: Cell) -> ServingGathered:
     tolerance = None
     if model.compare.tolerances is not None and model.purpose == "compare":
         tolerance = read_tolerance(cell.directory / model.compare.tolerances, cell.benchmark)
-    trace = model.load.arrivals.trace if model.load is not None else None
+    trace = model.load.arrivals.trace if model.load is not None and model.load.arrivals is not None else None
     times = read_trace(cell.directory / trace) if trace is not None else ()
     return ServingGathered(missing, tuple(planned), embedding_model, tolerance, tuple(times))
 

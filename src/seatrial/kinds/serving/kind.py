@@ -54,10 +54,10 @@ class ServingKind:
         if work.load is not None:
             found, measured = check_load(work.load, records, cause)
             findings, metrics = findings + found, metrics | measured
-        load = records.load.summary if records.load else None
+        load, stages = (records.load.summary, records.load.stages) if records.load else (None, [])
         skipped = len(cell.gathered.cases)
         idle = f"all {skipped} cases are skipped" if skipped and not cell.gathered.asked and work.load is None else ""
-        return Judgement(findings + in_short(findings, load), metrics, charts_of(findings, load), idle)
+        return Judgement(findings + in_short(findings, load), metrics, charts_of(findings, load, stages), idle)
 
 
 _NOT_ASKED, _ANSWERED = {"agreement": "not_asked"}, {"agreement": "answered"}

@@ -21,8 +21,8 @@ def check_load(load: LoadWork, records: DriverRecords, cause: EndCause) -> tuple
         return [Finding(LOAD, "measured", Verdict.INFRA, "lost", why)], {}
     if records.load is None:
         return [Finding(LOAD, "measured", cause.verdict, cause.class_, f"not measured: {cause.text}")], {}
-    if load.peak:
-        return _peak(records.load)
+    if load.peak or load.points:
+        return _peak(load, records.load)
     summary = records.load.summary
     if summary is None or summary.cut:
         return [Finding(LOAD, "measured", cause.verdict, cause.class_, f"cut short: {cause.text}")], {}
@@ -127,11 +127,14 @@ def _metrics(summary: LoadSummary) -> Iterator[tuple[str, Any]]:
     yield "errors", metric_data(summary.errors, "", "lower", "requests without a good answer")
 
 
-def _peak(note: LoadNote) -> tuple[list[Finding], dict[str, Any]]:
+def _peak(load: LoadWork, note: LoadNote) -> tuple[list[Finding], dict[str, Any]]:
     summary = note.summary
     stages = msgspec.to_builtins(note.stages)
-    found = check_limit(LOAD, "peak", stages, note.peak if summary else 0.0, note.broke_at, note.doubt)
+    found = check_limit(LOAD, "peak", stages, note.peak if summary else 0.0, note.broke_at, note.doubt, load.unit)
     if summary is None or not note.peak:
         return [found], {}
-    metrics = {"peak": metric_data(note.peak, "/s", "higher", "the highest rate that kept the bounds")}
-    return [found, _measured(summary)], {LOAD: {**metrics, **dict(_metrics(summary))}}
+    above = f"; {note.broke_at:.4g}/s did not" if note.broke_at else ""
+    metrics = (
+        {"peak": metric_data(note.peak, "/s", "higher", f"the highest rate that held{above}")} if load.peak else {}
+    )
+    return [found, _measured(summary), *_answers(load, summary)], {LOAD: {**metrics, **dict(_metrics(summary))}}

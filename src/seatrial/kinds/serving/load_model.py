@@ -7,7 +7,8 @@ import msgspec
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from seatrial.kinds import bounds
-from seatrial.kinds.arrivals_model import ArrivalsModel
+from seatrial.kinds.arrivals import Arrivals
+from seatrial.kinds.arrivals_model import ArrivalsModel, Rate
 from seatrial.kinds.serving.work import COUNTS, LATENCIES, AnswerCheck, Lengths, LoadBound, LoadWork
 from seatrial.suite import Duration, Model, Text, has_placeholder
 
@@ -54,10 +55,29 @@ def parse_load_bound(name: str, value: Any) -> LoadBound:
     return LoadBound(*msgspec.structs.astuple(bounds.parse_bound(name, value, _METRICS)))
 
 
+class Sweep(Model):
+    """Several loads, one after the other: a curve of latency against throughput."""
+
+    rates: Annotated[tuple[Rate, ...], Field(min_length=1)] | None = Field(None, description="Constant rates.")
+    poisson: Annotated[tuple[Rate, ...], Field(min_length=1)] | None = Field(
+        None, description="Mean rates of random (Poisson) arrivals."
+    )
+    in_flight: Annotated[tuple[_Count, ...], Field(min_length=1)] | None = Field(
+        None, description="Closed loops: numbers of unfinished requests; the next is sent when one is answered."
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if sum(points is not None for points in (self.rates, self.poisson, self.in_flight)) != 1:
+            raise ValueError("set exactly one of `rates`, `poisson` and `in_flight`")
+        return self
+
+
 class Load(Model):
     """Requests that start on schedule, whether or not earlier ones have finished."""
 
-    arrivals: ArrivalsModel = Field(description="When requests start.")
+    arrivals: ArrivalsModel | None = Field(None, description="When requests start. Required without `sweep`.")
+    sweep: Sweep | None = Field(None, description="Instead of `arrivals`: several loads, one after the other.")
     requests: _Count | None = Field(None, le=5_000_000, description="Number of requests.")
     seconds: Duration | None = Field(None, alias="for", description="How long to start requests.")
     check: Literal["all", "none"] | Annotated[int, Field(strict=True, ge=1)] = Field(
@@ -93,11 +113,15 @@ class Load(Model):
     @model_validator(mode="after")
     def _together(self) -> Self:
         arrivals = self.arrivals
-        if self.requests is None and self.seconds is None and arrivals.trace is None:
+        if (arrivals is None) == (self.sweep is None):
+            raise ValueError("`load` needs exactly one of `arrivals` and `sweep`")
+        if self.requests is None and self.seconds is None and (arrivals is None or arrivals.trace is None):
             raise ValueError("`load` has no end; set `requests: 200` or `for: 60s`")
-        if self.requests is None and arrivals.burst is not None and arrivals.every_s is None:
+        if self.requests is None and arrivals and arrivals.burst is not None and arrivals.every_s is None:
             raise ValueError("a single `burst` needs `requests`")
-        if self.find and arrivals.rate is None and arrivals.poisson is None:
+        if self.requests is None and self.sweep and self.sweep.in_flight:
+            raise ValueError("`in_flight` needs `requests`, the number for each point")
+        if self.find and (arrivals is None or (arrivals.rate is None and arrivals.poisson is None)):
             raise ValueError("`find: peak` needs `rate` or `poisson` arrivals")
         streamed = [name for name in self.bounds if name.partition(".")[0] in ("ttft", "itl", "tpot")]
         if streamed and not self.stream:
@@ -107,9 +131,13 @@ class Load(Model):
     def work(
         self, seed: int, times: tuple[float, ...], metrics: str, metrics_port: str, check: AnswerCheck
     ) -> LoadWork:
+        swept = self.sweep.model_dump(exclude_none=True) if self.sweep else {}
+        shape, points = next(iter(swept.items()), ("", ()))
+        arrivals = self.arrivals.work(times) if self.arrivals else Arrivals(shape.removesuffix("s"))
         sample = self.check if isinstance(self.check, int) else None
         return LoadWork(
-            arrivals=self.arrivals.work(times),
+            arrivals=arrivals,
+            points=tuple(sorted(points)),
             requests=self.requests,
             seconds=self.seconds,
             stream=self.stream,

@@ -262,7 +262,7 @@ class ServingTrial(TrialModel):
         named: dict[tuple[str | int, ...], str | None] = {
             ("cases", index): path for index, path in enumerate(self.cases)
         }
-        if self.load is not None:
+        if self.load is not None and self.load.arrivals is not None:
             named["load", "arrivals", "trace"] = self.load.arrivals.trace
         if self.server.tls is not None:
             named |= {("server", "tls", name): getattr(self.server.tls, name) for name in ("ca", "cert", "key")}

@@ -77,6 +77,18 @@ class LoadWork(msgspec.Struct, frozen=True, omit_defaults=True):
     check: AnswerCheck | None = None  # None: only empty answers are errors
     peak: bool = False  # search for the highest rate that keeps the bounds
 
+    points: tuple[float, ...] = ()  # of a sweep: rates, or numbers in flight, by the shape of `arrivals`
+
+    @property
+    def unit(self) -> str:
+        """Of the points."""
+        return " in flight" if self.arrivals.shape == "in_flight" else "/s"
+
+    def is_too_slow(self, so_far: "LoadSummary") -> bool:
+        """Whether measured latencies or errors already break a bound."""
+        uppers = [bound for bound in self.bounds if bound.operator in ("<=", "<")]
+        return any((value := bound.measured(so_far)) is not None and not bound.met_by(value) for bound in uppers)
+
     def broken_bounds(self, summary: "LoadSummary") -> list[str]:
         """The broken bounds, each with the measured value."""
         found = []
@@ -114,6 +126,7 @@ class LoadSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     answers: CheckedAnswers | None = None
     cpu_s: float = 0.0  # CPU time of the client
     most_in_flight: int = 0
+    falls_behind: str = ""  # why the rate is not sustainable, in a search
     cut: bool = False  # the client was stopped before the load ended
     again: bool = False  # measured again after the client was killed and restarted
 
@@ -132,7 +145,7 @@ class LoadSummary(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LoadStage(msgspec.Struct, frozen=True):
-    """One rate that a search tried."""
+    """One rate, or number in flight, that was tried."""
 
     rate: float
     broken: list[str]

@@ -4,6 +4,7 @@ server's own metrics are sampled."""
 import asyncio
 import contextlib
 import gc
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
@@ -14,20 +15,22 @@ import msgspec
 
 from seatrial.kinds.arrivals import offsets
 from seatrial.kinds.driver import Driver, DriverError, wait_for
-from seatrial.kinds.search import Try, search_rate
+from seatrial.kinds.search import Try, search_rate, try_each
 from seatrial.kinds.serving.driver.client import Client
 from seatrial.kinds.serving.driver.http import Connections
+from seatrial.kinds.serving.driver.keeping_up import LONGEST, WARMUP, Flow, measure_flow
 from seatrial.kinds.serving.driver.load_check import check_sample, draw_sample
 from seatrial.kinds.serving.driver.load_metrics import summarize_load
 from seatrial.kinds.serving.driver.load_requests import AskSender, HttpSender, Timed, requests_of
 from seatrial.kinds.serving.driver.openai import OpenAiClient
-from seatrial.kinds.serving.work import LOAD, LoadNote, LoadStage, LoadSummary, LoadWork, ServingWork
+from seatrial.kinds.serving.work import LOAD, LoadNote, LoadStage, LoadSummary, LoadWork, Question, ServingWork
 
 if TYPE_CHECKING:
     from seatrial.kinds.serving.driver.embeddings import Embedder
 
 _LEAD_S = 0.05  # before the first request
 _STOP_S = 2.0
+CLOSE = 1.025  # a search ends when the lowest broken rate is at most this many times the highest that holds
 _MOST_RATE = 100_000.0  # highest rate of a search
 CUT = "cut"  # error of a request that was in flight when the client stopped
 
@@ -35,18 +38,34 @@ CUT = "cut"  # error of a request that was in flight when the client stopped
 async def run_load(
     driver: Driver, work: ServingWork, load: LoadWork, client: Client, again: bool, embedder: "Embedder | None" = None
 ) -> tuple[LoadSummary, list[Timed]]:
-    try:
-        times = offsets(load.arrivals, load.requests, load.seconds, load.seed)
-    except ValueError as error:
-        raise DriverError(str(error)) from error
     sender = HttpSender(client, load) if isinstance(client, OpenAiClient) else AskSender(client, load)
-    asked = requests_of(load, work.questions, len(times))
-    different = {id(question): question for question in asked}
-    made: dict[int, Any] = {key: sender.prepare(question) for key, question in different.items()}
-    prepared = [made[id(question)] for question in asked]
-    offering = Offering(driver, times, lambda number, timed, done: sender.send(prepared[number], timed, done))
-    for number in draw_sample(load, len(times)):
-        offering.timed[number].keep = True
+    schedule = load.arrivals, load.requests
+    at_once = load.arrivals.burst if load.arrivals.shape == "in_flight" else 0
+    asked: list[Question] = []
+    prepared: list[Any] = []
+    made: dict[int, Any] = {}
+
+    def add(offering: Offering, seconds: float | None) -> None:
+        """Adds the requests until then. The same seed gives the same first ones."""
+        try:
+            times = [0.0] * (load.requests or 0) if at_once else offsets(*schedule, seconds, load.seed)
+        except ValueError as error:
+            raise DriverError(str(error)) from error
+        new = requests_of(load, work.questions, len(times))[len(asked) :]
+        for question in new:
+            if id(question) not in made:
+                made[id(question)] = sender.prepare(question)
+        prepared.extend(made[id(question)] for question in new)
+        timed = [Timed(offering.begin_s + at_s) for at_s in times[len(asked) :]]
+        for number in draw_sample(load, len(timed)):
+            timed[number].keep = True
+        asked.extend(new)  # also keeps the ids in `made` valid
+        offering.add(timed, seconds)
+
+    window = Window(load)
+    offering = Offering(driver, lambda number, timed, done: sender.send(prepared[number], timed, done), at_once)
+    offering.more = (lambda: add(offering, window.seconds) if window.extend(offering) else None) if load.peak else None
+    add(offering, load.seconds)
     cpu_s = time.process_time()
     gc.collect()
     gc.freeze()  # collecting the prepared requests would pause the load
@@ -60,23 +79,69 @@ async def run_load(
         if not one.end_s:  # the client was stopped before the answer arrived
             one.end_s, one.error = time.monotonic(), CUT
     answers = await check_sample(load, asked[: len(timed)], timed, embedder, work.protocol)
-    return summarize_load(load, timed, cpu_s, offering.most_in_flight, cut, again, answers), timed
+    summary = summarize_load(load, timed, cpu_s, offering.most_in_flight, cut, again, answers)
+    return msgspec.structs.replace(summary, falls_behind=window.flow.falls_behind if window.flow else ""), timed
+
+
+class Window:
+    """How long a rate is offered in a search: until it is clear whether the server keeps up."""
+
+    def __init__(self, load: LoadWork) -> None:
+        self._load, self.seconds = load, load.seconds or 0.0
+        self._most_s = math.inf
+        self.flow: Flow | None = None
+
+    def extend(self, offering: "Offering") -> bool:
+        """Whether the window must be longer; it is then twice as long."""
+        begun = offering.timed[: offering.started]
+        starts = [one.begun_s - offering.begin_s for one in begun]
+        ends = [one.end_s - offering.begin_s if one.end_s else math.inf for one in begun]
+        self.flow = measure_flow(starts, ends, self.seconds)
+        if self.flow is None:
+            ended = [one for one in begun if one.end_s]
+            if ended and self._load.is_too_slow(summarize_load(self._load, ended, 0.0, 0, False, False)):
+                return False
+        else:
+            self._most_s = min(self._most_s, self.seconds * LONGEST)
+            if self.flow.keeps_up is not None or self.seconds >= self._most_s:
+                return False
+        self.seconds *= 2
+        return True
 
 
 class Offering:
-    """Starts each request at its scheduled time, with a single timer for the next one."""
+    """Starts each request at its scheduled time, with a single timer for the next one; or so many at once, each when
+    an earlier one has ended."""
 
     def __init__(
-        self, driver: Driver, times: Sequence[float], send: Callable[[int, Timed, Callable[[Timed], None]], None]
+        self, driver: Driver, send: Callable[[int, Timed, Callable[[Timed], None]], None], at_once: int = 0
     ) -> None:
-        self._driver, self._send = driver, send
+        self._driver, self._send, self._at_once = driver, send, at_once
         self._loop = asyncio.get_running_loop()
-        begin_s = time.monotonic() + _LEAD_S
-        self.timed = [Timed(begin_s + at_s) for at_s in times]
+        self.begin_s = time.monotonic() + _LEAD_S
+        self.timed: list[Timed] = []
+        self.more: Callable[[], None] | None = None  # called at the end of the window; may add requests
         self.most_in_flight = 0
         self._in_flight = self.started = 0
         self._over = asyncio.Event()
         self._stopped = False
+
+    def add(self, timed: Sequence[Timed], until_s: float | None) -> None:
+        idle = self.started == len(self.timed)  # no timer is set
+        self.timed += timed
+        if self.more is not None and until_s is not None:
+            self._loop.call_at(self._loop.time() + self.begin_s + until_s - time.monotonic(), self._end_window)
+        if idle and self.started:
+            self._begin_due()
+
+    def _end_window(self) -> None:
+        before, more, self.more = len(self.timed), self.more, None
+        if more is not None and not self._stopped:
+            self.more = more
+            more()
+        if len(self.timed) == before:
+            self.more = None
+            self._end()
 
     async def run(self) -> bool:
         """Runs until the last request has ended. Returns whether the client was stopped before."""
@@ -98,20 +163,30 @@ class Offering:
         if self._stopped:
             return
         now_s = time.monotonic()
-        while self.started < len(self.timed) and self.timed[self.started].intended_s <= now_s:
+        while self.started < len(self.timed):
             one = self.timed[self.started]
+            if self._at_once:
+                if self._in_flight >= self._at_once:
+                    return
+                one.intended_s = now_s
+            elif one.intended_s > now_s:
+                self._loop.call_at(self._loop.time() + one.intended_s - now_s, self._begin_due)
+                return
             one.begun_s = now_s
             self._in_flight += 1
             self.most_in_flight = max(self.most_in_flight, self._in_flight)
             self._send(self.started, one, self._finished)
             self.started += 1
             now_s = time.monotonic()
-        if self.started < len(self.timed):
-            self._loop.call_at(self._loop.time() + self.timed[self.started].intended_s - now_s, self._begin_due)
 
     def _finished(self, timed: Timed) -> None:
         self._in_flight -= 1
-        if self.started == len(self.timed) and self._in_flight == 0:
+        if self._at_once:
+            self._begin_due()
+        self._end()
+
+    def _end(self) -> None:
+        if self.started == len(self.timed) and self._in_flight == 0 and self.more is None:
             self._over.set()
 
     async def _report(self) -> None:
@@ -133,7 +208,7 @@ async def offer_load(
     again = LOAD in driver.unknown
     driver.begin(LOAD)
     async with scraping(driver, work, load, client) as scrape:
-        if load.peak:
+        if load.peak or load.points:
             note = await _search(driver, work, load, client, again, embedder)
         else:
             summary, timed = await run_load(driver, work, load, client, again, embedder)
@@ -145,21 +220,30 @@ async def offer_load(
 async def _search(
     driver: Driver, work: ServingWork, load: LoadWork, client: Client, again: bool, embedder: "Embedder | None"
 ) -> LoadNote:
-    """Finds the highest rate that keeps the bounds, with the measurements at each tried rate."""
+    """Finds the highest rate that keeps the bounds, or tries the given rates or numbers in flight."""
     stages: list[LoadStage] = []
 
     async def attempt(rate: float) -> Try[LoadSummary]:
-        arrivals = msgspec.structs.replace(load.arrivals, rate=rate)
-        driver.progress(f"load: {rate:.4g}/s")
-        offered = msgspec.structs.replace(load, arrivals=arrivals)
+        if load.arrivals.shape == "in_flight":
+            offered = msgspec.structs.replace(load, arrivals=msgspec.structs.replace(load.arrivals, burst=int(rate)))
+        else:
+            seconds = min(load.seconds or math.inf, load.requests / rate if load.requests else math.inf)
+            arrivals = msgspec.structs.replace(load.arrivals, rate=rate, every_s=seconds * WARMUP)
+            offered = msgspec.structs.replace(load, arrivals=arrivals, seconds=seconds, requests=None, peak=True)
+        driver.progress(f"load: {rate:.4g}{load.unit}")
         summary, timed = await run_load(driver, work, offered, client, again, embedder)
         write_requests(driver.files / REQUESTS, timed, "ab" if stages else "wb", rate)
         doubt = "the client was late" if summary.lag_s > load.lag_s else ""
-        tried = Try(rate, load.broken_bounds(summary), doubt, summary)
+        broken = load.broken_bounds(summary) + ([summary.falls_behind] if summary.falls_behind else [])
+        tried = Try(rate, broken, doubt, summary)
         stages.append(LoadStage(rate, tried.broken, doubt, msgspec.structs.replace(summary, series=[])))
         return tried
 
-    found = await search_rate(load.arrivals.rate, _MOST_RATE, attempt, driver.stopping.is_set)
+    stopped = driver.stopping.is_set
+    if load.points:
+        found = await try_each(load.points, attempt, stopped)
+    else:
+        found = await search_rate(load.arrivals.rate, _MOST_RATE, attempt, stopped, CLOSE)
     return LoadNote(found.holds, stages, found.low, found.high, found.doubt)
 
 
