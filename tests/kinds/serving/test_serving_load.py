@@ -118,6 +118,21 @@ def test_a_load_in_which_the_driver_was_late_is_invalid_and_no_metric_of_it_is_k
     assert loaded(cell)["bound ttft.p50"] == ("skipped", "not checked: the client was late")
 
 
+def test_a_trial_may_have_only_a_load(world: World) -> None:
+    load = "{arrivals: {burst: 20}, requests: 20, lengths: {input: 5, output: [1, 8]}, lag: 1h}"
+    only = trial("tiny", load).replace(f"    cases: [{CASES}]\n", "")
+    suite(world, only)
+    world.seatrial("run", "suite.yaml", check=0)
+    (cell,) = world.results().cells
+    assert cell.verdict is Verdict.PASSED
+    assert loaded(cell)["answers"][1] == "20 of 20 answers checked, 0 against recorded ones: all correct"
+    done = world.seatrial("record", "suite.yaml", check=2)
+    assert "`cases` is missing; only a `load` with `lengths` needs none" in done.stdout + done.stderr
+    suite(world, only.replace("lengths: {input: 5, output: [1, 8]}, ", ""))
+    done = world.seatrial("plan", "suite.yaml", check=2)
+    assert "`cases` is missing; only a `load` with `lengths` needs none" in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     ("load", "said"),
     [

@@ -196,7 +196,7 @@ class ServingTrial(TrialModel):
     kind: Literal["serving"] = "serving"
     model: Text = Field("", description="Name of the model at the server.")
     server: Server = Field(description="The model server.")
-    cases: CaseFiles = Field(description="Case files, relative to the suite.")
+    cases: CaseFiles = Field((), description="Case files, relative to the suite. Optional for a load with `lengths`.")
     answers: Text | None = Field(
         None,
         description="File of expected answers by case name, so that several models can share case files.",
@@ -232,6 +232,8 @@ class ServingTrial(TrialModel):
     def _consistent(self) -> Self:
         if self.batching and self.concurrency < 2:
             raise ValueError("`batching` needs `concurrency` of at least 2")
+        if not self.cases and (self.purpose != "compare" or self.load is None or self.load.lengths is None):
+            raise ValueError("`cases` is missing; only a `load` with `lengths` needs none")
         if self.client is None:
             return self
         if self.server.url is not None:
