@@ -82,6 +82,21 @@ def test_an_entry_that_has_to_stay_ends_with_1_and_the_others_are_made(filled: W
     assert "cap: 0.5" in bounds(filled)
 
 
+def test_a_metric_with_too_much_noise_is_left_out_beside_others_and_makes_no_good_run_invalid(filled: World) -> None:
+    rows = [f"n{n},2026-10-{n:02d}T06:00:00Z,{0.1 * (1 + n % 5)}" for n in range(1, 31)]
+    (filled.folder / "noise.csv").write_text("\n".join(["run,time,value", *rows]) + "\n")
+    noise = ("--metric", "seconds", "--unit", "s", "--better", "lower", "--reason", "x")
+    filled.seatrial("baseline", "import", "suite.yaml", "noise.csv", *AB, *noise, check=0)
+    done = filled.seatrial("baseline", "update", "suite.yaml", *AB, "--reason", "first", check=0)
+    assert "tiny[model=a] seconds: left out, too noisy: " in done.stderr
+    assert "; add it with `--metric seconds --force`" in done.stderr
+    assert "step_time" in bounds(filled)
+    assert "seconds" not in bounds(filled)
+    named = ("--metric", "seconds", "--reason", "wanted")
+    filled.seatrial("baseline", "update", "suite.yaml", *AB, *named, "--force", check=0)
+    assert "seconds" in bounds(filled)
+
+
 @pytest.mark.parametrize(
     ("args", "told"),
     [

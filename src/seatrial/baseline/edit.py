@@ -144,6 +144,7 @@ class Updated:
     edit: Edit
     notes: tuple[str, ...] = ()
     accepted: str = ""  # the first run of the level that it accepts
+    too_noisy: str = ""  # why the bounds of a new entry would be useless
 
 
 @dataclass(frozen=True)

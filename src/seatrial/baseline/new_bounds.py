@@ -84,7 +84,8 @@ def update(
     if marked := overruled(points, entry):
         which = f"run {marked[0]} is" if len(marked) == 1 else f"{len(marked)} runs from {marked[0]} on are"
         notes.append(f"{which} marked as a regression, but used: `baseline recenter` accepted that level")
-    return Updated(edit, tuple(notes), used[0].run if accept and used else "")
+    too_noisy = because if state is BoundState.UNUSABLE and entry is None else ""
+    return Updated(edit, tuple(notes), used[0].run if accept and used else "", too_noisy)
 
 
 def recenter(chosen: MetricHistory, entry: BaselineEntry, why: Why, hardware: str = "", form: str = OURS) -> Updated:

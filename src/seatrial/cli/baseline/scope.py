@@ -63,18 +63,28 @@ class BaselineScope:
 
         refused = 0
         for file in self.files:
-            updates = []
+            updates: list[Updated] = []
             for benchmark in file.trials:
                 entries = changes(file, benchmark)
                 if not entries:
                     say(f"{benchmark}: {nothing}", err=True)
                     refused += 1
+                made: list[Updated] = []
                 for metric, make in entries:
                     try:
-                        updates.append(make())
+                        made.append(make())
                     except Refused as error:
                         say(f"{benchmark} {metric}: {error}", err=True)
                         refused += 1
+                # A metric without useful bounds would make good runs invalid. The only metric is written nevertheless:
+                # a benchmark that cannot be checked must not pass.
+                noisy = [one for one in made if one.too_noisy]
+                noisy = noisy if len(noisy) < len(made) else []
+                for one in noisy:
+                    name = one.edit.metric
+                    text = f"left out, too noisy: {one.too_noisy}; add it with `--metric {name} --force`"
+                    say(f"{benchmark} {name}: {text}", err=True)
+                updates += [one for one in made if one not in noisy]
             self.write(file, updates)
         if refused:
             raise SystemExit(1)
