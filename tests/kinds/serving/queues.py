@@ -3,13 +3,13 @@
 import heapq
 import math
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 
 from seatrial.kinds.arrivals import Arrivals, offsets
 from seatrial.kinds.search import Searched, Try, search_rate
 from seatrial.kinds.serving.driver.keeping_up import WARMUP
-from seatrial.kinds.serving.driver.load import CLOSE, Window
+from seatrial.kinds.serving.driver.load import CLOSE
 from seatrial.kinds.serving.driver.load_requests import Timed
+from seatrial.kinds.serving.driver.offering import Window
 from seatrial.kinds.serving.work import LoadWork
 
 CAPACITY = 50.0  # requests a second, of each server
@@ -84,7 +84,7 @@ async def find_peak(server: Server, shape: str, first: float, seconds: float, se
                 Timed(start_s, begun_s=start_s, end_s=end_s if end_s <= now_s else 0.0)
                 for start_s, end_s in zip(starts, server(starts), strict=True)
             ]
-            if not window.extend(SimpleNamespace(timed=timed, started=len(timed), begin_s=0.0)):
+            if not window.extend(timed, 0.0):
                 assert window.flow is not None
                 behind = window.flow.falls_behind
                 return Try(rate, [behind] if behind else [], "", now_s)

@@ -87,8 +87,7 @@ def _load(cell: Cell) -> LoadWork | None:
         port = HEALTH_PORT if model.server.protocol == "tgis" and HEALTH_PORT in ports else ""
     else:
         port = next(name for name, one in ports.items() if one == number)
-    compare = model.compare
-    check = AnswerCheck(None, compare.rule, tolerance_of(cell), compare.similarity)
+    check = AnswerCheck(None, model.compare.rule, tolerance_of(cell))
     return model.load.work(model.seed, cell.gathered.trace, path, port, check)
 
 
@@ -102,7 +101,7 @@ def _questions(cell: Cell, load: LoadWork | None, with_texts: bool) -> tuple[Que
     description of a job in Kubernetes is limited."""
     cases, room = cell.gathered.asked, _ANSWER_BYTES
     carried: set[int] = set()
-    if load is not None and load.check is not None and load.lengths is None:
+    if load is not None and load.check is not None and load.lengths is None and not load.check.rule.similarity:
         most = load.check.sample
         for index in random.Random(f"{load.seed} answers").sample(range(len(cases)), len(cases)):
             room -= len(msgspec.json.encode(cases[index].answer)) if most is not None else 0

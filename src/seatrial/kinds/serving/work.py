@@ -11,8 +11,8 @@ import msgspec
 
 from seatrial.job.metric import FixedBound
 from seatrial.kinds.arrivals import Arrivals
-from seatrial.kinds.serving.answers.compare import Tolerance
-from seatrial.kinds.serving.answers.judge import LEAST_SIMILARITY, AnswerRule
+from seatrial.kinds.serving.answers.compare import TOLERANCES, Tolerance
+from seatrial.kinds.serving.answers.judge import AnswerRule
 from seatrial.kinds.serving.generation import Answer, Mode, Request
 
 # Times of a load's request, by one monotonic clock: `intended`, its scheduled start; `begun`, its actual start; `sent`,
@@ -58,8 +58,7 @@ class AnswerCheck(msgspec.Struct, frozen=True, omit_defaults=True):
 
     sample: int | None = None  # number of answers; None: all
     rule: AnswerRule = AnswerRule.NEAR_TIE
-    tolerance: Tolerance | None = None
-    similarity: float = LEAST_SIMILARITY
+    tolerance: Tolerance = TOLERANCES["f32"]
 
 
 class LoadWork(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -83,11 +82,6 @@ class LoadWork(msgspec.Struct, frozen=True, omit_defaults=True):
     def unit(self) -> str:
         """Of the points."""
         return " in flight" if self.arrivals.shape == "in_flight" else "/s"
-
-    def is_too_slow(self, so_far: "LoadSummary") -> bool:
-        """Whether measured latencies or errors already break a bound."""
-        uppers = [bound for bound in self.bounds if bound.operator in ("<=", "<")]
-        return any((value := bound.measured(so_far)) is not None and not bound.met_by(value) for bound in uppers)
 
     def broken_bounds(self, summary: "LoadSummary") -> list[str]:
         """The broken bounds, each with the measured value."""

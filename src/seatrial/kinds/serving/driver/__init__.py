@@ -82,4 +82,4 @@ async def drive(driver: Driver) -> None:
         if await wait_until_ready(driver, work, client):
             await Asking(driver, work, client, embedder).run()
             if work.load is not None and not driver.stopping.is_set():
-                await offer_load(driver, work, work.load, client, embedder)
+                await offer_load(driver, work, work.load, client)

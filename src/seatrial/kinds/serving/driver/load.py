@@ -6,9 +6,9 @@ import contextlib
 import gc
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,59 +18,53 @@ from seatrial.kinds.driver import Driver, DriverError, wait_for
 from seatrial.kinds.search import Try, search_rate, try_each
 from seatrial.kinds.serving.driver.client import Client
 from seatrial.kinds.serving.driver.http import Connections
-from seatrial.kinds.serving.driver.keeping_up import LONGEST, WARMUP, Flow, measure_flow
+from seatrial.kinds.serving.driver.keeping_up import WARMUP
 from seatrial.kinds.serving.driver.load_check import check_sample, draw_sample
 from seatrial.kinds.serving.driver.load_metrics import summarize_load
 from seatrial.kinds.serving.driver.load_requests import AskSender, HttpSender, Timed, requests_of
+from seatrial.kinds.serving.driver.offering import Offering, Window
 from seatrial.kinds.serving.driver.openai import OpenAiClient
 from seatrial.kinds.serving.work import LOAD, LoadNote, LoadStage, LoadSummary, LoadWork, Question, ServingWork
 
-if TYPE_CHECKING:
-    from seatrial.kinds.serving.driver.embeddings import Embedder
-
-_LEAD_S = 0.05  # before the first request
-_STOP_S = 2.0
 CLOSE = 1.025  # a search ends when the lowest broken rate is at most this many times the highest that holds
 _MOST_RATE = 100_000.0  # highest rate of a search
 CUT = "cut"  # error of a request that was in flight when the client stopped
 
 
 async def run_load(
-    driver: Driver, work: ServingWork, load: LoadWork, client: Client, again: bool, embedder: "Embedder | None" = None
+    driver: Driver, work: ServingWork, load: LoadWork, client: Client, again: bool
 ) -> tuple[LoadSummary, list[Timed]]:
     sender = HttpSender(client, load) if isinstance(client, OpenAiClient) else AskSender(client, load)
-    schedule = load.arrivals, load.requests
     at_once = load.arrivals.burst if load.arrivals.shape == "in_flight" else 0
     asked: list[Question] = []
     prepared: list[Any] = []
     made: dict[int, Any] = {}
 
-    def add(offering: Offering, seconds: float | None) -> None:
-        """Adds the requests until then. The same seed gives the same first ones."""
+    def next_until(seconds: float | None) -> list[Timed]:
+        """The requests from the last ones on. The same seed gives the same first ones."""
         try:
-            times = [0.0] * (load.requests or 0) if at_once else offsets(*schedule, seconds, load.seed)
+            times = (
+                [0.0] * (load.requests or 0) if at_once else offsets(load.arrivals, load.requests, seconds, load.seed)
+            )
         except ValueError as error:
             raise DriverError(str(error)) from error
-        new = requests_of(load, work.questions, len(times))[len(asked) :]
-        for question in new:
-            if id(question) not in made:
-                made[id(question)] = sender.prepare(question)
-        prepared.extend(made[id(question)] for question in new)
-        timed = [Timed(offering.begin_s + at_s) for at_s in times[len(asked) :]]
+        timed = [Timed(at_s) for at_s in times[len(asked) :]]
         for number in draw_sample(load, len(timed)):
             timed[number].keep = True
-        asked.extend(new)  # also keeps the ids in `made` valid
-        offering.add(timed, seconds)
+        asked.extend(requests_of(load, work.questions, len(times))[len(asked) :])
+        for question in asked[len(prepared) :]:
+            if id(question) not in made:
+                made[id(question)] = sender.prepare(question)
+            prepared.append(made[id(question)])
+        return timed
 
-    window = Window(load)
+    window, first = Window(load) if load.peak else None, next_until(load.seconds)
     offering = Offering(driver, lambda number, timed, done: sender.send(prepared[number], timed, done), at_once)
-    offering.more = (lambda: add(offering, window.seconds) if window.extend(offering) else None) if load.peak else None
-    add(offering, load.seconds)
     cpu_s = time.process_time()
     gc.collect()
     gc.freeze()  # collecting the prepared requests would pause the load
     try:
-        cut = await offering.run()
+        cut = await offering.run(first, window, next_until)
     finally:
         gc.unfreeze()
     cpu_s = time.process_time() - cpu_s
@@ -78,129 +72,16 @@ async def run_load(
     for one in timed:
         if not one.end_s:  # the client was stopped before the answer arrived
             one.end_s, one.error = time.monotonic(), CUT
-    answers = await check_sample(load, asked[: len(timed)], timed, embedder, work.protocol)
+    answers = check_sample(load, asked[: len(timed)], timed, work.protocol)
     summary = summarize_load(load, timed, cpu_s, offering.most_in_flight, cut, again, answers)
-    return msgspec.structs.replace(summary, falls_behind=window.flow.falls_behind if window.flow else ""), timed
-
-
-class Window:
-    """How long a rate is offered in a search: until it is clear whether the server keeps up."""
-
-    def __init__(self, load: LoadWork) -> None:
-        self._load, self.seconds = load, load.seconds or 0.0
-        self._most_s = math.inf
-        self.flow: Flow | None = None
-
-    def extend(self, offering: "Offering") -> bool:
-        """Whether the window must be longer; it is then twice as long."""
-        begun = offering.timed[: offering.started]
-        starts = [one.begun_s - offering.begin_s for one in begun]
-        ends = [one.end_s - offering.begin_s if one.end_s else math.inf for one in begun]
-        self.flow = measure_flow(starts, ends, self.seconds)
-        if self.flow is None:
-            ended = [one for one in begun if one.end_s]
-            if ended and self._load.is_too_slow(summarize_load(self._load, ended, 0.0, 0, False, False)):
-                return False
-        else:
-            self._most_s = min(self._most_s, self.seconds * LONGEST)
-            if self.flow.keeps_up is not None or self.seconds >= self._most_s:
-                return False
-        self.seconds *= 2
-        return True
-
-
-class Offering:
-    """Starts each request at its scheduled time, with a single timer for the next one; or so many at once, each when
-    an earlier one has ended."""
-
-    def __init__(
-        self, driver: Driver, send: Callable[[int, Timed, Callable[[Timed], None]], None], at_once: int = 0
-    ) -> None:
-        self._driver, self._send, self._at_once = driver, send, at_once
-        self._loop = asyncio.get_running_loop()
-        self.begin_s = time.monotonic() + _LEAD_S
-        self.timed: list[Timed] = []
-        self.more: Callable[[], None] | None = None  # called at the end of the window; may add requests
-        self.most_in_flight = 0
-        self._in_flight = self.started = 0
-        self._over = asyncio.Event()
-        self._stopped = False
-
-    def add(self, timed: Sequence[Timed], until_s: float | None) -> None:
-        idle = self.started == len(self.timed)  # no timer is set
-        self.timed += timed
-        if self.more is not None and until_s is not None:
-            self._loop.call_at(self._loop.time() + self.begin_s + until_s - time.monotonic(), self._end_window)
-        if idle and self.started:
-            self._begin_due()
-
-    def _end_window(self) -> None:
-        before, more, self.more = len(self.timed), self.more, None
-        if more is not None and not self._stopped:
-            self.more = more
-            more()
-        if len(self.timed) == before:
-            self.more = None
-            self._end()
-
-    async def run(self) -> bool:
-        """Runs until the last request has ended. Returns whether the client was stopped before."""
-        self._begin_due()
-        stop = asyncio.create_task(self._driver.stopping.wait())
-        over = asyncio.create_task(self._over.wait())
-        reports = asyncio.create_task(self._report())
-        try:
-            await asyncio.wait([stop, over], return_when=asyncio.FIRST_COMPLETED)
-            if not self._over.is_set():
-                self._stopped = True
-                await asyncio.wait([over], timeout=_STOP_S)
-        finally:
-            for task in (stop, over, reports):
-                task.cancel()
-        return self._stopped
-
-    def _begin_due(self) -> None:
-        if self._stopped:
-            return
-        now_s = time.monotonic()
-        while self.started < len(self.timed):
-            one = self.timed[self.started]
-            if self._at_once:
-                if self._in_flight >= self._at_once:
-                    return
-                one.intended_s = now_s
-            elif one.intended_s > now_s:
-                self._loop.call_at(self._loop.time() + one.intended_s - now_s, self._begin_due)
-                return
-            one.begun_s = now_s
-            self._in_flight += 1
-            self.most_in_flight = max(self.most_in_flight, self._in_flight)
-            self._send(self.started, one, self._finished)
-            self.started += 1
-            now_s = time.monotonic()
-
-    def _finished(self, timed: Timed) -> None:
-        self._in_flight -= 1
-        if self._at_once:
-            self._begin_due()
-        self._end()
-
-    def _end(self) -> None:
-        if self.started == len(self.timed) and self._in_flight == 0 and self.more is None:
-            self._over.set()
-
-    async def _report(self) -> None:
-        while True:
-            await asyncio.sleep(5.0)
-            self._driver.progress(f"load: {self.started} of {len(self.timed)} started, {self._in_flight} in flight")
+    flow = window.flow if window else None
+    return msgspec.structs.replace(summary, falls_behind=flow.falls_behind if flow else ""), timed
 
 
 REQUESTS = "load-requests.jsonl"
 
 
-async def offer_load(
-    driver: Driver, work: ServingWork, load: LoadWork, client: Client, embedder: "Embedder | None" = None
-) -> None:
+async def offer_load(driver: Driver, work: ServingWork, load: LoadWork, client: Client) -> None:
     """Runs one load, or a search for the highest rate that keeps the bounds. A restarted client starts over, and the
     summary has `again` set."""
     if LOAD in driver.finished:
@@ -209,17 +90,15 @@ async def offer_load(
     driver.begin(LOAD)
     async with scraping(driver, work, load, client) as scrape:
         if load.peak or load.points:
-            note = await _search(driver, work, load, client, again, embedder)
+            note = await _search(driver, work, load, client, again)
         else:
-            summary, timed = await run_load(driver, work, load, client, again, embedder)
+            summary, timed = await run_load(driver, work, load, client, again)
             write_requests(driver.files / REQUESTS, timed, "wb")
             note = LoadNote(summary)
     driver.finish(LOAD, **msgspec.structs.asdict(note), scrape=scrape)
 
 
-async def _search(
-    driver: Driver, work: ServingWork, load: LoadWork, client: Client, again: bool, embedder: "Embedder | None"
-) -> LoadNote:
+async def _search(driver: Driver, work: ServingWork, load: LoadWork, client: Client, again: bool) -> LoadNote:
     """Finds the highest rate that keeps the bounds, or tries the given rates or numbers in flight."""
     stages: list[LoadStage] = []
 
@@ -231,9 +110,10 @@ async def _search(
             arrivals = msgspec.structs.replace(load.arrivals, rate=rate, every_s=seconds * WARMUP)
             offered = msgspec.structs.replace(load, arrivals=arrivals, seconds=seconds, requests=None, peak=True)
         driver.progress(f"load: {rate:.4g}{load.unit}")
-        summary, timed = await run_load(driver, work, offered, client, again, embedder)
+        summary, timed = await run_load(driver, work, offered, client, again)
         write_requests(driver.files / REQUESTS, timed, "ab" if stages else "wb", rate)
-        doubt = "the client was late" if summary.lag_s > load.lag_s else ""
+        late = "the client was late" if summary.lag_s > load.lag_s else ""
+        doubt = "the client was stopped" if summary.cut else late
         broken = load.broken_bounds(summary) + ([summary.falls_behind] if summary.falls_behind else [])
         tried = Try(rate, broken, doubt, summary)
         stages.append(LoadStage(rate, tried.broken, doubt, msgspec.structs.replace(summary, series=[])))

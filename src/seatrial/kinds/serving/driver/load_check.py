@@ -1,21 +1,20 @@
-"""Checks the answers of a load: the length of each one, and the content of a sample. Pure, except for embeddings."""
+"""Checks the answers of a load: the length of each one, and the content of a sample. Pure."""
 
 import random
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from seatrial.kinds.serving.answers.answer import check_alone, compare_answer, generations_of
-from seatrial.kinds.serving.answers.compare import Comparison, tolerance_for
+from seatrial.kinds.serving.answers.answer import check_alone, compare_answer
+from seatrial.kinds.serving.answers.compare import Comparison
 from seatrial.kinds.serving.answers.findings import evidence_of
 from seatrial.kinds.serving.answers.judge import Comparing
 from seatrial.kinds.serving.driver.http import Received
 from seatrial.kinds.serving.driver.openai import read_answer
-from seatrial.kinds.serving.generation import Answer, Case
+from seatrial.kinds.serving.generation import Case
 from seatrial.kinds.serving.work import CheckedAnswers, LoadWork, Question
 
 if TYPE_CHECKING:
-    from seatrial.kinds.serving.driver.embeddings import Embedder
     from seatrial.kinds.serving.driver.load_requests import Timed
 
 EMPTY, SHORT, USAGE, WRONG = "empty", "short", "usage", "wrong"  # kinds of errors
@@ -68,8 +67,8 @@ def draw_sample(load: LoadWork, number: int) -> Sequence[int]:
     return [chance.randrange(low, high) for low, high in pairwise(edges)]
 
 
-async def check_sample(
-    load: LoadWork, asked: Sequence[Question], timed: Sequence["Timed"], embedder: "Embedder | None", protocol: str
+def check_sample(
+    load: LoadWork, asked: Sequence[Question], timed: Sequence["Timed"], protocol: str
 ) -> CheckedAnswers | None:
     """Compares the kept answers by the rule of the cases, and marks wrong ones as errors. An answer without a recorded
     one must only be consistent with itself and its request."""
@@ -77,9 +76,7 @@ async def check_sample(
         return None
     checked = compared = 0
     wrong: dict[str, list[Comparison]] = {}
-    similarities: dict[tuple[str, str], float] = {}
-    tolerance = load.check.tolerance or tolerance_for("f32")
-    comparing = Comparing(load.check.rule, tolerance, load.check.similarity, similarities)
+    comparing = Comparing(load.check.rule, load.check.tolerance)
     for question, one in zip(asked, timed, strict=True):
         if one.answer is None or one.error:
             continue
@@ -89,8 +86,6 @@ async def check_sample(
         checked += 1
         if question.answer is not None:
             compared += 1
-            if embedder is not None:
-                similarities |= await _similarities(embedder, question.answer, answer)
             case = Case(question.name, question.request, question.answer, skip_check=question.skip_check)
             found = compare_answer(case, answer, comparing, protocol)[0]
         else:
@@ -101,11 +96,3 @@ async def check_sample(
     most_first = sorted(wrong.items(), key=lambda item: -len(item[1]))[:_SHOWN]
     shown = {name: (len(ones), evidence_of(ones[0]) or ones[0].message) for name, ones in most_first}
     return CheckedAnswers(checked, compared, sum(map(len, wrong.values())), shown)
-
-
-async def _similarities(embedder: "Embedder", expected: Answer, got: Answer) -> dict[tuple[str, str], float]:
-    ones = [one.text or "" for one in expected.generations]
-    others = [one.text or "" for one in generations_of(got)]
-    if len(ones) != len(others) or ones == others:
-        return {}
-    return dict(zip(zip(ones, others, strict=True), await embedder.similarities(ones, others), strict=True))
