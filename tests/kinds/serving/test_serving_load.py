@@ -90,22 +90,31 @@ def test_a_load_has_its_metrics_its_bounds_and_every_stamp_in_a_file(world: Worl
 def test_loads_fail_by_a_bound_without_a_peak_and_when_all_requests_fail(world: World) -> None:
     (world.folder / "overloaded.py").write_text(OVERLOADED)
     (world.folder / "yes.yaml").write_text(json.dumps(YES))
+    wrong_streams = PACED.replace("time.sleep(float(sys.argv[1]))", 'text = text.replace("yes", "no")')
+    (world.folder / "wrong.py").write_text(wrong_streams)
     overloaded = f"command: 'exec {sys.executable} {world.folder}/overloaded.py'"
+    wrong = f"command: 'exec {sys.executable} {world.folder}/wrong.py'"
     failing = "{arrivals: {burst: 20}, requests: 20, lag: 1h, bounds: {error_share: 100%}}"
     suite(
         world,
         trial("bound", "{arrivals: {rate: 50/s}, requests: 20, lag: 1h, bounds: {ttft.p50: 0.001ms}}"),
         trial("peak", "{arrivals: {rate: 50/s}, requests: 5, lag: 1h, find: peak, bounds: {ttft.p50: 0.001ms}}"),
         trial("failing", failing, overloaded, "yes.yaml"),
+        trial("wrong", "{arrivals: {burst: 20}, requests: 20, check: 5, lag: 1h}", wrong, "yes.yaml"),
     )
     done = world.seatrial("run", "suite.yaml", check=1)
     cells = {cell.id: cell for cell in world.results().cells}
     verdicts = {name: cell.verdict for name, cell in cells.items()}
-    assert verdicts == dict.fromkeys(("bound", "peak", "failing"), Verdict.FAILED)
+    assert verdicts == dict.fromkeys(("bound", "peak", "failing", "wrong"), Verdict.FAILED)
     assert "(bound 0.001ms)" in done.stdout
     assert "(bound 0.001ms)" in cells["bound"].why
     assert "no rate from 3.125/s to 50/s keeps the bounds" in loaded(cells["peak"])["peak"][1]
     assert loaded(cells["failing"])["measured"] == ("failed", "all 20 requests failed: 20 429")
+    assert loaded(cells["wrong"])["measured"] == ("failed", "all 20 requests failed: 5 wrong of 5 checked")
+    assert (
+        "5 of 20 answers checked, 5 against recorded ones: 5 wrong; case yes (5 wrong): the text differs"
+        in (loaded(cells["wrong"])["answers"][1])
+    )
 
 
 def test_a_load_in_which_the_driver_was_late_is_invalid_and_no_metric_of_it_is_kept(world: World) -> None:
