@@ -8,8 +8,9 @@ import ssl
 import tempfile
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
 from urllib.parse import urlsplit
+
+import msgspec
 
 from seatrial.http.http1 import BrokenConnection, NotHttp, Openings, Reply, Wire
 from seatrial.kinds.driver import DriverError
@@ -19,7 +20,7 @@ _CONNECT_S = 10.0
 _IDLE_S = 4.0  # common servers close after 5 s
 
 
-class Received(NamedTuple):
+class Received(msgspec.Struct, frozen=True):
     """A response, complete or not; `stamps` are the arrival times of `parts`."""
 
     sent_s: float
@@ -60,8 +61,8 @@ class StampedWire(Wire):
 
     @property
     def received(self) -> Received:
-        times = self.sent_s, self.first_byte_s, self.now_s
-        return Received(*times, self._status, self._headers, self._parts, self.stamps)
+        sent_s, first_s, last_s = self.sent_s, self.first_byte_s, self.now_s
+        return Received(sent_s, first_s, last_s, self._status, self._headers, self._parts, self.stamps)
 
 
 def _tls_context(tls: Tls) -> ssl.SSLContext:

@@ -3,7 +3,9 @@
 import random
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from seatrial.kinds.serving.answers.answer import check_alone, compare_answer
 from seatrial.kinds.serving.answers.compare import Comparison
@@ -23,7 +25,7 @@ _SHOWN = 20  # cases with wrong answers in the record
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
 
-class Length(NamedTuple):
+class Length(msgspec.Struct, frozen=True):
     """Tokens of a complete answer."""
 
     least: int  # 0: it may be empty
@@ -46,15 +48,15 @@ def length_problem(
     """The kind of error of an answer with a wrong length; empty if there is none. `reported` is the server's count of
     tokens, `hidden` those of them without text; `size` is the text's length in bytes. A token has at least one byte,
     and a message at least one token."""
-    at_limit = finish == "length"
-    most = size if reported is None else reported
     if not size:
         return EMPTY if length.least else ""
-    if most < length.least or (at_limit and most < length.most):
+    at_limit = finish == "length"
+    tokens = size if reported is None else reported
+    if tokens < length.least or (at_limit and tokens < length.most):
         return SHORT
-    if reported is None or not length.most:
+    if reported is None or not length.most or messages <= reported <= size + hidden + (0 if at_limit else _UNLISTED):
         return ""
-    return "" if messages <= reported <= size + hidden + (0 if at_limit else _UNLISTED) else USAGE
+    return USAGE
 
 
 def draw_sample(load: LoadWork, number: int) -> Sequence[int]:

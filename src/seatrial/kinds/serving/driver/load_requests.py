@@ -5,7 +5,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -204,7 +204,7 @@ class HttpSender:
             timed.error = length_problem(length, seen.reported, seen.hidden, len(timed.stamps), seen.size, seen.finish)
 
 
-class _Prepared(NamedTuple):
+class _Prepared(msgspec.Struct, frozen=True):
     data: bytes
     length: Length
 

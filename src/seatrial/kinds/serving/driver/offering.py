@@ -108,7 +108,8 @@ class Offering:
                 return
             one.begun_s = now_s
             self._in_flight += 1
-            self.most_in_flight = max(self.most_in_flight, self._in_flight)
+            if self._in_flight > self.most_in_flight:
+                self.most_in_flight = self._in_flight
             self._send(self.started, one, self._finished)
             self.started += 1
             now_s = time.monotonic()
