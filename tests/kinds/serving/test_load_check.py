@@ -1,6 +1,7 @@
 """Answers under load: lengths of all, the content of a sample, and what that does to errors and goodput."""
 
 import asyncio
+import dataclasses
 import json
 import math
 import os
@@ -8,9 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from broken_server import DONE, END, event, in_chunks, server
 
+from seatrial import plugins
 from seatrial.job import Verdict
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.driver import Driver, Given
@@ -19,10 +22,14 @@ from seatrial.kinds.serving.driver.load import run_load
 from seatrial.kinds.serving.driver.load_check import Length, draw_sample, length_of, length_problem
 from seatrial.kinds.serving.driver.openai import OpenAiClient
 from seatrial.kinds.serving.ended import DriverRecords, EndCause
+from seatrial.kinds.serving.gather import gather_cases
 from seatrial.kinds.serving.generation import Answer, ChatMessage, Generation, Request, Stopping, StopReason
 from seatrial.kinds.serving.load import check_load
 from seatrial.kinds.serving.load_model import parse_load_bound
+from seatrial.kinds.serving.parts import work_of
 from seatrial.kinds.serving.work import AnswerCheck, Lengths, LoadNote, LoadSummary, LoadWork, Question, ServingWork
+from seatrial.plan import expand
+from seatrial.suite import load
 
 WORDS = [" one", " two", " three", " four"]
 RECORDED = Answer((Generation("".join(WORDS), generated_count=4, stop_reason=StopReason.MAX_TOKENS),))
@@ -170,12 +177,18 @@ def test_lengths_follow_from_the_record_or_the_request() -> None:
 
 def test_a_sample_is_spread_over_the_load_and_drawn_by_the_seed() -> None:
     load = LoadWork(Arrivals("rate", 1.0), check=AnswerCheck(sample=10), seed=3)
-    drawn = draw_sample(load, 1000)
+    drawn = draw_sample(load, [COUNT] * 1000)
     assert [number // 100 for number in drawn] == list(range(10))
-    assert drawn == draw_sample(load, 1000)
-    assert drawn != draw_sample(LoadWork(load.arrivals, check=load.check, seed=4), 1000)
-    assert draw_sample(load, 4) == [0, 1, 2, 3]
-    assert draw_sample(LoadWork(load.arrivals, check=AnswerCheck()), 4) == [0, 1, 2, 3]
+    assert drawn == draw_sample(load, [COUNT] * 1000)
+    assert drawn != draw_sample(LoadWork(load.arrivals, check=load.check, seed=4), [COUNT] * 1000)
+    assert draw_sample(load, [COUNT] * 4) == [0, 1, 2, 3]
+    assert draw_sample(LoadWork(load.arrivals, check=AnswerCheck()), [COUNT] * 4) == [0, 1, 2, 3]
+    unknown = Question("unknown", ASKED)
+    mixed = [unknown] * 1000
+    mixed[170] = mixed[555] = COUNT
+    drawn = draw_sample(load, mixed)
+    assert [number // 100 for number in drawn] == list(range(10))
+    assert {170, 555} <= {*drawn}
 
 
 def test_a_text_repeats_only_if_it_does_from_its_beginning_to_its_end() -> None:
@@ -185,3 +198,41 @@ def test_a_text_repeats_only_if_it_does_from_its_beginning_to_its_end() -> None:
     assert repeated_unit("so " + " la" * 20) == ""
     assert repeated_unit("") == ""
     assert repeated_unit("one two three four five six seven eight nine ten") == ""
+
+
+def work(folder: Path, check: str, rule: str = "near-tie", size: int = 10) -> ServingWork:
+    """The work of a trial of 300 cases."""
+    cases = [
+        {
+            "name": f"case {number}",
+            "request": {"requests": [{"text": "x"}]},
+            "response": {"responses": [{"text": "y" * size, "inputTokenCount": 1, "generatedTokenCount": 7}]},
+        }
+        for number in range(300)
+    ]
+    (folder / "cases.yaml").write_text(json.dumps(cases))
+    trial = {"kind": "serving", "server": {"url": "http://127.0.0.1:9"}, "cases": ["cases.yaml"]}
+    trial["compare"] = {"rule": rule, **({"embeddings": {"url": "http://127.0.0.1:9"}} if rule == "embedding" else {})}
+    trial["load"] = {"arrivals": {"rate": 1}, "requests": 9, "check": int(check) if check.isdigit() else check}
+    (folder / "suite.yaml").write_text(json.dumps({"name": "s", "trials": {"t": trial}}))
+    (cell,) = expand(load(folder / "suite.yaml", *plugins.models())).cells
+    return work_of(dataclasses.replace(cell, gathered=gather_cases(cell)))
+
+
+@pytest.mark.parametrize(
+    ("check", "rule", "size", "carried"),
+    [
+        ("20", "near-tie", 10, 20),
+        ("200", "near-tie", 10_000, 26),  # as many as fit into 256 KiB
+        ("all", "near-tie", 10_000, 300),
+        ("none", "near-tie", 10, 0),
+        ("20", "embedding", 10, 0),
+    ],
+)
+def test_the_client_gets_the_recorded_answers_that_a_sample_needs(
+    tmp_path: Path, check: str, rule: str, size: int, carried: int
+) -> None:
+    made = work(tmp_path, check, rule, size)
+    assert sum(question.answer is not None for question in made.questions) == carried
+    assert {question.tokens for question in made.questions} == {7}
+    assert msgspec.json.decode(msgspec.json.encode(made), type=ServingWork) == made

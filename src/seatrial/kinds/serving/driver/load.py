@@ -49,9 +49,9 @@ async def run_load(
         except ValueError as error:
             raise DriverError(str(error)) from error
         timed = [Timed(at_s) for at_s in times[len(asked) :]]
-        for number in draw_sample(load, len(timed)):
-            timed[number].keep = True
         asked.extend(requests_of(load, work.questions, len(times))[len(asked) :])
+        for number in draw_sample(load, asked[-len(timed) :]):
+            timed[number].keep = True
         for question in asked[len(prepared) :]:
             if id(question) not in made:
                 made[id(question)] = sender.prepare(question)

@@ -59,14 +59,19 @@ def length_problem(
     return USAGE
 
 
-def draw_sample(load: LoadWork, number: int) -> Sequence[int]:
-    """Which requests to check: one of each of `sample` equal parts of the load, by the seed."""
+def draw_sample(load: LoadWork, asked: Sequence[Question]) -> Sequence[int]:
+    """Which requests to check: one of each of `sample` equal parts of the load, by the seed; if possible, one that has
+    a recorded answer."""
     if load.check is None:
         return ()
+    number = len(asked)
     parts = number if load.check.sample is None else min(load.check.sample, number)
     chance = random.Random(f"{load.seed} check")
     edges = [number * part // parts for part in range(parts + 1)]
-    return [chance.randrange(low, high) for low, high in pairwise(edges)]
+    return [
+        chance.choice([one for one in range(low, high) if asked[one].answer is not None] or range(low, high))
+        for low, high in pairwise(edges)
+    ]
 
 
 def check_sample(
