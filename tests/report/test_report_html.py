@@ -11,8 +11,8 @@ from html_page import Page, unpacked
 
 from seatrial.job import Excluded, Exit, Finding, Observation, ObservedStep, Outcome, Place, RunResults, Sample, Verdict
 from seatrial.report import ReportError, write_reports
-from seatrial.report.html.charts import resource_charts
 from seatrial.report.html.page import RunPage
+from seatrial.report.view.charts import resource_plots
 from seatrial.report.view.run import RunView
 
 
@@ -89,10 +89,10 @@ def test_a_cell_tells_evidence_notebook_cells_resources_and_the_way_to_run_it_ag
     assert "ImportError: libgfortran.so.5: cannot open shared object file" in page.text
     assert "NameError: name 'optimizer' is not defined" in page.text
     assert "not reached" in page.text
-    assert "Memory, peak 410 MiB" in page.text
+    assert "peak 410 MiB" in page.text
     assert "seatrial run 'examples/my suite.yaml' --select /a1b2c3d4" in page.text
     assert "the end of the log" in page.text
-    assert len(page.of("polyline")) >= 8
+    assert len([one for one in page.of("figure") if "Memory" in (one["data-plot"] or "")]) >= 4
 
 
 def test_parts_of_an_attempt_have_charts_of_their_own(tmp_path: Path) -> None:
@@ -101,12 +101,12 @@ def test_parts_of_an_attempt_have_charts_of_their_own(tmp_path: Path) -> None:
         samples = [Sample(float(at), int(cores * 100) << 20, cores * at) for at in range(10)]
         steps = [ObservedStep(part, "command", started_s=0.0, ended_s=9.0, samples=samples)]
         observed[part] = Observation(part, 1, Place("here", "here"), Exit(Outcome.EXITED), steps=steps)
-    charts = resource_charts(observed)
-    assert [(chart.title, chart.most) for chart in charts] == [
-        ("Memory of the server", "200 MiB"),
-        ("CPU cores of the server", "2"),
-        ("Memory of the client", "50 MiB"),
-        ("CPU cores of the client", "0.5"),
+    plots = resource_plots(observed)
+    assert [(plot.title, plot.note, plot.group) for plot in plots] == [
+        ("Memory of the server", "peak 200 MiB", "part server"),
+        ("CPU cores of the server", "peak 2", "part server"),
+        ("Memory of the client", "peak 50 MiB", "part driver"),
+        ("CPU cores of the client", "peak 0.5", "part driver"),
     ]
 
 

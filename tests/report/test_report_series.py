@@ -1,5 +1,6 @@
 """Series in reports: bounds and changes beside the runs, what moved together, charts for terminals and pages."""
 
+import json
 import math
 import random
 import re
@@ -16,11 +17,13 @@ from hypothesis import strategies as st
 from record.past import run, timed
 from seatrial.job import Bound, BoundState, Verdict
 from seatrial.record.history import Alarm, Point, Series, open_history
-from seatrial.report.html.metrics import SPARK_WIDTH, MetricPanel, Spark, metric_facts
+from seatrial.report.html.metrics import SPARK_WIDTH, MetricPanel, metric_facts
+from seatrial.report.html.plot import Frame
 from seatrial.report.html.templates import macro
 from seatrial.report.terminal.chart import sparkline, terminal_chart
 from seatrial.report.terminal.history import MOST_DRAWN, alarms_lines, history_lines, ranked
 from seatrial.report.terminal.lines import paint
+from seatrial.report.view.over_runs import metric_plot
 from seatrial.report.view.sentences import (
     bound_text,
     change_group_text,
@@ -50,11 +53,14 @@ def render_series(made: RunSeries) -> str:
     """The metrics of a page, and the piece of each."""
     metrics = MetricPanel(made)
     lines = metrics.lines
-    pieces = [macro("metrics.html.j2", "metric_fragment")(line.key, line, metric_facts(line.view)) for line in lines]
+    pieces = [
+        macro("metrics.html.j2", "metric_fragment")(line.key, line, metric_plot(line.view), metric_facts(line.view))
+        for line in lines
+    ]
     return "".join(str(piece) for piece in (macro("metrics.html.j2", "all_metrics")(metrics), *pieces))
 
 
-def spark(view: SeriesView) -> Spark:
+def spark(view: SeriesView) -> Frame:
     return MetricPanel(RunSeries("r", [view], [])).lines[0].spark
 
 
@@ -345,7 +351,7 @@ def test_bounds_a_few_percent_away_are_drawn_though_the_runs_are_much_nearer_tog
     made = view_series(series(tight))  # the floor makes its bound 1.5 % wide
     chart = terminal_chart(made, 80, False)
     assert sum("┄" in drawing for _, drawing in chart.rows) == 2
-    assert spark(made).band is not None
+    assert spark(made).plot.bands
     assert series_bound_text(made).endswith("from the history)")
 
 
@@ -362,7 +368,7 @@ def test_a_bound_far_away_does_not_press_the_runs_flat_and_is_said_to_be_outside
 def test_a_bound_that_is_not_in_use_is_not_drawn() -> None:
     off = Bound("step_time", 1.9, 2.1, state=BoundState.UNUSABLE, why="too wide")
     made = view_series(series(steps(2.0)), [off])
-    assert spark(made).band is None
+    assert not spark(made).plot.bands
 
 
 METRICS = st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=40)
@@ -376,7 +382,8 @@ def test_whatever_the_metrics_are_they_can_be_drawn_and_told(values: list[float]
         text = paint(history_lines([made], [], 0, 60, ascii_only), ascii_only=ascii_only)
         assert "step_time" in text
     drawn = spark(made)
-    assert all(0 <= float(number) <= SPARK_WIDTH for number in re.findall(r"[\d.]+", drawn.dots))
+    for path in drawn.paths(drawn.plot.curves[0], "s1").values():
+        assert all(0 <= float(number) <= SPARK_WIDTH for number in re.findall(r"[-\d.e]+", path.replace("h0", " ")))
     assert len(sparkline(values, 20, False)) == min(20, len(values))
 
 
@@ -426,10 +433,9 @@ def test_a_page_shows_each_metric_with_its_bound_changes_and_alarms() -> None:
     root = ElementTree.fromstring(f"<div>{html}</div>")
     piece = root.find(".//div[@data-key='metric/0']")
     assert piece is not None
-    assert [len(piece.findall(f".//{name}")) for name in ("rect", "line")] == [1, 1]  # the bounds and a change
-    alarms = piece.find(".//path[@class='dots alarms']")
-    assert alarms is not None
-    assert alarms.attrib["d"].count("M") == 1
+    plot = json.loads(piece.find(".//figure").attrib["data-plot"])  # type: ignore[union-attr]
+    assert [len(plot[name]) for name in ("bands", "marks")] == [1, 1]  # the bounds and a change
+    assert [state for *_, state, _ in plot["curves"][0]["points"] if state] == ["v-slower"]
     text = " ".join("".join(root.itertext()).split())
     assert "At commit c30 (21 Oct 2026), 1 series changed: 1 worse" in text
     assert "open regression since run r30" in text

@@ -1,13 +1,16 @@
 """A run as one SVG image for a README or a chat: the grid of each trial, and the recent history of its metrics."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from seatrial.job.units import count
+from seatrial.report.html.plot import SPARK_HEIGHT, Frame
 from seatrial.report.html.templates import render
 from seatrial.report.view.cell import CellView
 from seatrial.report.view.grid import Matrix
+from seatrial.report.view.over_runs import metric_plot
 from seatrial.report.view.run import RunView, first_rows
-from seatrial.report.view.series import Scale, SeriesView, bound_levels
+from seatrial.report.view.series import SeriesView
 from seatrial.report.view.words import SYMBOLS, duration_text, fit, metric_or_open, one_line
 
 _WIDTH = 960
@@ -18,7 +21,7 @@ CHARACTER = 6.6  # approximate width of a character
 LEAST_CELL, MOST_CELL = 12.0, 96.0
 GRID_ROWS = 60  # of all grids together
 _MOST_METRICS = 12
-SPARK_WIDTH, SPARK_HEIGHT = 300, 22
+SPARK_WIDTH = 300
 
 
 @dataclass(frozen=True)
@@ -42,14 +45,11 @@ class Label:
     kind: str  # title, head, row or note
 
 
-@dataclass(frozen=True)
-class PictureSpark:
+class PictureSpark(NamedTuple):
     y: float
     name: str
     last: str
-    points: list[tuple[float, float]]
-    band: tuple[float, float] | None  # top and height of the bounds
-    regression: bool
+    frame: Frame
 
 
 class _Sheet:
@@ -143,15 +143,5 @@ def _metrics(sheet: _Sheet, run: RunView) -> None:
 
 
 def _spark(view: SeriesView, y: float) -> PictureSpark:
-    scale = Scale(view)
-
-    def height(value: float) -> float:
-        return round(y + 2 + (1 - scale(value)) * (SPARK_HEIGHT - 4), 1)
-
-    step = SPARK_WIDTH / (len(view.points) - 1)
-    start = _WIDTH - _MARGIN - SPARK_WIDTH
-    points = [(round(start + place * step, 1), height(point.value)) for place, point in enumerate(view.points)]
-    levels = sorted(height(level) for level in bound_levels(view).values() if scale.shows(level))
-    band = (levels[0], levels[1] - levels[0]) if len(levels) == 2 else None
-    name = fit(one_line(view.name), 68)
-    return PictureSpark(y, name, metric_or_open(view.points[-1].value, view.unit), points, band, bool(view.regression))
+    last = metric_or_open(view.points[-1].value, view.unit)
+    return PictureSpark(y, fit(one_line(view.name), 68), last, Frame(metric_plot(view), SPARK_WIDTH, spark=True))

@@ -37,7 +37,7 @@ def web_templates() -> "jinja2.Environment":
 def _assets() -> tuple[str, str]:
     style = (_HERE / "static" / "dashboard.css").read_text(encoding="utf-8")
     script = (_HERE / "static" / "dashboard.js").read_text(encoding="utf-8")
-    return f"{asset('page.css')}\n{style}", script
+    return "".join((asset("page.css"), asset("chart.css"), style)), asset("chart.js") + script
 
 
 def page(template: str, links: Links, status: int = 200, **values: Any) -> Page:

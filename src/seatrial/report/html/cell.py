@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from seatrial.job import Finding, Verdict
-from seatrial.report.html.charts import picture, resource_charts
+from seatrial.report.html.charts import pictures
 from seatrial.report.view.cell import CellDetails, CellView, url
+from seatrial.report.view.charts import resource_plots
 from seatrial.report.view.words import duration_text, one_line, shorten, size_text
 
 _MOST_EVIDENCE = 8_000
@@ -72,8 +73,8 @@ class CellInspector:
         self.steps = [row for row in steps if not row.quiet]
         self.quiet = [row for row in steps if row.quiet]
         self.notebooks = [notebook for notebook in details.notebooks if notebook.passes]
-        self.resources = resource_charts(details.observed)
-        self.pictures = [picture(chart) for chart in cell.charts]
+        self.resources = resource_plots(details.observed)
+        self.pictures = list(pictures(cell.charts))
         self.links = _links(details, served)
         self.more_files = max(0, len(details.kept) - _MOST_FILES)
         self.log_tail = shorten(details.log_tail(), _MOST_EVIDENCE) if cell.bad else ""

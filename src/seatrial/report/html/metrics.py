@@ -3,13 +3,14 @@
 from collections.abc import Iterable
 
 from seatrial.job.units import count
-from seatrial.record.history import Point
+from seatrial.report.html.plot import Frame
 from seatrial.report.view import sentences
 from seatrial.report.view.cell import CellView
-from seatrial.report.view.series import RunSeries, Scale, SeriesView, bound_levels
+from seatrial.report.view.over_runs import metric_plot
+from seatrial.report.view.series import RunSeries, SeriesView, bound_levels
 from seatrial.report.view.words import commit_text, date_text, metric_or_open, percent_text
 
-SPARK_WIDTH, SPARK_HEIGHT = 270, 20
+SPARK_WIDTH = 270
 GAUGE_WIDTH = 100
 GAUGE_SPAN = 1.6  # half-width of a gauge, in half-widths of the bounds; values beyond are drawn at its end
 MOST_DOTS = 120
@@ -74,7 +75,7 @@ class MetricLine:
         last = view.points[-1].value
         self.last = metric_or_open(last, view.unit)
         self.gauge = Gauge(view, levels) if (levels := bound_levels(view)) else None
-        self.spark = Spark(view)
+        self.spark = Frame(metric_plot(view, last=MOST_DOTS), SPARK_WIDTH, spark=True)
         self.bound = sentences.series_bound_text(view)
         self.title = f"{view.name}: {sentences.points_text(view.points)}, {_range(view)}"
         centre = view.bound.center if view.bound else None
@@ -110,30 +111,6 @@ class Gauge:
         self.width = round(place(levels.get("upper", centre + 2 * half)) - self.left, 1)
         self.at = place(last)
         self.out = last < levels.get("lower", last) or last > levels.get("upper", last)
-
-
-class Spark:
-    """A sparkline, in SVG units."""
-
-    def __init__(self, view: SeriesView) -> None:
-        scale = Scale(view)
-        first, span = view.points[0].at_s, view.points[-1].at_s - view.points[0].at_s
-
-        def x(at_s: float) -> float:
-            return round((at_s - first) / span * (SPARK_WIDTH - 4) + 2, 1) if span > 0 else SPARK_WIDTH - 2.0
-
-        def y(value: float) -> float:
-            return round(SPARK_HEIGHT - 2 - scale(value) * (SPARK_HEIGHT - 4), 1)
-
-        def dots(points: Iterable[Point]) -> str:
-            return "".join(f"M{x(point.at_s):g} {y(point.value):g}h0" for point in points)
-
-        points = view.points[-MOST_DOTS:]
-        self.dots = dots(points)
-        self.alarms = dots(point for point in points if point.alarm)
-        self.band = scale.band(y)
-        self.changes = [x(change.at_s) for change in view.changes if change.at_s >= first]
-        self.last = x(points[-1].at_s), y(points[-1].value)
 
 
 def metric_facts(view: SeriesView) -> list[str]:

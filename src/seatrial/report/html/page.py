@@ -6,7 +6,7 @@ the page's content security policy allows only our script and style, and no requ
 
 import zlib
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from seatrial.report import ReportError
@@ -14,8 +14,8 @@ from seatrial.report.html.cell import CellInspector
 from seatrial.report.html.grid import Thumbnail, TrialGrid, thumbnail, thumbnail_of, trial_grids, trial_lists
 from seatrial.report.html.metrics import MetricLine, MetricPanel, metric_facts
 from seatrial.report.html.templates import asset, content_policy, macro, render
-from seatrial.report.html.timeline import run_lanes
-from seatrial.report.view.cell import CellView
+from seatrial.report.view.cell import CellView, url
+from seatrial.report.view.over_runs import metric_plot, run_lanes
 from seatrial.report.view.run import RunView, worst_first
 
 # Fragments are shown on demand: compressed into the page in blocks, or fetched from the dashboard.
@@ -46,10 +46,13 @@ def deflate(text: str) -> str:
 
 
 class RunPage:
-    """The page of one run. Fragments are fetched from `fetched_from`, or included in the page if it is empty."""
+    """The page of one run. Fragments are fetched from `fetched_from`, or included in the page if it is empty.
 
-    def __init__(self, run: RunView, fetched_from: str = "") -> None:
+    `run_link` is the address of the page of another run; by default its report in the folder beside this one."""
+
+    def __init__(self, run: RunView, fetched_from: str = "", run_link: Callable[[str], str] | None = None) -> None:
         self.run = run
+        self.run_link = run_link or (lambda name: f"../{url(name)}/report.html" if name in self._beside else "")
         self.causes = {cause.id: cause for cause in run.causes}
         self.fetched_from = fetched_from
 
@@ -63,7 +66,7 @@ class RunPage:
 
     def values(self, pieces: Sequence[tuple[str, str]]) -> dict[str, object]:
         """The template variables of a page that includes these fragments; without any, the page fetches them."""
-        style, script = asset("page.css"), asset("page.js")
+        style, script = asset("page.css") + asset("chart.css"), asset("chart.js") + asset("page.js")
         fetched_from = "" if pieces else self.fetched_from
         # The inspector first shows a cell of the first cause.
         bad = [cell for cause in self.run.causes[:1] for cell in cause.cells] + self.run.failures
@@ -102,7 +105,8 @@ class RunPage:
             return str(macro("inspector.html.j2", "cause_fragment")(key, cause, self.inspect(cause.cells[0])))
         if key in self._metric_lines:
             line = self._metric_lines[key]
-            return str(macro("metrics.html.j2", "metric_fragment")(key, line, metric_facts(line.view)))
+            plot = metric_plot(line.view, lambda point: self._point_link(point.run, line))
+            return str(macro("metrics.html.j2", "metric_fragment")(key, line, plot, metric_facts(line.view)))
         for grid in self.grids if kind == "grid" else ():
             for layout in grid.layouts():
                 if grid.key(layout) == key:
@@ -115,6 +119,16 @@ class RunPage:
 
     def inspect(self, cell: CellView) -> CellInspector:
         return CellInspector(cell, served=bool(self.fetched_from))
+
+    def _point_link(self, run: str, line: MetricLine) -> str:
+        if run == self.run.run:
+            return f"#cell/{line.cell}" if line.cell else ""
+        return self.run_link(run)
+
+    @cached_property
+    def _beside(self) -> set[str]:
+        """Runs that have a report in the folder of runs."""
+        return {path.parent.name for path in self.run.folder.parent.glob("*/report.html")}
 
     @cached_property
     def grids(self) -> list[TrialGrid]:

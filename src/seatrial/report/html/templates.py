@@ -11,9 +11,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from seatrial.job import value_text
 from seatrial.job.units import count
+from seatrial.report.html import plot
 from seatrial.report.view import words
+from seatrial.report.view.plot import label_of
 
 if TYPE_CHECKING:
     import jinja2
@@ -62,7 +66,8 @@ def report_templates() -> "jinja2.Environment":
     )
     made.filters.update(one_line=words.one_line, seconds=words.duration_text, clock=words.clock_text)
     made.filters.update(axes=words.axes_text, commit=words.commit_text, size=words.size_text, stages=words.stages_text)
-    made.filters.update(metric=value_text)
+    made.filters.update(metric=value_text, px=plot.pixels, json=lambda data: msgspec.json.encode(data).decode())
+    made.globals.update(frame=plot.Frame, plot_summary=plot.summary, label_of=label_of)
     made.globals.update(symbols=words.SYMBOLS, agreements=words.AGREEMENTS, count=count)
     return made
 

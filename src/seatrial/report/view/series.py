@@ -1,7 +1,7 @@
 """Metric series for reports: bounds, level changes, alerts, and changes grouped by commit."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -298,13 +298,6 @@ class Scale:
 
     def shows(self, value: float) -> bool:
         return self.low <= value <= self.high
-
-    def band(self, y: Callable[[float], float]) -> tuple[float, float] | None:
-        """Top and height of the band between the bounds; `y` maps values to y coordinates. None without bounds."""
-        if not self.bounds:
-            return None
-        top, bottom = y(self.bounds.get("upper", self.high)), y(self.bounds.get("lower", self.low))
-        return top, round(max(1.0, bottom - top), 1)
 
 
 def bound_levels(view: SeriesView) -> dict[str, float]:

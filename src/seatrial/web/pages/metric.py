@@ -7,7 +7,8 @@ from seatrial.record.history import IMPORTED, HistoryError, Point, Series
 from seatrial.record.results import ResultsError
 from seatrial.report.view import sentences
 from seatrial.report.view.compare import RunPair
-from seatrial.report.view.series import POINTS_SHOWN, Scale, SeriesView, unjudged_alarms, with_bound, with_changes
+from seatrial.report.view.over_runs import before_and_since, metric_plot
+from seatrial.report.view.series import POINTS_SHOWN, SeriesView, unjudged_alarms, with_bound, with_changes
 from seatrial.report.view.words import metric_or_open, percent_text
 from seatrial.web.access import NotThere, run_folder
 from seatrial.web.catalogue import ProposedChange, Site
@@ -16,42 +17,19 @@ from seatrial.web.pages.home import night_of
 from seatrial.web.pages.run import kept_results
 from seatrial.web.render import Page, page
 
-WIDTH, HEIGHT, PAD = 1000, 180, 8
 _ROWS = 40  # points in the table
 _MOST_CHANGES = 9
 _MOST_MARKS = 3  # alerts with commands
 MOST_SERIES = 6  # with different conditions
 
 
-class MetricChart:
-    """A chart of a metric, in SVG units."""
-
-    def __init__(self, view: SeriesView) -> None:
-        scale = Scale(view)
-        step = (WIDTH - 2 * PAD) / max(1, len(view.points) - 1)
-
-        def y(value: float) -> float:
-            return round(HEIGHT - PAD - scale(value) * (HEIGHT - 2 * PAD), 1)
-
-        placed = [(round(PAD + index * step, 1), y(point.value)) for index, point in enumerate(view.points)]
-        self.dots = "".join(f"M{x:g} {height:g}h0" for x, height in placed)
-        # Points with a symbol: alerts, failed runs, marked runs.
-        self.marked = []
-        for (x, height), point in zip(placed, view.points, strict=True):
-            label = f"{point.verdict}, {point.mark}" if point.mark else point.verdict
-            title = f"{point.run}: {metric_or_open(point.value, view.unit)}, {label}"
-            state = "failed" if not point.good else point.verdict if point.alarm else "flaky" if point.mark else ""
-            self.marked += [(x, height, state, title)] if state else []
-        self.band = scale.band(y)
-        self.changes = [(placed[one.index][0], number) for number, one in enumerate(view.changes[-_MOST_CHANGES:], 1)]
-        values = [point.value for point in view.points]
-        self.high, self.low = metric_or_open(max(values), view.unit), metric_or_open(min(values), view.unit)
-
-
 class MetricView:
-    def __init__(self, series: Series) -> None:
+    def __init__(self, series: Series, links: Links) -> None:
         self.view = view = with_bound(with_changes(series))
-        self.chart = MetricChart(view)
+        self.plot = metric_plot(view, lambda one: links.run(night_of(one.at_s) if _imported(one.run) else one.run))
+        self.histogram = before_and_since(view)
+        values = [point.value for point in view.points]
+        self.low, self.high = metric_or_open(min(values), view.unit), metric_or_open(max(values), view.unit)
         self.title = sentences.series_title(view)
         period = sentences.period_text(view.points[0].at_s, view.points[-1].at_s)
         self.text = f"{sentences.points_text(view.points)}, {period}"
@@ -63,15 +41,20 @@ class MetricView:
         self.conditions = series.conditions
 
 
+def _imported(run: str) -> bool:
+    return run.startswith(f"{IMPORTED}-")
+
+
 def metric_page(site: Site, benchmark: str, metric: str) -> Page:
     found = _series(site, benchmark, metric)
     found.sort(key=lambda one: -one.points[-1].at_s)
-    views = [MetricView(one) for one in found[:MOST_SERIES]]
+    links = Links(2, site.ending)
+    views = [MetricView(one, links) for one in found[:MOST_SERIES]]
     first = views[0].view
     alarms = {point.run: point for point in unjudged_alarms(first.points)}  # one per run, because marks apply to runs
     return page(
         "metric.html.j2",
-        Links(2, site.ending),
+        links,
         benchmark=first.benchmark,
         metric=first.metric,
         views=views,
@@ -80,7 +63,7 @@ def metric_page(site: Site, benchmark: str, metric: str) -> Page:
         marks=[mark_commands(first, point, site.options) for point in list(alarms.values())[-_MOST_MARKS:][::-1]],
         change=_recenter(site, first),
         value_text=metric_or_open,
-        is_imported=lambda run: run.startswith(f"{IMPORTED}-"),
+        is_imported=_imported,
         night=night_of,
     )
 

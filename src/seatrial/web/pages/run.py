@@ -57,7 +57,7 @@ def _is_over(folder: RunFolder) -> bool:
 
 def report(site: Site, folder: RunFolder) -> Page:
     """The report. A static file includes all fragments. Raises ResultsError and OSError."""
-    made = _run_page(folder)
+    made = _run_page(folder, site.ending)
     links = Links(1, site.ending)
     pieces = [] if links.live else made.pieces()
     values = made.values(pieces)
@@ -68,7 +68,7 @@ def report(site: Site, folder: RunFolder) -> Page:
 def piece(site: Site, name: str, key: str) -> Page:
     """A fragment of the page of a run, such as a cell or a cause. Raises NotThere."""
     try:
-        return Page(_run_page(run_folder(site.runs, name)).fragment(key), "default-src 'none'")
+        return Page(_run_page(run_folder(site.runs, name), site.ending).fragment(key), "default-src 'none'")
     except ReportError:
         raise NotThere("Cell or cause not found in this run.") from None
     except (ResultsError, OSError) as error:
@@ -80,16 +80,16 @@ def kept_results(folder: RunFolder) -> RunResults:
     return _run_page(folder).run.results
 
 
-def _run_page(folder: RunFolder) -> RunPage:
+def _run_page(folder: RunFolder, ending: str = "") -> RunPage:
     found = folder.results.stat()
-    return _known_page(folder.path, found.st_mtime_ns, found.st_size)
+    return _known_page(folder.path, found.st_mtime_ns, found.st_size, ending)
 
 
 @lru_cache(maxsize=8)
-def _known_page(folder: Path, changed_ns: int, size: int) -> RunPage:
+def _known_page(folder: Path, changed_ns: int, size: int, ending: str) -> RunPage:
     """Cached for the fragments that are requested next."""
     name = address(folder.name)
-    return RunPage(RunView(read_results(folder), folder, f"{name}/file"), f"{name}/piece/")
+    return RunPage(RunView(read_results(folder), folder, f"{name}/file"), f"{name}/piece/", Links(1, ending).run)
 
 
 def _live(site: Site, folder: RunFolder, wrong: str = "") -> Page:

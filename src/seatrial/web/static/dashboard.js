@@ -1,5 +1,6 @@
 "use strict";
 // Updates the live parts of this page. The server sends each part whole and escaped.
+charts.enhance(document);
 const live = document.body.dataset.live;
 if (live && window.EventSource) {
   const source = new EventSource(`${live}?after=${document.body.dataset.line}`);

@@ -1,5 +1,5 @@
 "use strict";
-// Shows fragments that were rendered before: compressed in the page, or fetched. Creates no markup of its own.
+// Shows fragments that were rendered before: compressed in the page, or fetched. Creates no markup; chart.js draws charts.
 (() => {
   const at = (id) => document.getElementById(id);
   const all = (selector, from = document) => Array.from(from.querySelectorAll(selector));
@@ -79,6 +79,7 @@
   };
   const close = () => change((state) => { state.chosen = ""; });
   const ready = (inside) => {
+    charts.enhance(inside);
     for (const button of all("button.copy", inside)) {
       button.hidden = !navigator.clipboard;
       button.onclick = () => navigator.clipboard.writeText(button.previousElementSibling.textContent).then(() => { button.textContent = "copied"; });
@@ -199,7 +200,7 @@
     const box = view.querySelector(".load");
     if (!box || box.childNodes.length) return;
     const nodes = await piece(view.dataset.load);
-    if (nodes && !box.childNodes.length) box.replaceChildren(...nodes);
+    if (nodes && !box.childNodes.length) { box.replaceChildren(...nodes); ready(box); }
     filter(read());
   };
 
