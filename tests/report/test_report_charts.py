@@ -3,6 +3,7 @@
 import math
 import re
 import xml.etree.ElementTree as ET
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,15 +23,18 @@ from seatrial.job import (
     Timeline,
     TokenDiff,
     TokenDifference,
+    Verdict,
     convert,
 )
 from seatrial.report.html.charts import pictures
+from seatrial.report.html.page import RunPage
 from seatrial.report.html.plot import Frame, ticks
 from seatrial.report.html.templates import asset, macro
 from seatrial.report.view.charts import distribution_plot, series_plots, share_plot, timeline_plot
 from seatrial.report.view.over_runs import before_and_since, metric_plot
 from seatrial.report.view.plot import MOST_POINTS, Axis, Band, Mark, Plot, Point, curve, label_of
-from seatrial.report.view.series import view_series
+from seatrial.report.view.run import RunView
+from seatrial.report.view.series import RunSeries, view_series, write_series
 
 WIDTH = 450
 
@@ -197,7 +201,7 @@ def test_distribution_functions_share_one_plot_on_a_log_axis() -> None:
     (picture,) = pictures(charts)
     assert picture.plots == [share_plot(charts)]
     plot = picture.plots[0]
-    assert (plot.title, [one.name for one in plot.curves]) == ("Share of workloads by time to", ["created", "started"])
+    assert (plot.title, [one.name for one in plot.curves]) == ("Share of workloads by time", ["created", "started"])
     assert (plot.x.kind, plot.log, plot.curves[0].kind) == ("log", "x", "step")
     assert {"p50", "p99", "100 %", "1 s"} <= set(labels(plot))
 
@@ -242,6 +246,26 @@ def test_a_metric_has_its_bounds_its_changes_and_a_link_for_each_run() -> None:
     assert histogram is not None
     assert [round(sum(point.y for point in one.points)) for one in histogram.curves] == [100, 100]
     assert before_and_since(view_series(series(steps(2.0)))) is None
+
+
+def test_points_of_a_metric_lead_to_the_cell_of_this_run_and_to_the_reports_beside_it(tmp_path: Path) -> None:
+    made = view_series(series(steps(2.0)))
+    names = [point.run for point in made.points]
+    for name in names[-3:-1]:
+        (tmp_path / name).mkdir()
+    (tmp_path / names[-2] / "report.html").touch()
+    cell = msgspec.structs.replace(sample.small().cells[0], benchmark=made.benchmark)
+    run = msgspec.structs.replace(sample.results("s", Verdict.PASSED, [cell], []), run=names[-1])
+    write_series(sample.write_run(tmp_path / names[-1], run), RunSeries(run.run, [made], []))
+
+    def links(page: RunPage) -> list[str]:
+        root = ET.fromstring(f"<div>{page.fragment('metric/0')}</div>")
+        plot = msgspec.json.decode(root.find(".//figure").attrib["data-plot"], type=Plot)  # type: ignore[union-attr]
+        return [point.link for point in plot.curves[0].points[-3:]]
+
+    view = RunView(run, tmp_path / names[-1])
+    assert links(RunPage(view)) == ["", f"../{names[-2]}/report.html", f"#cell/{cell.hash}"]
+    assert links(RunPage(view, "piece/", lambda name: f"/r/{name}"))[0] == f"/r/{names[-3]}"
 
 
 def test_a_mark_a_band_and_a_bound_are_drawn_where_they_are() -> None:

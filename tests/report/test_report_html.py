@@ -101,7 +101,7 @@ def test_parts_of_an_attempt_have_charts_of_their_own(tmp_path: Path) -> None:
         samples = [Sample(float(at), int(cores * 100) << 20, cores * at) for at in range(10)]
         steps = [ObservedStep(part, "command", started_s=0.0, ended_s=9.0, samples=samples)]
         observed[part] = Observation(part, 1, Place("here", "here"), Exit(Outcome.EXITED), steps=steps)
-    plots = resource_plots(observed)
+    plots = [plot for part, one in observed.items() for plot in resource_plots(part, one)]
     assert [(plot.title, plot.note, plot.group) for plot in plots] == [
         ("Memory of the server", "peak 200 MiB", "part server"),
         ("CPU cores of the server", "peak 2", "part server"),

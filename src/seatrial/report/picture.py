@@ -1,7 +1,6 @@
 """A run as one SVG image for a README or a chat: the grid of each trial, and the recent history of its metrics."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from seatrial.job.units import count
 from seatrial.report.html.plot import SPARK_HEIGHT, Frame
@@ -10,7 +9,6 @@ from seatrial.report.view.cell import CellView
 from seatrial.report.view.grid import Matrix
 from seatrial.report.view.over_runs import metric_plot
 from seatrial.report.view.run import RunView, first_rows
-from seatrial.report.view.series import SeriesView
 from seatrial.report.view.words import SYMBOLS, duration_text, fit, metric_or_open, one_line
 
 _WIDTH = 960
@@ -45,13 +43,6 @@ class Label:
     kind: str  # title, head, row or note
 
 
-class PictureSpark(NamedTuple):
-    y: float
-    name: str
-    last: str
-    frame: Frame
-
-
 class _Sheet:
     """The drawing so far; `y` is where the next line goes."""
 
@@ -59,7 +50,7 @@ class _Sheet:
         self.y = float(_MARGIN)
         self.boxes: list[Box] = []
         self.labels: list[Label] = []
-        self.sparks: list[PictureSpark] = []
+        self.sparks: list[tuple[float, str, str, Frame]] = []  # y, name, last value, dots
 
     def write(self, text: str, kind: str, x: float = _MARGIN, columns: int = 140) -> None:
         self.labels.append(Label(x, self.y + 12, fit(one_line(text), columns), kind))
@@ -136,12 +127,9 @@ def _metrics(sheet: _Sheet, run: RunView) -> None:
         return
     sheet.write("metrics of recent runs", "head")
     for view in sorted(views, key=lambda view: not view.regression)[:_MOST_METRICS]:
-        sheet.sparks.append(_spark(view, sheet.y))
+        last = metric_or_open(view.points[-1].value, view.unit)
+        drawn = Frame(metric_plot(view), SPARK_WIDTH, spark=True)
+        sheet.sparks.append((sheet.y, fit(one_line(view.name), 68), last, drawn))
         sheet.y += SPARK_HEIGHT + 4
     if (more := len(every) - min(len(views), _MOST_METRICS)) > 0:
         sheet.write(f"… and {count(more, 'more metric')} in report.html", "note")
-
-
-def _spark(view: SeriesView, y: float) -> PictureSpark:
-    last = metric_or_open(view.points[-1].value, view.unit)
-    return PictureSpark(y, fit(one_line(view.name), 68), last, Frame(metric_plot(view), SPARK_WIDTH, spark=True))

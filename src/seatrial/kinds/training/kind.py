@@ -50,7 +50,7 @@ TRAIN = "train"
 FILES = "files"
 OUTPUT = "output/train.txt"
 _STEP_TIME = "step_time"
-_MOST_HOSTS = 4  # columns of a chart; findings cover all hosts
+_MOST_HOSTS = 16  # columns of a chart; findings cover all hosts
 _MOST_ROWS = 500
 
 _Column = Mapping[int, float]  # values of a chart by step

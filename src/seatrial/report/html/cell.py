@@ -73,7 +73,7 @@ class CellInspector:
         self.steps = [row for row in steps if not row.quiet]
         self.quiet = [row for row in steps if row.quiet]
         self.notebooks = [notebook for notebook in details.notebooks if notebook.passes]
-        self.resources = resource_plots(details.observed)
+        self.resources = [plot for part, one in details.observed.items() for plot in resource_plots(part, one)]
         self.pictures = list(pictures(cell.charts))
         self.links = _links(details, served)
         self.more_files = max(0, len(details.kept) - _MOST_FILES)

@@ -105,7 +105,8 @@ class RunPage:
             return str(macro("inspector.html.j2", "cause_fragment")(key, cause, self.inspect(cause.cells[0])))
         if key in self._metric_lines:
             line = self._metric_lines[key]
-            plot = metric_plot(line.view, lambda point: self._point_link(point.run, line))
+            here = f"#cell/{line.cell}" if line.cell else ""
+            plot = metric_plot(line.view, lambda one: here if one.run == self.run.run else self.run_link(one.run))
             return str(macro("metrics.html.j2", "metric_fragment")(key, line, plot, metric_facts(line.view)))
         for grid in self.grids if kind == "grid" else ():
             for layout in grid.layouts():
@@ -119,11 +120,6 @@ class RunPage:
 
     def inspect(self, cell: CellView) -> CellInspector:
         return CellInspector(cell, served=bool(self.fetched_from))
-
-    def _point_link(self, run: str, line: MetricLine) -> str:
-        if run == self.run.run:
-            return f"#cell/{line.cell}" if line.cell else ""
-        return self.run_link(run)
 
     @cached_property
     def _beside(self) -> set[str]:

@@ -122,11 +122,3 @@ class Frame:
 
 def pixels(value: float) -> str:
     return f"{math.floor(value * 10 + 0.5) / 10:.8g}"
-
-
-def summary(plot: Plot) -> str:
-    """One sentence for readers who do not see the drawing."""
-    ys = [point.y for curve in plot.curves for point in curve.points] if not plot.y.ticks else []
-    found = ((ys, plot.y), ([x for curve in plot.curves for x in curve.xs], plot.x))
-    ends = [f"{label_of(min(values), axis)} to {label_of(max(values), axis)}" for values, axis in found if values]
-    return f"{plot.title}: {', '.join(ends) or 'no values'}"

@@ -67,7 +67,7 @@ def report_templates() -> "jinja2.Environment":
     made.filters.update(one_line=words.one_line, seconds=words.duration_text, clock=words.clock_text)
     made.filters.update(axes=words.axes_text, commit=words.commit_text, size=words.size_text, stages=words.stages_text)
     made.filters.update(metric=value_text, px=plot.pixels, json=lambda data: msgspec.json.encode(data).decode())
-    made.globals.update(frame=plot.Frame, plot_summary=plot.summary, label_of=label_of)
+    made.globals.update(frame=plot.Frame, label_of=label_of)
     made.globals.update(symbols=words.SYMBOLS, agreements=words.AGREEMENTS, count=count)
     return made
 

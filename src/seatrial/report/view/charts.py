@@ -3,7 +3,7 @@
 Rows come from a run folder and are not trusted. Values that are not finite numbers are not drawn."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from os.path import commonprefix
 from typing import Any, Literal
@@ -33,7 +33,8 @@ def share_plot(charts: Sequence[Series]) -> Plot:
         for chart, title in zip(charts, titles, strict=True)
     ]
     x = Axis(_unit(charts[0], charts[0].columns[0]), "log", "time")
-    return Plot(start.strip() or titles[0], curves, x, Axis("%", low=0, high=100), [], _SHARES, 260, log="x")
+    title = start.strip().removesuffix(" to") or titles[0]
+    return Plot(title, curves, x, Axis("%", low=0, high=100), [], _SHARES, 260, log="x")
 
 
 def series_plots(chart: Series) -> list[Plot]:
@@ -73,11 +74,10 @@ def _heat(title: str, curves: list[Curve], start: str, x: Axis, y: Axis) -> Plot
         for point in one.points:
             place = row, int((point.x - first) // width)
             fields[place] = max(point.y, fields.get(place, point.y))
-    points = [
-        Point(first + column * width, row, first + (column + 1) * width, f"{curves[row].name}: {label_of(value, y)}",
-              heat=round((value - low) / (high - low or 1), 2))
-        for (row, column), value in fields.items()
-    ]  # fmt: skip
+    points = []
+    for (row, column), value in fields.items():
+        begin, text = first + column * width, f"{curves[row].name}: {label_of(value, y)}"
+        points.append(Point(begin, row, begin + width, text, heat=round((value - low) / (high - low or 1), 2)))
     note = f"by {x.label}, pale {label_of(low, y)} to solid {label_of(high, y)}"
     return _lanes(title, [curve(start, points, "heat")], x, [one.name.removeprefix(start) for one in curves], note=note)
 
@@ -101,10 +101,14 @@ def distribution_plot(chart: Distribution) -> Plot:
 
 
 def timeline_plot(chart: Timeline) -> Plot:
-    rows = [(row[0], begin, end) for row in chart.rows[:_MOST_LANES] if (begin := _field(row, 1)) is not None
-            and (end := _field(row, 2)) is not None and end >= begin]  # fmt: skip
-    points = [Point(b, place, e, f"{name}\n{duration_text(e - b)}") for place, (name, b, e) in enumerate(rows)]
-    return _lanes(chart.title, [curve("", points, "lane")], Axis("s"), [str(name) for name, _, _ in rows])
+    points: list[Point] = []
+    names: list[str] = []
+    for row in chart.rows[:_MOST_LANES]:
+        begin, end = _field(row, 1), _field(row, 2)
+        if begin is not None and end is not None and end >= begin:
+            points.append(Point(begin, len(names), end, f"{row[0]}\n{duration_text(end - begin)}"))
+            names.append(str(row[0]))
+    return _lanes(chart.title, [curve("", points, "lane")], Axis("s"), names)
 
 
 def _lanes(title: str, curves: list[Curve], x: Axis, names: Sequence[str], **more: Any) -> Plot:
@@ -131,12 +135,8 @@ def _unit(chart: Chart, name: str) -> str:
 # Resources over the time of an attempt, with its steps as bands.
 
 
-def resource_plots(observed: Mapping[str, Observation]) -> list[Plot]:
-    """The plots of each part. Parts have different processes and clocks."""
-    return [plot for part, one in observed.items() for plot in _resources(part, one)]
-
-
-def _resources(part: str, observed: Observation) -> list[Plot]:
+def resource_plots(part: str, observed: Observation) -> list[Plot]:
+    """The plots of a part. Parts have different processes and clocks."""
     steps = [(step, step.started_s) for step in observed.steps if step.started_s is not None]
     samples = sorted((sample for step, _ in steps for sample in step.samples), key=lambda sample: sample.at_s)
     if len(samples) < 3:

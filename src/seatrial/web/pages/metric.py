@@ -28,8 +28,6 @@ class MetricView:
         self.view = view = with_bound(with_changes(series))
         self.plot = metric_plot(view, lambda one: links.run(night_of(one.at_s) if _imported(one.run) else one.run))
         self.histogram = before_and_since(view)
-        values = [point.value for point in view.points]
-        self.low, self.high = metric_or_open(min(values), view.unit), metric_or_open(max(values), view.unit)
         self.title = sentences.series_title(view)
         period = sentences.period_text(view.points[0].at_s, view.points[-1].at_s)
         self.text = f"{sentences.points_text(view.points)}, {period}"
