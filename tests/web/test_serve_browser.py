@@ -193,6 +193,16 @@ def test_a_mark_of_a_strip_leads_to_that_cell_in_that_run(page: "Page", site: Si
     page.wait_for_selector("html[data-shown='cell/0000000c']")
 
 
+def test_a_point_of_a_metric_leads_to_its_run(page: "Page", site: Site) -> None:
+    page.goto(f"{site.address}{addresses()[3]}", wait_until="domcontentloaded")
+    page.locator("figure.chart .hover").first.wait_for(state="attached")
+    page.locator(".plot").first.focus()
+    page.keyboard.press("End")
+    assert "run nightly-7" in page.locator(".tip").inner_text()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/r/nightly-7")
+
+
 def test_pages_as_files_work_without_a_server(browser: "Browser", site: Site, tmp_path: Path) -> None:
     argv = [SEATRIAL, "serve", "--runs", site.runs, "--public", tmp_path / "site"]
     subprocess.run(argv, check=True, capture_output=True)

@@ -5,6 +5,8 @@
 import math
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from seatrial.report.view.plot import Axis, Band, Curve, Plot, digits_text, label_of, unit_of
 from seatrial.report.view.words import clock_text
 
@@ -122,3 +124,8 @@ class Frame:
 
 def pixels(value: float) -> str:
     return f"{math.floor(value * 10 + 0.5) / 10:.8g}"
+
+
+def data(plot: Plot) -> str:
+    """The plot for the script, in JSON. Points without a text and a colour are pairs, which halves a large report."""
+    return msgspec.json.encode(plot).decode().replace(',0.0,"","","",0.0]', "]")  # quotes in a text are escaped

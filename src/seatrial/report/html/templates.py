@@ -11,8 +11,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from seatrial.job import value_text
 from seatrial.job.units import count
 from seatrial.report.html import plot
@@ -66,8 +64,8 @@ def report_templates() -> "jinja2.Environment":
     )
     made.filters.update(one_line=words.one_line, seconds=words.duration_text, clock=words.clock_text)
     made.filters.update(axes=words.axes_text, commit=words.commit_text, size=words.size_text, stages=words.stages_text)
-    made.filters.update(metric=value_text, px=plot.pixels, json=lambda data: msgspec.json.encode(data).decode())
-    made.globals.update(frame=plot.Frame, label_of=label_of)
+    made.filters.update(metric=value_text, px=plot.pixels)
+    made.globals.update(frame=plot.Frame, plot_data=plot.data, label_of=label_of)
     made.globals.update(symbols=words.SYMBOLS, agreements=words.AGREEMENTS, count=count)
     return made
 

@@ -95,9 +95,8 @@ def run_lanes(run: RunView) -> Plot | None:
             if row is None:
                 row = len(free) if len(free) < _MOST_ROWS else min(range(len(free)), key=free.__getitem__)
             free[row : row + 1] = [span.finished]
-            begin, end, (text, link, state) = span.started - first, span.finished - first, _words(span)
-            bars.append(Point(begin, top + row, end, text, link, state))
-            queued.append(Point(span.queued - first, top + row, begin, text, link, "queued"))
+            bars.append(Point(span.started - first, top + row, span.finished - first, *_words(span)))
+            queued.append(Point(span.queued - first, top + row, span.started - first, state="queued"))
         ticks.append((top + (len(free) - 1) / 2, f"{name} ({len(spans)})"))
         curves.append(curve(name, bars, "lane"))
         top += len(free)

@@ -92,8 +92,8 @@ def curve(name: str, points: Iterable[tuple[Any, ...]], kind: Any = "line") -> C
 
 
 def _rounded(value: float) -> float:
-    """To the precision of a drawing; ten digits keep the seconds of a date."""
-    return float(f"{value:.10g}") if abs(value) > 1e-290 else 0.0
+    """To the precision of a drawing, and of the seconds of a date."""
+    return float(f"{value:.{7 if abs(value) < 1e8 else 10}g}") if abs(value) > 1e-290 else 0.0
 
 
 def number_of(value: Any) -> float | None:

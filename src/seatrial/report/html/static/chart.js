@@ -72,7 +72,7 @@ const rect = (x, y, w, h, ...more) => box(x, y, max(0, w), max(0, h), ...more);
 const hue = i => `s${i % 6 + 1}${i > 5 ? " alt" : ""}`, isBar = c => /bars|lane|heat/.test(c.kind);
 const load = json => {
   const plot = { x: {}, y: {}, bands: [], marks: [], height: 190, ...JSON.parse(json) };
-  plot.curves.forEach((c, i) => { c.points = c.points.map(([x, y, end, text, link, state, heat]) => ({ x, y, end: isBar(c) ? end : x, text, link, state, heat, i })); });
+  plot.curves.forEach((c, i) => { c.points = c.points.map(([x, y, end, text = "", link, state, heat]) => ({ x, y, end: isBar(c) ? end : x, text, link, state, heat, i })); });
   return plot;
 };
 const drawCurve = (c, colour, X, Y, y0, high) => {
@@ -134,7 +134,6 @@ const draw = (plot, w, alt, view, off = new Set()) => {
   return { X, Y, invX, W, H, left, top, html: `<svg viewBox="0 0 ${w} ${h}" width="${w}" height="${h}" role="img" aria-label="${esc(alt)}">${inner(back)}${inner(front)}${labels}<g class="hover" transform="translate(${F(left)} ${top})"></g></svg>` };
 };
 
-// --- the table
 const tableOf = ({ x, y, curves }) => {
   const row = (tag, link, ...fields) => `<tr>${each(fields, (field, i) => `<${tag}>${link && i === 3 ? `<a href="${esc(link)}">${esc(field)}</a>` : esc(field)}</${tag.slice(0, 2)}>`)}</tr>`;
   return `<table><thead>${row('th scope="col"', "", "series", x.label || "at", "value", "about")}</thead><tbody>${each(curves, c => each(c.points, p => row("td", p.link, c.name, value(p.x, x) + (isBar(c) ? ` to ${value(p.end, x)}` : ""), y.ticks ? "" : value(p.y, y), p.text)))}</tbody></table>`;
@@ -187,7 +186,7 @@ const enhance = figure => {
     let best = null, d = 900;
     curves.forEach((c, i) => off.has(i) || c.points.forEach(p => {
       const thick = isBar(c) ? min(10, abs(L.Y(1) - L.Y(0)) / 2) : 0, q = max(L.X(p.x) - mx, mx - L.X(p.end), 0) ** 2 + max(abs(L.Y(p.y) - my) - thick, 0) ** 2;
-      if (q < d || q === d && !thick) [d, best] = [q, p];
+      if (p.text && (q < d || q === d && !thick)) [d, best] = [q, p];
     }));
     return best;
   };
