@@ -61,10 +61,9 @@ def _picture(chart: AnyChart) -> Picture:
             text = f"token {where}: {chart.data.message or chart.data.agreement}"
             sides = {"expected": _side(chart.data.expected), "got": _side(chart.data.got)}
             return Picture("token-diff", chart.title, text=text, sides=sides)
-        case Series():
-            return Picture("plots", chart.title, series_plots(chart))
-        case Timeline():
-            return Picture("plots", chart.title, [timeline_plot(chart)])
+        case Series() | Timeline():
+            plots = series_plots(chart) if isinstance(chart, Series) else [timeline_plot(chart)]
+            return Picture("plots", chart.title, plots)
         case Table() | Distribution():
             units = [chart.units.get(name, "") for name in chart.columns]
             named = zip(chart.columns, units, strict=True)
