@@ -154,17 +154,33 @@ def test_hovering_shows_values_and_the_crosshair_of_all_charts_with_that_axis(pa
     assert of(page, "p50, max").locator(".cross").count() == 0
 
 
-def test_a_click_on_a_point_goes_to_its_run(page: "Page") -> None:
-    figure = of(page, "step_time")
-    figure.locator(".plot").scroll_into_view_if_needed()
-    place = figure.locator(".plot").evaluate(
-        "(area) => { const at = area.querySelector('path.big').getBoundingClientRect();"
-        " return [at.x + at.width / 2, at.y + at.height / 2]; }"
+def alert(page: "Page") -> tuple[float, float]:
+    """Where the point of run r29 is, which is an alert."""
+    area = of(page, "step_time").locator(".plot")
+    area.scroll_into_view_if_needed()
+    box = area.locator("path.big").evaluate(
+        "(e) => { const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; }"
     )
+    return box[0], box[1]
+
+
+def test_a_click_on_a_point_goes_to_its_run(page: "Page") -> None:
+    place = alert(page)
     page.mouse.move(*place)
     assert "run r29" in page.locator(".tip").inner_text()
     page.mouse.click(*place)
     page.wait_for_url("**/charts.html#r29")
+
+
+def test_the_first_tap_on_a_point_reads_it_and_the_second_opens_it(browser: "Browser", file: Path) -> None:
+    for page in watched(browser, {"viewport": {"width": 390, "height": 844}, "has_touch": True}):
+        page.goto(file.as_uri())
+        of(page, "step_time").locator(".hover").wait_for(state="attached")
+        page.touchscreen.tap(*alert(page))
+        assert "run r29" in page.locator(".tip").inner_text()
+        assert "#" not in page.url
+        page.touchscreen.tap(*alert(page))
+        page.wait_for_url("**/charts.html#r29")
 
 
 def test_a_drag_zooms_every_chart_of_the_axis_and_a_double_click_resets(page: "Page") -> None:
