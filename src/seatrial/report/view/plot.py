@@ -86,14 +86,20 @@ class Plot(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def curve(name: str, points: Iterable[tuple[Any, ...]], kind: Any = "line") -> Curve:
     """Drops points that are not finite numbers, and thins the others."""
-    known = [Point(*point) for point in points if all(number_of(value) is not None for value in point[:3])]
-    known = [point._replace(x=_rounded(point.x), y=_rounded(point.y), end=_rounded(point.end)) for point in known]
+    known = []
+    for x, y, *rest in points:
+        if number_of(x) is not None and number_of(y) is not None and (not rest or number_of(rest[0]) is not None):
+            end = [_rounded(rest[0]), *rest[1:]] if rest else ()
+            known.append(Point(_rounded(x), _rounded(y), *end))
     return Curve(one_line(name), kind, (_longest if kind in ("bars", "lane", "heat") else _thinned)(known))
 
 
 def _rounded(value: float) -> float:
     """To the precision of a drawing, and of the seconds of a date."""
-    return float(f"{value:.{7 if abs(value) < 1e8 else 10}g}") if abs(value) > 1e-290 else 0.0
+    if value in (0, 1):
+        return float(value)
+    size = abs(value)
+    return float(f"{value:.7g}" if size < 1e8 else f"{value:.10g}") if size > 1e-290 else 0.0
 
 
 def number_of(value: Any) -> float | None:
