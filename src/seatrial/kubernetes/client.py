@@ -164,10 +164,11 @@ class Kubernetes:
         *,
         namespace: str | None = None,
         subresource: str = "",
+        **how: Unpack[Measured],
     ) -> O:
         """Applies a merge patch: the fields to change, null for those to remove."""
         request = self._request("patch", resource, namespace, name, subresource)
-        return await self._write(request, msgspec.json.encode(patch), into, content_type=MERGE)
+        return await self._write(request, msgspec.json.encode(patch), into, content_type=MERGE, **how)
 
     async def delete(
         self,

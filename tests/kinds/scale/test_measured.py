@@ -8,12 +8,21 @@ from typing import Any
 import orjson
 import pytest
 
+from seatrial.http.http1 import RequestAttempt
 from seatrial.job import ObservedStep, Outcome, Series, Verdict
 from seatrial.kinds.scale.driver.audit import read_audit, use_audit
 from seatrial.kinds.scale.driver.clock import ServerClock, agreements
-from seatrial.kinds.scale.driver.health import gaps, health_points, loop_lag_s, read_lines, read_sample
+from seatrial.kinds.scale.driver.health import (
+    gaps,
+    health_points,
+    longest_idle,
+    loop_lag_s,
+    outages_of,
+    read_lines,
+    read_sample,
+)
 from seatrial.kinds.scale.driver.stages import reached_stages
-from seatrial.kinds.scale.followed import POD_CREATED, SCHEDULED
+from seatrial.kinds.scale.followed import POD_CREATED, SCHEDULED, UNSCHEDULABLE
 from seatrial.kinds.scale.measured import check_limits, check_measured, limited_by, measured_charts
 from seatrial.kinds.scale.work import ClockMetrics, HealthPoint, Limit, MeasuredScale, Stamp, StampAgreement, Submission
 
@@ -148,6 +157,34 @@ def test_load_lag_and_health_are_on_one_axis_of_time() -> None:
     assert "etcd" not in chart.columns, "what was never known is no column"
     assert limited_by(MeasuredScale(health=points)).startswith("the API server rejected requests (2 from this trial")
     assert len(health_points(submissions, [], [], [], 100_000.0)) <= 121
+
+
+def test_an_api_server_without_an_answer_and_a_scheduler_that_stops_are_named() -> None:
+    def asked(at_s: float, problem: str = "", answered_s: float | None = None) -> RequestAttempt:
+        return RequestAttempt(at_s, answered_s=answered_s, problem=problem)
+
+    attempts = [asked(1.0, answered_s=1.1), asked(2.0, "refused"), asked(3.0, "refused"), asked(7.0, answered_s=7.2)]
+    attempts += [asked(8.0, "one broken connection"), asked(8.1, answered_s=8.2), asked(50.0, "refused"), asked(60.0)]
+    assert outages_of(attempts, 0.0, 9.0) == [(2.0, 7.2)]
+    assert outages_of(attempts, 4.0, 70.0) == [(4.0, 7.2), (50.0, 70.0)], "of the trial, to its end"
+    assert outages_of([], 0.0, 9.0) == []
+    down = MeasuredScale(outages=[(2.0, 7.2)])
+    assert _findings(down)["API server"] == (Verdict.SKIPPED, "API server unreachable for 5.2 s")
+    assert limited_by(down) == "API server unreachable for 5.2 s"
+    assert limited_by(MeasuredScale()) == ""
+
+
+def test_the_longest_time_without_a_decision_while_pods_wait_is_found() -> None:
+    stamps = [Stamp(0, "a", POD_CREATED, 10.0), Stamp(0, "a", SCHEDULED, 10.5), Stamp(1, "b", POD_CREATED, 30.0)]
+    assert longest_idle(stamps, {0, 1}, [], 30.5) == (0.5, 1), "without a pod there is nothing to decide"
+    stamps += [Stamp(2, "c", POD_CREATED, 31.0), Stamp(1, "b", UNSCHEDULABLE, 49.0), Stamp(2, "c", SCHEDULED, 49.1)]
+    assert longest_idle(stamps, {0, 1, 2}, [], 90.0) == (19.0, 2), "one that fits nowhere was decided"
+    assert longest_idle(stamps, {0, 1, 2}, [(31.0, 48.5)], 90.0) == (1.0, 2), "the scheduler cannot be heard then"
+    assert longest_idle(stamps, {0, 1, 2}, [], 45.0)[0] <= 19.0
+    gap = [Stamp(1, "b", POD_CREATED, 30.0), Stamp(1, "b", SCHEDULED, 49.0, since_s=30.2)]
+    assert longest_idle(gap, {1}, [], 90.0)[0] == pytest.approx(0.2), "the watch did not see when"
+    idle = MeasuredScale(idle_s=19.0, idle_pods=2)
+    assert limited_by(idle) == "the scheduler: no binding for 19 s while 2 pods waited for it"
 
 
 def test_what_may_limit_a_trial_is_told_and_judged_by_nobody() -> None:

@@ -2,6 +2,9 @@
 audit log, and what is known when the server goes away in the middle."""
 
 import json
+import os
+import signal
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -103,19 +106,33 @@ def test_who_evicted_pods_and_what_the_scheduler_decided_is_known(alone: ScaleWo
 
 @pytest.mark.cluster
 def test_an_api_server_that_restarts_leaves_every_workload_known_once(alone: ScaleWorld) -> None:
+    """After the scheduler stopped for a while. Both are named, and no bound is undecided because of them."""
     scale = alone
-    scale.trial(count=150, arrivals={"rate": 15})
+    scale.trial(count=300, arrivals={"rate": 15})
     process = scale.start("run", "suite.yaml")
-    wait_for(lambda: scale.so_far() > 40)
-    scale.cluster.restart("apiserver")
+    wait_for(lambda: scale.so_far() > 20)
+    scheduler = scale.cluster.parts()["scheduler"]
+    os.kill(scheduler, signal.SIGSTOP)
+    time.sleep(8)
+    os.kill(scheduler, signal.SIGCONT)
+    so_far = scale.so_far()
+    wait_for(lambda: scale.so_far() > so_far + 20)
+    scale.cluster.kill("apiserver")
+    time.sleep(3)
+    up(scale.cluster.name, place=scale.cluster.folder.parent)
     process.communicate(timeout=WITHIN_S)
     made = Counter(one["number"] for one in scale.submissions())
-    assert made == Counter(range(150))
+    assert made == Counter(range(300))
     findings = scale.findings()
+    assert findings["bound scheduled.p99"].verdict is Verdict.PASSED, findings["bound scheduled.p99"].message
+    unreachable = findings["API server"].message
+    assert float(unreachable.removeprefix("API server unreachable for ").split()[0]) >= 3
+    assert unreachable in findings["limited by"].message
+    assert "; the scheduler: no binding for " in findings["limited by"].message
     assert findings["bound failed"].verdict is Verdict.PASSED
     assert findings["bound unfinished"].verdict is Verdict.PASSED
     assert findings["clean-up"].verdict is Verdict.PASSED
-    assert {one["workload"] for one in stamps(scale) if one["stage"] == "started"} == set(range(150))
+    assert {one["workload"] for one in stamps(scale) if one["stage"] == "started"} == set(range(300))
     each = Counter((one["workload"], one["pod"], one["stage"]) for one in stamps(scale))
     assert {*each.values()} == {1}
     scale.assert_nothing_left()

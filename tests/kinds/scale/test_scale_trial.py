@@ -8,7 +8,14 @@ import pytest
 from seatrial.job import IN_SHORT, Exit, ObservedStep, Outcome, Series, Verdict
 from seatrial.kinds.scale.judge import check_scale
 from seatrial.kinds.scale.model import ScaleTrial, Workload, parse_scale_bound
-from seatrial.kinds.scale.work import FoundLimit, ScaleSummary, StageMetrics, StageQuantile, TriedRate
+from seatrial.kinds.scale.work import (
+    FoundLimit,
+    ScaleSummary,
+    StageMetrics,
+    StageQuantile,
+    TriedRate,
+    broken_scale_bounds,
+)
 from seatrial.kinds.scale.workload import manifest_of
 from seatrial.suite import SuiteError
 from world import World
@@ -263,6 +270,26 @@ def test_only_the_bound_that_is_too_close_is_invalid_and_says_why() -> None:
         "scheduled.p99: 2 s (expected <= 2.05s) is too close to call: ± 93 ms (sends were late (p99) by 1 ms, the watch"
         in unsure.message
     )
+
+
+@pytest.mark.parametrize(
+    ("bound", "verdict"), [("0.1s", Verdict.FAILED), ("1s", Verdict.INVALID), ("3s", Verdict.PASSED)]
+)
+def test_a_time_in_a_gap_of_the_watch_is_a_range_and_bounds_outside_of_it_are_decided(
+    bound: str, verdict: Verdict
+) -> None:
+    whole = msgspec.structs.replace(WHOLE, unreachable_s=5.2)
+    step = observed(whole)
+    stage = StageMetrics("scheduled", 100, 100, 0, 7, [StageQuantile(0.99, 2.0, 1.9, 2.2, 0.2)], [], "watch", 0.0)
+    step.notes[0] = {"note": "stage", **msgspec.to_builtins(stage)}
+    parsed = parse_scale_bound("scheduled.p99", bound)
+    scaled = check_scale(step, Exit(Outcome.EXITED, 0), (parsed,))
+    (found,) = [one for one in scaled.findings if one.check == "bound scheduled.p99"]
+    assert found.verdict is verdict
+    assert (broken_scale_bounds((parsed,), whole, [stage], exact=False)[1] != []) == (verdict is Verdict.INVALID)
+    if verdict is Verdict.INVALID:
+        assert "or only 0.2 s: 7 of 100 workloads reached the stage in a gap of the watch" in found.message
+        assert found.message.endswith("API server unreachable for 5.2 s; run it again")
 
 
 def test_without_a_measured_lag_only_times_of_the_watch_are_not_decided() -> None:

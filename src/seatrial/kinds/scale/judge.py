@@ -29,7 +29,7 @@ from seatrial.job.metric import FixedBound
 from seatrial.kinds.protocol import Judgement
 from seatrial.kinds.scale import work
 from seatrial.kinds.scale.measured import check_limits, check_measured, measured_charts
-from seatrial.kinds.scale.work import FoundLimit, ScaleSummary, StageMetrics
+from seatrial.kinds.scale.work import FoundLimit, ScaleSummary, StageMetrics, StageQuantile
 
 # Errors up to this, or up to this share of the time, do not spoil comparisons with earlier runs.
 SMALL_ERROR_S, SMALL_ERROR = 0.05, 0.1
@@ -149,15 +149,19 @@ def _trust(
     return passed(step, "measurement", measured)
 
 
-def _inexact(whole: ScaleSummary, stage: StageMetrics) -> str:
+def _inexact(whole: ScaleSummary, stage: StageMetrics, found: StageQuantile | None = None) -> str:
     """How large the error is, why, and what to do."""
     if stage.source == "watch" and not whole.lags:
         return "no watch lag was measured; run it again"
     causes = {"sends were late (p99)": whole.late_p99_s, f"the {stage.source} was late (p99)": stage.resolution_s}
     why = ", ".join(f"{cause} by {value_text(late_s, 's')}" for cause, late_s in causes.items() if late_s)
-    return (
-        f"± {value_text(work.error_s(whole, stage), 's')} ({why}); lower the rate, or give the load generator more CPU"
-    )
+    text = f"± {value_text(work.error_s(whole, stage), 's')}" + (f" ({why})" if why else "")
+    if found is not None and found.earliest is not None:
+        some = f"{stage.censored} of {stage.count} workloads reached the stage in a gap of the watch"
+        text += f", or only {value_text(found.earliest, 's')}: {some}"
+    if whole.unreachable_s:
+        return f"{text}; API server unreachable for {value_text(whole.unreachable_s, 's')}; run it again"
+    return f"{text}; lower the rate, or give the load generator more CPU"
 
 
 def _bound(
@@ -185,10 +189,9 @@ def _bound(
     detail = f", 95 % {interval} ({counts})"
     if not trusted:
         return Finding(step.name, check, Verdict.SKIPPED, message=f"recorded, not checked: {found.text}{detail}")
-    if work.is_undecided(bound, found.value, work.error_s(whole, stage)):
-        message = (
-            f"{bound.name}: {found.text} (expected {_expected(bound)}) is too close to call: {_inexact(whole, stage)}"
-        )
+    if work.is_undecided(bound, found, work.error_s(whole, stage)):
+        why = _inexact(whole, stage, found)
+        message = f"{bound.name}: {found.text} (expected {_expected(bound)}) is too close to call: {why}"
         return Finding(step.name, check, Verdict.INVALID, "measurement", message)
     return _checked(step, check, bound, found.value, found.text, detail)
 

@@ -3,8 +3,10 @@
 from typing import Any
 
 from seatrial.checks.findings import passed
-from seatrial.job import AnyChart, Finding, ObservedStep, Series, Table, Verdict, value_text
+from seatrial.job import AnyChart, Finding, ObservedStep, Series, Table, Verdict, count, value_text
 from seatrial.kinds.scale.work import AuditMetrics, ClockMetrics, HealthPoint, Limit, MeasuredScale
+
+LEAST_IDLE_S = 5.0  # of a scheduler that has work
 
 
 def check_limits(step: ObservedStep, limits: list[Limit]) -> list[Finding]:
@@ -20,8 +22,16 @@ def check_measured(step: ObservedStep, measured: MeasuredScale) -> list[Finding]
         found.append(_clock(step, measured.clock))
     if measured.audit is not None:
         found.append(_audit(step, measured.audit))
+    if measured.outages:
+        found.append(Finding(step.name, "API server", Verdict.SKIPPED, "outage", _unreachable(measured)))
     limit = limited_by(measured)
     return [*found, passed(step, "limited by", limit)] if limit else found
+
+
+def _unreachable(measured: MeasuredScale) -> str:
+    seconds = [until_s - from_s for from_s, until_s in measured.outages]
+    times = f", {len(seconds)} times" if len(seconds) > 1 else ""
+    return f"API server unreachable for {value_text(sum(seconds), 's')}{times}"
 
 
 def _followed(step: ObservedStep, measured: MeasuredScale) -> Finding:
@@ -100,15 +110,16 @@ def _health(points: list[HealthPoint]) -> Series:
 
 def limited_by(measured: MeasuredScale) -> str:
     """What most likely limited the trial; empty if nothing did."""
-    points = measured.health
-    if not points:
-        return ""
+    points = measured.health or [HealthPoint(0.0)]
     refused, rejected = sum(one.refused for one in points), sum(one.rejected or 0 for one in points)
     behind = sum(one.offered - one.acknowledged for one in points)
     creates = [one.create_p99_s for one in points if one.create_p99_s] or [0.0]
     first_s, worst_s = value_text(creates[0], "s"), value_text(max(creates), "s")
     own_s, queue = max(one.loop_s or 0.0 for one in points), max(one.queue or 0 for one in points)
+    idle = f"no binding for {value_text(measured.idle_s, 's')} while {count(measured.idle_pods, 'pod')}"
     limits = (
+        (measured.outages, _unreachable(measured)),
+        (measured.idle_s >= LEAST_IDLE_S, f"the scheduler: {idle} waited for it"),
         (refused or rejected, f"the API server rejected requests ({refused} from this trial, {rejected} in total)"),
         (max(creates) > max(10 * creates[0], 0.1), f"slow creates: p99 {first_s} at first, {worst_s} at worst"),
         (own_s > 0.1, f"this machine: the watch process was up to {value_text(own_s, 's')} late"),

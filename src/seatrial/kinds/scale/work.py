@@ -87,7 +87,7 @@ class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
 
     number: int
     intended_s: float
-    sent_s: float | None = None
+    sent_s: float | None = None  # for a server that could not be reached at first, when that was tried
     acknowledged_s: float | None = None
     attempts: int = 0
     refusals: tuple[int, ...] = ()  # HTTP status of each error response
@@ -129,6 +129,7 @@ class StageQuantile(msgspec.Struct, frozen=True):
     value: float | None
     lower: float  # with `upper`, the 95 % confidence interval
     upper: float | None
+    earliest: float | None = None  # the value if stages in a gap were reached at its beginning; None without gaps
 
     @property
     def name(self) -> str:
@@ -182,6 +183,7 @@ class ScaleSummary(msgspec.Struct, frozen=True):
     mix: dict[str, int] = {}  # workloads created, by class
     waiting: dict[str, int] = {}  # unfinished workloads, by the reason why they wait
     fill_ended: int = 0  # fill workloads that ended before the measurement did
+    unreachable_s: float = 0.0  # time without any answer from the API server
 
 
 class TriedRate(msgspec.Struct, frozen=True):
@@ -217,9 +219,11 @@ def error_s(whole: ScaleSummary, stage: StageMetrics) -> float:
     return whole.late_p99_s + stage.resolution_s
 
 
-def is_undecided(bound: FixedBound, value: float, error_s: float) -> bool:
-    """Whether the bound may be met or broken, within the error of the measurement."""
-    return bound.met_by(value - error_s) != bound.met_by(value + error_s)
+def is_undecided(bound: FixedBound, found: StageQuantile, error_s: float) -> bool:
+    """Whether the bound may be met or broken, within the error of the measurement and the gaps of the watch."""
+    latest_s = found.value or 0.0
+    earliest_s = latest_s if found.earliest is None else found.earliest
+    return bound.met_by(earliest_s - error_s) != bound.met_by(latest_s + error_s)
 
 
 def broken_scale_bounds(
@@ -231,13 +235,11 @@ def broken_scale_bounds(
     broken, undecided = [], []
     for bound in bounds:
         stage = of.get(bound.metric) if bound.part else None
-        if not bound.part:
-            value = getattr(whole, bound.metric)
-        else:
-            value = next((one.value for one in stage.quantiles if one.name == bound.part), None) if stage else None
+        found = next((one for one in stage.quantiles if one.name == bound.part), None) if stage else None
+        value = (found.value if found else None) if bound.part else getattr(whole, bound.metric)
         if value is None:
             broken.append(f"{bound.name} is not known, bound {bound.text}")
-        elif stage and not exact and is_undecided(bound, value, error := error_s(whole, stage)):
+        elif stage and found and not exact and is_undecided(bound, found, error := error_s(whole, stage)):
             known = f"{bound.name} is {value:.4g} ± {error:.2g}, bound {bound.text}"
             undecided.append(known if error < math.inf else "no watch lag was measured")
         elif not bound.met_by(float(value)):
@@ -316,3 +318,6 @@ class MeasuredScale(msgspec.Struct, frozen=True):
     audit: AuditMetrics | None = None
     metrics: str = ""  # why the server's metrics could not be read
     health: list[HealthPoint] = []
+    outages: list[tuple[float, float]] = []  # times without any answer from the API server, by the monotonic clock
+    idle_s: float = 0.0  # the longest time without a scheduling decision while pods waited for one
+    idle_pods: int = 0  # how many pods waited then

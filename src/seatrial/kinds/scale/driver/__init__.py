@@ -244,6 +244,7 @@ class _Scale:
             reached,
             work.until,
             self._submitter.deleted.all.values(),
+            measured.outages,
             rate=stages.rate_of(one.sent_s for one in made if one.sent_s is not None),
             offered_rate=stages.rate_of(one.intended_s for one in submissions.values()),
             lag_p50_s=stages.share_of(lags, 0.5),

@@ -15,8 +15,9 @@ import msgspec
 
 from seatrial.http.http1 import RequestAttempt
 from seatrial.kinds.driver import Driver, DriverError, in_background
+from seatrial.kinds.scale.driver import health
 from seatrial.kinds.scale.driver.clock import ServerClock, agreements, measure_clock
-from seatrial.kinds.scale.driver.health import ServerHealth, gaps, health_points, loop_lag_s, read_lines
+from seatrial.kinds.scale.driver.health import ServerHealth, read_lines
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan
 from seatrial.kinds.scale.driver.preflight import Asked, asked_of, limits_of
 from seatrial.kinds.scale.driver.stages import read_stamps
@@ -148,16 +149,22 @@ class ClusterWorkloads:
 
     def measured(self, submissions: Mapping[int, Submission], stamps: list[Stamp], end_s: float) -> MeasuredScale:
         lines = read_lines(self._driver.files / STAMPS)
-        count, blind_s = gaps(lines)
+        count, blind_s = health.gaps(lines)
+        start_s = min((one.intended_s for one in submissions.values()), default=end_s)
+        outages = health.outages_of(self._canary.attempts if self._canary else (), start_s, end_s)
+        idle_s, idle_pods = health.longest_idle(stamps, submissions.keys(), outages, end_s)
         return MeasuredScale(
             followed=[one.resource.title for one in self._following.watched],
             left_out=list(self._following.left_out),
             gaps=count,
             blind_s=blind_s,
-            loop_p99_s=loop_lag_s(lines),
+            loop_p99_s=health.loop_lag_s(lines),
             clock=self._clock.metrics(agreements(self._clock, stamps, submissions)),
             metrics=self._health.problem,
-            health=health_points(submissions, self.lags(), lines, self._health.samples, end_s),
+            health=health.health_points(submissions, self.lags(), lines, self._health.samples, end_s),
+            outages=outages,
+            idle_s=idle_s,
+            idle_pods=idle_pods,
         )
 
     async def waiting(self) -> dict[int, tuple[str, bool]]:

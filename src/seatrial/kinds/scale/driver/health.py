@@ -6,14 +6,16 @@ import contextlib
 import math
 import re
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from seatrial.http.http1 import RequestAttempt
 from seatrial.kinds.driver import in_background
 from seatrial.kinds.scale.driver.stages import STAMP_START, decoded, share_of, whole_lines
-from seatrial.kinds.scale.work import HealthPoint, Submission
+from seatrial.kinds.scale.followed import DELETED, POD_CREATED, SCHEDULED, UNSCHEDULABLE
+from seatrial.kinds.scale.work import HealthPoint, Stamp, Submission
 from seatrial.kubernetes import Kubernetes, KubernetesError
 from seatrial.kubernetes.objects import ApiRequest
 
@@ -124,6 +126,7 @@ def _p99(now: dict[float, float], before: dict[float, float]) -> float | None:
 
 _MOST_POINTS = 120
 LEAST_S = 1.0
+LEAST_OUTAGE_S = 0.5
 
 
 class StampsLine(msgspec.Struct, frozen=True):
@@ -148,6 +151,37 @@ def gaps(lines: Iterable[StampsLine]) -> tuple[int, float]:
     """Number and total duration of gaps in the watch."""
     found = [line.at_s - line.gap_s for line in lines if line.gap_s is not None]
     return len(found), sum(found)
+
+
+def outages_of(attempts: Iterable[RequestAttempt], start_s: float, end_s: float) -> list[tuple[float, float]]:
+    """When the API server gave no answer to any of these requests. Shorter times are single broken connections."""
+    found, since_s = [], math.inf
+    for one in (*attempts, RequestAttempt(end_s, answered_s=end_s)):
+        if one.problem:
+            since_s = min(since_s, one.sent_s or one.queued_s)
+        elif one.answered_s is not None:  # else it still waits
+            found.append((max(since_s, start_s), min(one.answered_s, end_s)))
+            since_s = math.inf
+    return [(from_s, until_s) for from_s, until_s in found if until_s - from_s >= LEAST_OUTAGE_S]
+
+
+def longest_idle(
+    stamps: Iterable[Stamp], workloads: Collection[int], outages: Iterable[tuple[float, float]], end_s: float
+) -> tuple[float, int]:
+    """The longest time without a scheduling decision, outside of outages, while pods of these workloads waited for one,
+    and how many did."""
+    out = [Stamp(-1, "", SCHEDULED, until_s, from_s) for from_s, until_s in outages]
+    waiting, since_s, longest = set[str](), 0.0, (0.0, 0)
+    for stamp in sorted([*stamps, *out, Stamp(-1, "", SCHEDULED, end_s)], key=lambda one: one.at_s):
+        if stamp.stage == POD_CREATED and stamp.workload in workloads:
+            since_s = since_s if waiting else stamp.at_s
+            waiting.add(stamp.pod)
+        elif stamp.stage in (SCHEDULED, UNSCHEDULABLE, DELETED):
+            before_s = stamp.at_s if stamp.since_s is None else stamp.since_s  # a gap of the watch may hide decisions
+            longest = max(longest, (before_s - since_s, len(waiting))) if waiting else longest
+            since_s = since_s if stamp.stage == DELETED else stamp.at_s
+            waiting.discard(stamp.pod)
+    return longest
 
 
 def health_points(

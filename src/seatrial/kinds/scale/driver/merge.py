@@ -85,7 +85,7 @@ def merge_shards(shards: Iterable[Shard]) -> Merged:
     # The lags are not in these files: each load generator checked its own.
     judged = {"lag_p50_s": 0.0, "lag_p99_s": 0.0, "lags": 0, "again": False, "stopped": False}
     rated = {"rate": sum(filter(None, rates)) or None, "offered_rate": sum(filter(None, offered)) or None}
-    whole = stages.summary_of(planned, submissions, reached, untils.pop(), deleted, **judged, **rated)
+    whole = stages.summary_of(planned, submissions, reached, untils.pop(), deleted, (), **judged, **rated)
     return Merged(replace(whole, failed=whole.failed + planned - len(submissions)), metrics)
 
 

@@ -145,15 +145,18 @@ def stage_metrics(
 ) -> StageMetrics:
     """`end_s` is when the watch ended, `gone` when churn deleted a workload, `lag_s` the p99 lag of the watch."""
     times = reached.times[stage]
-    durations, ended, blind, failed = [], [], 0, 0
+    durations, earliest, ended, blind, failed = [], [], [], 0, 0
     for number, one in submissions.items():
         seen = times.get(number)
         latest = seen[1] if seen else gone.get(number, end_s)
         durations.append(max(latest - one.intended_s, 0.0))
+        earliest.append(max(seen[0] - one.intended_s, 0.0) if seen else durations[-1])
         ended.append(seen is not None)
         blind += seen is not None and seen[0] < seen[1]
         failed += seen is None and (one.acknowledged_s is None or number in reached.failed)
     done = sum(ended)
+    early = [one.value for one in quantiles(earliest, ended, _SHARES)] if blind else [None] * len(_SHARES)
+    found = zip(quantiles(durations, ended, _SHARES), early, strict=True)
     return StageMetrics(
         stage=stage,
         count=len(durations),
@@ -161,7 +164,7 @@ def stage_metrics(
         unfinished=len(durations) - done - failed,
         failed=failed,
         censored=blind,
-        quantiles=[StageQuantile(*msgspec.structs.astuple(one)) for one in quantiles(durations, ended, _SHARES)],
+        quantiles=[StageQuantile(one.share, one.value, one.lower, one.upper, early_s) for one, early_s in found],
         curve=_curve(durations, ended),
         source="acknowledged" if stage == CREATED else source,
         resolution_s=0.0 if stage == CREATED else lag_s,
@@ -175,6 +178,7 @@ def summary_of(
     reached: Reached,
     until: str,
     deletions: Iterable[Deletion],
+    outages: Sequence[tuple[float, float]],
     **known: Any,
 ) -> ScaleSummary:
     """Totals of `count` workloads with the goal `until`. `known` are the remaining fields: rates, and how it was
@@ -189,7 +193,8 @@ def summary_of(
         unfinished=count - len({*reached.times[until], *gone} & submissions.keys()),
         refused=sum(len(one.refusals) for one in every),
         problems=sorted({*(one.problem for one in every), *(one.problem for one in deletions)} - {""})[:MOST_PROBLEMS],
-        late_p99_s=share_of(lateness(every), 0.99),
+        late_p99_s=share_of(lateness(every, outages), 0.99),
+        unreachable_s=sum(until_s - from_s for from_s, until_s in outages),
         deleted=len(gone),
         not_deleted=len(deletions) - len(gone),
         waited_s=sum(one.waited_s for one in every),
@@ -203,9 +208,14 @@ def rate_of(times: Iterable[float]) -> float | None:
     return (len(found) - 1) / (found[-1] - found[0]) if len(found) > 1 and found[-1] > found[0] else None
 
 
-def lateness(submissions: Iterable[Submission]) -> list[float]:
-    """Delay of each send after its scheduled time, sorted."""
-    return sorted(max(one.sent_s - one.intended_s, 0.0) for one in submissions if one.sent_s is not None)
+def lateness(submissions: Iterable[Submission], outages: Sequence[tuple[float, float]] = ()) -> list[float]:
+    """Delay of each send after its scheduled time, without times in which the server gave no answer, sorted."""
+    late = []
+    for one in submissions:
+        if one.sent_s is not None:
+            lost = (min(one.sent_s, until_s) - max(one.intended_s, from_s) for from_s, until_s in outages)
+            late.append(max(one.sent_s - one.intended_s - sum(max(one_s, 0.0) for one_s in lost), 0.0))
+    return sorted(late)
 
 
 def share_of(values: Sequence[float], share: float) -> float:

@@ -115,11 +115,12 @@ class Submitter:
         except KubernetesError as error:
             problem = str(error)[:_MOST] or "refused without a reason"
         tries = tuple(Tried(tried.sent_s, tried.answered_s, tried.status, tried.wait_s) for tried in attempts)
+        is_sent = any(tried.sent_s is not None for tried in attempts)
         self.submitted.add(
             Submission(
                 number=one.number,
                 intended_s=intended_s,
-                sent_s=next((tried.sent_s for tried in attempts if tried.sent_s is not None), None),
+                sent_s=attempts[0].sent_s or attempts[0].queued_s if is_sent else None,
                 acknowledged_s=attempts[-1].answered_s if attempts and not problem else None,
                 attempts=len(attempts),
                 refusals=tuple(tried.status for tried in attempts if tried.status >= 300),

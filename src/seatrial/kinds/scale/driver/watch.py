@@ -7,6 +7,7 @@ was reached in a gap (before the watch began, or after the server lost its histo
 import asyncio
 import contextlib
 import itertools
+import math
 import os
 import sys
 import threading
@@ -17,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from seatrial.http.http1 import RequestAttempt
 from seatrial.job import decode
 from seatrial.kinds.driver import DriverError, in_background
 from seatrial.kinds.scale.driver.health import read_lines
@@ -213,6 +215,7 @@ class Canary:
     def __init__(self, mine: OwnedObjects, prefix: str) -> None:
         self._client, self._mine, self._name = mine.client, mine, f"{prefix}-{CANARY}"
         self._acknowledged: dict[str, float] = {}
+        self.attempts: list[RequestAttempt] = []  # all its requests
 
     @contextlib.asynccontextmanager
     async def changing(self) -> AsyncIterator[None]:
@@ -236,23 +239,23 @@ class Canary:
             mark = f"{os.getpid()}-{number}"  # differs after a restart
             change = {"metadata": {"annotations": {CANARY: mark}}}
             with contextlib.suppress(KubernetesError):  # an unacknowledged change is not measured
-                await self._client.patch(PODS, self._name, change)
+                # Not retried, because the next change soon shows whether the server is back.
+                await self._client.patch(PODS, self._name, change, retry=False, attempts=self.attempts)
                 self._acknowledged[mark] = time.monotonic()
             await asyncio.sleep(_EVERY_S)
 
     def lags(self, stamps: Path) -> list[tuple[float, float]]:
         """(time of acknowledgement, lag in seconds) of each change; 0 if the watch was first. A change that never
-        arrived counts as arriving with the last one."""
+        arrived counts as arriving with the next one."""
         arrived: dict[str, float] = {}
         for line in read_lines(stamps):
             if line.canary:
                 arrived.setdefault(line.canary, line.at_s)
-        last_s = max(arrived.values(), default=0.0)
-        return [
-            (at_s, max(arrived.get(mark, last_s) - at_s, 0.0))
-            for mark, at_s in self._acknowledged.items()
-            if mark in arrived or at_s < last_s
-        ]
+        found, arrived_s = list[tuple[float, float]](), math.inf
+        for mark, at_s in reversed(self._acknowledged.items()):
+            arrived_s = arrived.get(mark, arrived_s)
+            found.append((at_s, max(arrived_s - at_s, 0.0)))
+        return [one for one in reversed(found) if one[1] < math.inf]
 
 
 def main() -> None:
