@@ -46,6 +46,7 @@ from seatrial.kubernetes.objects import (
     Tree,
     parse_quantity,
     pod_metadata,
+    pod_templates,
 )
 from seatrial.kubernetes.pod import STDOUT, Pod
 from seatrial.kubernetes.rights import Right, grant_yaml, grants, workload_rights

@@ -166,16 +166,21 @@ BY_KIND = {(resource.api_version, resource.kind): resource for resource in WELL_
 
 
 def pod_metadata(spec: Any) -> Iterator[Manifest]:
-    """Metadata of each pod template in a spec, at any depth: a Job in a JobSet, replicas of a training job."""
+    """Metadata of each pod template in a spec."""
+    return (template.setdefault("metadata", {}) for template in pod_templates(spec))
+
+
+def pod_templates(spec: Any) -> Iterator[Manifest]:
+    """Each pod template in a spec, at any depth: a Job in a JobSet, replicas of a training job."""
     if isinstance(spec, list):
         for one in spec:
-            yield from pod_metadata(one)
+            yield from pod_templates(one)
     elif isinstance(spec, dict):
         for key, value in spec.items():
             if key == "template" and isinstance(value, dict) and "containers" in (value.get("spec") or {}):
-                yield value.setdefault("metadata", {})
+                yield value
             else:
-                yield from pod_metadata(value)
+                yield from pod_templates(value)
 
 
 _UNITS = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}

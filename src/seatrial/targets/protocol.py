@@ -201,9 +201,10 @@ class OwnedObjects(Protocol):
     kubeconfig: Path | None  # with `context`: gives another process the same access
     context: str | None
 
-    def own(self, manifest: Mapping[str, Any], resource: "Resource") -> "Manifest":
-        """A copy of the manifest with an owner reference and the attempt's labels, also on its pod templates. Raises
-        TargetError for an object that cannot be owned: cluster-scoped, or in another namespace."""
+    def own(self, manifest: Mapping[str, Any], resource: "Resource", secured: bool = False) -> "Manifest":
+        """A copy of the manifest with an owner reference and the attempt's labels, also on its pod templates, which get
+        the target's security context if `secured`. Raises TargetError for an object that cannot be owned:
+        cluster-scoped, or in another namespace."""
 
     async def waiting(self, label: str) -> Mapping[str, tuple[str, bool]]:
         """Why pods of the attempt do not start, by the value of their label, and whether that remains so whatever else

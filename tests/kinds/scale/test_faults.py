@@ -152,7 +152,9 @@ async def test_workloads_are_removed_some_at_a_time_until_none_is_there(tmp_path
     assert all(labels >= 1 for labels, _ in asked), "by their labels: what is somebody else's stays"
 
 
-async def test_a_template_that_is_refused_is_told_before_anything_is_sent(tmp_path: Path) -> None:
+async def test_a_template_that_is_refused_is_told_before_anything_is_sent(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     stub = Stub()
 
     async def answer(request: Request, wire: Wire) -> None:
@@ -164,6 +166,7 @@ async def test_a_template_that_is_refused_is_told_before_anything_is_sent(tmp_pa
     async with serving(stub), place(stub, tmp_path) as (made, *_):
         with pytest.raises(DriverError, match="rejected the Pod"):
             await made.prepare()
+    assert '"note":"refused"' in capfd.readouterr().out
     assert all(request.query.get("dryRun") == "All" for request in stub.requests if request.method == "POST")
 
 

@@ -313,6 +313,8 @@ def test_a_driver_that_reported_nothing_or_left_something_never_passes() -> None
     assert "not all deleted: the right to deletecollection is missing" in refused.findings[-1].message
     failed = observed(None, code=1, output="the server rejected the Job\n")
     assert verdicts(failed)["driver"] is Verdict.FAILED
+    failed.notes.append({"note": "refused"})
+    assert verdicts(failed)["driver"] is Verdict.INVALID
     garbage = ObservedStep("driver", "drive", outcome=Outcome.EXITED, code=0, notes=[{"note": "whole", "count": "x"}])
     assert verdicts(garbage)["records"] is Verdict.INFRA
 

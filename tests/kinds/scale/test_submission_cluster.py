@@ -2,6 +2,7 @@
 namespaces."""
 
 import contextlib
+import json
 import os
 import signal
 from collections import Counter
@@ -12,7 +13,7 @@ import pytest
 from cluster.fixtures import cluster
 from kinds.scale.scale_world import WITHIN_S, ScaleWorld, wait_for
 from seatrial.job import Verdict
-from targets.kubernetes.on_cluster import EVERYTHING, namespace_of
+from targets.kubernetes.on_cluster import EVERYTHING, RESTRICTED, namespace_of
 
 __all__ = ["cluster"]
 pytestmark = pytest.mark.timeout(1200)
@@ -82,6 +83,26 @@ def test_what_fills_the_cluster_and_what_finds_no_place_are_there_before_and_in_
     stamps = (scale.attempt() / "files/stamps.jsonl").read_text()
     assert '"stage":"started"' in stamps.replace(" ", "")
     assert '"stage":"finished"' not in stamps.replace(" ", ""), "a fake node completed a pod"
+    nothing_left(scale)
+
+
+def test_a_restricted_namespace_takes_built_in_workloads_and_refuses_templates_before_the_first(
+    scale: ScaleWorld,
+) -> None:
+    scale.cluster.kubectl("label", "namespace", scale.namespace, RESTRICTED)
+    scale.trial(count=3)
+    scale.seatrial("run", "suite.yaml", check=0)
+    nothing_left(scale)
+    pod = {"restartPolicy": "Never", "containers": [{"name": "JOB_NAME_PLACEHOLDER", "image": "x"}]}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {}, "spec": {"template": {"spec": pod}}}
+    (scale.folder / "job.yaml").write_text(json.dumps(job))
+    scale.trial(count=3, workload={"template": "job.yaml"})
+    scale.seatrial("run", "suite.yaml", check=1)
+    refused = scale.findings()["driver"]
+    assert (refused.verdict, refused.class_) == (Verdict.INVALID, "refused")
+    assert "the server rejected the Job (workload) in a dry run" in refused.message
+    assert 'violates PodSecurity "restricted:latest"' in refused.message
+    assert scale.submissions() == []
     nothing_left(scale)
 
 

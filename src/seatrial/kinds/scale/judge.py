@@ -58,7 +58,8 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
     if step.code and bad is None:
         lines = [line.strip() for line in step.output.splitlines() if line.strip()]
         message = lines[-1] if lines else f"the load generator exited {step.code} without output"
-        findings.append(failed(step, "driver", "exit", message, most_relevant_first(step.output)))
+        verdict, class_ = (Verdict.INVALID, "refused") if _notes(step, "refused") else (Verdict.FAILED, "exit")
+        findings.append(Finding(step.name, "driver", verdict, class_, message, most_relevant_first(step.output)))
     try:
         wholes, stages = noted("whole", ScaleSummary), {one.name: one for one in noted("stage", StageMetrics)}
         limit = next(iter(noted("limit", FoundLimit)), None)

@@ -46,6 +46,7 @@ class ScaleKind:
                 () if workload.template or workload.bare else workload.command,
                 workload.gpus,
                 dict(workload.node_selector),
+                workload.template is None,
             )
 
         background = fill = None

@@ -26,6 +26,7 @@ class WorkloadClass(msgspec.Struct, frozen=True, omit_defaults=True):
     command: tuple[str, ...] = ()
     gpus: float = 0.0
     select: dict[str, str] = {}
+    built_in: bool = False  # its pods get the security context of the target
 
 
 class ExtraWorkloads(msgspec.Struct, frozen=True, omit_defaults=True):

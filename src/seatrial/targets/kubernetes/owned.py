@@ -27,10 +27,11 @@ from seatrial.kubernetes import (
     Object,
     Resource,
     pod_metadata,
+    pod_templates,
 )
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.errors import target_errors
-from seatrial.targets.kubernetes.manifest import marked, owner
+from seatrial.targets.kubernetes.manifest import marked, owner, secure
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.run_object import RunObject
 from seatrial.targets.kubernetes.watch.feeds import NodeObject, largest_on
@@ -97,7 +98,7 @@ class ClusterObjects:
                 made = await client.get(CONFIG_MAPS, name, Object)
         return owner(CONFIG_MAPS, name, made.metadata.uid)
 
-    def own(self, manifest: Mapping[str, Any], resource: Resource) -> Manifest:
+    def own(self, manifest: Mapping[str, Any], resource: Resource, secured: bool = False) -> Manifest:
         what = f"{resource.kind} {(manifest.get('metadata') or {}).get('name', '')}".strip()
         if not resource.namespaced:
             raise refused(f"{what} is cluster-scoped and cannot belong to a run")
@@ -109,6 +110,8 @@ class ClusterObjects:
         metadata["ownerReferences"] = [*metadata.get("ownerReferences", []), self._owners.get(namespace, {})]
         for one in (metadata, *pod_metadata(made.get("spec"))):
             one["labels"] = {**(one.get("labels") or {}), **self.labels}
+        for template in pod_templates({"template": made}) if secured else ():
+            secure(template["spec"], self._options)
         return marked(made, self._options)
 
     async def waiting(self, label: str) -> dict[str, tuple[str, bool]]:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from seatrial.http.http1 import RequestAttempt
+from seatrial.job import Outcome, decode
 from seatrial.kinds.driver import Driver, DriverError, in_background
 from seatrial.kinds.scale.driver import health
 from seatrial.kinds.scale.driver.clock import ServerClock, agreements, measure_clock
@@ -23,7 +24,8 @@ from seatrial.kinds.scale.driver.preflight import Asked, asked_of, limits_of
 from seatrial.kinds.scale.driver.stages import read_stamps
 from seatrial.kinds.scale.driver.watch import Canary, Following, WatchWork, followed_on, pods_labelled, watching
 from seatrial.kinds.scale.work import NAME, STAMPS, WORKLOAD_LABEL, MeasuredScale, ScaleWork, Stamp, Submission
-from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes, KubernetesError, Manifest, Resource, pod_metadata
+from seatrial.kubernetes import PODS, AlreadyExists, Forbidden, Kubernetes, KubernetesError, Manifest, Resource
+from seatrial.kubernetes.objects import pod_metadata, pod_templates
 from seatrial.targets import HasApi, OwnedObjects, TargetError
 
 NUMBER, PHASE = "SEATRIAL-WORKLOAD-NUMBER", "SEATRIAL-WORKLOAD-PHASE"  # placeholders in a manifest
@@ -84,7 +86,10 @@ class ClusterWorkloads:
                 # It may exist already, from before a restart.
                 with self._mine.errors(), contextlib.suppress(AlreadyExists):
                     await self._create(one, dry_run=True)
+                    await self._try_pods(one)
             except TargetError as error:
+                if error.outcome is Outcome.REFUSED:
+                    self._driver.note("refused")
                 what = self._resources[one.of.name].kind
                 raise DriverError(f"the server rejected the {what} ({one.of.name}) in a dry run: {error}") from error
         arrivals = self._work.arrivals
@@ -95,18 +100,35 @@ class ClusterWorkloads:
     def _own(self, one: PlannedWorkload) -> Manifest:
         """The manifest with labels on the workload and its pods that identify it."""
         metadata = {**(one.of.manifest.get("metadata") or {}), "namespace": one.namespace or self._home}
-        made = self._mine.own({**one.of.manifest, "metadata": metadata}, self._resources[one.of.name])
+        manifest, resource = {**one.of.manifest, "metadata": metadata}, self._resources[one.of.name]
+        made = self._mine.own(manifest, resource, one.of.built_in)
         made["metadata"]["name"] = NAME
         for metadata in (made["metadata"], *pod_metadata(made.get("spec"))):
             metadata["labels"] |= {WORKLOAD_LABEL: NUMBER, PHASE_LABEL: PHASE}
         return made
 
-    async def _create(self, one: PlannedWorkload, **how: Any) -> None:
-        resource, name = self._resources[one.of.name], self._name(one)
+    async def _try_pods(self, one: PlannedWorkload) -> None:
+        """Dry run of pods that a controller creates later. Raises only the refusal of a policy, such as a pod security
+        standard: the controller may change other fields."""
+        made = decode(self._rendered(one), dict[str, Any])
+        for template in pod_templates({"template": made}) if one.of.pods else ():
+            metadata = template["metadata"] | {"name": self._name(one), "namespace": made["metadata"]["namespace"]}
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+            try:
+                await self._client.create(pod, resource=PODS, dry_run=True)
+            except KubernetesError as error:
+                if isinstance(error, Forbidden) and error.missing is None and not error.of_quota:
+                    raise
+
+    def _rendered(self, one: PlannedWorkload) -> bytes:
         body = self._manifests[one.of.name, one.namespace]
-        for place, text in ((NUMBER, str(one.number)), (NAME, name), (PHASE, one.phase)):
+        for place, text in ((NUMBER, str(one.number)), (NAME, self._name(one)), (PHASE, one.phase)):
             body = body.replace(place.encode(), text.encode())
-        await self._client.create(body, resource=resource, namespace=one.namespace or None, name=name, **how)
+        return body
+
+    async def _create(self, one: PlannedWorkload, **how: Any) -> None:
+        resource, name, namespace = self._resources[one.of.name], self._name(one), one.namespace or None
+        await self._client.create(self._rendered(one), resource=resource, namespace=namespace, name=name, **how)
 
     def _name(self, one: PlannedWorkload) -> str:
         return f"{self._work.prefix}-{one.number}"

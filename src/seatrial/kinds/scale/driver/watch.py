@@ -220,8 +220,13 @@ class Canary:
     @contextlib.asynccontextmanager
     async def changing(self) -> AsyncIterator[None]:
         # A scheduling gate that is never removed keeps it from being scheduled.
-        containers = [{"name": "none", "image": "none"}]
-        spec = {"schedulingGates": [{"name": "seatrial/canary"}], "containers": containers}
+        # Because it never runs, it can always meet the restricted pod security standard.
+        least = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        spec = {
+            "schedulingGates": [{"name": "seatrial/canary"}],
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [{"name": "none", "image": "none", "securityContext": least}],
+        }
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": self._name}, "spec": spec}
         manifest = self._mine.own(pod, PODS)
         manifest["metadata"]["labels"][WORKLOAD_LABEL] = CANARY

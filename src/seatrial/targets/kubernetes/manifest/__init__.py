@@ -15,6 +15,7 @@ from seatrial.targets.kubernetes.manifest.make import (
     root_resource,
 )
 from seatrial.targets.kubernetes.manifest.placement import gpu_labels_text, gpu_terms, marked, unmatched_gpu
+from seatrial.targets.kubernetes.manifest.pod import secure
 from seatrial.targets.kubernetes.manifest.run import (
     INPUT_BYTES,
     agent_configs,

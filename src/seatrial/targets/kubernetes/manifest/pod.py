@@ -139,9 +139,9 @@ def pod_template(
         "tolerations": [toleration.model_dump(exclude_none=True) for toleration in options.tolerations],
         "affinity": placement.affinity(job, options),
         "subdomain": hosts.subdomain,
-        "securityContext": _pod_security(options),
     }
     spec |= {key: value for key, value in chosen.items() if value}
+    secure(spec, options)
     labels = names.job_labels(job.run, job.name, job.cell, job.attempt, "pod")
     if job.resources.slices > 1:
         labels[names.SLICE_HOSTS] = str(job.hosts // job.resources.slices)
@@ -196,19 +196,21 @@ def _container(name: str, script: str, options: KubernetesOptions, image: str) -
     made: Manifest = {"name": name, "image": image, "command": ["/bin/sh", f"{names.AGENT}/{script}"]}
     if options.pull is not None:
         made["imagePullPolicy"] = options.pull
-    if options.security == "restricted":
-        made["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     return made
 
 
-def _pod_security(options: KubernetesOptions) -> Manifest:
+def secure(spec: Manifest, options: KubernetesOptions) -> None:
+    """Sets the security context of a pod and its containers, as the target's `security` and `user` say."""
     user, made = options.run_as, Manifest()
     if user is not None:
         # Without the policy, each start changes the owner of every file of a claim.
         made = {"runAsUser": user, "runAsGroup": user, "fsGroup": user, "fsGroupChangePolicy": "OnRootMismatch"}
     if options.security == "restricted":
         made |= {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    return made
+        for container in spec["containers"]:
+            container["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    if made:
+        spec["securityContext"] = made
 
 
 def _own_volumes(config: str, agent: str, inputs: Sequence[str], options: KubernetesOptions) -> list[Manifest]:
