@@ -16,7 +16,7 @@ from seatrial.kinds.scale.driver.preflight import (
     quota_limits,
     webhook_limits,
 )
-from seatrial.kinds.scale.work import ScaleWork, WorkloadClass
+from seatrial.kinds.scale.work import Churn, ExtraWorkloads, ScaleWork, WorkloadClass
 from seatrial.kubernetes import JOBS, PODS
 
 ASKED = Asked({JOBS: 100}, 200, 200.0, {"cpu": 20.0, "memory": 2.0**30})
@@ -74,6 +74,30 @@ def test_nodes_that_have_too_few_places_or_gpus_are_told() -> None:
     ]  # fmt: skip
     away = [node("False", pods="110"), node(unschedulable=True, pods="110"), {"spec": None, "status": None}]
     assert "none of 3 nodes is ready" in node_limits(away, 0, 0)[0]
+
+
+def test_nodes_are_those_that_the_workloads_select() -> None:
+    nodes = [{**node(pods="110", **{"nvidia.com/gpu": "8"}), "metadata": {"labels": {"pool": pool}}} for pool in "aab"]
+    assert node_limits(nodes, 1, 16, (("pool", "a"),)) == []
+    assert node_limits(nodes, 1, 17, (("pool", "a"),)) == ["2 nodes with pool=a have 16 GPUs; 17 requested"]
+    assert node_limits(nodes, 1, 0, (("pool", "c"),))[0] == "none of 0 nodes with pool=c is ready and schedulable"
+
+
+def test_churn_is_no_more_than_it_replaces_and_background_needs_no_node() -> None:
+    on_a = job(1)
+    on_a["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "a"}
+    work = ScaleWork(
+        "r", "c", 1, "p", (WorkloadClass("a", on_a, 2),), 50, Arrivals("rate", 1.0), churn=Churn(1.0, 30.0),
+        background=ExtraWorkloads(7, WorkloadClass("b", job(64))), fill=ExtraWorkloads(5),
+    )  # fmt: skip
+    asked = asked_of(list(SubmissionPlan(work).all.values()), {"a": JOBS, "b": JOBS})
+    assert (asked.workloads[JOBS], asked.pods) == (62, 117)
+    assert asked.on_nodes == {(): (110, 110.0), (("pool", "a"),): (110, 110.0)}
+
+
+def test_a_quota_counts_plain_pods_once() -> None:
+    asked = Asked({PODS: 100}, 100, 0.0, {})
+    assert quota_limits("quota q", {"hard": {"count/pods": "100", "pods": "100"}}, asked) == []
 
 
 def test_webhooks_that_are_asked_for_each_workload_are_told_with_their_time() -> None:

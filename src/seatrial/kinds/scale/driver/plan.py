@@ -8,6 +8,8 @@ from typing import NamedTuple, Protocol
 from seatrial.http.http1 import RequestAttempt
 from seatrial.kinds.scale.work import ExtraWorkloads, MeasuredScale, ScaleWork, Stamp, Submission, WorkloadClass
 
+BACKGROUND, CHURN = "background", "churn"  # phases
+
 
 class PlannedWorkload(NamedTuple):
     number: int
@@ -23,11 +25,11 @@ class SubmissionPlan:
         self._work = work
         self._next = 0
         self.all: dict[int, PlannedWorkload] = {}
-        self.background = self._plan_extra("background", work.background)
+        self.background = self._plan_extra(BACKGROUND, work.background)
         self.fill = self._plan_extra("fill", work.fill)
         self.measured = self._make("measured", 0 if work.find else work.count, work.classes)
         churn = work.churn
-        self.churned = self._make("churn", round(churn.rate * churn.seconds), work.classes) if churn else []
+        self.churned = self._make(CHURN, round(churn.rate * churn.seconds), work.classes) if churn else []
 
     @property
     def classes(self) -> list[WorkloadClass]:

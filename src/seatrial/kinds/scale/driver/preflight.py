@@ -11,7 +11,7 @@ import msgspec
 
 from seatrial.http.http1 import RequestAttempt
 from seatrial.job.metric import value_text
-from seatrial.kinds.scale.driver.plan import PlannedWorkload
+from seatrial.kinds.scale.driver.plan import BACKGROUND, CHURN, PlannedWorkload
 from seatrial.kinds.scale.work import Limit
 from seatrial.kubernetes import (
     NODES,
@@ -40,6 +40,8 @@ GPU = "nvidia.com/gpu"
 OWN_RATE = 1_500.0  # submissions per second of one process, with its other work
 _PROBES = 5
 
+_Labels = tuple[tuple[str, str], ...]
+
 
 class Asked(msgspec.Struct, frozen=True):
     """The total request of a trial in one namespace."""
@@ -48,6 +50,7 @@ class Asked(msgspec.Struct, frozen=True):
     pods: int
     gpus: float
     requests: Mapping[str, float]  # cpu, memory, in base units
+    on_nodes: Mapping[_Labels, tuple[int, float]] = {}  # pods and GPUs on nodes with these labels; () has all
 
 
 async def limits_of(
@@ -108,8 +111,7 @@ def quota_limits(name: str, status: Mapping[str, Any], asked: Asked) -> list[str
     """Quotas that are too small for the request. Pure."""
     wanted = {"pods": asked.pods, "count/pods": asked.pods, f"requests.{GPU}": asked.gpus, **asked.requests}
     wanted |= {f"requests.{resource}": amount for resource, amount in asked.requests.items()}
-    for resource, count in asked.workloads.items():
-        wanted[f"count/{resource.title}"] = wanted.get(f"count/{resource.title}", 0) + count
+    wanted |= {f"count/{one.title}": count for one, count in asked.workloads.items() if one != PODS}
     hard, used = status.get("hard") or {}, status.get("used") or {}
     limits = []
     for key in sorted(hard.keys() & wanted.keys()):
@@ -138,11 +140,19 @@ async def _ranges(client: Kubernetes, asked: Mapping[str, Asked]) -> list[str]:
 
 async def _nodes(client: Kubernetes, asked: Mapping[str, Asked]) -> list[str]:
     nodes = await _all(client, NODES)
-    return node_limits(nodes, sum(one.pods for one in asked.values()), sum(one.gpus for one in asked.values()))
+    every = [item for one in asked.values() for item in one.on_nodes.items()]
+    limits = []
+    for labels in sorted({labels for labels, _ in every}):
+        pods, gpus = (sum(one[place] for own, one in every if own == labels) for place in (0, 1))
+        limits += node_limits(nodes, int(pods), gpus, labels)
+    return limits
 
 
-def node_limits(nodes: Sequence[Mapping[str, Any]], pods: int, gpus: float) -> list[str]:
-    """Compares the request with the total capacity of schedulable nodes, ignoring current use. Pure."""
+def node_limits(nodes: Sequence[Mapping[str, Any]], pods: int, gpus: float, labels: _Labels = ()) -> list[str]:
+    """Compares the request with the total capacity of schedulable nodes with these labels, ignoring current use.
+    Pure."""
+    nodes = [one for one in nodes if {*labels} <= ((one.get("metadata") or {}).get("labels") or {}).items()]
+    those = " ".join(["nodes", *(f"with {key}={value}" for key, value in labels)])
 
     def is_ready(node: Mapping[str, Any]) -> bool:
         conditions = (node["status"] or {}).get("conditions") or []
@@ -155,11 +165,11 @@ def node_limits(nodes: Sequence[Mapping[str, Any]], pods: int, gpus: float) -> l
 
     limits = []
     if not ready:
-        limits.append(f"none of {len(nodes)} nodes is ready and schedulable")
+        limits.append(f"none of {len(nodes)} {those} is ready and schedulable")
     if pods > offered("pods"):
-        limits.append(f"{len(ready)} nodes have room for {offered('pods'):g} pods; {pods} requested")
+        limits.append(f"{len(ready)} {those} have room for {offered('pods'):g} pods; {pods} requested")
     if gpus > offered(GPU):
-        limits.append(f"{len(ready)} nodes have {offered(GPU):g} GPUs; {gpus:g} requested")
+        limits.append(f"{len(ready)} {those} have {offered(GPU):g} GPUs; {gpus:g} requested")
     return limits
 
 
@@ -235,23 +245,28 @@ def client_limits(round_trip_s: float, rate: float | None, at_once: int) -> list
 
 
 def asked_of(planned: Sequence[PlannedWorkload], resources: Mapping[str, Resource]) -> Asked:
-    """The total request of these workloads; `resources` is by class. Pure."""
-    counts = Counter(one.of.name for one in planned)
-    classes = {one.of.name: one.of for one in planned}
-    workloads: Counter[Resource] = Counter()
-    gpus, requests = 0.0, Counter[str]()
-    for name, count in counts.items():
-        workloads[resources[name]] += count
-        each_gpus, each = asked_for(classes[name].manifest, classes[name].pods)
+    """The total request of these workloads at one time: churn replaces workloads, and background workloads need no
+    node. `resources` is by class. Pure."""
+    planned = [one for one in planned if one.phase != CHURN]
+    workloads, requests, gpus = Counter[Resource](), Counter[str](), 0.0
+    on_nodes: dict[_Labels, tuple[int, float]] = {}
+    for (of, phase), count in Counter((one.of.name, one.phase) for one in planned).items():
+        one = next(one.of for one in planned if one.of.name == of)
+        workloads[resources[of]] += count
+        each_gpus, each = asked_for(one.manifest, one.pods)
         gpus += count * each_gpus
         requests.update({resource: amount * count for resource, amount in each.items()})
-    return Asked(workloads, sum(one.of.pods for one in planned), gpus, requests)
+        chosen = tuple(sorted((_pod_spec(one.manifest.get("spec")).get("nodeSelector") or {}).items()))
+        for labels in {(), chosen} if phase != BACKGROUND else ():
+            pods_before, gpus_before = on_nodes.get(labels, (0, 0.0))
+            on_nodes[labels] = pods_before + count * one.pods, gpus_before + count * each_gpus
+    return Asked(workloads, sum(one.of.pods for one in planned), gpus, requests, on_nodes)
 
 
 def asked_for(manifest: Mapping[str, Any], pods: int) -> tuple[float, dict[str, float]]:
     """GPUs, and CPU and memory, of one workload with this many pods, by its first pod template. Pure."""
     gpus, requests = 0.0, dict[str, float]()
-    for container in _containers(manifest.get("spec")):
+    for container in _pod_spec(manifest.get("spec")).get("containers", ()):
         resources = container.get("resources") or {}
         wanted = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
         gpus += _number(str(wanted.get(GPU, "0")))
@@ -261,14 +276,12 @@ def asked_for(manifest: Mapping[str, Any], pods: int) -> tuple[float, dict[str, 
     return gpus * pods, {name: amount * pods for name, amount in requests.items()}
 
 
-def _containers(spec: Any) -> list[Manifest]:
-    if isinstance(spec, list):
-        return next(filter(None, map(_containers, spec)), [])
-    if isinstance(spec, dict):
-        if isinstance(spec.get("containers"), list):
-            return [one for one in spec["containers"] if isinstance(one, dict)]
-        return next(filter(None, map(_containers, spec.values())), [])
-    return []
+def _pod_spec(spec: Any) -> Manifest:
+    """The first spec with containers, at any depth; empty if there is none."""
+    if isinstance(spec, dict) and isinstance(spec.get("containers"), list):
+        return {**spec, "containers": [one for one in spec["containers"] if isinstance(one, dict)]}
+    inner = spec.values() if isinstance(spec, dict) else spec if isinstance(spec, list) else ()
+    return next(filter(None, map(_pod_spec, inner)), {})
 
 
 def _number(text: str) -> float:
