@@ -3,24 +3,27 @@
 import csv
 import json
 import shutil
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from seatrial import SeatrialError
 from seatrial.job import Unreadable
 from seatrial.migrate.runai.files import SampledWorkload, SubmittedWorkload
-from seatrial.migrate.runai.plot import caption
+from seatrial.migrate.runai.plot import captions, figure_of
 from seatrial.migrate.runai.times import (
     DONE,
     ERROR,
-    HEADERS,
     MILESTONES,
     NOT_SEEN,
     REFUSED,
     UNFINISHED,
+    compatible,
+    compatible_entries,
     csv_text,
     join_samples,
     metrics_of,
@@ -66,14 +69,55 @@ def test_what_their_tool_filled_with_another_time_is_not_taken_for_a_time() -> N
 
 
 def test_columns_stand_below_their_headers(tmp_path: Path) -> None:
-    (row, *_) = list(csv.DictReader(csv_text(read_folder(EARLIER).rows).splitlines()))
-    assert len(set(HEADERS)) == len(HEADERS) == 3 + 11 + len(MILESTONES) + 1
-    assert set(row) == set(HEADERS)
+    headers, first, *_ = csv.reader(csv_text(read_folder(EARLIER).rows).splitlines())
+    assert len(headers) == len(first) == 3 + 11 + len(MILESTONES) + 1
+    assert ",".join(headers) == (
+        "Job Name,Namespace,projectName,Workload Created,Job Created,First Pod Created,Last Pod Created,"
+        "Pod Group Created,Pod Scheduling Decision,Workload Submitted,Backend Job Created,Workload Creation,"
+        "Job Creation,First Pod Creation,Last Pod Creation,Pod Group Creation,Pod Scheduling Decision,First Eviction,"
+        "First PVC Bind Request,First PVC Bind,Backend Job Creation,Total Pod Scheduling Decision,"
+        "Total Backend Job Creation,"  # up to here as their tool
+        "First Evicted,First PVC Bind Requested,First PVC Bound,State"
+    )
+    assert first[8].startswith("2024-09-08 13:40:"), "when it was decided"
+    assert float(first[16]) >= 0, "how long that took"
+    row = dict(zip(headers, first, strict=True))
     sent_at = {one["jobName"]: one["submitTimestamp"] for one in json.loads((EARLIER / "submitted.json").read_text())}
     assert row["Workload Submitted"] == sent_at[row["Job Name"]].replace("T", " ")[:23]
     assert row["Workload Created"].startswith("2024-09-08 13:40:3")
     assert row["State"] == DONE
-    assert None not in row
+
+
+def test_what_is_sampled_can_be_read_by_their_plotter_and_ours_knows_the_rest(tmp_path: Path) -> None:
+    """Theirs needs each of these fields, in this order for its table, and parses all with Time in their names."""
+    sampled = [seen("j-a", 2, 2, 3, 3, 3, 4.25), seen("j-b", 2, 2, None)]
+    made = compatible(sampled)
+    (entry,) = compatible_entries(sampled)
+    assert list(entry) == list(json.loads((EARLIER / "sampled.json").read_text())[0])
+    for name in (one for one in entry if "Time" in one):
+        text = entry[name].replace("T", " ").partition(".")[0].partition("Z")[0].partition("+")[0]
+        assert datetime.strptime(text, "%Y-%m-%d %H:%M:%S").year == 2026
+    assert entry["firstEvictionTimestamp"] == entry["firstPVCBindTimestamp"] == entry["podSchedulingDecisionTimestamp"]
+    assert entry["backendJobCreatedTimestamp"] == entry["workloadCreatedTimestamp"]
+    for name, content in (
+        ("submitted", [sent("j-a", 1.5), sent("j-b", 1.5)]),
+        ("sampled", compatible_entries(sampled)),
+        ("sampled-all", sampled),
+    ):
+        (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(content))
+    rows = read_folder(tmp_path).rows
+    assert [row.state for row in rows] == [DONE, UNFINISHED]
+    assert "First Eviction" not in rows[0].deltas
+    (tmp_path / "sampled.json").write_bytes(msgspec.json.encode([replace(made[0], job_name="j-b")]))
+    assert [row.state for row in read_folder(tmp_path).rows] == [NOT_SEEN, DONE], "their sampler wrote a newer one"
+
+
+def test_the_general_plot_keeps_its_titles() -> None:
+    rows = join_samples([sent("j-a", 1.5)], [seen("j-a", 2, 2, 3, 3, 3, 4)]).rows
+    figure = figure_of(rows, "general")
+    assert figure.get_suptitle() == "Total number of jobs run: 1"
+    title = figure.axes[0].get_title()
+    assert title.startswith("Total Pod Scheduling Decision Time from Workload Submission (average: 3.00 seconds)\np50 ")
 
 
 def test_series_of_one_workload_stay_together_when_many_are_sent_in_the_same_second() -> None:
@@ -97,7 +141,10 @@ def test_what_has_not_happened_counts_as_longer_than_it_was_seen_to_last() -> No
     (_, low50, high50), (_, low90, high90), _ = metrics.quantiles
     assert (low50, high50) == (1.5, 2.5)  # both ends of its second
     assert (low90, high90) == (40.5, None)
-    assert caption(metrics) == "average: 2.00 seconds, p50 1.5 to 2.5, p90 above 40.5, p99 above 40.5, 4 unfinished"
+    assert captions(metrics) == (
+        "average: 2.00 seconds",
+        "p50 1.5 to 2.5, p90 above 40.5, p99 above 40.5, 4 unfinished",
+    )
 
 
 def test_times_below_a_second_are_kept_where_both_ends_have_them() -> None:

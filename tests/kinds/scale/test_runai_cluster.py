@@ -34,7 +34,7 @@ class RunaiWorld(ScaleWorld):
 
     def sample(self, *args: str) -> list[dict[str, Any]]:
         self.scale("sample", "-p", self.project, *args)
-        return self.read("sampled.json", *args[args.index("-o") + 1 : args.index("-o") + 2] if "-o" in args else ())
+        return self.read("sampled-all.json", *args[args.index("-o") + 1 : args.index("-o") + 2] if "-o" in args else ())
 
     def sample_until_decided(self, *args: str) -> list[dict[str, Any]]:
         wait_for(lambda: all(one["podSchedulingDecisionTimestamp"] for one in self.sample(*args)))
@@ -71,6 +71,7 @@ def test_all_three_commands_with_what_is_left_of_waves_volumes_and_foreign_pods(
         assert "." in one["podSchedulingDecisionTimestamp"]  # microseconds, of the scheduler's event
         assert one["firstPVCBindRequestTimestamp"] < one["firstPVCBindTimestamp"]
         assert one["firstEvictionTimestamp"] is one["backendJobCreatedTimestamp"] is None
+    assert [len(one) for one in runai.read("sampled.json")] == [13] * 11, "what their plotter needs, and nothing else"
     told = runai.scale("plot", "--plot", "detailed")
     assert "11 done" in told
     assert "First PVC Bind from First PVC Bind Request (11)" in told
@@ -133,7 +134,7 @@ def test_when_the_control_plane_knew_of_a_job_is_sampled_and_plotted(
     assert "1 known to the control plane, 1 unknown" in runai.scale(
         "sample", "-p", runai.project, "--backend", database
     )
-    known = {one["jobName"]: one["backendJobCreatedTimestamp"] for one in runai.read("sampled.json")}
+    known = {one["jobName"]: one["backendJobCreatedTimestamp"] for one in runai.read("sampled-all.json")}
     assert known == {first: "2090-01-01T00:00:00.123+00:00", second: None}
     assert "Backend Job Creation from Pod Group Creation (1)" in runai.scale("plot", "--plot", "detailed")
 

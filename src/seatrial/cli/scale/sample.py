@@ -23,18 +23,23 @@ from seatrial.migrate.runai.files import NAMESPACE_PREFIX
     "--backend", metavar="URL", envvar="SEATRIAL_BACKEND",
     help="Control plane database, postgresql://USER@HOST/DATABASE; password from PGPASSWORD or ~/.pgpass.",
 )  # fmt: skip
+@click.option(
+    "--compatible/--no-compatible", "is_compatible", default=True, show_default=True,
+    help="sampled.json as Run:ai's tool writes it: only complete workloads. sampled-all.json has all of them.",
+)  # fmt: skip
 @click.option("--backend-cluster", metavar="UUID", help="Cluster, if the control plane has several.")
 @NAMESPACE
 @access
 def sample(
-    folder: Path, workload_type: str, project: str, events: bool, backend: str | None, backend_cluster: str | None,
-    namespace: str | None, kubeconfig: Path | None, context: str | None,
+    folder: Path, workload_type: str, project: str, events: bool, is_compatible: bool, backend: str | None,
+    backend_cluster: str | None, namespace: str | None, kubeconfig: Path | None, context: str | None,
 ) -> None:  # fmt: skip
     """Write the progress of each workload to sampled.json. Can be run at any time, repeatedly and from any machine."""
     import msgspec
 
-    from seatrial.migrate.runai.files import SAMPLED_FILE
+    from seatrial.migrate.runai.files import ALL_SAMPLED_FILE, SAMPLED_FILE
     from seatrial.migrate.runai.sample import backend_times, sampled, take_snapshot
+    from seatrial.migrate.runai.times import compatible_entries
     from seatrial.record import write_whole
 
     if not folder.is_dir():
@@ -46,7 +51,11 @@ def sample(
         fail(f"cannot use the control plane database: {error}; to sample without its times, omit --backend", 3)
     seen = on_cluster(kubeconfig, context, where, 8, lambda client: take_snapshot(client, workload_type, events, known))
     found = sampled(seen)
-    write_whole(folder / SAMPLED_FILE, msgspec.json.format(msgspec.json.encode(found), indent=4) + b"\n")
+    files: dict[str, object] = {SAMPLED_FILE: found}
+    if is_compatible:
+        files = {SAMPLED_FILE: compatible_entries(found), ALL_SAMPLED_FILE: found}
+    for name, content in files.items():
+        write_whole(folder / name, msgspec.json.format(msgspec.json.encode(content), indent=4) + b"\n")
     for remark in seen.remarks:
         click.echo(f"seatrial: {remark}", err=True)
     counts = f"{len(seen.jobs):,} jobs, {len(seen.pods):,} pods, {len(seen.groups):,} pod groups"
@@ -57,7 +66,8 @@ def sample(
     if backend:
         absent = sum(one.backend_job_created_timestamp is None for one in found)
         click.echo(f"{len(found) - absent:,} known to the control plane, {absent:,} unknown")
-    click.echo(f"wrote {folder / SAMPLED_FILE}; next: seatrial scale plot -o {folder}")
+    written = " and ".join(str(folder / name) for name in files)
+    click.echo(f"wrote {written}; next: seatrial scale plot -o {folder}")
 
 
 @click.command(short_help="Write times.csv and a plot.")
@@ -80,7 +90,7 @@ def plot(folder: Path, plot_type: str, skip_errors: bool, head: int | None, tail
     from collections import Counter
 
     from seatrial.migrate.runai.files import TIMES_FILE
-    from seatrial.migrate.runai.plot import caption, draw, shown_milestones
+    from seatrial.migrate.runai.plot import captions, draw, shown_milestones
     from seatrial.migrate.runai.times import ERROR, csv_text, metrics_of, read_folder
     from seatrial.record import write_whole
 
@@ -100,7 +110,8 @@ def plot(folder: Path, plot_type: str, skip_errors: bool, head: int | None, tail
         fail(f"{picture} needs matplotlib ({error}); {install}; wrote {folder / TIMES_FILE}")
     for milestone in shown_milestones(rows, plot_type):
         metrics = metrics_of(rows, milestone.name)
-        click.echo(f"{milestone.name} from {milestone.reference} ({metrics.count}): {caption(metrics)}")
+        text = ", ".join(filter(None, captions(metrics)))
+        click.echo(f"{milestone.name} from {milestone.reference} ({metrics.count}): {text}")
     states = Counter(row.state for row in joined.rows)
     click.echo(", ".join(f"{count} {state}" for state, count in sorted(states.items())))
     if joined.strangers:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import msgspec
 
 SUBMITTED_FILE, SAMPLED_FILE, TIMES_FILE = "submitted.json", "sampled.json", "times.csv"
+ALL_SAMPLED_FILE = "sampled-all.json"  # ours: also incomplete workloads
 SUBMISSION_FILE = "submission.json"  # ours: written before the first workload is sent
 WORKLOAD_TYPES = ("training", "distributed", "interactive")
 NAMESPACE_PREFIX = "runai-"
@@ -33,7 +34,7 @@ class SubmittedWorkload(msgspec.Struct, frozen=True, rename="camel", omit_defaul
 
 
 class SampledWorkload(msgspec.Struct, frozen=True, rename="camel"):
-    """An entry of `sampled.json`. None: not happened, or the time is unknown."""
+    """An entry of `sampled.json` or `sampled-all.json`. None: not happened, or the time is unknown."""
 
     job_name: str
     job_namespace: str

@@ -29,9 +29,12 @@ def shown_milestones(rows: Sequence[Row], plot: str) -> list[Milestone]:
 
 def draw(rows: Sequence[Row], plot: str, path: Path) -> None:
     """Raises ModuleNotFoundError without matplotlib. `rows` must not be empty."""
+    figure_of(rows, plot).savefig(path, dpi=_DPI, format="png", metadata={"Software": "seatrial"})
+
+
+def figure_of(rows: Sequence[Row], plot: str) -> Figure:
     milestones = shown_milestones(rows, plot)
-    figure = _general(rows, milestones) if plot == GENERAL else _detailed(rows, milestones)
-    figure.savefig(path, dpi=_DPI, format="png", metadata={"Software": "seatrial"})
+    return _general(rows, milestones) if plot == GENERAL else _detailed(rows, milestones)
 
 
 def _figure(width: float, height: float, rows: int, columns: int) -> tuple[Figure, Any]:
@@ -45,13 +48,14 @@ def _figure(width: float, height: float, rows: int, columns: int) -> tuple[Figur
 
 
 def _general(rows: Sequence[Row], milestones: Sequence[Milestone]) -> Figure:
-    figure, axes = _figure(15, 3 * len(milestones) + 0.5, len(milestones), 1)
+    figure, axes = _figure(15, 3 * len(milestones) + 1, len(milestones), 1)
+    figure.suptitle(f"Total number of jobs run: {len(rows)}", fontsize=20)
     for (axis,), milestone in zip(axes, milestones, strict=True):
         _series(axis, list(enumerate(rows)), milestone.name)
         axis.set_xlabel("Number of jobs")
         axis.set_ylabel("Time (seconds)")
-        metrics = caption(metrics_of(rows, milestone.name))
-        axis.set_title(f"{milestone.name} Time from {milestone.reference} ({metrics})")
+        average, more = captions(metrics_of(rows, milestone.name))
+        axis.set_title(f"{milestone.name} Time from {milestone.reference} ({average})\n{more}")
     return figure
 
 
@@ -69,8 +73,8 @@ def _detailed(rows: Sequence[Row], milestones: Sequence[Milestone]) -> Figure:
         left.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
         left.set_ylabel("seconds")
         left.set_xlim(times[0] - room, times[-1] + room)
-        title = f"Time between {milestone.reference} and {milestone.name}"
-        left.set_title(f"{title} ({caption(metrics_of(rows, milestone.name))})", fontsize=10)
+        average, more = captions(metrics_of(rows, milestone.name))
+        left.set_title(f"Time between {milestone.reference} and {milestone.name} ({average}), {more}", fontsize=10)
         _histogram(right, rows, milestone.name)
     axes[-1][0].set_xlabel("submitted (UTC)")
     axes[-1][1].set_xlabel("seconds")
@@ -111,12 +115,12 @@ def _histogram(axis: Axes, rows: Sequence[Row], name: str) -> None:
     axis.set_ylabel("jobs")
 
 
-def caption(metrics: MilestoneMetrics) -> str:
-    """The average that Run:ai's tool prints, with quantiles and the number of unfinished workloads."""
+def captions(metrics: MilestoneMetrics) -> tuple[str, str]:
+    """The average that Run:ai's tool prints; quantiles and the number of unfinished workloads."""
     average = "none" if metrics.average is None else f"{metrics.average:.2f} seconds"
     quantiles = [f"p{share * 100:g} {between(lower, upper)}" for share, lower, upper in metrics.quantiles]
     waiting = [f"{metrics.unfinished} unfinished"] if metrics.unfinished else []
-    return ", ".join([f"average: {average}", *(quantiles if metrics.count else []), *waiting])
+    return f"average: {average}", ", ".join([*(quantiles if metrics.count else []), *waiting])
 
 
 def between(lower: float, upper: float | None) -> str:

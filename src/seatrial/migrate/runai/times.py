@@ -19,7 +19,14 @@ from msgspec.structs import replace
 from seatrial import SeatrialError
 from seatrial.job import Unreadable
 from seatrial.job.reading import read_json
-from seatrial.migrate.runai.files import SAMPLED_FILE, SUBMITTED_FILE, SampledWorkload, SubmittedWorkload, epoch_seconds
+from seatrial.migrate.runai.files import (
+    ALL_SAMPLED_FILE,
+    SAMPLED_FILE,
+    SUBMITTED_FILE,
+    SampledWorkload,
+    SubmittedWorkload,
+    epoch_seconds,
+)
 from seatrial.stats.censored import quantiles
 
 _SHARES = (0.5, 0.9, 0.99)
@@ -50,14 +57,13 @@ class Milestone(msgspec.Struct, frozen=True):
 
 
 _DECIDED = "pod_scheduling_decision_timestamp"
-# Run:ai's tool has two headers of one name; the first is renamed here.
 _REST = (
     Milestone("Workload Creation", SUBMISSION, "workload_created_timestamp", "Workload Created"),
     Milestone("Job Creation", "Workload Creation", "job_created_timestamp", "Job Created"),
     Milestone("First Pod Creation", "Job Creation", "first_pod_created_timestamp", "First Pod Created"),
     Milestone("Last Pod Creation", "Job Creation", "last_pod_created_timestamp", "Last Pod Created"),
     Milestone("Pod Group Creation", "First Pod Creation", "pod_group_created_timestamp", "Pod Group Created"),
-    Milestone("Pod Scheduling Decision", "Pod Group Creation", _DECIDED, "Pod Scheduling Decided"),
+    Milestone("Pod Scheduling Decision", "Pod Group Creation", _DECIDED, "Pod Scheduling Decision"),
     Milestone("First Eviction", "Pod Group Creation", "first_eviction_timestamp", "First Evicted", _DECIDED),
     Milestone("First PVC Bind Request", "Pod Group Creation", "first_pvc_bind_request_timestamp",
               "First PVC Bind Requested", _DECIDED),
@@ -97,6 +103,24 @@ class Row(msgspec.Struct, frozen=True):
 class Joined(msgspec.Struct, frozen=True):
     rows: list[Row]  # by time of submission
     strangers: list[str]  # sampled but not in submitted.json
+
+
+def compatible(sampled: Sequence[SampledWorkload]) -> list[SampledWorkload]:
+    """As Run:ai's tool writes them: only complete workloads, another event's time for an optional one that did not
+    happen, and none of our fields."""
+    some = [one for one in _REST if one.filled]
+    ours = {"pod_scheduling_decision": None, "sampled_timestamp": None}
+    return [
+        replace(one, **{to.field: getattr(one, to.field) or getattr(one, to.filled) for to in some}, **ours)
+        for one in sampled
+        if all(getattr(one, needed.field) for needed in _REST if not needed.filled)
+    ]
+
+
+def compatible_entries(sampled: Sequence[SampledWorkload]) -> list[dict[str, str]]:
+    """The content of `sampled.json` for Run:ai's tool, which cannot read null."""
+    entries = msgspec.to_builtins(compatible(sampled))
+    return [{name: value for name, value in entry.items() if value is not None} for entry in entries]
 
 
 def parse_moment(text: str, workload: str) -> TimeRange:
@@ -187,9 +211,10 @@ def metrics_of(rows: Sequence[Row], milestone: str) -> MilestoneMetrics:
     return MilestoneMetrics(len(deltas), happened.count(False), average, bounds)
 
 
+# Run:ai's columns in its order, two of them with one name; then ours.
 HEADERS = (
-    "Job Name", "Namespace", "projectName", *(one.header for one in _REST), "Workload Submitted",
-    *(one.name for one in MILESTONES), "State",
+    "Job Name", "Namespace", "projectName", *(one.header for one in _REST[:6]), "Workload Submitted", _REST[-1].header,
+    *(one.name for one in MILESTONES), *(one.header for one in _REST[6:-1]), "State",
 )  # fmt: skip
 
 _T = TypeVar("_T")
@@ -199,6 +224,9 @@ def read_folder(folder: Path) -> Joined:
     """Reads the two files behind `times.csv`. Raises SeatrialError with the position of the problem."""
     submitted = _read(folder / SUBMITTED_FILE, SubmittedWorkload, "`seatrial scale submit` creates it")
     sampled = _read(folder / SAMPLED_FILE, SampledWorkload, "`seatrial scale sample` creates it")
+    if (folder / ALL_SAMPLED_FILE).exists():
+        every = _read(folder / ALL_SAMPLED_FILE, SampledWorkload, "`seatrial scale sample` creates it")
+        sampled = every if compatible(every) == sampled else sampled  # else it is from another sample
     try:
         return join_samples(submitted, sampled)
     except Unreadable as error:
@@ -222,13 +250,14 @@ def csv_text(rows: Sequence[Row]) -> str:
     writer.writerow(HEADERS)
     for row in rows:
         one = row.submitted
-        times = [*(getattr(row.sampled, milestone.field, None) for milestone in _REST), one.submit_timestamp]
+        known = [getattr(row.sampled, milestone.field, None) for milestone in _REST]
+        times = [_time(text, row.name) if text else "" for text in known]
         deltas = [row.deltas.get(milestone.name) for milestone in MILESTONES]
         writer.writerow([
             one.job_name, one.job_namespace, one.project_name,
-            *(_time(text, row.name) if text else "" for text in times),
+            *times[:6], _time(one.submit_timestamp, row.name), times[-1],
             *("" if delta is None or delta.value is None else seconds_text(delta.value) for delta in deltas),
-            row.state,
+            *times[6:-1], row.state,
         ])  # fmt: skip
     return text.getvalue()
 
