@@ -4,11 +4,14 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
+from seatrial import plugins
 from seatrial.job import Peer
 from seatrial.kinds.driver import Driver, DriverError, Given
+from seatrial.kinds.driver.__main__ import main
 
 
 @pytest.fixture
@@ -30,6 +33,19 @@ async def test_a_port_that_is_reached_straight_needs_no_target(address: str) -> 
         note = json.loads(notes.read())
     assert (note["note"], note["port"], note["route"]) == ("endpoint", "http", "straight, on target gpus")
     assert 0 < note["overhead_s"] <= note["overhead_p99_s"]
+
+
+def test_an_error_of_several_lines_is_one_line_so_that_its_cause_is_no_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def drive(driver: Driver) -> None:
+        raise DriverError('namespaces "x" not found\nrun `kubectl create namespace x`')
+
+    monkeypatch.setattr(plugins, "drivers", lambda: {"any": drive})
+    monkeypatch.setenv("SEATRIAL_NOTES_FD", "1")
+    (tmp_path / "given.json").write_text(json.dumps({"work": {}, "files": str(tmp_path)}))
+    assert main(["any", str(tmp_path / "given.json")]) == 1
+    assert capsys.readouterr().err == 'namespaces "x" not found; run `kubectl create namespace x`\n'
 
 
 async def test_without_a_server_before_it_a_driver_has_no_endpoint() -> None:

@@ -39,27 +39,25 @@ async def verify(
     """Raises RunRefused with all refused jobs, TargetError if a target could not be reached."""
     turn = asyncio.Semaphore(_AT_ONCE)
 
-    async def asked(cell: Cell, part: Part) -> tuple[Cell, str, TargetError] | None:
+    async def asked(cell: Cell, part: Part) -> tuple[str, TargetError] | None:
+        what = f"target {part.target} rejects {cell.id}"
         async with turn:
             try:
                 await (await follower(part.target)).target.verify(part.job)
                 if part.uses:
+                    what = f"{cell.id} needs target {part.uses}"
                     await follower(part.uses)  # only that it can be reached is known in advance
             except TargetError as error:
-                return cell, part.target, error
+                return what, error
         return None
 
     problems = [one for one in await asyncio.gather(*(asked(*one) for one in wanted)) if one is not None]
-    refused = [
-        f"target {target} rejects {cell.id}: {mask.text(str(error))}"
-        for cell, target, error in problems
-        if error.outcome is Outcome.REFUSED
-    ]
+    refused = [f"{what}: {mask.text(str(error))}" for what, error in problems if error.outcome is Outcome.REFUSED]
     if refused:
         more = [f"and {len(refused) - _MOST_SHOWN} more"] if len(refused) > _MOST_SHOWN else []
         raise RunRefused("\n".join([*refused[:_MOST_SHOWN], *more, "nothing was run"]))
     if problems:
-        raise problems[0][2]
+        raise problems[0][1]
 
 
 _PATIENCE_S = 120.0  # limit for one target; each has shorter limits of its own

@@ -155,7 +155,8 @@ def test_load_lag_and_health_are_on_one_axis_of_time() -> None:
     assert isinstance(chart, Series)
     assert chart.columns[:4] == ["seconds", "offered", "acknowledged", "refused"]
     assert "etcd" not in chart.columns, "what was never known is no column"
-    assert limited_by(MeasuredScale(health=points)).startswith("the API server rejected requests (2 from this trial")
+    limit = limited_by(MeasuredScale(health=points))
+    assert limit.startswith("the API server rejected requests (2 from this trial, 2 in total)")
     assert len(health_points(submissions, [], [], [], 100_000.0)) <= 121
 
 

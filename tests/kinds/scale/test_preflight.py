@@ -116,6 +116,11 @@ def test_webhooks_that_are_asked_for_each_workload_are_told_with_their_time() ->
         "webhook all is called for each workload; without an answer within 10 s, the webhook is ignored",
     ]
     assert webhook_limits([], {JOBS}) == []
+    many = [hook(f"{number}.kb.io", ["batch"], ["jobs"]) for number in range(4)]
+    assert webhook_limits(many, {JOBS}) == [
+        "4 webhooks (0.kb.io, 1.kb.io, 2.kb.io, …) are called for each workload; without an answer within 10 s, "
+        "the request is rejected"
+    ]
 
 
 def test_the_seats_of_a_priority_level_and_the_clients_own_limits_are_told() -> None:

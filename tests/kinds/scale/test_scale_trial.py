@@ -39,6 +39,13 @@ def test_a_plan_has_its_cells(world: World) -> None:
     assert "2 cells" in world.seatrial("plan", "suite.yaml", check=0).stdout
 
 
+def test_a_target_that_cannot_be_used_is_named(world: World) -> None:
+    world.suite(SUITE.format(fields=FINE).replace("{kind: kubernetes}", "{kind: kubernetes, kubeconfig: nowhere}"))
+    told = world.seatrial("run", "suite.yaml", check=2).stderr
+    assert "t needs target cluster: cannot use the cluster: nowhere: kubeconfig not found" in told
+    assert "target here" not in told
+
+
 def test_a_driver_on_the_cluster_has_a_core_of_its_own_unless_another_number_is_said() -> None:
     """Without, a busy node would be what it measures, if it came to measure at all."""
     fields = {"target": "c", "workload": {"kind": "job"}, "count": 1, "arrivals": {"rate": 1}}

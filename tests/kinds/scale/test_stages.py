@@ -86,6 +86,9 @@ def test_never_made_and_failed_are_both_failures() -> None:
     known = {"rate": None, "offered_rate": None, "lag_p50_s": 0.0, "lag_p99_s": 0.0, "lags": 1}
     whole = summary_of(3, submissions, reached, FINISHED, (), (), again=False, stopped=False, **known)
     assert (whole.submitted, whole.failed, whole.problems) == (2, 2, ["quota"]), "workload 9 is of another phase"
+    assert whole.unfinished == 1, "a failure counts once"
+    stage = stage_metrics(STARTED, submissions, reached, 160.0, 0.0)
+    assert (stage.failed, stage.unfinished) == (whole.failed, whole.unfinished)
 
 
 def test_a_file_of_stamps_that_grows_is_read_once_and_a_torn_line_is_waited_for(tmp_path: Path) -> None:

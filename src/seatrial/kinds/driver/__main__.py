@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
     try:
         asyncio.run(_drive(known[kind], driver))
     except (DriverError, Unreadable) as error:
-        print(error, file=sys.stderr)
+        print("; ".join(str(error).splitlines()), file=sys.stderr)  # the last line is the reason
         return 1
     return 0
 

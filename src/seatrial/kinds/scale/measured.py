@@ -111,7 +111,8 @@ def _health(points: list[HealthPoint]) -> Series:
 def limited_by(measured: MeasuredScale) -> str:
     """What most likely limited the trial; empty if nothing did."""
     points = measured.health or [HealthPoint(0.0)]
-    refused, rejected = sum(one.refused for one in points), sum(one.rejected or 0 for one in points)
+    refused = sum(one.refused for one in points)
+    rejected = max(refused, sum(one.rejected or 0 for one in points))  # the server counts only overload
     behind = sum(one.offered - one.acknowledged for one in points)
     creates = [one.create_p99_s for one in points if one.create_p99_s] or [0.0]
     first_s, worst_s = value_text(creates[0], "s"), value_text(max(creates), "s")
@@ -120,7 +121,7 @@ def limited_by(measured: MeasuredScale) -> str:
     limits = (
         (measured.outages, _unreachable(measured)),
         (measured.idle_s >= LEAST_IDLE_S, f"the scheduler: {idle} waited for it"),
-        (refused or rejected, f"the API server rejected requests ({refused} from this trial, {rejected} in total)"),
+        (rejected, f"the API server rejected requests ({refused} from this trial, {rejected} in total)"),
         (max(creates) > max(10 * creates[0], 0.1), f"slow creates: p99 {first_s} at first, {worst_s} at worst"),
         (own_s > 0.1, f"this machine: the watch process was up to {value_text(own_s, 's')} late"),
         (queue > 10, f"the scheduler: up to {queue} pods pending"),

@@ -86,7 +86,8 @@ def merge_shards(shards: Iterable[Shard]) -> Merged:
     judged = {"lag_p50_s": 0.0, "lag_p99_s": 0.0, "lags": 0, "again": False, "stopped": False}
     rated = {"rate": sum(filter(None, rates)) or None, "offered_rate": sum(filter(None, offered)) or None}
     whole = stages.summary_of(planned, submissions, reached, untils.pop(), deleted, (), **judged, **rated)
-    return Merged(replace(whole, failed=whole.failed + planned - len(submissions)), metrics)
+    lost = planned - len(submissions)
+    return Merged(replace(whole, failed=whole.failed + lost, unfinished=whole.unfinished - lost), metrics)
 
 
 def _add(whole: stages.Reached, one: stages.Reached, numbered: Mapping[int, int], end_s: float) -> None:

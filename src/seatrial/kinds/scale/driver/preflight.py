@@ -175,7 +175,7 @@ def node_limits(nodes: Sequence[Mapping[str, Any]], pods: int, gpus: float, labe
 
 async def _webhooks(client: Kubernetes, kinds: set[Resource]) -> list[str]:
     configs = [config for resource in WEBHOOKS for config in await _all(client, resource)]
-    return [text for config in configs for text in webhook_limits(config["webhooks"] or [], kinds | {PODS})]
+    return webhook_limits([hook for config in configs for hook in config["webhooks"] or []], kinds | {PODS})
 
 
 def webhook_limits(webhooks: Sequence[Mapping[str, Any]], kinds: set[Resource]) -> list[str]:
@@ -186,13 +186,18 @@ def webhook_limits(webhooks: Sequence[Mapping[str, Any]], kinds: set[Resource]) 
         of_kinds = (groups & {"*", kind.group} and plurals & {"*", "*/*", kind.plural} for kind in kinds)
         return bool(operations & {"*", "CREATE"}) and any(of_kinds)
 
-    limits = []
+    called: dict[str, list[str]] = {}  # by what happens without an answer
     for hook in webhooks:
         if any(matches(rule) for rule in hook.get("rules") or []):
             fails = hook.get("failurePolicy", "Fail") == "Fail"
             then = "the request is rejected" if fails else "the webhook is ignored"
-            name, timeout_s = hook.get("name", ""), int(hook.get("timeoutSeconds") or 10)
-            limits.append(f"webhook {name} is called for each workload; without an answer within {timeout_s} s, {then}")
+            until = f"without an answer within {int(hook.get('timeoutSeconds') or 10)} s, {then}"
+            called.setdefault(until, []).append(str(hook.get("name", "")))
+    limits = []
+    for until, names in called.items():
+        some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+        hooks = f"webhook {some} is" if len(names) == 1 else f"{len(names)} webhooks ({some}) are"
+        limits.append(f"{hooks} called for each workload; {until}")
     return limits
 
 

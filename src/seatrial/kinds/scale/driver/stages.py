@@ -186,11 +186,12 @@ def summary_of(
     every, deletions = submissions.values(), list(deletions)
     never_made = {number for number, one in submissions.items() if one.acknowledged_s is None}
     gone = {one.number for one in deletions if not one.problem}
+    failed = never_made | (reached.failed & submissions.keys())  # other phases are not measured
     return ScaleSummary(
         count=count,
         submitted=len(submissions) - len(never_made),
-        failed=len(never_made | (reached.failed & submissions.keys())),  # other phases are not measured
-        unfinished=count - len({*reached.times[until], *gone} & submissions.keys()),
+        failed=len(failed),
+        unfinished=count - len(failed | ({*reached.times[until], *gone} & submissions.keys())),
         refused=sum(len(one.refusals) for one in every),
         problems=sorted({*(one.problem for one in every), *(one.problem for one in deletions)} - {""})[:MOST_PROBLEMS],
         late_p99_s=share_of(lateness(every, outages), 0.99),
