@@ -65,7 +65,8 @@ def test_processes_go_through_the_stages_of_workloads_and_are_judged_and_a_limit
     mix = {"single": {"kind": "job", "gpus": 1, "weight": 4}, "gang": {"kind": "job", "pods": 3, "gpus": 1}}
     ran = run(
         world, 0,
-        t={"workload": None, "workloads": mix, "fill": {"count": 3}, "bounds": {"gang.finished.p99": "10m"}},
+        t={"workload": None, "workloads": mix, "fill": {"count": 3},
+           "bounds": {"gang.finished.p99": "10m", "created..finished.p99": "10m", "gang.scheduled..finished.p50": 600}},
         holds={"count": 8, "find": "limit", "most": "40/s", "arrivals": {"rate": "20/s"}, "until": "scheduled",
                "settle": "1s", "local": {"places": 8}, "workload": ENDLESS},
     )  # fmt: skip

@@ -198,6 +198,29 @@ def test_its_stages_are_shown_with_what_is_not_known_of_them() -> None:
     assert ["total wait before retries", 1.5, "s"] in measured.rows
 
 
+def test_times_between_stages_are_shown_for_neighbours_and_judged_where_a_bound_is() -> None:
+    def stage(name: str, value: float, of: str = "") -> dict[str, Any]:
+        made = StageMetrics(name, 9, 9, 0, 0, [StageQuantile(0.99, value, value, value)], [], "watch", 0.01, of=of)
+        return {"note": "stage", **msgspec.to_builtins(made)}
+
+    late = msgspec.structs.replace(WHOLE, late_p99_s=5.0)
+    step = observed(late)
+    names = ("created..scheduled", "created..started", "scheduled..started", "created", "scheduled", "started")
+    step.notes[:1] = [stage(name, float(at), of) for of in ("", "gang") for at, name in enumerate(names)]
+    bounds = (parse_scale_bound("created..started.p99", "2s"), parse_scale_bound("gang.scheduled.p99", "9s", ["gang"]))
+    scaled = check_scale(step, Exit(Outcome.EXITED, 0), bounds)
+    (found,) = [one for one in scaled.findings if one.check == "bound created..started.p99"]
+    assert found.verdict is Verdict.PASSED, "late sends do not matter for it"
+    (between,) = [one for one in scaled.charts if one.title == "Time between stages"]
+    neighbours = ["created..scheduled", "created..started", "scheduled..started"]
+    assert [row[0] for row in between.rows] == [*neighbours, "gang.created..scheduled", "gang.scheduled..started"]
+    assert [name for name in scaled.metrics if ".." in name] == ["created..started"]
+    assert parse_scale_bound("gang.created..ready.p50", "5s", ["gang"]).metric == "gang.created..ready"
+    for wrong in ("scheduled..created.p99", "created..evicted.p99", "created..scheduled", "gang.created..ready.p50"):
+        with pytest.raises(ValueError, match="metric"):
+            parse_scale_bound(wrong, "5s")
+
+
 def test_bounds_pass_and_fail() -> None:
     assert verdicts(observed(), scheduled_p99="30s")["bound scheduled.p99"] is Verdict.PASSED
     assert verdicts(observed(), scheduled_p99="1s")["bound scheduled.p99"] is Verdict.FAILED

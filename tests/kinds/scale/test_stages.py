@@ -74,6 +74,23 @@ def test_what_was_reached_while_the_watch_was_blind_counts_from_the_later_end() 
     assert (metrics.quantiles[-1].value, metrics.quantiles[-1].earliest) == (30.0, 10.0)
 
 
+def test_times_between_two_stages_are_of_each_workload_and_what_was_not_seen_is_a_range() -> None:
+    submissions = {number: sent(number, 100.0 + number) for number in range(5)}  # each created 0.02 s later
+    stamps = [Stamp(0, "a", SCHEDULED, 101.02), Stamp(1, "b", SCHEDULED, 104.02)]
+    stamps += [Stamp(0, "a", STARTED, 103.02), Stamp(1, "b", STARTED, 109.02, since_s=105.02)]
+    stamps.append(Stamp(2, "c", SCHEDULED, 103.02))  # and never started
+    stamps.append(Stamp(3, "d", STARTED, 104.0))  # and never seen scheduled
+    reached = reached_stages(submissions, stamps, {})
+    made = stage_metrics("created..scheduled", submissions, reached, 160.0, 0.0)
+    assert (made.count, made.reached, made.unfinished, made.censored) == (5, 3, 2, 0)
+    assert made.quantiles[0].value == pytest.approx(3.0), "1, 1 and 3 s, and two that wait"
+    begun = stage_metrics("scheduled..started", submissions, reached, 160.0, 0.0)
+    assert (begun.reached, begun.unfinished, begun.censored, begun.curve) == (2, 3, 1, [])
+    both = {number: submissions[number] for number in (0, 1)}
+    (p50, *_, p99) = stage_metrics("scheduled..started", both, reached, 160.0, 0.0).quantiles
+    assert (p50.value, p99.value, p99.earliest) == pytest.approx((2.0, 5.0, 2.0))
+
+
 def test_two_lives_of_a_watch_may_both_have_seen_a_stage_and_the_first_counts() -> None:
     stamps = [Stamp(0, "a", SCHEDULED, 101.0), Stamp(0, "a", SCHEDULED, 150.0, since_s=101.0)]
     assert reached_stages({0: sent(0)}, stamps, {}).times[SCHEDULED] == {0: (101.0, 101.0)}

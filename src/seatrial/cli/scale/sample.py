@@ -37,9 +37,9 @@ def sample(
     """Write the progress of each workload to sampled.json. Can be run at any time, repeatedly and from any machine."""
     import msgspec
 
-    from seatrial.migrate.runai.files import ALL_SAMPLED_FILE, SAMPLED_FILE
+    from seatrial.migrate.runai.files import SAMPLED_FILE
     from seatrial.migrate.runai.sample import backend_times, sampled, take_snapshot
-    from seatrial.migrate.runai.times import compatible_entries
+    from seatrial.migrate.runai.times import ALL_SAMPLED_FILE, compatible_entries
     from seatrial.record import write_whole
 
     if not folder.is_dir():

@@ -5,6 +5,7 @@ A path is `spec.nodeName`, for a map `metadata.annotations[KEY]`, for a list `st
 
 import re
 from functools import lru_cache
+from itertools import combinations
 
 import msgspec
 
@@ -18,6 +19,9 @@ STAGES = (
     CREATED, JOB_CREATED, GROUP_CREATED, QUOTA_RESERVED, ADMITTED, FIRST_POD_CREATED, POD_CREATED, CLAIM_BOUND, DECIDED,
     SCHEDULED, UNSCHEDULABLE, EVICTED, STARTED, READY, FINISHED, DELETED,
 ) = STAGES  # fmt: skip
+# From one stage to a later one. Not every workload passes through those that are left out.
+IN_TURN = tuple(stage for stage in STAGES if stage not in (UNSCHEDULABLE, EVICTED, DELETED))
+DELTAS = tuple(f"{first}..{then}" for first, then in combinations(IN_TURN, 2))
 OF_PODS = (POD_CREATED, SCHEDULED, STARTED, READY, FINISHED, DELETED)  # reached when all pods have
 
 

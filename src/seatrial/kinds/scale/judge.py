@@ -97,14 +97,16 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
         findings.append(_promise(step, whole))
     lag = f"watch lag p99 {value_text(whole.lag_p99_s, 's')}"
     findings += [passed(step, IN_SHORT, f"{short}; {lag}"), _clean(step)]
-    charts = _charts(whole, stages, limit)
+    charts = _charts(whole, work.shown_stages(stages.values(), bounds), limit)
     limits = preflights[-1] if preflights else []
     if preflights:
         findings += check_limits(step, limits)
     if measured:
         findings += check_measured(step, measured[0])
         charts += measured_charts(measured[0], limits)
-    return Judgement(findings, _metrics(whole, stages, limit), charts)
+    named = {bound.metric for bound in bounds}
+    kept = {name: one for name, one in stages.items() if ".." not in name or name in named}
+    return Judgement(findings, _metrics(whole, kept, limit), charts)
 
 
 def _notes(step: ObservedStep, name: str) -> list[Any]:
@@ -235,7 +237,7 @@ def _metrics(whole: ScaleSummary, stages: dict[str, StageMetrics], limit: FoundL
     return made
 
 
-def _charts(whole: ScaleSummary, stages: dict[str, StageMetrics], limit: FoundLimit | None) -> list[AnyChart]:
+def _charts(whole: ScaleSummary, every: list[StageMetrics], limit: FoundLimit | None) -> list[AnyChart]:
     """Quantiles and curves of each stage, how they were measured, and the rates of a search."""
     found: list[AnyChart] = []
     rows: list[list[Any]]
@@ -243,18 +245,20 @@ def _charts(whole: ScaleSummary, stages: dict[str, StageMetrics], limit: FoundLi
         rows = [[one.rate, one.sent, "; ".join(one.broken) or "holds", one.doubt] for one in limit.tries]
         units = {"rate": "1/s", "sent": "1/s"}
         found.append(Table("Rates tried", ["rate", "sent", "bounds", "not checked"], rows, units))
-    if not stages:
+    if not every:
         return found
-    names = [one.name for one in next(iter(stages.values())).quantiles]
+    names = [one.name for one in every[0].quantiles]
+    stages, deltas = ([one for one in every if (".." in one.stage) is between] for between in (False, True))
     counts = ["count", "reached", "unfinished", "censored", "failed", "source", "resolution_s"]
-    rows = [
-        [one.name, *(quantile.value for quantile in one.quantiles), *(getattr(one, name) for name in counts)]
-        for one in stages.values()
-    ]
     columns = ["stage", *names, *counts[:-1], "resolution"]
     units = dict.fromkeys([*names, "resolution"], "s")
-    found.append(Distribution("Time from scheduled send to each stage", columns, rows, units))
-    for stage in stages.values():
+    for title, some in (("Time from scheduled send to each stage", stages), ("Time between stages", deltas)):
+        rows = [
+            [one.name, *(quantile.value for quantile in one.quantiles), *(getattr(one, name) for name in counts)]
+            for one in some
+        ]
+        found += [Distribution(title, columns, rows, units)] if rows else []
+    for stage in stages:
         title = f"Share of workloads by time to {stage.name.replace('_', ' ')}"
         found.append(Series(title, ["seconds", "share"], list(map(list, stage.curve)), {"seconds": "s"}))
     measured: list[list[Any]] = [
@@ -270,6 +274,6 @@ def _charts(whole: ScaleSummary, stages: dict[str, StageMetrics], limit: FoundLi
     found.append(Table("How it was measured", ["what", "value", "unit"], measured))
     # A quantile without a value is above its lower bound.
     columns = ["stage", "quantile", "value", "lower", "upper"]
-    every = [(stage.name, one) for stage in stages.values() for one in stage.quantiles]
-    rows = [[name, one.name, one.value, one.lower, one.upper] for name, one in every]
+    known = [(stage.name, one) for stage in (*stages, *deltas) for one in stage.quantiles]
+    rows = [[name, one.name, one.value, one.lower, one.upper] for name, one in known]
     return [*found, Table("Quantiles with 95 % intervals", columns, rows, dict.fromkeys(columns[2:], "s"))]

@@ -29,9 +29,8 @@ def check_measured(step: ObservedStep, measured: MeasuredScale) -> list[Finding]
 
 
 def _unreachable(measured: MeasuredScale) -> str:
-    seconds = [until_s - from_s for from_s, until_s in measured.outages]
-    times = f", {len(seconds)} times" if len(seconds) > 1 else ""
-    return f"API server unreachable for {value_text(sum(seconds), 's')}{times}"
+    seconds = sum(until_s - from_s for from_s, until_s in measured.outages)
+    return f"API server unreachable for {value_text(seconds, 's')}"
 
 
 def _followed(step: ObservedStep, measured: MeasuredScale) -> Finding:

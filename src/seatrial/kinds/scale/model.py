@@ -12,7 +12,7 @@ from seatrial.kinds import bounds
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.arrivals_model import ArrivalsModel, Rate
 from seatrial.kinds.job import DriverPlace
-from seatrial.kinds.scale.followed import STAGES, Followed, ReachedWhen, segments
+from seatrial.kinds.scale.followed import DELTAS, STAGES, Followed, ReachedWhen, segments
 from seatrial.suite import Duration, Gathered, Model, Runtime, Text, TrialModel
 
 
@@ -176,8 +176,11 @@ _PART = re.compile(r"p(50|90|95|99)")
 
 
 def parse_scale_bound(name: str, value: Any, classes: Collection[str] = ()) -> FixedBound:
-    """Parses `scheduled.p99: 30s`, `gangs.scheduled.p99: 60s`, `failed: 0`, `rate: ">=45"`. Raises ValueError."""
-    durations = [*STAGES, *(f"{one}.{stage}" for one in classes for stage in STAGES)]
+    """Parses `scheduled.p99: 30s`, `created..scheduled.p99: 5s`, `gangs.scheduled.p99: 60s`, `failed: 0`,
+    `rate: ">=45"`. Raises ValueError."""
+    metric, prefixes = name.rpartition(".")[0], ("", *(f"{one}." for one in classes))
+    durations = [f"{prefix}{stage}" for prefix in prefixes for stage in STAGES]
+    durations += [metric for prefix in prefixes if metric.removeprefix(prefix) in DELTAS][:1]
     choice = "{0}.p50, {0}.p90, {0}.p95 or {0}.p99"
     return bounds.parse_bound(name, value, bounds.KnownMetrics("a scale trial", durations, _COUNTS, _PART, choice))
 

@@ -1,13 +1,15 @@
 """The input and output of a scale trial's load generator. Data only."""
 
 import math
+from collections.abc import Collection
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 
 from seatrial.job.metric import FixedBound, value_text
 from seatrial.kinds.arrivals import Arrivals
-from seatrial.kinds.scale.followed import STARTED, Followed
+from seatrial.kinds.scale.followed import IN_TURN, STARTED, Followed
 
 NAME = "SEATRIAL-WORKLOAD-NAME"  # placeholder in a manifest for each workload's name
 WORKLOAD_LABEL = "seatrial/workload"
@@ -142,7 +144,7 @@ class StageQuantile(msgspec.Struct, frozen=True):
 
 
 class StageMetrics(msgspec.Struct, frozen=True):
-    """Durations from the scheduled send to one stage."""
+    """Durations from the scheduled send to one stage, or from one stage to another (`created..scheduled`)."""
 
     stage: str
     count: int  # all workloads
@@ -213,11 +215,20 @@ def doubts_of(whole: ScaleSummary) -> list[str]:
 
 
 def error_s(whole: ScaleSummary, stage: StageMetrics) -> float:
-    """How far a time of this stage may be off: by late sends, and by the error of the stage's source. Infinite if the
-    lag of the watch was not measured."""
+    """How far a time of this stage may be off: by late sends, if it begins with them, and by the error of the stage's
+    source. Infinite if the lag of the watch was not measured."""
     if stage.source == "watch" and not whole.lags:
         return math.inf
-    return whole.late_p99_s + stage.resolution_s
+    return (0.0 if ".." in stage.stage else whole.late_p99_s) + stage.resolution_s
+
+
+def shown_stages(stages: Collection[StageMetrics], bounds: tuple[FixedBound, ...]) -> list[StageMetrics]:
+    """All stages, and of times between two stages those between neighbours and those with bounds."""
+    kept = {bound.metric for bound in bounds}
+    for of in {one.of for one in stages}:
+        in_turn = [one.stage for one in stages if one.of == of and one.stage in IN_TURN]
+        kept |= {f"{of}.{first}..{then}".removeprefix(".") for first, then in pairwise(in_turn)}
+    return [one for one in stages if ".." not in one.stage or one.name in kept]
 
 
 def is_undecided(bound: FixedBound, found: StageQuantile, error_s: float) -> bool:

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 import msgspec
 
 SUBMITTED_FILE, SAMPLED_FILE, TIMES_FILE = "submitted.json", "sampled.json", "times.csv"
-ALL_SAMPLED_FILE = "sampled-all.json"  # ours: also incomplete workloads
 SUBMISSION_FILE = "submission.json"  # ours: written before the first workload is sent
 WORKLOAD_TYPES = ("training", "distributed", "interactive")
 NAMESPACE_PREFIX = "runai-"

@@ -19,17 +19,11 @@ from msgspec.structs import replace
 from seatrial import SeatrialError
 from seatrial.job import Unreadable
 from seatrial.job.reading import read_json
-from seatrial.migrate.runai.files import (
-    ALL_SAMPLED_FILE,
-    SAMPLED_FILE,
-    SUBMITTED_FILE,
-    SampledWorkload,
-    SubmittedWorkload,
-    epoch_seconds,
-)
+from seatrial.migrate.runai.files import SAMPLED_FILE, SUBMITTED_FILE, SampledWorkload, SubmittedWorkload, epoch_seconds
 from seatrial.stats.censored import quantiles
 
 _SHARES = (0.5, 0.9, 0.99)
+ALL_SAMPLED_FILE = "sampled-all.json"  # also incomplete workloads
 SUBMISSION = "Workload Submission"
 _MOST_S = 4e9  # in the year 2096
 DONE, UNFINISHED, NOT_SEEN, REFUSED, ERROR = "done", "unfinished", "not sampled", "refused", "erroneous times"

@@ -18,7 +18,7 @@ from seatrial.kinds.scale.driver.cluster import cluster_workloads
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan, WorkloadTarget
 from seatrial.kinds.scale.driver.processes import ProcessWorkloads
 from seatrial.kinds.scale.driver.submit import Submitter
-from seatrial.kinds.scale.followed import CREATED, DELETED, FINISHED, SCHEDULED, STAGES
+from seatrial.kinds.scale.followed import CREATED, DELETED, DELTAS, FINISHED, SCHEDULED, STAGES
 from seatrial.kinds.scale.work import (
     STAMPS,
     ExtraWorkloads,
@@ -224,7 +224,8 @@ class _Scale:
         audit, exact = None, {}
         if work.audit_log:
             reached, audit = use_audit(Path(work.audit_log), work.prefix, submissions, reached, pods)
-            exact = {} if audit.problem else {SCHEDULED: ("audit", audit.within_s)}
+            known = () if audit.problem else (SCHEDULED, f"{CREATED}..{SCHEDULED}")
+            exact = dict.fromkeys(known, ("audit", audit.within_s))
         measured = self._place.measured(submissions, stamps, end_s)
         self._measured = msgspec.structs.replace(measured, evicted_by=reached.evicted_by, audit=audit)
         gone = {one.number: one.intended_s for one in self._submitter.deleted.all.values() if not one.problem}
@@ -232,8 +233,9 @@ class _Scale:
         classes = [one.name for one in work.classes] if len(work.classes) > 1 else []
         for of in ("", *classes):
             some = {number: one for number, one in submissions.items() if of in ("", one.of)}
-            for stage in STAGES:
-                if some and (reached.times[stage].keys() & some.keys() or stage == work.until):
+            seen = {stage for stage in STAGES if reached.times[stage].keys() & some.keys()}
+            for stage in (*DELTAS, *STAGES):
+                if some and (seen.issuperset(stage.split("..")) or stage == work.until):
                     source, resolution_s = exact.get(stage, ("watch", lag_s))
                     found.append(stages.stage_metrics(stage, some, reached, end_s, resolution_s, gone, of, source))
         made = [one for one in submissions.values() if one.sent_s is not None]

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from seatrial.kinds.scale.driver import stages
 from seatrial.kinds.scale.driver.health import read_lines
 from seatrial.kinds.scale.driver.plan import SubmissionPlan
+from seatrial.kinds.scale.followed import DELTAS
 from seatrial.kinds.scale.work import (
     DELETED_FILE,
     STAMPS,
@@ -80,6 +81,7 @@ def merge_shards(shards: Iterable[Shard]) -> Merged:
     if len(untils) != 1:
         raise ValueError(f"load generators use different `until` stages: {', '.join(sorted(untils)) or 'none'}")
     known = [stage for stage, times in reached.times.items() if times]
+    known += [delta for delta in DELTAS if {*delta.split("..")} <= {*known}]
     metrics = [stages.stage_metrics(stage, submissions, reached, 0.0, 0.0, gone) for stage in known]
     deleted = [Deletion(number, at_s) for number, at_s in gone.items()]
     # The lags are not in these files: each load generator checked its own.

@@ -5,6 +5,7 @@ shorter. A workload that has not reached a stage when the watch ends counts as r
 gap of the watch counts with the later end of the gap, and is counted as censored."""
 
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
@@ -26,6 +27,7 @@ _SHARES = (0.5, 0.9, 0.95, 0.99)
 STAMP_START = b'{"workload"'
 MOST_PROBLEMS = 5
 _POINTS = 200  # per curve, for reports
+_NEVER = (math.inf, math.inf)
 _latest = itemgetter(1)  # the later end of a range
 
 _T = TypeVar("_T")
@@ -143,16 +145,19 @@ def stage_metrics(
     of: str = "",
     source: str = "watch",
 ) -> StageMetrics:
-    """`end_s` is when the watch ended, `gone` when churn deleted a workload, `lag_s` the p99 lag of the watch."""
-    times = reached.times[stage]
+    """`end_s` is when the watch ended, `gone` when churn deleted a workload, `lag_s` the p99 lag of the watch. Of two
+    stages, a workload that never reached the first is unfinished."""
+    since, _, then = stage.rpartition("..")
+    times, begun = reached.times[then], reached.times.get(since)
     durations, earliest, ended, blind, failed = [], [], [], 0, 0
     for number, one in submissions.items():
-        seen = times.get(number)
+        first, last = (one.intended_s, one.intended_s) if begun is None else begun.get(number, _NEVER)
+        seen = times.get(number) if first < math.inf else None
         latest = seen[1] if seen else gone.get(number, end_s)
-        durations.append(max(latest - one.intended_s, 0.0))
-        earliest.append(max(seen[0] - one.intended_s, 0.0) if seen else durations[-1])
+        durations.append(max(latest - first, 0.0))
+        earliest.append(max(seen[0] - last, 0.0) if seen else durations[-1])
         ended.append(seen is not None)
-        blind += seen is not None and seen[0] < seen[1]
+        blind += seen is not None and (seen[0] < seen[1] or first < last)
         failed += seen is None and (one.acknowledged_s is None or number in reached.failed)
     done = sum(ended)
     early = [one.value for one in quantiles(earliest, ended, _SHARES)] if blind else [None] * len(_SHARES)
@@ -165,7 +170,7 @@ def stage_metrics(
         failed=failed,
         censored=blind,
         quantiles=[StageQuantile(one.share, one.value, one.lower, one.upper, early_s) for one, early_s in found],
-        curve=_curve(durations, ended),
+        curve=[] if since else _curve(durations, ended),
         source="acknowledged" if stage == CREATED else source,
         resolution_s=0.0 if stage == CREATED else lag_s,
         of=of,
