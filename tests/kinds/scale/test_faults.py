@@ -19,7 +19,7 @@ from seatrial.kinds.scale.driver.health import gaps, read_lines
 from seatrial.kinds.scale.driver.plan import SubmissionPlan
 from seatrial.kinds.scale.driver.stages import read_stamps
 from seatrial.kinds.scale.driver.submit import SubmissionRecords, Submitter
-from seatrial.kinds.scale.driver.watch import Watched, WatchWork, watching
+from seatrial.kinds.scale.driver.watch import Canary, Watched, WatchWork, watching
 from seatrial.kinds.scale.followed import PODS_LABELLED
 from seatrial.kinds.scale.work import WORKLOAD_LABEL, ScaleWork, Submission, WorkloadClass
 from seatrial.kubernetes import PODS
@@ -168,6 +168,16 @@ async def test_a_template_that_is_refused_is_told_before_anything_is_sent(
             await made.prepare()
     assert '"note":"refused"' in capfd.readouterr().out
     assert all(request.query.get("dryRun") == "All" for request in stub.requests if request.method == "POST")
+
+
+async def test_a_change_that_the_watch_never_saw_counts_until_the_next_one(tmp_path: Path) -> None:
+    """After an outage the watch lists objects again, and sees only the last of several changes."""
+    stamps = tmp_path / "stamps.jsonl"
+    stamps.write_text('{"canary":"b","at_s":13.5}\n{"canary":"d","at_s":60.0}\n')
+    async with serving(Stub()) as stub, stub.client() as client:
+        canary = Canary(ClusterObjects(client, kind.options(), "r", "69b56f04", 1), "p")
+        canary._acknowledged = {"a": 10.0, "b": 13.0, "c": 59.0, "d": 60.5, "e": 61.0}
+        assert canary.lags(stamps) == [(10.0, 3.5), (13.0, 0.5), (59.0, 1.0), (60.5, 0.0)]
 
 
 async def test_what_a_watch_missed_when_the_server_had_forgotten_is_censored_and_counted(tmp_path: Path) -> None:

@@ -117,6 +117,19 @@ def submitter(
     return made, made.submitted
 
 
+async def test_a_send_that_could_not_connect_counts_from_when_it_was_tried(tmp_path: Path) -> None:
+    class Down(Counting):
+        async def create(self, one: PlannedWorkload, attempts: list[RequestAttempt]) -> None:
+            attempts.append(RequestAttempt(5.0, problem="connection refused"))
+            if one.number == 0:
+                raise KubernetesError("connection refused")
+            attempts.append(RequestAttempt(9.0, 9.1, answered_s=9.2, status=201))
+
+    sender, submitted = submitter(Down(), tmp_path)
+    await sender.waves(SubmissionPlan(work(count=2)).measured, 2, 0.0)
+    assert [submitted.all[number].sent_s for number in (0, 1)] == [None, 5.0]
+
+
 async def test_waves_send_the_remainder_too(tmp_path: Path) -> None:
     place, plan = Counting(), SubmissionPlan(work(count=10))
     sender, submitted = submitter(place, tmp_path)
