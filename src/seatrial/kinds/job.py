@@ -38,7 +38,7 @@ class DriverPlace(Model):
     image: Text = Field(min_length=1, description="Image that contains this version of Seatrial.")
     cpu: float = Field(1.0, strict=True, gt=0, description="Reserved CPU cores, to avoid measuring a busy node.")
     memory_bytes: Size | None = Field(None, alias="memory", description="Reserved memory.")
-    select: dict[Text, Text] = Field({}, description="Node labels by which the target chooses its node.")
+    select: dict[Text, Text] = Field({}, description="Labels of nodes to run on.")
 
 
 def driver_job(job: JobSpec, kind: str, work: msgspec.Struct, place: DriverPlace | None) -> JobSpec:

@@ -125,7 +125,7 @@ class Machine(Model):
     cpu: float | None = Field(None, strict=True, gt=0, description="Cores; limits its jobs if the target supports it.")
     memory_bytes: Size | None = Field(None, alias="memory", description="Main memory; limits its jobs.")
     price: Money | None = Field(None, description="Price per hour.")
-    select: dict[Text, Text] = Field({}, description="Node labels by which the target finds it.")
+    select: dict[Text, Text] = Field({}, description="Labels of its nodes.")
     parallel: int | None = Field(None, strict=True, ge=1, description="Maximum number of jobs at a time.")
     tags: Tags = Field((), description="Tags for --tag.")
     features: dict[Text, int | float | str] = Field({}, description="Other capabilities: needs: {features.NAME: ...}.")
