@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from multiprocessing import connection
 from pathlib import Path
 from unittest import mock
 
@@ -30,12 +31,20 @@ def run_forked(
     with tempfile.TemporaryDirectory() as outputs:
         out, err = Path(outputs, "out"), Path(outputs, "err")
         process = start_forked(args, folder, env, out, err)
-        process.join(limit_s)
-        if process.exitcode is None:
+        code = exit_code(process, limit_s)
+        if code is None:
             process.kill()
-            process.join()
+            exit_code(process, limit_s)
             raise subprocess.TimeoutExpired(args, limit_s, out.read_bytes(), err.read_bytes())
-        return subprocess.CompletedProcess(args, process.exitcode, out.read_text(), err.read_text())
+        return subprocess.CompletedProcess(args, code, out.read_text(), err.read_text())
+
+
+def exit_code(process: multiprocessing.process.BaseProcess, within_s: float) -> int | None:
+    """None if it still runs after this time. Threads must use this instead of `join` and `exitcode`: starting a process
+    also looks at all others, and of two threads that read the status of one process the second gets 255."""
+    connection.wait([process.sentinel], within_s)
+    with _starting:
+        return process.exitcode
 
 
 def start_forked(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from forked import run_forked, start_forked
+from forked import exit_code, run_forked, start_forked
 from world import SEATRIAL, World
 
 WITHIN_S = 300.0  # for a job that starts when the machine has time
@@ -149,7 +149,7 @@ def begun(world: World, code: int) -> BaseProcess:
     process = start_forked(("run", "suite.yaml"), world.folder, world.env, output, output)
     until = time.monotonic() + WITHIN_S
     while not (world.folder / "begun").exists() or not world.started():
-        assert process.exitcode is None, output.read_text()
+        assert exit_code(process, 0) is None, output.read_text()
         assert time.monotonic() < until
         time.sleep(0.02)
     return process
@@ -161,9 +161,9 @@ def stopped(how: Callable[[BaseProcess, World], Any]) -> Act:
     def act(world: World) -> int:
         process = begun(world, 0)
         how(process, world)
-        process.join(WITHIN_S)
-        assert process.exitcode is not None
-        return process.exitcode
+        code = exit_code(process, WITHIN_S)
+        assert code is not None
+        return code
 
     return act
 
@@ -174,7 +174,7 @@ def killed(code: int, *then: str) -> Act:
     def act(world: World) -> int:
         process = begun(world, code)
         process.kill()
-        process.join()
+        exit_code(process, WITHIN_S)
         if then == ("attach last",):  # else the job must still be at work
             (world.folder / "go").touch()
         return [seatrial(world, *command.split()) for command in then][-1]
