@@ -188,7 +188,7 @@ def test_a_forbidden_text_may_be_in_output_that_no_agent_searched_and_nobody_kep
     (ran,) = with_searches(job, Observation("j", 1, Place("here", "m"), EXITED, steps=[ran])).steps
     found = [*check_run(ran, EXITED, RunExpected(never=("Error",)))[1:], *check_log(ran, LogExpected(never=("Err.r",)))]
     assert [one.verdict for one in found] == [verdict, verdict]
-    assert all("9 bytes of output were not kept; print less" in one.message for one in found if verdict != "failed")
+    assert all("9 bytes of output were not searched; print less" in one.message for one in found if verdict != "failed")
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_a_running_job_that_prints_the_secret_of_another_is_shown_without_it(wor
     assert seen == log_of(world, "tells")
     for text in (seen, now):
         assert f"before {secret[:6]}\nit is ••• and\n" in text
-    assert "masked only in logs of its own jobs: secret TOKEN: environment variable" in unknown.stderr
+    assert "if another job prints this secret, it is not masked: secret TOKEN: environment variable" in unknown.stderr
 
 
 def test_nothing_is_lost_of_jobs_that_write_until_they_are_removed(world: World) -> None:

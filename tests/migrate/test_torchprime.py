@@ -136,7 +136,7 @@ def test_every_job_becomes_a_trial_with_its_arguments_checks_and_bounds(
     )
     assert "the bounds of new-model: run" in done.stdout
     assert "the command of idle: no step of the workflow runs it (left out)" in done.stdout
-    assert "a blank after the last `\\` ends the command: torchprime never got 'profile_start_step=3'" in done.stderr
+    assert "a space after `\\` ends the command, so 'profile_start_step=3' was never passed" in done.stderr
     assert "e2e_test.yml:20: left out, because its value is unknown: 'RUN'\n" in done.stderr
     assert "left out, because its value is unknown: 'run=$EXTRA'\n" in done.stderr
     assert "4 cells, 0 excluded of 4 combinations" in world.seatrial("plan", "suite.yaml", check=0).stdout

@@ -208,7 +208,11 @@ def _read_ours(sheet: Sheet, better: Mapping[str, Better]) -> _Entries:
             keys = keys.model_copy(update={"better": wanted or keys.better or "lower"})
             worse, other = ("upper", "lower") if keys.better == "lower" else ("lower", "upper")
             if getattr(keys, worse) is None and getattr(keys, other) is not None and not keys.disabled:
-                sheet.warn(at, f"no `{worse}` with `better: {keys.better}`, so a run can never be `slower`", True)
+                sheet.warn(
+                    at,
+                    f"`{worse}` is missing with `better: {keys.better}`, so a slower run is never reported; add it",
+                    True,
+                )
             found.setdefault(benchmark, {})[metric] = _entry(sheet, at, metric, keys, "lower", "center", at)
     return found
 

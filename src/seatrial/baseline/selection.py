@@ -117,8 +117,8 @@ def lost_bounds(cells: Sequence[Cell], history: History) -> list[str]:
     before, files = history.checked(), {cell.benchmark: " and ".join(cell.spec.baseline_files()) for cell in cells}
     now = {(cell.benchmark, bound.metric) for cell in cells for bound in cell.bounds}
     return [
-        f"{benchmark} {metric} had bounds in run {run} and has none in {files[benchmark] or 'the suite'} now, so it is "
-        "not checked: restore the entry if it was renamed or removed by mistake, else keep it with `disabled: REASON`"
+        f"{benchmark} {metric} is no longer checked: it had bounds in run {run}, but {files[benchmark] or 'the suite'} "
+        "has no entry for it now; restore the entry, or add one with `disabled: REASON`"
         for (benchmark, metric), run in sorted(before.items())
         if benchmark in files and (benchmark, metric) not in now
     ]

@@ -106,7 +106,11 @@ class Sheet:
         if half is None or bound.state is not BoundState.USABLE:
             return
         if half > _MOST_WIDTH:
-            self.warn((*path, lower), f"±{half:,.0%} of the center accepts almost any value", low is None)
+            self.warn(
+                (*path, lower),
+                f"±{half:,.0%} accepts almost any value; narrow the bounds, or run `seatrial baseline update`",
+                low is None,
+            )
         elif half > cap and low is not None and high is not None:
             self.warn((*path, lower), f"±{half:.1%} exceeds the cap of ±{cap:.0%} and would miss most regressions")
 

@@ -97,7 +97,7 @@ def _judged(bound: Bound, check: str, metric: Metric, at_s: float, settings: Set
     message = f"{bound.metric}: {bound_sentence(bound, value, at_s)}"
     if shift := shift_of(bound, [*((one.run, one.value) for one in bound.recent), ("", value)]):
         data["shift"] = {"run": shift.run, "runs": shift.runs, "size": shift.size}
-        message = f"{bound.metric} has been {shift.text}; {bound_sentence(bound, value, at_s)}"
+        message = f"{bound.metric} has been {shift.text}; this run alone: {bound_sentence(bound, value, at_s)}"
         above, below = shift.up, not shift.up
     if not above and not below:
         return Finding(METRICS, check, Verdict.PASSED, message=message, data=data)

@@ -98,8 +98,15 @@ def unread(files: ObservedStep, step: str, check: str) -> Finding | None:
     """The finding for files that could not be fetched after the job; None if they could."""
     if not files.unread:
         return None
-    message = f"the files of the job could not be fetched: {files.unread}"
-    return Finding(step, check, Verdict.INFRA, UNREAD, message, "the job is not run again for this")
+    message = f"cannot fetch the files of the job: {files.unread}"
+    return Finding(
+        step,
+        check,
+        Verdict.INFRA,
+        UNREAD,
+        message,
+        "the job itself has ended and is not run again; fix the access to its files, then run the cell again",
+    )
 
 
 def ended_badly(observed: ObservedStep, check: str, ended: Exit, step: str = "") -> Finding | None:

@@ -51,19 +51,21 @@ def check_limit(
 
     Each try has a rate, the bounds it broke, and `doubt`, why it is inconclusive; `low` is the highest rate that held.
     """
+    what = "rate" if unit == "/s" else "load"
     results = [one["doubt"] or "; ".join(one["broken"]) or "holds" for one in tries]
     table = "\n".join(f"{one['rate']:>10.4g}{unit}  {result}" for one, result in zip(tries, results, strict=True))
     if not low:
-        rates = " to ".join(f"{one['rate']:.4g}{unit}" for one in (*tries[-1:], *tries[:1]))
-        why = "; ".join(tries[-1]["broken"]) if tries else "none was tried"
+        tried = sorted(one["rate"] for one in tries)
+        rates = " to ".join(f"{rate:.4g}{unit}" for rate in (*tried[:1], *tried[-1:]))
+        why = "; ".join(tries[-1]["broken"]) if tries else ""
         verdict, class_ = (Verdict.INVALID, "late") if doubt else (Verdict.FAILED, "bounds")
-        text = doubt or f"no rate from {rates} keeps the bounds: {why}"
+        text = doubt or (f"no {what} from {rates} keeps the bounds: {why}" if tries else f"no {what} was tried")
         return Finding(step, check, verdict, class_, text, table)
     if doubt:
         text = f"at least {low:.4g}{unit}; at the next higher rate, {doubt}"
     else:
         text = f"{low:.4g}{unit} keeps the bounds" + (
-            f", {high:.4g}{unit} does not" if high else ", the highest rate tried"
+            f", {high:.4g}{unit} does not" if high else f", the highest {what} tried"
         )
     return Finding(step, check, Verdict.PASSED, "", text, table, {"stages": [dict(one) for one in tries]})
 

@@ -19,7 +19,7 @@ def check_gpu_model(observation: Observation, declared: Gpu, part: str = JOB) ->
         wrong = [name for name in names if not is_gpu_model(declared.model or "", name)]
         if len(names) - len(wrong) < min(declared.count, len(names)):
             of_host = f" on host {host}" if host else ""
-            message = f"GPU model {', '.join(wrong)}{of_host} ({declared.model} declared)"
+            message = f"GPU model {', '.join(dict.fromkeys(wrong))}{of_host} ({declared.model} declared)"
             findings.append(Finding(part, MODEL, Verdict.FAILED, "gpu", message))
     return findings
 

@@ -70,7 +70,7 @@ async def _show(folder: RunFolder, cells: list[PlannedCell], follow: bool, ended
                 printer.write(_name(ids, piece.source) if named else "", piece.data)
         printer.close()
     for problem in logs.unread_secrets:
-        say(f"masked only in logs of its own jobs: {problem}")
+        say(f"warning: if another job prints this secret, it is not masked: {problem}")
     if not shown and follow and not ended_too and logs.over():
         say(f"every cell has ended; show their logs with `seatrial logs {folder.run}`")
     elif not shown:

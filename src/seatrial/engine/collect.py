@@ -143,7 +143,10 @@ def _with_found(observed: ObservedStep, found: dict[str, dict[str, Any]]) -> Obs
     both = {kind: {**had.get(kind, {}), **more.get(kind, {})} for kind in _PATTERN_KINDS}
     given_up = [*had.get("dropped", ()), *more.get("dropped", ())]
     if omitted := observed.output_omitted_bytes:
-        why = {"why": f"{omitted} bytes of output were not kept", "fix": "print less, or use an image with Python"}
+        why = {
+            "why": f"without Python in the image, {omitted} bytes of output were not searched",
+            "fix": "print less, or add Python to it",
+        }
         given_up += [{"pattern": text, **why} for text, match in more.get("never", {}).items() if not match["count"]]
     return msgspec.structs.replace(observed, result={**had, **both, "dropped": given_up})
 

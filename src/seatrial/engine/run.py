@@ -54,7 +54,7 @@ class Listener(Protocol):
 def thread_limit(error: Exception) -> str:
     """The message if Python could not start a thread, which is a plain RuntimeError; else ""."""
     no_thread = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
-    return "cannot start a thread; the process limit of this user is reached (`ulimit -u`)" if no_thread else ""
+    return "cannot start a thread: the process limit of this user is reached; raise `ulimit -u`" if no_thread else ""
 
 
 class RunStopped(SeatrialError):

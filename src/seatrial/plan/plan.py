@@ -95,7 +95,11 @@ class Plan:
         for cell in self.cells:
             if cell.contents is not None and cell.trial not in partial:
                 found.setdefault(cell.trial, {*cell.contents.unmatched}).intersection_update(cell.contents.unmatched)
-        return [f"trials.{trial}.{rule} matches nothing" for trial in found for rule in sorted(found[trial])]
+        return [
+            f"trials.{trial}.{rule} matches no case; correct or remove it"
+            for trial in found
+            for rule in sorted(found[trial])
+        ]
 
     def check_cells(self, where: str = "") -> None:
         """Raises PlanError if there is nothing to run."""

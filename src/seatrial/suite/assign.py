@@ -49,7 +49,7 @@ def assign(data: YamlMap, text: str) -> Assigned:
     if not equals or not name:
         raise refuse(1, "expected PATH=VALUE, such as runtimes.base.image=registry.example/base:2")
     if _FIXED.match(name):
-        raise refuse(1, "`include` and `x-` fields cannot be changed; set the fields they fill")
+        raise refuse(1, "--set cannot change `include` and `x-` fields; set the fields that use them")
     if value.problems:
         raise SuiteError(value.problems)
     path, columns, known = list[str | int](), list[int](), 0
@@ -63,7 +63,7 @@ def assign(data: YamlMap, text: str) -> Assigned:
         if not found and not new:
             what = f"a list of {len(here)}" if isinstance(here, list) else "neither a map nor a list"
             where = f"`{dotted(tuple(path))}` ({'a map' if isinstance(here, dict) else what})"
-            raise refuse(column, f"no such name or index in {where if path else 'the suite'}")
+            raise refuse(column, f"{rest!r} is not in {where if path else 'the suite'}")
         token = max(found, key=len) if found else new[0] if new else ""
         if not found and len(path) == 1 and path[0] in _ENTRIES and token != rest:
             raise refuse(column, f"unknown {_ENTRIES[str(path[0])]} {token!r}{nearest(token, here)}")

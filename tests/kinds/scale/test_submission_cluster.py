@@ -133,7 +133,7 @@ def test_workloads_that_can_never_start_end_the_trial_early_and_say_why(scale: S
     scale.seatrial("run", "suite.yaml", check=1)
     for check in ("bound unfinished", "bound scheduled.p99"):
         message = scale.findings()[check].message
-        assert "; 3 of 3: no node in this cluster fits: 0/" in message
+        assert "; 3 of 3 unfinished workloads: no node in this cluster fits: 0/" in message
         assert "Insufficient nvidia.com/gpu" in message
     nothing_left(scale)
 

@@ -135,7 +135,7 @@ async def test_a_closed_loop_keeps_so_many_requests_in_flight(tmp_path: Path) ->
         (4.0, 4, 20),
     ]
     findings, metrics = check_load(load, DriverRecords(load=note), EndCause(Verdict.INFRA, "lost", ""))
-    assert findings[0].message == "4 in flight keeps the bounds, the highest rate tried"
+    assert findings[0].message == "4 in flight keeps the bounds, the highest load tried"
     assert "peak" not in metrics["load"]
     (table,) = (one for one in charts_of(findings, note.summary, note.stages) if isinstance(one, Table))
     assert [row[0] for row in table.rows] == [1.0, 4.0]

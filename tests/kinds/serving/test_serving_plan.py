@@ -54,7 +54,7 @@ def test_a_rule_that_skips_no_case_of_any_cell_is_said_by_plan_and_run(world: Wo
     rules = '[{has: prefix, why: x}, {case: "tund*", why: x}, {case: "alone-${shards}", why: x}, {tag: t, why: x}]'
     changed = ("--set", f"trials.served.skip={rules}")
     (world.folder / "cases.yaml").write_text(CASES.replace("name: alone", "name: alone-2"))
-    said = "seatrial: trials.served.skip[1] matches nothing\nseatrial: trials.served.skip[3] matches nothing\n"
+    said = "".join(f"seatrial: trials.served.skip[{at}] matches no case; correct or remove it\n" for at in (1, 3))
     assert world.seatrial("plan", "suite.yaml", *changed, check=0).stderr == said, "skip[2] matches for two shards"
     soon = ("--set", "trials.served.server.ready.within=1s", "--retries", "0")
     assert said in world.seatrial("run", "suite.yaml", *changed, *soon).stderr

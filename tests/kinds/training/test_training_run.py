@@ -179,7 +179,7 @@ trials:
     checks = {"files": "files m count", "metric": "train metric m", "reader": "train read kineto"}
     for cell in world.results().cells:
         assert found(cell) == {"train exit": ("passed", ""), checks[cell.id]: ("infra", "unread")}
-        assert "the files of the job could not be fetched: cannot read file://" in cell.why
+        assert "cannot fetch the files of the job: cannot read file://" in cell.why
         assert len(cell.attempts) == 1
         assert (world.folder / cell.id).read_text() == "ran\n"
 

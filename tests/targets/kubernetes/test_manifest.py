@@ -131,7 +131,7 @@ def test_a_machine_that_selects_its_nodes_is_believed() -> None:
 )
 def test_a_model_that_no_label_means_is_refused_with_the_line_to_add(resources: Resources, what: str) -> None:
     message = refusal(changed(resources=resources))
-    assert message.startswith(f"no known node label means {what}")
+    assert message.startswith(f"cannot tell which nodes have {what}")
     assert "{select: {LABEL: VALUE}}" in message
 
 
@@ -153,7 +153,7 @@ def unmatched(resources: Resources, nodes: list[dict[str, str]]) -> str:
 
 def test_before_a_run_an_unknown_model_is_refused_with_the_labels_of_the_nodes() -> None:
     message = unmatched(gpus(1, "Mystery 7"), [T4, T4, {**T4, "nvidia.com/gpu.product": "NVIDIA-L4"}])
-    found = "nvidia.com/gpu.product=Tesla-T4 (2 nodes), nvidia.com/gpu.product=NVIDIA-L4 (1 node); set the label"
+    found = "nvidia.com/gpu.product=Tesla-T4 (2 nodes), nvidia.com/gpu.product=NVIDIA-L4 (1 node); name their label"
     assert f"labels of the nodes: {found}" in message
     assert "`gpu_models: {Mystery 7: {select: {LABEL: VALUE}}}`" in message
 

@@ -135,7 +135,9 @@ def start(prepared: Prepared, context: Context, sandbox: Sandbox, mask: Mask) ->
         if child.pid == 0:
             _become(argv, env, context.work, sandbox, child_output, child_notes)
     except BlockingIOError as error:
-        text = "cannot start a process; the process limit of this user or its control group is reached"
+        text = (
+            "cannot start a process: the process limit is reached; raise `ulimit -u` or pids.max of the control group"
+        )
         raise OSError(error.errno, text) from None
     finally:
         os.close(child_output)

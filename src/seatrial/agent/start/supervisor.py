@@ -265,4 +265,4 @@ def _reap(waiting: Dict[int, int]) -> None:
         if number is not None and status != 0:
             killed = os.WIFSIGNALED(status)
             how = "was killed by signal %d" % os.WTERMSIG(status) if killed else "exited with code %d" % (status >> 8)
-            _answer(1, {"id": number, "error": "the supervisor %s before its job" % how})
+            _answer(1, {"id": number, "error": "the supervisor %s before its job ended" % how})

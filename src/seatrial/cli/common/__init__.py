@@ -174,6 +174,7 @@ def plan_of(
     """Loads the suite and plans it; prints the plan's notes and warnings. With `strict`, exits 2 if there are any
     warnings."""
     from seatrial.api import plan
+    from seatrial.job.units import count
 
     read = loaded(suite, target, overrides, look_for_files=True)
     before = None
@@ -189,7 +190,7 @@ def plan_of(
         say(note)
     warn(made.warnings, suite, strict or list_warnings)
     if strict and made.warnings:
-        fail(f"--strict: nothing was run because of the {'warning' if len(made.warnings) == 1 else 'warnings'} above")
+        fail(f"--strict: {count(len(made.warnings), 'warning')}; fix what is named above, or leave out --strict")
     return made
 
 

@@ -25,7 +25,7 @@ from seatrial.migrate.runai.files import NAMESPACE_PREFIX
 )  # fmt: skip
 @click.option(
     "--compatible/--no-compatible", "is_compatible", default=True, show_default=True,
-    help="sampled.json as Run:ai's tool writes it: only complete workloads. sampled-all.json has all of them.",
+    help="Write only complete workloads to sampled.json, as Run:ai's tool does; sampled-all.json has all.",
 )  # fmt: skip
 @click.option("--backend-cluster", metavar="UUID", help="Cluster, if the control plane has several.")
 @NAMESPACE

@@ -156,12 +156,15 @@ def _inexact(whole: ScaleSummary, stage: StageMetrics, found: StageQuantile | No
     """How large the error is, why, and what to do."""
     if stage.source == "watch" and not whole.lags:
         return "no watch lag was measured; run it again"
-    causes = {"sends were late (p99)": whole.late_p99_s, f"the {stage.source} was late (p99)": stage.resolution_s}
-    why = ", ".join(f"{cause} by {value_text(late_s, 's')}" for cause, late_s in causes.items() if late_s)
-    text = f"± {value_text(work.error_s(whole, stage), 's')}" + (f" ({why})" if why else "")
+    causes = {
+        "send delay p99": 0.0 if ".." in stage.stage else whole.late_p99_s,
+        "watch lag p99" if stage.source == "watch" else "audit log": stage.resolution_s,
+    }
+    why = ", ".join(f"{cause} {value_text(late_s, 's')}" for cause, late_s in causes.items() if late_s)
+    text = f"error ± {value_text(work.error_s(whole, stage), 's')}" + (f" ({why})" if why else "")
     if found is not None and found.earliest is not None:
-        some = f"{stage.censored} of {stage.count} workloads reached the stage in a gap of the watch"
-        text += f", or only {value_text(found.earliest, 's')}: {some}"
+        some = f"{stage.censored} of {stage.count} times are inexact because the watch was interrupted"
+        text += f"; {some}, so it may be as low as {value_text(found.earliest, 's')}"
     if whole.unreachable_s:
         return f"{text}; API server unreachable for {value_text(whole.unreachable_s, 's')}; run it again"
     return f"{text}; lower the rate, or give the load generator more CPU"
@@ -201,7 +204,9 @@ def _bound(
 
 def _waiting(whole: ScaleSummary) -> str:
     """Why unfinished workloads wait, the most frequent reason first."""
-    return "".join(f"; {number} of {whole.unfinished}: {why}" for why, number in whole.waiting.items())
+    return "".join(
+        f"; {number} of {whole.unfinished} unfinished workloads: {why}" for why, number in whole.waiting.items()
+    )
 
 
 def _checked(

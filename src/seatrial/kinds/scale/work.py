@@ -252,7 +252,7 @@ def broken_scale_bounds(
         if value is None:
             broken.append(f"{bound.name} is not known, bound {bound.text}")
         elif stage and found and not exact and is_undecided(bound, found, error := error_s(whole, stage)):
-            known = f"{bound.name} is {value:.4g} ± {error:.2g}, bound {bound.text}"
+            known = f"{bound.name} is {value_text(value, 's')} ± {value_text(error, 's')}, too close to {bound.text}"
             undecided.append(known if error < math.inf else "no watch lag was measured")
         elif not bound.met_by(float(value)):
             broken.append(f"{bound.name} is {value:.4g}, bound {bound.text}")

@@ -42,7 +42,7 @@ def _measured(summary: LoadSummary) -> Finding:
     if summary.errors == summary.requests:
         text = f"all {summary.requests} requests failed: {summary.errors_text}"
         return Finding(LOAD, "measured", Verdict.FAILED, "error", text)
-    left_out = {"the first ones as warm-up": summary.warmup, "with errors": sum(summary.error_kinds.values())}
+    left_out = {"during warm-up": summary.warmup, "with errors": sum(summary.error_kinds.values())}
     used = summary.requests - sum(left_out.values())
     out = ", ".join(f"{number} {why}" for why, number in left_out.items() if number)
     again = "; measured again because the client was killed" if summary.again else ""

@@ -128,7 +128,7 @@ class TrainingTrial(CommandChecks, TrialModel):
             percent = float(tolerance.rstrip("% "))
         else:
             percent = tolerance / abs(target) * 100 if tolerance and target else 0.0
-        return (f"`loss.tolerance` {tolerance} accepts almost any loss",) if percent > _MOST_PERCENT else ()
+        return (f"`loss.tolerance` {tolerance} accepts almost any loss; lower it",) if percent > _MOST_PERCENT else ()
 
     def storage(self) -> tuple[str, ...]:
         return (self.artifacts,) if self.artifacts and "://" in self.artifacts else ()

@@ -129,7 +129,7 @@ def _unknown(
     used = [entry for name, entry in entries.items() if name in run]
     half = [entry.benchmark for entry in used if (entry.target_loss is None) != (entry.loss_tolerance is None)]
     if half:
-        comments.append(f"the other half of incomplete loss checks (left out): {', '.join(half)}")
+        comments.append(f"the target or the tolerance of the loss of {', '.join(half)} (check left out)")
     invented = [entry.benchmark for entry in used if entry.invented]
     if invented:
         some = ", ".join(invented)

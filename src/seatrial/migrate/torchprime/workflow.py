@@ -102,8 +102,9 @@ def _workload(step: YamlMap, by_step: dict[str, str], file: Path, line: int, war
     command = _EXPRESSION.sub("\0", script[_TP_RUN.search(script).start() :])  # type: ignore[union-attr]
     command, _, rest = command.replace("\\\n", " ").partition("\n")
     if _LOST.search(command):
-        why = "a blank after the last `\\` ends the command: torchprime never got"
-        warnings.append(f"{file}:{line}: {why} {rest.partition(chr(10))[0].strip()!r}, and neither does the suite")
+        lost = rest.partition("\n")[0].strip()
+        why = f"a space after `\\` ends the command, so {lost!r} was never passed"
+        warnings.append(f"{file}:{line}: {why}; the suite leaves it out, too")
     try:
         words = shlex.split(_LOST.sub("", command))[2:]
     except ValueError as error:

@@ -115,8 +115,8 @@ KEEPER = (
 
 NO_JOBSET = (
     "JobSet is not installed on this cluster; all trials of a target with `workload: jobset` need it\n"
-    "install JobSet 0.11 or later (kubernetes-sigs/jobset), or remove `workload: jobset`: only TPUs with several hosts "
-    "need it"
+    "install JobSet 0.11 or later (kubernetes-sigs/jobset), or remove `workload: jobset` if no trial uses TPUs with "
+    "several hosts"
 )
 
 

@@ -104,7 +104,7 @@ async def _engine(preferred: str | None) -> Diagnostic:
             fix = f"make `{Path(engine).name} run` work for this user; runtimes without `image:` do not need it"
             if ulimits := await start_container(engine):
                 found = f"{engine} works; its default ulimits cannot be set here, so jobs use {' '.join(ulimits)}"
-                return warning(what, found, "for higher limits, use CAP_SYS_RESOURCE or change those of this user")
+                return warning(what, found, "to raise them, run with CAP_SYS_RESOURCE or raise this user's ulimits")
             return ok(what, f"{engine} works")
     except TargetError as error:
         return warning(what, str(error), fix)

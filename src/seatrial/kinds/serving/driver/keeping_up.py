@@ -39,7 +39,7 @@ class Flow(NamedTuple):
         """The reason, also if the longest window did not decide; empty if the server keeps up."""
         if self.keeps_up or (self.keeps_up is None and not (self.behind and self.growth > self.noise)):
             return ""
-        return f"the server falls behind: {self.answered / self.arrived:.1%} answered, {self.growth:+.0f} in flight"
+        return f"the server falls behind: {self.answered / self.arrived:.1%} answered, in flight {self.growth:+.0f}"
 
 
 def measure_flow(starts: Sequence[float], ends: Sequence[float], now_s: float) -> Flow | None:

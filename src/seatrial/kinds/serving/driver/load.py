@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from seatrial.job import value_text
 from seatrial.kinds.arrivals import offsets
 from seatrial.kinds.driver import Driver, DriverError, wait_for
 from seatrial.kinds.search import Try, search_rate, try_each
@@ -112,7 +113,8 @@ async def _search(driver: Driver, work: ServingWork, load: LoadWork, client: Cli
         driver.progress(f"load: {rate:.4g}{load.unit}")
         summary, timed = await run_load(driver, work, offered, client, again)
         write_requests(driver.files / REQUESTS, timed, "ab" if stages else "wb", rate)
-        late = "the client was late" if summary.lag_s > load.lag_s else ""
+        lag, most = value_text(summary.lag_s, "s"), value_text(load.lag_s, "s")
+        late = f"the client was late by {lag} (limit {most})" if summary.lag_s > load.lag_s else ""
         doubt = "the client was stopped" if summary.cut else late
         broken = load.broken_bounds(summary) + ([summary.falls_behind] if summary.falls_behind else [])
         tried = Try(rate, broken, doubt, summary)

@@ -125,7 +125,7 @@ def unmatched_gpu(job: Job, found: str = "") -> str:
     gpu = job.resources.gpu
     memory = f" with {size_quantity(gpu.memory_bytes)}" if gpu.memory_bytes else ""
     return (
-        f"no known node label means GPU model {gpu.model}{memory}; {found}set the label of its nodes in the target: "
+        f"cannot tell which nodes have GPU model {gpu.model}{memory}; {found}name their label in the target: "
         f"`gpu_models: {{{gpu.model}: {{select: {{LABEL: VALUE}}}}}}`, or allow every node with GPUs: "
         f"`gpu_models: {{{gpu.model}: {{}}}}`"
     )
