@@ -107,7 +107,8 @@ async def test_what_policies_and_bounds_say_is_known_before_a_run_and_can_be_sat
             assert caught.value.outcome is Outcome.REFUSED, text
             assert ("because of its keeper" in str(caught.value)) == (text == "because of its keeper")
             if "everything" in text or "keeper" in text:
-                problems = [one.why for one in await target.examine() if one.level is DiagnosticLevel.PROBLEM]
+                examined = await target.examine()
+                problems = [one.why + one.fix for one in examined if one.level is DiagnosticLevel.PROBLEM]
                 assert any(text in problem for problem in problems), problems
     async with opened(real_cluster, strict, labels={"team": "ml"}, keeper=keeper, annotations={"a": "b"}) as target:
         wanted = job("true", resources=small)
