@@ -77,7 +77,7 @@ class GpuEntry(Model):
 
 
 class TpuEntry(Model):
-    """A TPU slice, or several slices that work together. Its jobs have as many hosts as it has."""
+    """A TPU slice, or several slices that work together. A job runs on all its hosts."""
 
     type: Text = Field(min_length=1, description="v4, v5e, v5p, v6e, tpu7x, or the accelerator label of GKE.")
     topology: Text = Field(description="Chips along each side of a slice: 2x2, 4x4x8.")

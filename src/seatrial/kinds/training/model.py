@@ -84,7 +84,9 @@ class TrainingGathered(Gathered, frozen=True, omit_defaults=True):
 class TrainingTrial(CommandChecks, TrialModel):
     kind: Literal["training"] = "training"
     command: Text = Field(min_length=1, description="Command line of the training job, for /bin/sh.")
-    hosts: int = Field(1, strict=True, ge=1, le=MAX_HOSTS, description="Processes of `command`; on TPUs one per host.")
+    hosts: int = Field(
+        1, strict=True, ge=1, le=MAX_HOSTS, description="How many processes run `command`; on TPUs one per host."
+    )
     workspace: Workspace | None = Field(
         None, description="Files for the job's work folder. Default: those of the runtime."
     )

@@ -245,9 +245,13 @@ class KubernetesOptions(OptionsModel):
         None, alias="shared_memory", description="Size of /dev/shm; counts as memory of the pod."
     )
     keeper: Keeper = Field(default_factory=Keeper, description="Resources of the container that keeps the files.")
-    keep_s: DurationValue = Field(3600.0, alias="keep", description="How long uncollected jobs are kept.")
+    keep_s: DurationValue = Field(
+        3600.0, alias="keep", description="How long a finished job waits until its files are fetched."
+    )
     keep_gpu_s: DurationValue = Field(
-        300.0, alias="keep_gpu", description="How long uncollected jobs with GPUs are kept; at most `keep`."
+        300.0,
+        alias="keep_gpu",
+        description="How long a finished job with GPUs waits until its files are fetched; at most `keep`.",
     )
     deadline_s: DurationValue = Field(
         86400.0, alias="deadline", description="Replaces a missing `timeout.queue` or `timeout.run` on the cluster."
