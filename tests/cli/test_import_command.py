@@ -50,7 +50,7 @@ def test_the_suite_plans_as_it_is_with_every_benchmark_and_its_bounds(world: Wor
     assert path.read_text() == THEIR
     assert "wrote seatrial.yaml: 4 training trials" in done.stdout
     assert "the command of each job" in done.stdout
-    assert "incomplete loss checks (left out): half" in done.stdout
+    assert "the target or the tolerance of the loss of half (check left out)" in done.stdout
     assert "invented ones: ds-v3-shallow" in done.stdout
     assert "step_time_bounds.yaml:18:19" in done.stderr
     plan = world.seatrial("plan", "seatrial.yaml", check=0).stdout
