@@ -1,5 +1,6 @@
 """`seatrial import` of torchprime's workflows: a suite that runs the trainings themselves, with the same checks."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,16 @@ shutil.copy("small.xplane.pb", profile.removeprefix("profile_dir="))
 Path(output.removeprefix("output_dir="), "train_metrics.json").write_text(json.dumps({"step_execution_time": 1.05}))
 print("step: 1, loss: 0.5\\nFinished training run")
 """
+
+
+@pytest.fixture(autouse=True)
+def python_on_path(world: World) -> None:
+    """The workflow calls `python`, which not every machine has."""
+    program = world.folder / "bin" / "python"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    program.chmod(0o755)
+    world.env["PATH"] = f"{program.parent}:{world.env['PATH']}"
 
 
 @pytest.fixture
