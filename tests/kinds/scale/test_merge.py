@@ -15,6 +15,7 @@ from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.scale.driver.merge import Shard, merge_shards, read_shard
 from seatrial.kinds.scale.driver.stages import reached_stages, stage_metrics
 from seatrial.kinds.scale.followed import DECIDED, FINISHED, FIRST_POD_CREATED, POD_CREATED, SCHEDULED, STARTED
+from seatrial.kinds.scale.model import parse_scale_bound
 from seatrial.kinds.scale.work import STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
 from world import World
 
@@ -74,7 +75,8 @@ def shard_of(which: int, submissions: dict[int, Submission], stamps: list[Stamp]
 def test_four_drivers_with_clocks_of_their_own_give_the_metrics_of_one(seed: int) -> None:
     submissions, stamps = one_whole(seed)
     reached = reached_stages(submissions, stamps, dict.fromkeys(range(COUNT), PODS))
-    merged = merge_shards(shard_of(which, submissions, stamps) for which in range(SHARDS))
+    bounds = tuple(parse_scale_bound(f"{delta}.p99", "1s") for delta in ("created..scheduled", "pod_created..started"))
+    merged = merge_shards((shard_of(which, submissions, stamps) for which in range(SHARDS)), bounds)
     of_pods = {FIRST_POD_CREATED, POD_CREATED, DECIDED, SCHEDULED, STARTED}
     assert {one.stage for one in merged.stages if ".." not in one.stage} == {"created", *of_pods}
     assert {"created..scheduled", "pod_created..started"} <= {one.stage for one in merged.stages}

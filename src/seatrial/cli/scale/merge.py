@@ -31,12 +31,10 @@ def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_
 
     Exits 1 if a bound is broken or one of the trials is not valid.
     """
-    from msgspec.structs import replace
-
     from seatrial.job import Unreadable
     from seatrial.kinds.scale.driver.merge import merge_shards, read_shard
     from seatrial.kinds.scale.model import NONE, parse_scale_bound
-    from seatrial.kinds.scale.work import broken_scale_bounds, shown_stages
+    from seatrial.kinds.scale.work import broken_scale_bounds
 
     try:
         given = {**NONE, **dict(one.partition("=")[::2] for one in bounds)}
@@ -49,12 +47,11 @@ def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_
     if not works:
         fail(f"nothing to merge: {folder.run} has no scale trial with results")
     try:
-        merged = merge_shards(read_shard(files, work) for files, work in works.items())
+        merged = merge_shards((read_shard(files, work) for files, work in works.items()), wanted)
     except (Unreadable, ValueError) as error:
         fail(f"cannot merge these trials: {error}; choose some with --select")
     doubts = _doubts(folder, cells)
     broken, _ = broken_scale_bounds(wanted, merged.whole, merged.stages)  # each shard has checked its own errors
-    merged = replace(merged, stages=shown_stages(merged.stages, wanted))
     if as_json:
         print_json(
             {"drivers": len(works), "whole": merged.whole, "stages": merged.stages, "broken": broken, "doubts": doubts}

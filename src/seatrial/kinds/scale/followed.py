@@ -4,8 +4,9 @@ to follow another kind, add an entry.
 A path is `spec.nodeName`, for a map `metadata.annotations[KEY]`, for a list `status.conditions[TYPE].status`."""
 
 import re
+from collections.abc import Collection
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import msgspec
 
@@ -22,6 +23,13 @@ STAGES = (
 # From one stage to a later one. Not every workload passes through those that are left out.
 IN_TURN = tuple(stage for stage in STAGES if stage not in (UNSCHEDULABLE, EVICTED, DELETED))
 DELTAS = tuple(f"{first}..{then}" for first, then in combinations(IN_TURN, 2))
+
+
+def next_stages(stages: Collection[str]) -> list[str]:
+    """Each of these stages with the next one: `created..scheduled`."""
+    return [f"{first}..{then}" for first, then in pairwise(stage for stage in IN_TURN if stage in stages)]
+
+
 OF_PODS = (POD_CREATED, SCHEDULED, STARTED, READY, FINISHED, DELETED)  # reached when all pods have
 
 

@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Collection
-from itertools import pairwise
 from typing import Any
 
 import msgspec
 
 from seatrial.job.metric import FixedBound, value_text
 from seatrial.kinds.arrivals import Arrivals
-from seatrial.kinds.scale.followed import IN_TURN, STARTED, Followed
+from seatrial.kinds.scale.followed import STARTED, Followed, next_stages
 
 NAME = "SEATRIAL-WORKLOAD-NAME"  # placeholder in a manifest for each workload's name
 WORKLOAD_LABEL = "seatrial/workload"
@@ -226,8 +225,8 @@ def shown_stages(stages: Collection[StageMetrics], bounds: tuple[FixedBound, ...
     """All stages, and of times between two stages those between neighbours and those with bounds."""
     kept = {bound.metric for bound in bounds}
     for of in {one.of for one in stages}:
-        in_turn = [one.stage for one in stages if one.of == of and one.stage in IN_TURN]
-        kept |= {f"{of}.{first}..{then}".removeprefix(".") for first, then in pairwise(in_turn)}
+        between = next_stages({one.stage for one in stages if one.of == of})
+        kept |= {f"{of}.{delta}".removeprefix(".") for delta in between}
     return [one for one in stages if ".." not in one.stage or one.name in kept]
 
 

@@ -12,10 +12,11 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from seatrial.job.metric import FixedBound
 from seatrial.kinds.scale.driver import stages
 from seatrial.kinds.scale.driver.health import read_lines
 from seatrial.kinds.scale.driver.plan import SubmissionPlan
-from seatrial.kinds.scale.followed import DELTAS
+from seatrial.kinds.scale.followed import DELTAS, next_stages
 from seatrial.kinds.scale.work import (
     DELETED_FILE,
     STAMPS,
@@ -60,9 +61,9 @@ def read_shard(files: Path, work: ScaleWork) -> Shard:
     return Shard(work, submissions, stamps, gone, end_s)
 
 
-def merge_shards(shards: Iterable[Shard]) -> Merged:
-    """Merges one shard after the other, so that only one is in memory. Raises ValueError for different `until`
-    stages."""
+def merge_shards(shards: Iterable[Shard], bounds: tuple[FixedBound, ...] = ()) -> Merged:
+    """Merges one shard after the other, so that only one is in memory. Of the times between two stages, it computes
+    those between neighbours and those with bounds. Raises ValueError for different `until` stages."""
     submissions: dict[int, Submission] = {}
     gone: dict[int, float] = {}
     reached = stages.Reached({}, set())
@@ -81,7 +82,8 @@ def merge_shards(shards: Iterable[Shard]) -> Merged:
     if len(untils) != 1:
         raise ValueError(f"load generators use different `until` stages: {', '.join(sorted(untils)) or 'none'}")
     known = [stage for stage, times in reached.times.items() if times]
-    known += [delta for delta in DELTAS if {*delta.split("..")} <= {*known}]
+    between = {*next_stages(known), *(bound.metric for bound in bounds)}
+    known += [delta for delta in DELTAS if delta in between and {*delta.split("..")} <= {*known}]
     metrics = [stages.stage_metrics(stage, submissions, reached, 0.0, 0.0, gone) for stage in known]
     deleted = [Deletion(number, at_s) for number, at_s in gone.items()]
     # The lags are not in these files: each load generator checked its own.

@@ -149,18 +149,22 @@ def stage_metrics(
     stages, a workload that never reached the first is unfinished."""
     since, _, then = stage.rpartition("..")
     times, begun = reached.times[then], reached.times.get(since)
-    durations, earliest, ended, blind, failed = [], [], [], 0, 0
+    durations, ended, ranges, failed = list[float](), list[bool](), dict[int, float](), 0
     for number, one in submissions.items():
         first, last = (one.intended_s, one.intended_s) if begun is None else begun.get(number, _NEVER)
         seen = times.get(number) if first < math.inf else None
         latest = seen[1] if seen else gone.get(number, end_s)
+        if seen is None:
+            failed += one.acknowledged_s is None or number in reached.failed
+        elif seen[0] < seen[1] or first < last:
+            ranges[len(durations)] = max(seen[0] - last, 0.0)
         durations.append(max(latest - first, 0.0))
-        earliest.append(max(seen[0] - last, 0.0) if seen else durations[-1])
         ended.append(seen is not None)
-        blind += seen is not None and (seen[0] < seen[1] or first < last)
-        failed += seen is None and (one.acknowledged_s is None or number in reached.failed)
     done = sum(ended)
-    early = [one.value for one in quantiles(earliest, ended, _SHARES)] if blind else [None] * len(_SHARES)
+    early: list[float | None] = [None] * len(_SHARES)
+    if ranges:
+        earliest = [ranges.get(place, duration) for place, duration in enumerate(durations)]
+        early = [one.value for one in quantiles(earliest, ended, _SHARES)]
     found = zip(quantiles(durations, ended, _SHARES), early, strict=True)
     return StageMetrics(
         stage=stage,
@@ -168,7 +172,7 @@ def stage_metrics(
         reached=done,
         unfinished=len(durations) - done - failed,
         failed=failed,
-        censored=blind,
+        censored=len(ranges),
         quantiles=[StageQuantile(one.share, one.value, one.lower, one.upper, early_s) for one, early_s in found],
         curve=[] if since else _curve(durations, ended),
         source="acknowledged" if stage == CREATED else source,
