@@ -83,12 +83,19 @@ async def _reaped(name: str, target: Target, found: Found, dry: bool, running: b
     if not dry and not in_use:
         async with turn:
             try:
-                if folder and (run := RunFolder(folder)).plan.exists():
-                    with contextlib.suppress(OSError):  # another user's
-                        run.write_reaped(found.name)
-                elif folder and isinstance(target, HasTombstones):
-                    await target.bury(found)
+                if folder is not None:
+                    await _record(RunFolder(folder), target, found)
                 await target.remove(found.handle)
             except TargetError as error:
                 return Reaped(name, found, in_use, problem=str(error))
     return Reaped(name, found, in_use)
+
+
+async def _record(run: RunFolder, target: Target, found: Found) -> None:
+    """Records that the job is deleted, for the process that resumes the run: in the run folder, or on the target if the
+    folder is on another machine or another user's."""
+    if run.plan.exists():
+        with contextlib.suppress(OSError):
+            return run.write_reaped(found.name)
+    if isinstance(target, HasTombstones):
+        await target.bury(found)
