@@ -142,7 +142,7 @@ WAITS = "run: ['touch $HERE/begun; while [ ! -e $HERE/go ]; do sleep 0.05; done;
 
 
 def begun(world: World, code: int) -> BaseProcess:
-    """A run whose job is at work."""
+    """A run with a job at work."""
     suite = f"name: n\ntrials: {{t: {{kind: runtime, facts: false, retries: 0, {WAITS % code}}}}}"
     world.suite(suite.replace("$HERE", str(world.folder)))
     output = world.folder / "output"
@@ -156,7 +156,7 @@ def begun(world: World, code: int) -> BaseProcess:
 
 
 def stopped(how: Callable[[BaseProcess, World], Any]) -> Act:
-    """Does something to a run whose job is at work. The exit code is that of the run."""
+    """Does something to a run with a job at work. The exit code is that of the run."""
 
     def act(world: World) -> int:
         process = begun(world, 0)
@@ -377,7 +377,7 @@ SECTIONS = {
         refused(
             "Every combination is excluded.", runtime("matrix: {n: [1]}, exclude: [{n: 1, why: no}], run: ['true']")
         ),
-        refused("`seatrial plan` of a suite whose trials are all disabled.", of_suite(DISABLED, command="plan")),
+        refused("`seatrial plan` of a suite in which all trials are disabled.", of_suite(DISABLED, command="plan")),
         refused("`--select` matches nothing.", runtime("run: ['true']", "--select", "n=1")),
         good("`--failed` of a run without failures.", after(runtime("run: ['true']"), "run suite.yaml --failed last")),
         refused("The suite is missing.", lambda world: seatrial(world, "run", "suite.yaml")),

@@ -104,7 +104,7 @@ def test_a_process_limit_stops_the_run_or_a_cell_and_nothing_else(world: World, 
     if done.returncode:
         assert done.returncode == 3
         assert "cannot start a " in done.stdout + done.stderr
-        assert "the process limit" in done.stdout + done.stderr
+        assert "the process limit of this user" in done.stdout + done.stderr
     if not world.run().results.exists():
         attached = subprocess.run([*as_user, SEATRIAL, "attach", "last"], **options)
         assert attached.returncode in (0, 3), attached.stderr

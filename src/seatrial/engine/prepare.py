@@ -41,7 +41,7 @@ class PreparedRun:
         return self._parts[cell.hash]
 
     def jobs(self) -> Iterator[JobSpec]:
-        """The jobs of all cells, except cells whose kind raises, which is reported when they run."""
+        """The jobs of all cells. Skips a cell if its kind raises; the error is reported when the cell runs."""
         for cell in self.plan.cells:
             with contextlib.suppress(Exception):
                 yield from [part.job for part in self.parts(cell)]

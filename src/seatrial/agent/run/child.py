@@ -136,7 +136,7 @@ def start(prepared: Prepared, context: Context, sandbox: Sandbox, mask: Mask) ->
             _become(argv, env, context.work, sandbox, child_output, child_notes)
     except BlockingIOError as error:
         text = (
-            "cannot start a process: the process limit is reached; raise `ulimit -u` or pids.max of the control group"
+            "cannot start a process: the process limit of this user or its control group is reached; raise `ulimit -u`"
         )
         raise OSError(error.errno, text) from None
     finally:

@@ -158,7 +158,7 @@ class RunView:
 
     @cached_property
     def regressions(self) -> list[str]:
-        """Metrics with a regression that is neither accepted nor fixed, and metrics whose last runs shifted, each with
+        """Metrics with a regression that is neither accepted nor fixed, or with a shift in their last runs. Each names
         the first run."""
         return [
             f"{one_line(view.name)}: {text}"

@@ -230,7 +230,7 @@ class KubernetesOptions(OptionsModel):
         description="Node label with the machine's `gpu.model` as its value; default: common labels.",
     )
     gpu_models: dict[NonEmptyText, GpuModel] = Field(
-        {}, description="GPU models that need another resource or other node labels, by `gpu.model`; {}: any node."
+        {}, description="GPU models that need another resource or other node labels, by `gpu.model`; {}: any GPU node."
     )
 
     volumes: tuple[Volume, ...] = Field((), description="Volumes to mount in jobs.")

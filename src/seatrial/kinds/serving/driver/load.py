@@ -115,7 +115,7 @@ async def _search(driver: Driver, work: ServingWork, load: LoadWork, client: Cli
         write_requests(driver.files / REQUESTS, timed, "ab" if stages else "wb", rate)
         lag, most = value_text(summary.lag_s, "s"), value_text(load.lag_s, "s")
         late = f"the client was late by {lag} (limit {most})" if summary.lag_s > load.lag_s else ""
-        doubt = "the client was stopped" if summary.cut else late
+        doubt = "the client was stopped before the end; run it again" if summary.cut else late
         broken = load.broken_bounds(summary) + ([summary.falls_behind] if summary.falls_behind else [])
         tried = Try(rate, broken, doubt, summary)
         stages.append(LoadStage(rate, tried.broken, doubt, msgspec.structs.replace(summary, series=[])))
