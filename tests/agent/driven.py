@@ -93,7 +93,8 @@ class StepRunner:
         ended = Ended(
             "exited" if code >= 0 else "signal", code if code >= 0 else None, -code if code < 0 else None, output, notes
         )
-        return Driven(ended, prepared.finish(ended), self.folder / "files", notes)
+        result = prepared.finish(ended) if prepared.finish else prepared.result
+        return Driven(ended, result, self.folder / "files", notes)
 
     def notebook(self, name: str, **args: Any) -> Driven:
         """One of tests/notebooks, copied into the work folder."""

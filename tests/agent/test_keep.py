@@ -70,16 +70,6 @@ def test_it_stays_while_the_trial_runs_and_leaves_when_nobody_came(pod: PodProce
 
 
 @both
-def test_it_leaves_at_once_when_all_is_collected(pod: PodProcesses, keeper: Keeper) -> None:
-    pod.run("true")
-    kept = keeper(pod, 1000)
-    time.sleep(0.5)
-    assert kept.poll() is None
-    (pod.out / "collected").touch()
-    assert kept.wait(WAIT_S) == 0
-
-
-@both
 def test_it_leaves_at_once_when_it_is_told_to(pod: PodProcesses, keeper: Keeper) -> None:
     kept = keeper(pod, 1000)
     until(lambda: catches_sigterm(kept.pid))

@@ -169,6 +169,16 @@ def test_silence_is_a_timeout_that_says_stalled(runner: StepRunner) -> None:
     assert seen["message"].startswith("cell 1: stalled: no output for 1 s")
 
 
+def test_a_pass_in_another_kernel_than_the_notebooks_own_says_so(runner: StepRunner) -> None:
+    own = {"kernelspec": {"name": "conda-env-demo", "language": "python"}}
+    driven = runner.cells("1 + 1", metadata=own, passes=["fresh", "rerun"])
+    for seen in driven.passes.values():
+        assert seen["state"] == "passed"
+        assert seen["message"] == (
+            "kernel 'conda-env-demo' is not installed in the runtime; used its Python kernel instead"
+        )
+
+
 def test_parameters_follow_the_tagged_cell_as_python_values(runner: StepRunner) -> None:
     values = {"epochs": 1, "rate": math.nan, "nothing": None, "flags": [True, {"a": "it's"}], "name": "ä\n"}
     driven = runner.notebook("parameters", parameters=values)

@@ -256,10 +256,9 @@ def test_the_losses_at_the_steps_of_a_recorded_curve_are_kept_whatever_the_count
     log = b"".join(b"step: %d, loss: %.3f\n" % (n, n / 7) for n in range(40_000))
     apart = b"".join(b"step: %d\n loss: %.3f\nx\n" % (n, n / 7) for n in range(40_000))
     wanted = [5, *range(11_003, 40_000, 997), 39_998]
-    curve = {"values": [[step, 1.0] for step in wanted]}
     for text, lines in ((log, 1), (apart, 3)):
         for chunk in (1 << 18, 9_999):
-            result, notes = read_log(text, chunk, values={"loss": LOSS, "step": STEP}, curve=curve)
+            result, notes = read_log(text, chunk, values={"loss": LOSS, "step": STEP}, wanted=wanted)
             steps = values(notes, "loss", field="steps")
             assert set(wanted) <= set(steps)
             assert len(steps) == len(set(steps)) == result["values"]["loss"]["0"]["kept"] < FULL + 3_000
@@ -271,7 +270,7 @@ def test_the_losses_at_the_steps_of_a_recorded_curve_are_kept_whatever_the_count
 
 
 def test_a_step_that_is_told_for_ever_is_not_kept_for_ever() -> None:
-    result, _ = read_log(b"step: 7 loss: 1\n" * 50_000, values={"loss": LOSS, "step": STEP}, curve={"values": [[7, 1]]})
+    result, _ = read_log(b"step: 7 loss: 1\n" * 50_000, values={"loss": LOSS, "step": STEP}, wanted=[7])
     assert result["values"]["loss"]["0"]["count"] == 50_000
     assert result["values"]["loss"]["0"]["kept"] < 2 * FULL + 3_000
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from driven import StepRunner
 
-from seatrial.agent.steps.kinds import hide
+from seatrial.agent.run.container import FIND_COMMAND, parse_found
+from seatrial.agent.steps.kinds import Ended, hide
 from seatrial.targets.agent_file import agent_file
 
 NVIDIA_SMI = """#!/bin/sh
@@ -163,7 +164,6 @@ def test_facts_are_those_of_the_runtime(runner: StepRunner) -> None:
     assert facts["python"]["kernel"]["prefix"] == sys.prefix
     assert facts["cpu"]["count"] == len(os.sched_getaffinity(0))
     assert 0 < facts["memory_bytes"] <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert facts["gpu_source"] == "nvidia-smi"
     assert facts["gpu"] == [
         {"model": "NVIDIA A100-SXM4-40GB", "memory_bytes": 40960 << 20, "driver": "550.54.15"},
         {"model": "NVIDIA A100-SXM4-40GB", "memory_bytes": None, "driver": "550.54.15"},
@@ -295,3 +295,18 @@ def test_a_step_that_makes_no_sense_fails_and_says_why(
     driven = runner.do(kind, **args)
     assert driven.ended.code == 2
     assert message in driven.output
+
+
+@pytest.mark.parametrize(
+    ("text", "version"), [("echo; echo ' v 1.2'", "v 1.2"), ("echo no such option >&2; exit 1", None), ("true", None)]
+)
+def test_in_an_image_without_python_only_a_version_that_was_printed_is_one(
+    text: str, version: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "tool").write_text(f"#!/bin/sh\n{text}\n")
+    (tmp_path / "tool").chmod(0o755)
+    for tool, path in (("tool", str(tmp_path / "tool")), ("absent", None)):
+        argv = ["/bin/sh", "-c", FIND_COMMAND, "sh", tool]
+        done = subprocess.run(argv, env={"PATH": str(tmp_path)}, capture_output=True, text=True)
+        found = parse_found(Ended("exited", done.returncode, None, done.stdout))
+        assert found == {"path": path, "version": version if path else None}

@@ -197,6 +197,20 @@ def test_a_word_is_whole_in_one_of_the_pieces_of_a_very_long_line(job: Supervise
     assert "hunter2" not in (job.folder / "records.jsonl").read_text()
 
 
+def test_a_secret_with_a_space_is_never_cut_in_a_very_long_line(job: Supervised) -> None:
+    line = "import sys; sys.stdout.write('correct horse ' * 400000); print(f' end of {sys.argv[1]}')"
+    secrets = ["correct horse"]
+    done = train(
+        job, f'{sys.executable} -c "{line}" $SEATRIAL_HOST', hosts=2, must=[pattern("end of")], secrets=secrets
+    )
+    log = (job.folder / "log.txt").read_bytes()
+    assert "•••".encode() in log
+    assert b"horse" not in log
+    assert b"correct" not in log
+    assert done["result"]["must"]["end of"]["host"] == {"0": 1, "1": 1}
+    assert done["result"]["lines"] == 2
+
+
 def test_a_secret_that_was_cut_by_the_end_or_split_by_colours_is_nowhere(job: Supervised) -> None:
     print_it = r"printf 'loss: 1 hunt\033[0mer2222\nnan hunter2'; exec sleep 55"
     done = train(job, print_it, never=[pattern("nan")], secrets=["hunter2222"])

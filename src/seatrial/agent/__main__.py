@@ -8,8 +8,8 @@ import sys
 from typing import List
 
 COMMANDS = {
-    "spawn": "start.supervisor",
-    "run": "start.container",
+    "spawn": "run.supervisor",
+    "run": "run.container",
     "pod": "pod.pod",
     "keep": "pod.keep",
     "pack": "pod.files",

@@ -19,7 +19,7 @@ has the default shown here; only `version` and `steps` are required, and `name` 
      "memory_bytes": null,
      "log": {"segments": 4},      segments to keep at the end of a long log (`run/log.py`)
      "ready": null,               {"port": number, "path": ""}: probed until it answers (`run/readiness.py`)
-     "container": null}           how to create the container for the steps (`start/container.py`)
+     "container": null}           how to create the container for the steps (`run/container.py`)
 """
 
 from __future__ import annotations

@@ -12,10 +12,11 @@ import json
 import os
 import sys
 import zlib
-from typing import IO, Any, Dict, Iterator, List
+from functools import partial
+from typing import Any, Dict, List
 
 from .masking.mask import Mask
-from .readers.files import Limited, OverTime
+from .readers.files import Limited, OverTime, gather, read_files, unpacked
 from .readers.log import Reading
 from .readers.patterns import search_output
 from .run.measure import hardware
@@ -53,7 +54,8 @@ def _read_logs(spec: Dict[str, Any], limited: Limited, records: RecordsFile) -> 
         host = log.get("host")
         try:
             with limited.reading(), open(log["path"], "rb") as file:
-                for data in _blocks(file):
+                source = unpacked(file)
+                for data in iter(partial(source.read, _READ_BYTES), b""):
                     reading.feed(data, host=host)
                     for note in reading.notes(None):
                         records.write("note", step=0, data=note)
@@ -67,22 +69,11 @@ def _read_logs(spec: Dict[str, Any], limited: Limited, records: RecordsFile) -> 
     return dict(reading.result(), errors=errors)
 
 
-def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    source = file
-    if file.peek(2)[:2] == b"\x1f\x8b":  # type: ignore[attr-defined]
-        import gzip
-
-        source = gzip.GzipFile(fileobj=file)  # type: ignore[assignment]
-    return iter(lambda: source.read(_READ_BYTES), b"")
-
-
 def _read_files(spec: Dict[str, Any], limited: Limited) -> Dict[str, Any]:
     roots: List[str] = spec.get("roots") or []
     entries: Dict[str, Any] = spec.get("entries") or {}
     if not entries:
         return {}
-    from .readers.files import gather, read_files  # imports the file readers, only if needed
-
     lines: List[bytes] = []
     asked = {"roots": roots, "labels": [""] * len(roots), "entries": entries}
     read_files(asked, limited, lambda line: lines.append(json.dumps(line).encode("utf-8")))

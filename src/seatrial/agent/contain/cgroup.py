@@ -42,13 +42,12 @@ class Cgroup:
             self._take(folder)
         self._counting = [folder for folder in self.folders if os.path.exists(os.path.join(folder, "pids.max"))]
         self.allow()
-        if self._memory is not None and memory_bytes is not None:
-            limit, swap, swap_bytes = ("memory.max", "memory.swap.max", 0)
-            if not self._second:
-                limit, swap, swap_bytes = ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", memory_bytes)
-            self.memory_limited = _write(os.path.join(self._memory, limit), str(memory_bytes))
+        limit = self._file("memory.max", "memory.limit_in_bytes")
+        swap = self._file("memory.swap.max", "memory.memsw.limit_in_bytes")
+        if limit is not None and swap is not None and memory_bytes is not None:
+            self.memory_limited = _write(limit, str(memory_bytes))
             if self.memory_limited:  # the file does not exist without swap
-                _write(os.path.join(self._memory, swap), str(swap_bytes))
+                _write(swap, "0" if self._second else str(memory_bytes))
 
     def join(self, pid: int) -> None:
         """Instead of `create`: uses the existing groups of process `pid`."""
@@ -103,29 +102,28 @@ class Cgroup:
         for folder in self._counting:
             _write(os.path.join(folder, "pids.max"), str(most_processes()))
 
+    def _file(self, second: str, first: str) -> Optional[str]:
+        """Returns a file of the group that counts memory, by its name in version 2 and in version 1."""
+        return None if self._memory is None else os.path.join(self._memory, second if self._second else first)
+
     @property
     def oom_file(self) -> Optional[str]:
         """The kernel's file with a line `oom_kill N`."""
-        if self._memory is None:
-            return None
-        return os.path.join(self._memory, "memory.events" if self._second else "memory.oom_control")
+        return self._file("memory.events", "memory.oom_control")
 
     def memory_bytes(self) -> Optional[int]:
         """Returns the memory of the job's processes, without the page cache."""
-        if self._memory is None:
-            return None
+        path = self._file("memory.stat", "memory.stat")
         names = (b"anon", b"shmem") if self._second else (b"total_rss", b"total_shmem")
         try:
-            lines = [line.split() for line in read_proc(os.path.join(self._memory, "memory.stat")).splitlines()]
+            lines = [line.split() for line in read_proc(path).splitlines()] if path is not None else []
             return sum(int(count) for name, count in lines if name in names) if lines else None
         except (OSError, ValueError):
             return None
 
     def highest_bytes(self) -> Optional[int]:
         """Returns the highest charge so far, including the page cache: an upper bound for what processes used."""
-        if self._memory is None:
-            return None
-        return _read_number(os.path.join(self._memory, "memory.peak" if self._second else "memory.max_usage_in_bytes"))
+        return _read_number(self._file("memory.peak", "memory.max_usage_in_bytes"))
 
     def forget_highest(self) -> None:
         """Resets the highest charge for the next step (version 1 only; version 2 keeps the job's)."""
@@ -203,8 +201,8 @@ def _write(path: str, text: str) -> bool:
         return False
 
 
-def _read_number(path: str) -> Optional[int]:
+def _read_number(path: Optional[str]) -> Optional[int]:
     try:
-        return int(read_proc(path))
+        return None if path is None else int(read_proc(path))
     except (OSError, ValueError):
         return None

@@ -143,3 +143,11 @@ def write_whole(path: str, data: bytes) -> None:
     finally:
         os.close(fd)
     os.rename(path + ".new", path)
+
+
+def copy_open(old: int, new: int) -> None:
+    """Copies a file that is still open, although it may be deleted, and closes it."""
+    with open("/proc/self/fd/%d" % old, "rb") as source:
+        for block in iter(lambda: source.read(1 << 20), b""):
+            os.write(new, block)
+    os.close(old)

@@ -23,7 +23,8 @@ _SHARE = 0.95  # of a pod's memory; above it the kernel might act first
 
 
 class Sandbox:
-    """`oom_file` has a line `oom_kill N`, written by the kernel or by us: the number of OOM kills so far."""
+    """`oom_file` has a line `oom_kill N`, written by the kernel or by us: the number of OOM kills so far. `counter`: a
+    group that is only read, because it counts shared memory once."""
 
     def __init__(
         self,
@@ -31,10 +32,12 @@ class Sandbox:
         cpus: Optional[List[int]] = None,
         memory_bytes: Optional[int] = None,
         oom_file: Optional[str] = None,
+        counter: Optional[Cgroup] = None,
     ) -> None:
         self.cgroup = cgroup or Cgroup([])
         self.apart: Optional[int] = None  # a process group of this process that is not part of the job
         self._cpus = cpus
+        self._counter = counter or Cgroup([])
         self._watched_bytes = None if self.cgroup.memory_limited else memory_bytes
         self._own_count = 0
         self._killed: Optional[int] = None  # the last process killed, until it is gone
@@ -106,9 +109,9 @@ class Sandbox:
             send_signal([self._killed], signal.SIGKILL)
 
     def _held_bytes(self, sizes: Iterable[int]) -> int:
-        """Returns the memory that counts against the limit. `sizes`: per process; shared memory counts once for
-        each."""
-        return sum(sizes)
+        """Returns the memory that counts against the limit. `sizes`: per process, with shared memory in each."""
+        counted = self._counter.memory_bytes()
+        return sum(sizes) if counted is None else counted
 
     def _write_count(self) -> None:
         if self._own_file is None:
@@ -120,19 +123,6 @@ class Sandbox:
             pass  # the disk is full or the folder gone; `oom_kills` then uses `_own_count`
 
 
-class PodSandbox(Sandbox):
-    """Counts shared memory once, if the container's own counter is readable."""
-
-    def __init__(self, memory_bytes: Optional[int], oom_file: Optional[str], groups: str) -> None:
-        super().__init__(None, None, memory_bytes, oom_file)
-        self._container = Cgroup([])
-        self._container.count(groups)
-
-    def _held_bytes(self, sizes: Iterable[int]) -> int:
-        held = self._container.memory_bytes()
-        return sum(sizes) if held is None else held
-
-
 def pod_sandbox(memory_bytes: Optional[int], own_file: str, groups: str = GROUPS) -> Sandbox:
     """`own_file`: for the number of kills, if this agent does them."""
     try:
@@ -140,7 +130,9 @@ def pod_sandbox(memory_bytes: Optional[int], own_file: str, groups: str = GROUPS
     except OSError:
         all_at_once = False
     if memory_bytes and all_at_once:
-        return PodSandbox(int(memory_bytes * _SHARE), own_file, groups)
+        counter = Cgroup([])
+        counter.count(groups)
+        return Sandbox(None, None, int(memory_bytes * _SHARE), own_file, counter)
     return Sandbox(oom_file=oom_file(groups))
 
 

@@ -125,9 +125,7 @@ async def _drive(spec: NotebookSpec, notebook: Dict[str, Any], notes: NotebookNo
     """Runs all passes. If cancelled, it still stops the kernel and keeps the notebook of the current pass."""
     from .kernel import Kernel, choose_kernel
 
-    argv, env, remark = choose_kernel(notebook, spec.python)
-    if remark:
-        notes("kernel", message=remark)
+    argv, env, other_kernel = choose_kernel(notebook, spec.python)
     os.chdir(os.path.dirname(os.path.abspath(spec.path)))  # as in Jupyter: a notebook runs in its own folder
     kernel = Kernel(argv, env)
     this = asyncio.current_task()
@@ -139,7 +137,7 @@ async def _drive(spec: NotebookSpec, notebook: Dict[str, Any], notes: NotebookNo
             # Other passes build on `fresh`, which is always run, and marked as implied if it was not requested.
             if name not in spec.passes and name != "fresh":
                 continue
-            bad += not await _one(spec, name, kernel, copy.deepcopy(notebook), notes, mask)
+            bad += not await _one(spec, name, kernel, copy.deepcopy(notebook), notes, mask, other_kernel)
     except asyncio.CancelledError:
         bad = 143
         await kernel.end(now=True)
@@ -150,9 +148,16 @@ async def _drive(spec: NotebookSpec, notebook: Dict[str, Any], notes: NotebookNo
 
 
 async def _one(
-    spec: NotebookSpec, name: str, kernel: Any, notebook: Dict[str, Any], notes: NotebookNotes, mask: Mask
+    spec: NotebookSpec,
+    name: str,
+    kernel: Any,
+    notebook: Dict[str, Any],
+    notes: NotebookNotes,
+    mask: Mask,
+    other_kernel: str,
 ) -> bool:
-    """Runs one pass: `rerun` in the existing kernel if it is alive, others in a new one."""
+    """Runs one pass: `rerun` in the existing kernel if it is alive, others in a new one. `other_kernel`: a remark, if
+    it is not the one that the notebook names."""
     from .kernel import Dead
 
     again = name == "rerun" and await kernel.alive()
@@ -191,7 +196,7 @@ async def _one(
     if trouble:
         verdict["kept"] = False
     remark = "in a new kernel, because the previous one had exited" if name == "rerun" and not again else None
-    verdict["message"] = "; ".join(filter(None, [verdict["message"], trouble, remark]))
+    verdict["message"] = "; ".join(filter(None, [verdict["message"], trouble, remark, other_kernel]))
     seconds = round(time.monotonic() - before_s, 4)
     implied = {} if name in spec.passes else {"implied": True}
     notes("passed-over", **dict(verdict, **implied, seconds=seconds, **{"pass": name}))

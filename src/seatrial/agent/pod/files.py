@@ -11,7 +11,7 @@ import re
 import sys
 import tarfile
 import zlib
-from typing import BinaryIO, Iterator, List, Optional, Tuple
+from typing import BinaryIO, Iterator, List, Tuple
 
 from ..job_file import JobError
 from ..masking.files import open_folders
@@ -21,7 +21,6 @@ LOCK = "lock"  # held (flock) by the trial while it runs
 STARTED = "started"  # created once, after taking the lock: the steps of a pod run only once
 ALIVE = "alive"  # changes while the trial runs, for a keeper without locks
 CANCEL = "cancel"  # created to cancel the trial
-COLLECTED = "collected"  # created once everything has been fetched
 
 
 class PodFolders:
@@ -105,34 +104,6 @@ _BLOCK_BYTES = 1 << 18
 _PART = re.compile(r"part-\d+")
 
 
-class Parts(io.RawIOBase):
-    """Reads several files as one."""
-
-    def __init__(self, paths: List[str]) -> None:
-        self._paths = paths
-        self._file: Optional[io.BufferedReader] = None
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        while True:
-            if self._file is None:
-                if not self._paths:
-                    return b""
-                self._file = open(self._paths.pop(0), "rb")  # noqa: SIM115 - closed when it is read
-            data = self._file.read(size)
-            if data:
-                return data
-            self._file.close()
-            self._file = None
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-        super().close()
-
-
 def unpack(folder: str, work: str) -> None:
     """Unpacks part-0000, part-0001, ... of `folder`. Raises JobError if they are not an archive or would leave
     `work`."""
@@ -142,9 +113,13 @@ def unpack(folder: str, work: str) -> None:
         raise JobError("job inputs not found: %s" % error) from error
     if not names:
         raise JobError("job inputs not found: %s has no part-0000" % folder)
-    parts = Parts([os.path.join(folder, name) for name in names])
+    parts = io.BytesIO()  # at most 16 MiB, because they come from ConfigMaps
+    for name in names:
+        with open(os.path.join(folder, name), "rb") as file:
+            parts.write(file.read())
+    parts.seek(0)
     try:
-        with contextlib.closing(parts), gzip.open(parts) as whole:
+        with gzip.open(parts) as whole:
             with tarfile.open(fileobj=whole, mode="r|") as archive:
                 _unpack(archive, work)
             while whole.read(_BLOCK_BYTES):  # read to the end, to verify the checksum
@@ -174,7 +149,13 @@ def _unpack(archive: tarfile.TarFile, work: str) -> None:
             raise JobError(text % member.name, "refused")
     for path, member in links:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        _link(path, member, work)
+        try:
+            if member.issym():
+                os.symlink(member.linkname, path)
+            else:
+                os.link(_inside(work, member.linkname), path, follow_symlinks=False)
+        except (FileExistsError, FileNotFoundError) as error:
+            raise JobError("cannot create link %r from the job inputs: %s" % (member.name, error), "refused") from error
     for path, mode in reversed(folders):  # last, because a read-only folder could not be written to
         if not os.path.islink(path):
             os.chmod(path, mode & 0o777 | 0o700)
@@ -198,13 +179,3 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None
             file.write(block)
         os.fchmod(sink, member.mode & 0o777 | 0o400)
     os.utime(path, (member.mtime, member.mtime))
-
-
-def _link(path: str, member: tarfile.TarInfo, work: str) -> None:
-    try:
-        if member.issym():
-            os.symlink(member.linkname, path)
-        else:
-            os.link(_inside(work, member.linkname), path, follow_symlinks=False)
-    except (FileExistsError, FileNotFoundError) as error:
-        raise JobError("cannot create link %r from the job inputs: %s" % (member.name, error), "refused") from error

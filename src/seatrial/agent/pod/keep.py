@@ -1,8 +1,7 @@
 """`python AGENT keep SECONDS`: the container beside the trial, from which its files are fetched after it has ended.
 
 It waits until the trial has ended in any way: the kernel then releases the trial's lock. After another SECONDS it
-exits, so that files that are never fetched do not hold resources forever. On SIGTERM or a file `collected` it exits at
-once.
+exits, so that files that are never fetched do not hold resources forever. On SIGTERM it exits at once.
 
 If other containers of the pod never exit (a proxy that a webhook injected) and Seatrial is gone and does not delete
 it, the pod stays until its deadline.
@@ -18,7 +17,7 @@ import time
 from typing import List, Optional, Tuple
 
 from ..run.records import END_FILE
-from .files import ALIVE, COLLECTED, LOCK, STARTED, PodFolders
+from .files import ALIVE, LOCK, STARTED, PodFolders
 
 _POLL_S = 0.25
 STILL_S = 30.0  # without a sign of life from a trial without a lock
@@ -37,15 +36,14 @@ def main(arguments: List[str]) -> int:
     trial = Trial(folders)
     start_until_s = time.monotonic() + _START_S
     ended_s: Optional[float] = None
-    while not os.path.lexists(folders.out(COLLECTED)):
+    while True:
         now_s = time.monotonic()
         if ended_s is None:
             ended_s = trial.ended_s(now_s)
         never = ended_s is None and now_s >= start_until_s and not trial.started()
         if never or (ended_s is not None and now_s >= ended_s + keep_s):
-            break
+            return 0
         time.sleep(_POLL_S)
-    return 0
 
 
 class Trial:

@@ -136,10 +136,8 @@ class Pod:
                 raise job
             records = RecordsFile(self._folders.out(), self._mask)
             self._ending = self._work(records)
-        except JobError as error:
-            self._ending = Ending(error.outcome, None, str(error))
-        except OSError as error:
-            self._ending = Ending("infra", None, str(error))
+        except (JobError, OSError) as error:
+            self._ending = Ending(getattr(error, "outcome", "infra"), None, str(error))
         self._ending = self._ending._replace(message=self._mask.text(self._ending.message))
         log.last()
         facts = self._out.finish(self._ending, records, log)
@@ -171,7 +169,7 @@ class Pod:
         notebooks = any(step["kind"] == "notebook" for step in job.steps)
         python = PodEnvironments(self._folders.volume(""), self._env(host), self._do).ready(job.environment, notebooks)
         context = step_context(job, self._folders, python.env, self._sandbox, python.path)
-        context.driver, context.host, context.hosts, context.begun_s = python.driver, host, job.hosts, self._begun_s
+        context = context._replace(driver=python.driver, host=host, hosts=job.hosts)
         ending = self._drive(job.steps, context, records, job.limits, prepare)
         problems = mask_files(self._folders.files, self._mask)
         if problems:
@@ -197,7 +195,6 @@ class Pod:
         limits = self._job.limits._replace(stall_s=None)  # an installer prints nothing while it downloads
         step = {"name": name, "kind": "command", "timeout_s": None}
         context = step_context(self._job, self._folders, env, self._sandbox)
-        context.begun_s = self._begun_s
         ending = self._drive([step], context, records, limits, lambda *_: Prepared(argv))
         records.close()
         self._done = []
@@ -209,6 +206,7 @@ class Pod:
     def _drive(
         self, steps: List[Step], context: Context, records: RecordsFile, limits: RunLimits, prepare: Prepare
     ) -> Ending:
+        context = context._replace(begun_s=self._begun_s)
         self._runner = Runner(steps, context, records, self._log, self._sandbox, limits, self._poll, prepare, _POLL_S)
         self._done = self._runner.done
         self._poll()

@@ -15,17 +15,115 @@ import importlib
 import json
 import mmap
 import os
+import re
 import resource
 import signal
 import stat
 import time
 import zlib
-from typing import IO, Any, Callable, Dict, Iterable, Iterator, List, Optional
+from typing import IO, Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional
 
 from . import json_file, kineto, xplane
-from .find import FoundFile, Search
-from .json_file import UnreadableFile
+from .json_file import Bounded, UnreadableFile
 from .series import to_json
+
+# Finds files below some folders that match a pattern. Follows no link out of them, and is bounded.
+
+
+MOST_ENTRIES = 500_000  # files and folders that are searched
+_MOST_DEPTH = 100
+_PIECE = re.compile(r"\*\*/?|\[(!?)(\]?[^\]]*)\]|.", re.DOTALL)
+_GLOBS = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+class FoundFile(NamedTuple):
+    """`relative` is the path below its root; `shown` is for display and also names the root if needed."""
+
+    relative: str
+    shown: str
+    path: str
+    file_stat: os.stat_result
+
+
+def compiled(pattern: str) -> "re.Pattern[str]":
+    """Compiles a glob: `*` and `?` stay in a folder, `**` does not, `[...]` is one of the characters. Raises ValueError
+    if the pattern is invalid."""
+    if pattern.startswith("/") or ".." in pattern.split("/"):
+        raise ValueError("invalid file pattern %s; use a relative path without `..`" % pattern)
+
+    def piece(found: "re.Match[str]") -> str:
+        negated, some = found.groups()
+        if some is None:
+            return _GLOBS.get(found.group()) or re.escape(found.group())
+        return "(?!/)[%s%s]" % ("^" if negated else "", some.replace("\\", "\\\\").replace("[", "\\["))
+
+    try:
+        return re.compile(_PIECE.sub(piece, pattern) + r"\Z", re.DOTALL)
+    except re.error as error:
+        raise ValueError("invalid file pattern %s: %s" % (pattern, error)) from None
+
+
+class Search:
+    """Walks the folders once, for all patterns. `cut` is the reason if not everything was searched."""
+
+    def __init__(self, roots: List[str], labels: List[str]) -> None:
+        self.cut = ""
+        self.files: List[FoundFile] = []
+        self._looked = 0
+        links: List[FoundFile] = []
+        for number, root in enumerate(roots):
+            for found in self._walk(os.path.realpath(root), labels[number]):
+                (links if stat.S_ISLNK(found.file_stat.st_mode) else self.files).append(found)
+        first = {found.path: found for found in reversed(self.files)}  # a root may be inside another
+        self.files = sorted(first.values())
+        self._links = list(self._inside(links, [os.path.realpath(root) for root in roots]))
+
+    def matching(self, pattern: str) -> List[FoundFile]:
+        """Returns the matching files, without links to files that match themselves."""
+        wanted = compiled(pattern)
+
+        def matches(found: FoundFile) -> bool:
+            return wanted.match(found.relative) is not None or wanted.match(found.shown) is not None
+
+        chosen = {found.path: found for found in self.files if matches(found)}
+        for link in self._links:
+            if matches(link):
+                chosen.setdefault(link.path, link)
+        return sorted(chosen.values(), key=lambda found: found.shown)
+
+    def _walk(self, root: str, label: str) -> Iterator[FoundFile]:
+        waiting = [(root, "", 0)]
+        while waiting:
+            folder, prefix, depth = waiting.pop()
+            try:
+                entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            except OSError:
+                continue  # not readable, or gone
+            for entry in entries:
+                self._looked += 1
+                if self._looked > MOST_ENTRIES:
+                    self.cut = "more than %d files and folders; the rest was not searched" % MOST_ENTRIES
+                    return
+                try:
+                    file_stat = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                name = prefix + os.fsencode(entry.name).decode("utf-8", "backslashreplace")
+                if stat.S_ISDIR(file_stat.st_mode):
+                    if depth < _MOST_DEPTH:
+                        waiting.append((entry.path, name + "/", depth + 1))
+                    else:
+                        self.cut = "folders more than %d levels deep were not searched" % _MOST_DEPTH
+                elif stat.S_ISREG(file_stat.st_mode) or stat.S_ISLNK(file_stat.st_mode):
+                    yield FoundFile(name, label + name, entry.path, file_stat)
+
+    def _inside(self, links: List[FoundFile], roots: List[str]) -> Iterator[FoundFile]:
+        """Yields the links to a regular file below one of the roots."""
+        for link in links:
+            path = os.path.realpath(link.path)
+            if os.path.isfile(path) and any(path.startswith(root.rstrip("/") + "/") for root in roots):
+                yield FoundFile(link.relative, link.shown, path, os.stat(path))
+
 
 # Limits this process's memory and time before it reads untrusted files.
 
@@ -73,20 +171,16 @@ _MOST_FILES = 1_000  # files of an entry that are reported one by one
 _MOST_BYTES = {"json": 64 << 20, "xplane": 2 << 30, "kineto": 4 << 30}
 MOST_REPORT_BYTES = 32 << 20
 _MOST_WHY = 2_000  # longest reason of a reader, characters
-Report = Callable[[Dict[str, Any]], None]
+Report = Callable[[Dict[str, Any]], Any]
 
 
 def main(arguments: List[str]) -> int:
     with open(arguments[0], encoding="utf-8") as file:
         request = json.load(file)
     limited = Limited(request.get("memory_bytes"), request.get("seconds"))
-    with open(arguments[1], "wb", buffering=0) as file:
-        read_files(request, limited, lambda line: _write(file, line))
+    with open(arguments[1], "wb", buffering=0) as report:
+        read_files(request, limited, lambda line: report.write(json.dumps(line).encode("utf-8") + b"\n"))
     return 0
-
-
-def _write(file: IO[bytes], line: Dict[str, Any]) -> None:
-    file.write(json.dumps(line).encode("utf-8") + b"\n")
 
 
 def read_files(request: Dict[str, Any], limited: Limited, report: Report) -> None:
@@ -107,14 +201,8 @@ def read_files(request: Dict[str, Any], limited: Limited, report: Report) -> Non
 
 def _read_reported(name: str, entry: Dict[str, Any], found: FoundFile, limited: Limited, report: Report) -> None:
     """Reads one file and reports it, with its error if there is one."""
-    size, modified_s = found.file_stat.st_size, found.file_stat.st_mtime
-    described: Dict[str, Any] = {
-        "path": found.shown,
-        "bytes": size,
-        "modified_s": modified_s,
-        "error": None,
-        "values": {},
-    }
+    described: Dict[str, Any] = {"path": found.shown, "bytes": found.file_stat.st_size, "error": None, "values": {}}
+    described["modified_s"] = found.file_stat.st_mtime
     reader = str(entry.get("reader") or "")
     if reader:
         report({"entry": name, "begun": described})
@@ -146,14 +234,14 @@ def read_one(path: str, reader: str, entry: Dict[str, Any]) -> Dict[str, Any]:
             raise UnreadableFile("the file is empty")
         if reader == "xplane":
             with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
-                return {"profile": _profile(data)}
-        plain = _unpacked(file)
+                return {"profile": xplane.read_xplane(data)}
+        plain = unpacked(file)
         if by_name is not None:
-            return {"reading": _reading(by_name, _Bounded(plain, most_bytes).read(), entry.get("options") or {})}
+            return {"reading": _reading(by_name, Bounded(plain, most_bytes).read(), entry.get("options") or {})}
         if reader == "kineto":
             return {"profile": kineto.read_kineto(plain, most_bytes)}
         lines = path.endswith((".jsonl", ".ndjson", ".jsonl.gz"))
-        bounded = _Bounded(plain, most_bytes)
+        bounded = Bounded(plain, most_bytes)
         return json_file.read_json_lines(bounded, keys) if lines else json_file.read_json_keys(bounded, keys)
 
 
@@ -190,35 +278,6 @@ def _reading(module: Any, data: bytes, options: Dict[str, Any]) -> Dict[str, Any
         raise UnreadableFile("the reader has a bug: %s: %s" % (type(error).__name__, error)) from None
 
 
-def _profile(data: mmap.mmap) -> Dict[str, Any]:
-    if data[:2] == b"\x1f\x8b":
-        raise UnreadableFile("compressed (expected a plain .xplane.pb)")
-    try:
-        return xplane.read_xplane(data)
-    except IndexError:
-        raise UnreadableFile("the file ends in the middle of a number") from None
-
-
-class _Bounded:
-    """Limits how much is read: a compressed file may be far larger than it looks."""
-
-    def __init__(self, file: IO[bytes], most_bytes: int) -> None:
-        self._file = file
-        self._left = most_bytes
-
-    def _count(self, data: bytes) -> bytes:
-        self._left -= len(data)
-        if self._left < 0:
-            raise UnreadableFile("not read: too large when unpacked")
-        return data
-
-    def read(self) -> bytes:
-        return self._count(self._file.read(self._left + 1))
-
-    def readline(self, size: int) -> bytes:
-        return self._count(self._file.readline(size))
-
-
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[IO[bytes]]:
     """Opens a regular file; a running process may have replaced it since it was found."""
@@ -229,9 +288,9 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _unpacked(file: IO[bytes]) -> IO[bytes]:
-    packed = file.read(2) == b"\x1f\x8b"
-    file.seek(0)
+def unpacked(file: IO[bytes]) -> IO[bytes]:
+    """The content of a file that may be compressed; it may be a pipe."""
+    packed = file.peek(2)[:2] == b"\x1f\x8b"  # type: ignore[attr-defined]
     return gzip.GzipFile(fileobj=file, mode="rb") if packed else file  # type: ignore[return-value]
 
 

@@ -9,8 +9,8 @@ import math
 import re
 from typing import IO, Any, Dict, Iterator, List, Optional, Set
 
-from .json_file import UnreadableFile, whole_number
-from .xplane import _TEXT_CHARACTERS, MOST_PLANES, MOST_STEPS
+from .json_file import DECODER, UnreadableFile
+from .xplane import _TEXT_CHARACTERS, MOST_PLANES, MOST_STEPS, profile
 
 READ_BYTES = 1 << 20
 MOST_ITEM_CHARACTERS = 8 << 20  # of one event, or of one of the trace's other fields
@@ -18,7 +18,6 @@ _MOST_NAMES = 10_000  # of threads and devices
 DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 _STEP = re.compile(r"ProfilerStep#(\d{1,18})$")
 _SPACE = re.compile(r"[ \t\r\n]*")
-_DECODER = json.JSONDecoder(parse_int=whole_number)
 
 
 class JsonWindow:
@@ -81,7 +80,7 @@ class JsonWindow:
         self.peek()
         while True:
             try:
-                value, end = _DECODER.raw_decode(self._text, self._at)
+                value, end = DECODER.raw_decode(self._text, self._at)
                 if end < len(self._text) or self._ended:  # a number may continue
                     self._at = end
                     return value
@@ -133,18 +132,8 @@ class KinetoTrace:
             for category, count in sorted(self._by_category.items())
         ]
         devices = {"GPU": {"count": len(self._devices), "events": self._device_events}} if self._device_events else {}
-        return {
-            "format": "kineto",
-            "planes": planes,
-            "events": self.events,
-            "errors": [],
-            "warnings": [],
-            "unresolved": 0,
-            "devices": devices,
-            "steps": sorted(self.steps, key=lambda step: float(step["start_s"])),
-            "step_source": "ProfilerStep" if self.steps else "",
-            "ambiguous": [],
-        }
+        steps = sorted(self.steps, key=lambda step: float(step["start_s"]))
+        return profile(planes, self.events, devices, steps, "ProfilerStep" if steps else "")
 
 
 def _number(value: Any) -> Optional[float]:

@@ -137,10 +137,7 @@ class Block:
         count = counted.count
         # Line feeds before each GRAIN bytes, counted once for all lookups of line numbers.
         self._before = [0, *accumulate([count(b"\n", at, at + GRAIN) for at in range(0, len(counted), GRAIN)])]
-
-    @property
-    def line_feeds(self) -> int:
-        return self._before[-1]
+        self.line_feeds = self._before[-1]
 
     def line_at(self, offset: int) -> int:
         """Returns the line's number in the log, from 1."""

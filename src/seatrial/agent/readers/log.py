@@ -6,7 +6,7 @@ what it found (`result`). The runner feeds it from a pipe, `read_existing.py` fr
 
 from __future__ import annotations
 
-from typing import Any, Dict, FrozenSet, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ..masking.mask import Mask
 from .lines import Lines, LogPart, Window
@@ -17,17 +17,16 @@ from .values import Values
 BATCH = 500  # metrics per note
 LINGER_S = 0.3  # after a line that stops the program: lines that explain it often follow
 QUIET_S = 1.0  # after which an incomplete line is searched as it is
-MOST_WANTED = 10_000  # steps of a recorded curve
 MOST_COUNTED = 1000  # matching lines per host for a required pattern; counting more only costs time
 MOST_NOTED = 20  # reported lines per forbidden pattern
 
 
 class Sought:
-    """A required or forbidden pattern and its matches. `ends`: whether a forbidden one stops the program."""
+    """A required or forbidden pattern and its matches. `ends`: whether it stops the program."""
 
-    def __init__(self, pattern: Pattern, spec: Dict[str, Any]) -> None:
+    def __init__(self, pattern: Pattern, spec: Dict[str, Any], ends: bool) -> None:
         self.pattern = pattern
-        self.ends = bool(spec.get("ends", True))
+        self.ends = ends
         lines = _one_break(str(spec.get("literal") or "").encode("utf-8"))
         self.lines = lines if b"\n" in lines else b""  # a text of several lines
         self.count = 0
@@ -56,17 +55,15 @@ class Reading:
         self._mask = mask or Mask()
         self._patterns = Patterns()
         self._begun_s = begun_s
-        self._must = self._sought(follow.get("must"))
-        self._never = self._sought(follow.get("never"))
+        self._must = self._sought(follow.get("must"), False)
+        self._never = self._sought(follow.get("never"), True)
         self._texts = [sought for sought in [*self._must, *self._never] if sought.lines]
         self._ends: Dict[int, bytes] = {}  # by host: the end of its output so far, if there are texts of several lines
         compiled = {name: self._patterns.compiled(spec) for name, spec in (follow.get("values") or {}).items()}
         found = {name: pattern for name, pattern in compiled.items() if pattern is not None}
         self._progress = StepProgress(follow.get("stall"))
-        finite = set(follow.get("finite") or ())
-        self._values = Values(
-            found, finite, self._progress, begun_s, self._stop, self._mask, _recorded_steps(follow.get("curve"))
-        )
+        finite, wanted = set(follow.get("finite") or ()), frozenset(follow.get("wanted") or ())
+        self._values = Values(found, finite, self._progress, begun_s, self._stop, self._mask, wanted)
         self._several = int(hosts) > 1 or host is not None
         self._any = bool(follow.get("any"))  # one host is enough for `must`
         self._streams: Dict[Optional[int], Lines] = {}
@@ -78,10 +75,14 @@ class Reading:
         self.stopped: Optional[Dict[str, Any]] = None
         self._stopped_s = 0.0
 
-    def _sought(self, specs: Any) -> List[Sought]:
+    def _sought(self, specs: Any, forbidden: bool) -> List[Sought]:
         """Compiles patterns. Expressions that span lines are searched later, in the kept output."""
         found = [(self._patterns.compiled(spec), spec) for spec in specs or () if not spec.get("across")]
-        return [Sought(pattern, spec) for pattern, spec in found if pattern is not None]
+        return [
+            Sought(pattern, spec, forbidden and bool(spec.get("ends", True)))
+            for pattern, spec in found
+            if pattern is not None
+        ]
 
     # ---- input
 
@@ -89,13 +90,13 @@ class Reading:
         """`host`: the host of this log, if each has its own."""
         host = self._host if host is None else host
         self._fed_s, self._rest_searched = now_s, False
-        for part in self._stream(host).feed(data):
+        for part in self._streams.setdefault(host, Lines()).feed(data):
             self._take(part, host, now_s)
 
     def flush(self, now_s: Optional[float] = None, host: Optional[int] = None) -> None:
         """Handles the end of the input."""
         host = self._host if host is None else host
-        for part in self._stream(host).flush():
+        for part in self._streams.setdefault(host, Lines()).flush():
             self._take(part, host, now_s)
 
     def ended(self, host: int) -> None:
@@ -106,16 +107,11 @@ class Reading:
         """Returns the note about the end of the one host that is read here."""
         return [] if self._host is None else [{"note": "host", "host": self._host, "code": code or 0}]
 
-    def _stream(self, host: Optional[int]) -> Lines:
-        return self._streams.setdefault(host, Lines())
-
     def _take(self, block: LogPart, host: Optional[int], now_s: Optional[float]) -> None:
         for of_host, lines in self._apart(block, host):
             self._seek_texts(lines, of_host)
-            for sought in self._must:
-                self._seek(sought, lines, of_host)
-            for sought in self._never:
-                self._seek_forbidden(sought, lines, of_host, now_s)
+            for sought in [*self._must, *self._never]:
+                self._seek(sought, lines, of_host, now_s)
             self._values.next_block(of_host)
             for name, pattern in self._values.patterns.items():
                 with self._patterns.guarded(pattern, lines) as active:
@@ -135,13 +131,23 @@ class Reading:
 
     # ---- patterns
 
-    def _seek(self, sought: Sought, block: LogPart, host: int) -> None:
-        if sought.by_host.get(str(host), 0) >= MOST_COUNTED:
+    def _seek(self, sought: Sought, block: LogPart, host: int, now_s: Optional[float]) -> None:
+        if not sought.ends and sought.by_host.get(str(host), 0) >= MOST_COUNTED:
             return
         with self._patterns.guarded(sought.pattern, block) as active:
-            if active:
-                for start in self._lines(sought, block):
-                    self._found(sought, block, host, start)
+            for start in self._lines(sought, block) if active else ():
+                sought.count += 1
+                sought.by_host[str(host)] = sought.by_host.get(str(host), 0) + 1
+                if sought.line is None:
+                    sought.line, sought.text = block.line_at(start), block.text_at(start, self._mask)
+                if sought.ends and sought.count <= MOST_NOTED:
+                    match = self._match(sought, block, host, start)
+                    self._noted.append(dict(match, note="never"))
+                    self._stop("never", match, now_s)
+
+    def _match(self, sought: Sought, block: LogPart, host: int, start: int) -> Dict[str, Any]:
+        match = {"pattern": sought.pattern.text, "host": host, "line": block.line_at(start)}
+        return dict(match, text=block.text_at(start, self._mask))
 
     def _seek_texts(self, block: LogPart, host: int) -> None:
         """Searches texts of several lines, also where they begin in an earlier block."""
@@ -165,27 +171,6 @@ class Reading:
                 if not again:
                     block.line.found.add(id(sought))
                 yield at
-
-    def _found(self, sought: Sought, block: LogPart, host: int, start: int) -> None:
-        sought.count += 1
-        sought.by_host[str(host)] = sought.by_host.get(str(host), 0) + 1
-        if sought.line is None:
-            sought.line, sought.text = block.line_at(start), block.text_at(start, self._mask)
-
-    def _seek_forbidden(self, sought: Sought, block: LogPart, host: int, now_s: Optional[float]) -> None:
-        if not sought.ends:
-            self._seek(sought, block, host)
-            return
-        with self._patterns.guarded(sought.pattern, block) as active:
-            if not active:
-                return
-            for start in self._lines(sought, block):
-                self._found(sought, block, host, start)
-                if sought.count <= MOST_NOTED:
-                    match = {"pattern": sought.pattern.text, "host": host, "line": block.line_at(start)}
-                    match["text"] = block.text_at(start, self._mask)
-                    self._noted.append(dict(match, note="never"))
-                    self._stop("never", match, now_s)
 
     def _stop(self, what: str, match: Dict[str, Any], now_s: Optional[float]) -> None:
         """Keeps the first reason."""
@@ -236,8 +221,7 @@ class Reading:
                 for sought in [one for one in self._never if one.ends]:
                     with self._patterns.guarded(sought.pattern, block) as active:
                         for start in self._lines(sought, block, again=True) if active else ():
-                            match = {"pattern": sought.pattern.text, "host": of_host, "line": block.line_at(start)}
-                            self._stop("never", dict(match, text=block.text_at(start, self._mask)), now_s)
+                            self._stop("never", self._match(sought, block, of_host, start), now_s)
                 for name, pattern in self._values.patterns.items():
                     with self._patterns.guarded(pattern, block) as active:
                         if active:
@@ -280,10 +264,3 @@ class Reading:
 
 def _one_break(data: bytes) -> bytes:
     return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-
-
-def _recorded_steps(curve: Any) -> FrozenSet[int]:
-    """Returns the steps of {"values": [[step, value], ...]}."""
-    points: Iterable[Any] = (curve.get("values") if isinstance(curve, dict) else None) or ()
-    steps = (point[0] for point in points if isinstance(point, (list, tuple)) and point)
-    return frozenset([step for step in steps if isinstance(step, int)][:MOST_WANTED])

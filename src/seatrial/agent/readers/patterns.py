@@ -7,6 +7,7 @@ them are skipped, which makes ten patterns cheap.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import time
@@ -141,14 +142,6 @@ class Pattern:
                 window.line.read_to[id(self)] = window.offset + found.end()
             yield found.group(self._group), max(found.start(), found.start(self._group))
 
-    def between(self, block: Block, start: int, end: int) -> Iterator[Match]:
-        """Yields the metrics between the starts of two lines."""
-        while start < end:
-            line_end = block.bounds(start)[1]
-            if self.may_match(block.data[start:line_end]):
-                yield from self._in_line(block, start, line_end)
-            start = line_end + 1
-
     def _in_line(self, block: Block, start: int, end: int) -> Iterator[Match]:
         for found in self._line.finditer(block.data[start:end]):
             yield found.group(self._group), start + max(found.start(), found.start(self._group))
@@ -160,14 +153,10 @@ class Pattern:
             if at < 0:
                 break
             start, end = block.bounds(at)
-            group = self._group
-            found = [
-                (match.group(group), start + max(match.start(), match.start(group)))
-                for match in self._line.finditer(block.data[start:end])
-                if start + match.start() < offset
-            ]
+            found = [match for match in self._line.finditer(block.data[start:end]) if start + match.start() < offset]
             if found:
-                return found[-1]
+                group, last = self._group, found[-1]
+                return last.group(group), start + max(last.start(), last.start(group))
             offset = start
         return None
 
@@ -183,8 +172,8 @@ class Pattern:
 class Patterns:
     """Compiled patterns. Invalid and slow ones are dropped and reported."""
 
-    def __init__(self, guard: Optional[Guard] = None) -> None:
-        self._guard = guard or Guard()
+    def __init__(self) -> None:
+        self._guard = Guard()
         self.dropped: Dict[str, str] = {}
 
     def compiled(self, spec: Dict[str, Any]) -> Optional[Pattern]:
@@ -195,40 +184,25 @@ class Patterns:
             self.dropped[text] = "invalid regular expression for bytes: %s" % error
         return None
 
-    def guarded(self, pattern: Pattern, block: LogPart) -> "_Guarded":
+    @contextlib.contextmanager
+    def guarded(self, pattern: Pattern, block: LogPart) -> Iterator[bool]:
         """Use as `with patterns.guarded(pattern, block) as active:`, and search only if active."""
-        return _Guarded(self, self._guard, pattern, block)
-
-
-class _Guarded:
-    """Enters as False if there is nothing to search; suppresses only the guard's own exception."""
-
-    def __init__(self, owner: Patterns, guard: Guard, pattern: Pattern, block: LogPart) -> None:
-        self._owner, self._guard, self._pattern, self._block = owner, guard, pattern, block
-        self._began_s = -1.0
-
-    def __enter__(self) -> bool:
-        if self._pattern.text in self._owner.dropped or not self._pattern.may_match(self._block.data):
-            return False
-        self._began_s = time.process_time()
-        self._guard.__enter__()
-        return True
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
-        if self._began_s < 0:
-            return False
-        self._guard.__exit__()
-        took_s = time.process_time() - self._began_s
+        if pattern.text in self.dropped or not pattern.may_match(block.data):
+            yield False
+            return
+        began_s, over = time.process_time(), False
+        try:
+            with self._guard:
+                yield True
+        except TooSlow:
+            over = True
+        took_s = time.process_time() - began_s
         if took_s > SLOW_S:
-            self._pattern.slow_s += took_s
-        over = kind is not None and issubclass(kind, TooSlow)
-        if over or self._pattern.slow_s > MOST_SLOW_S:
-            first = self._block.data[:200].decode("utf-8", "replace").strip()
-            self._owner.dropped[self._pattern.text] = (
-                "timed out after %.1f s of CPU time on %d bytes of the log, from %r"
-                % (max(took_s, GUARD_S), len(self._block.data), first)
-            )
-        return over
+            pattern.slow_s += took_s
+        if over or pattern.slow_s > MOST_SLOW_S:
+            first = block.data[:200].decode("utf-8", "replace").strip()
+            text = "timed out after %.1f s of CPU time on %d bytes of the log, from %r"
+            self.dropped[pattern.text] = text % (max(took_s, GUARD_S), len(block.data), first)
 
 
 def search_output(output: str, must: List[Dict[str, Any]], never: List[Dict[str, Any]]) -> Dict[str, Any]:

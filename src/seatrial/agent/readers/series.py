@@ -110,21 +110,14 @@ class ValueSeries:
             self.unread += value is None
             self._odd += 1
             keep = keep or self._odd < FULL
+        if not keep and metric.step in self.wanted and self._of_wanted < FULL:
+            keep, self._of_wanted = True, self._of_wanted + 1
         if keep:
             self.kept += 1
             self._kept.append(metric)
             if self.kept - self._of_wanted >= self._stride_ends:
                 self._stride *= 2
                 self._stride_ends += MORE
-        else:
-            self.keep_wanted(metric)
-
-    def keep_wanted(self, metric: Metric) -> None:
-        """Keeps a metric that is counted elsewhere if its step is wanted."""
-        if metric.step in self.wanted and self._of_wanted < FULL:
-            self._of_wanted += 1
-            self.kept += 1
-            self._kept.append(metric._replace(rank=None))
 
     def note(self) -> Dict[str, Any]:
         """Returns the metrics kept since the last note. `at` is empty if the times are unknown."""
@@ -187,10 +180,9 @@ class HostProgress:
     def limit_s(self) -> float:
         """How long the next step may take. Valid only if there is a deadline."""
         if self._limit_s is None:
-            ordered = sorted(self._intervals)
-            middle = len(ordered) // 2
-            median_s = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-            self._limit_s = max(self._factor * median_s, self._least_s)
+            from statistics import median  # only for jobs with a stall limit
+
+            self._limit_s = max(self._factor * median(self._intervals), self._least_s)
         return self._limit_s
 
     def deadline_s(self) -> Optional[float]:
@@ -233,9 +225,6 @@ class StepProgress:
                 return
             progress.last_step = number
         progress.passed(1, now_s)
-
-    def passed(self, host: int, count: int, now_s: Optional[float]) -> None:
-        self.of(host).passed(count, now_s)
 
     def over(self, host: Optional[int]) -> None:
         """Expect no more steps from a host; None: from any."""

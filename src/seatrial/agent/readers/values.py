@@ -120,7 +120,8 @@ class Values:
             for token, offset in pattern.in_window(block):
                 self._value(series, token, block, offset)
             return
-        if series.thinned and pattern.literals and len(block.data) > MANY_BYTES:
+        many = series.thinned and pattern.literals and len(block.data) > MANY_BYTES
+        if many and not self._has_wanted(series, block):
             total = self._shapes.count(pattern, block)
             if total is None:
                 tokens = pattern.tokens(block)
@@ -135,7 +136,6 @@ class Values:
     def _sample(self, series: ValueSeries, pattern: Pattern, block: Block, total: int, last: Match) -> None:
         """Keeps an even sample of thousands of plain numbers, and the last one."""
         taken = offset = 0
-        wanted = self._of_wanted(pattern, block) if series.wanted else []
         self._standing = series.name == _STEP and whole(number(last[0])) == series.last.step
         while taken + series.until_due() < total - 1:
             skip = series.until_due()
@@ -145,41 +145,23 @@ class Values:
                 self._pass_over(series, skip + 1)
             else:
                 self._pass_over(series, skip)
-                wanted = self._keep_wanted(series, wanted, block, found[1])
                 self._value(series, found[0], block, found[1])
                 offset = found[1] + 1
             taken += skip + 1
         self._pass_over(series, total - 1 - taken)
-        self._keep_wanted(series, wanted, block, last[1])
         self._value(series, last[0], block, last[1])
 
-    def _of_wanted(self, pattern: Pattern, block: Block) -> List[Match]:
-        """Returns the metrics of wanted steps."""
+    def _has_wanted(self, series: ValueSeries, block: Block) -> bool:
+        """Whether some values may be of wanted steps: then all are read, one by one."""
         steps = self.patterns.get(_STEP)
-        if steps is None or self._wanted.isdisjoint([self._step_before, *map(number, steps.tokens(block))]):
-            return []
-        found: List[Match] = []
-        step, begin = self._step_before, 0
-        for token, offset in steps.matches(block):
-            start = block.bounds(offset)[0]
-            if step in self._wanted:
-                found += pattern.between(block, begin, start)
-            step, begin = whole(number(token)), start
-        return found + list(pattern.between(block, begin, len(block.data))) if step in self._wanted else found
-
-    def _keep_wanted(self, series: ValueSeries, wanted: List[Match], block: Block, until: int) -> List[Match]:
-        """Keeps the wanted metrics before `until`, where another one is read anyway. Returns the remaining ones."""
-        for number_of, (token, offset) in enumerate(wanted):
-            if offset >= until:
-                return wanted[number_of + (offset == until) :]
-            step = self._step_at(block, offset)
-            series.keep_wanted(Metric(number(token), block.line_at(offset), step, self._at_s))
-        return []
+        if steps is None or not series.wanted:
+            return False
+        return not series.wanted.isdisjoint([self._step_before, *map(number, steps.tokens(block))])
 
     def _pass_over(self, series: ValueSeries, count: int) -> None:
         series.count += count  # certainly finite, and not kept
         if series.name == self._counts_steps and not self._standing:
-            self._progress.passed(series.host, count, self._now_s)
+            self._progress.of(series.host).passed(count, self._now_s)
 
     def _value(self, series: ValueSeries, token: Optional[bytes], block: LogPart, offset: int) -> None:
         value = number(token)

@@ -27,7 +27,6 @@ MOST_TEXTS = 20
 _TEXT_CHARACTERS = 500
 EVENT_TAG, ID_TAG = 0x22, 0x08  # field 4 of a line (length-delimited), field 1 of an event (a number)
 _DEVICE = re.compile(r"/device:([A-Za-z_ ]+):(\d+)$")
-_SPACE_FIELDS = {1: "planes", 2: "errors", 3: "warnings", 4: "hostnames"}
 
 
 class Field(NamedTuple):
@@ -178,6 +177,12 @@ class Plane:
         return None
 
 
+def profile(planes: List[Any], events: int, devices: Dict[str, Any], steps: List[Any], source: str) -> Dict[str, Any]:
+    """The content of a profile, in the same form for all formats."""
+    made = {"planes": planes, "events": events, "devices": devices, "steps": steps, "step_source": source}
+    return dict(made, errors=[], unresolved=0, ambiguous=[])
+
+
 class Summary:
     """Collects the result of `read_xplane`."""
 
@@ -188,7 +193,7 @@ class Summary:
         self.devices: Dict[str, Dict[str, int]] = {}
         self.modules: Dict[str, List[Tuple[int, str]]] = {}  # by device: (start in ps, name) of each module it ran
         self.annotated: List[Dict[str, Any]] = []  # steps that the program annotated
-        self.texts: Dict[str, List[str]] = {"errors": [], "warnings": [], "hostnames": []}
+        self.errors: List[str] = []
         self._read = 0
 
     def take(self, plane: Plane) -> None:
@@ -223,18 +228,8 @@ class Summary:
 
     def done(self) -> Dict[str, Any]:
         steps, source, ambiguous = self._steps()
-        return {
-            "format": "xplane",
-            "planes": self.planes,
-            "events": self.events,
-            "errors": self.texts["errors"],
-            "warnings": self.texts["warnings"],
-            "unresolved": self.unresolved,
-            "devices": self.devices,
-            "steps": steps[:MOST_STEPS],
-            "step_source": source,
-            "ambiguous": ambiguous,
-        }
+        found = profile(self.planes, self.events, self.devices, steps[:MOST_STEPS], source)
+        return dict(found, errors=self.errors, unresolved=self.unresolved, ambiguous=ambiguous)
 
     def _steps(self) -> Tuple[List[Dict[str, Any]], str, List[str]]:
         """Returns the steps: from the start of one module to the next on the first device, if all modules have one
@@ -266,14 +261,14 @@ def read_xplane(data: Buffer) -> Dict[str, Any]:
     profile."""
     if len(data) == 0:
         raise UnreadableFile("the file is empty")
+    if data[:2] == b"\x1f\x8b":
+        raise UnreadableFile("compressed (expected a plain .xplane.pb)")
     summary = Summary()
     for field in fields(data, 0, len(data)):
-        if field.number not in _SPACE_FIELDS or field.wire != 2:
+        if field.number > 4 or field.wire != 2:
             raise UnreadableFile("unknown XSpace field %d at byte %d" % (field.number, field.start))
         if field.number == 1:
             summary.take(Plane(data, field.start, field.end))
-        else:
-            texts = summary.texts[_SPACE_FIELDS[field.number]]
-            if len(texts) < MOST_TEXTS:
-                texts.append(text_of(data, field))
+        elif field.number == 2 and len(summary.errors) < MOST_TEXTS:
+            summary.errors.append(text_of(data, field))
     return summary.done()

@@ -91,10 +91,6 @@ class Notes:
             self._rest, self._too_long = b"", True
         return found
 
-    def flush(self) -> List[Dict[str, Any]]:
-        """Handles a last line without a line feed."""
-        return self.feed(b"\n")
-
 
 PIPE_BYTES = 1 << 20
 F_SETPIPE_SZ = 1031

@@ -16,6 +16,8 @@ import time
 from collections import deque
 from typing import Deque, Optional
 
+from ..contain.process import copy_open
+
 HEAD_BYTES = 4 << 20
 SEGMENT_BYTES = 1 << 20
 SEGMENTS = 4
@@ -64,11 +66,10 @@ class Log:
         with contextlib.suppress(OSError):
             os.unlink(self._part())  # the job may have put something else there
         self._fd = self._open()
-        if self._fd is not None:
-            with open("/proc/self/fd/%d" % old, "rb") as source:
-                for block in iter(lambda: source.read(SEGMENT_BYTES), b""):
-                    os.write(self._fd, block)
-        os.close(old)
+        if self._fd is None:
+            os.close(old)
+        else:
+            copy_open(old, self._fd)
 
     def close(self) -> None:
         if self._fd is not None:

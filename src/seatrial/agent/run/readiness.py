@@ -85,24 +85,19 @@ class Readiness:
             raise OSError(error, os.strerror(error))
         if self._unsent == self._request and server.getpeername() == server.getsockname():
             raise OSError("connected to itself: the kernel chose the probed port as the source port")
-        if not self._request:
-            self._succeeded()
-        elif self._unsent:
+        if self._unsent:
             self._unsent = self._unsent[server.send(self._unsent) :]
             if not self._unsent and self._selector is not None:
                 self._selector.modify(server, selectors.EVENT_READ, self._advance)
-        else:
-            data = server.recv(_HEAD_BYTES)
-            self._answer += data
-            if b"\n" in self._answer:
-                is_good = re.match(rb"\s*HTTP/\S*\s+[23]\d\d(?!\S)", self._answer.split(b"\n", 1)[0])
-                self._succeeded() if is_good else self._failed()
-            elif not data or len(self._answer) > _HEAD_BYTES:
-                self._failed()
-
-    def _succeeded(self) -> None:
-        self.stop()
-        self._found()
+            return
+        data = server.recv(_HEAD_BYTES) if self._request else b""
+        self._answer += data
+        status, ended, _ = self._answer.partition(b"\n")
+        if not self._request or (ended and re.match(rb"\s*HTTP/\S*\s+[23]\d\d(?!\S)", status)):
+            self.stop()
+            self._found()
+        elif ended or not data or len(self._answer) > _HEAD_BYTES:
+            self._failed()
 
     def _failed(self) -> None:
         """Schedules the next attempt."""

@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any, Dict, Iterable, Optional
 
-from ..contain.process import write_whole
+from ..contain.process import copy_open, write_whole
 from ..job_file import Ending, JobError
 from ..masking.mask import Mask
 from .log import Log
@@ -65,12 +65,9 @@ class RecordsFile:
             return
         try:
             new = self._open()
-            with open("/proc/self/fd/%d" % self._fd, "rb") as source:
-                for block in iter(lambda: source.read(1 << 20), b""):
-                    os.write(new, block)
+            copy_open(self._fd, new)
         except OSError as error:
             raise self._gave_up(error) from error
-        os.close(self._fd)
         self._fd = new
 
     def close(self) -> None:

@@ -36,8 +36,10 @@ def step_context(
     job: JobFile, folders: Any, env: Dict[str, str], sandbox: Sandbox, python: Optional[str] = None
 ) -> Context:
     """`folders` has `work` and `files`."""
-    driver = job.environment.get("driver")
-    return Context(folders.work, folders.files, env, python, driver, agent_path(), job.secrets, sandbox.oom_file)
+    driver, begun_s = job.environment.get("driver"), time.monotonic()
+    return Context(
+        folders.work, folders.files, env, python, driver, agent_path(), job.secrets, sandbox.oom_file, begun_s
+    )
 
 
 class Runner:
@@ -210,7 +212,7 @@ class Runner:
             cpu_s=sample["cpu_s"],
             peak_memory_bytes=self._meter.peak_bytes(child.largest_bytes),
             oom_kills=oom_kills,
-            result=prepared.finish(ended),
+            result=prepared.finish(ended) if prepared.finish else prepared.result,
         )
         self.done.append((outcome, code))
         if not self._first_code and (code or number):
@@ -251,7 +253,7 @@ class Runner:
 
     def _take_notes(self, child: Child, index: int, data: bytes) -> None:
         self._last_word_s = time.monotonic()
-        for note in child.notes.feed(data) if data else child.notes.flush():
+        for note in child.notes.feed(data or b"\n"):  # at the end, the last line may lack its line feed
             # Keys and names in the notes of our own programs are never secrets.
             ours = [*note, str(note.get("thing"))] if self._steps[index].get("kind") == "drive" else ()
             if self._records.note(index, note, ours) and child is self._child:

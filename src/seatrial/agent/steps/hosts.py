@@ -15,8 +15,8 @@ import sys
 import time
 from typing import List, Optional
 
-_LINE_BYTES = 1 << 20  # longer lines are split
-WORD_BYTES = 64 << 10  # longest word that is never split
+_LINE_BYTES = 1 << 20  # a longer line is passed on in parts, and the other hosts wait until it ends
+_WAITING_BYTES = 8 << 20  # of a host that waits; then the long line is split, so that all hosts go on
 _AFTER_FAILURE_S = 5.0  # from the first failure to SIGTERM,
 AFTER_TERM_S = 5.0  # and from there to SIGKILL
 _LOOK_S = 0.05
@@ -26,7 +26,8 @@ class Host:
     def __init__(self, number: int, count: int, command: str, port: int) -> None:
         self.number = number
         self.code: Optional[int] = None
-        self.rest = b""
+        self.text = b""  # output that was not passed on yet
+        self.inside = False  # whether the start of a line was passed on, but not its end
         notes = os.environ.get("SEATRIAL_NOTES_FD", "")
         self.notes: Optional[int] = int(notes) if notes.isdigit() else None
         # The host's number: in our variables, and in those of training launchers unless the job sets them.
@@ -45,26 +46,31 @@ class Host:
         os.set_blocking(self.pipe, False)
 
     def read(self) -> bool:
-        """Forwards the available output; False at its end."""
+        """Takes the available output; False at its end."""
         try:
             data = os.read(self.pipe, 1 << 16)
         except BlockingIOError:
             return True
-        *lines, self.rest = (self.rest + data).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        if not data and self.rest:
-            lines.append(self.rest)
-            self.rest = b""
-        elif len(self.rest) > _LINE_BYTES:  # split between words, so that secrets and search patterns stay intact
-            at = self.rest.rfind(b" ", len(self.rest) - WORD_BYTES) + 1 or len(self.rest)
-            lines.append(self.rest[:at])
-            self.rest = self.rest[at:]
-        self.tell(lines)
+        self.text += data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if not data:
+            self.end_line()
         return bool(data)
 
-    def tell(self, lines: List[bytes]) -> None:
-        text = b"".join(b"[%d] %s\n" % (self.number, line) for line in lines)
-        while text:
-            text = text[os.write(1, text) :]
+    def end_line(self) -> None:
+        if (self.text or self.inside) and not self.text.endswith(b"\n"):
+            self.text += b"\n"
+
+    def pass_on(self) -> None:
+        """Writes complete lines, and what there is of a long one."""
+        whole, end, rest = self.text.rpartition(b"\n")
+        if len(rest) > _LINE_BYTES:
+            whole, end, rest = self.text, b"", b""
+        if whole or end:
+            prefix = b"[%d] " % self.number
+            text = (b"" if self.inside else prefix) + whole.replace(b"\n", b"\n" + prefix) + end
+            self.text, self.inside = rest, not end
+            while text:
+                text = text[os.write(1, text) :]
 
     def note(self) -> None:
         """Reports that the host has exited, so that no more steps are expected."""
@@ -76,6 +82,17 @@ class Host:
         if self.code is None:
             with contextlib.suppress(ProcessLookupError):
                 self.process.send_signal(number)
+
+
+def _pass_on(hosts: List[Host]) -> None:
+    """A secret or a match in a line stays intact: nothing is written between the parts of a long one."""
+    hosts = sorted(hosts, key=lambda host: not host.inside)
+    if hosts[0].inside and any(len(host.text) > _WAITING_BYTES for host in hosts[1:]):
+        hosts[0].text = b"\n" + hosts[0].text
+    for host in hosts:
+        host.pass_on()
+        if host.inside:
+            break
 
 
 def _follow(hosts: List[Host]) -> int:
@@ -98,7 +115,9 @@ def _follow(hosts: List[Host]) -> int:
                 host.note()
                 if host.code and not first:
                     first, failed_s = host.code, time.monotonic()
-                    host.tell([b"--- host %d ended with code %d" % (host.number, host.code)])
+                    line = b"--- host %d ended with code %d\n" % (host.number, host.code)
+                    host.text = b"\n" * host.inside + line + host.text
+        _pass_on(hosts)
         if first and signals and time.monotonic() >= failed_s + signals[0][1]:
             number, _ = signals.pop(0)
             for host in hosts:
@@ -106,6 +125,9 @@ def _follow(hosts: List[Host]) -> int:
     for key in list(selector.get_map().values()):  # written before the exit; a remaining child may write more
         while key.data.read() and selector.select(0):
             pass
+    for host in hosts:
+        host.end_line()
+    _pass_on(hosts)
     return first
 
 

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ..masking.mask import MASK, Mask
 
@@ -19,33 +19,20 @@ Result = Dict[str, Any]
 SHELL = ["/bin/sh", "-c"]
 
 
-class Context:
+class Context(NamedTuple):
     """Environment of a job's steps."""
 
-    def __init__(
-        self,
-        work: str,
-        files: str,
-        env: Dict[str, str],
-        python: Optional[str] = None,
-        driver: Optional[str] = None,
-        agent: str = "",
-        secrets: Optional[List[str]] = None,
-        oom_file: Optional[str] = None,
-        host: Optional[int] = None,
-        hosts: int = 1,
-    ) -> None:
-        self.work = work  # the working directory of every step
-        self.files = files  # files that the job keeps
-        self.env = env  # the environment of every step
-        self.python = python  # the runtime's interpreter
-        self.driver = driver  # an interpreter with nbclient, if the runtime has none
-        self.agent = agent  # path of the agent: `python AGENT ...`
-        self.secrets = secrets or []  # values to mask
-        self.oom_file = oom_file  # has a line `oom_kill N`
-        self.host = host  # number of this host, if each runs its own agent; None: all hosts are here
-        self.hosts = hosts
-        self.begun_s = time.monotonic()  # start of the job
+    work: str  # the working directory of every step
+    files: str  # files that the job keeps
+    env: Dict[str, str]  # the environment of every step
+    python: Optional[str] = None  # the runtime's interpreter
+    driver: Optional[str] = None  # an interpreter with nbclient, if the runtime has none
+    agent: str = ""  # path of the agent: `python AGENT ...`
+    secrets: Sequence[str] = ()  # values to mask
+    oom_file: Optional[str] = None  # has a line `oom_kill N`
+    begun_s: float = 0.0  # start of the job
+    host: Optional[int] = None  # number of this host, if each runs its own agent; None: all hosts are here
+    hosts: int = 1
 
     def interpreter(self) -> Optional[str]:
         """Returns the runtime's Python, else the one on PATH."""
@@ -59,24 +46,15 @@ class Context:
         return shutil.which(command, path=os.pathsep.join(os.path.join(self.work, folder) for folder in folders))
 
 
-class Ended:
+class Ended(NamedTuple):
     """How the program of a step ended, as the runner saw it."""
 
-    def __init__(
-        self,
-        outcome: str,
-        code: Optional[int] = None,
-        signal: Optional[int] = None,
-        output: str = "",
-        notes: Optional[List[Result]] = None,
-        oom_kills: int = 0,
-    ) -> None:
-        self.outcome = outcome
-        self.code = code
-        self.signal = signal
-        self.output = output
-        self.notes = notes or []
-        self.oom_kills = oom_kills
+    outcome: str
+    code: Optional[int] = None
+    signal: Optional[int] = None
+    output: str = ""
+    notes: Sequence[Result] = ()
+    oom_kills: int = 0
 
     def note(self, kind: str) -> Optional[Result]:
         """Returns the last note of that kind."""
@@ -96,29 +74,18 @@ class Ended:
         return "exited with code %s" % self.code
 
 
-class Prepared:
+class Prepared(NamedTuple):
     """The program to start (`argv`, with `env` added) and how its end becomes the result; without `argv`, just
     `result`."""
 
-    def __init__(
-        self,
-        argv: Optional[List[str]] = None,
-        env: Optional[Dict[str, str]] = None,
-        result: Optional[Result] = None,
-        finish: Optional[Callable[[Ended], Result]] = None,
-        outcome: str = "exited",
-        reading: "Optional[Reading]" = None,
-        again: "Optional[Callable[[List[Result]], Prepared]]" = None,
-        keep: str = "",
-    ) -> None:
-        self.argv = argv
-        self.keep = keep  # file for the complete output
-        self.again = again  # returns the program to start if a signal killed it, from its notes so far
-        self.reading = reading  # receives the output while it is written, and may stop the program
-        self.outcome = outcome  # of a step without `argv`
-        self.env = env or {}
-        self.result = result or {}
-        self.finish = finish or (lambda ended: self.result)
+    argv: Optional[List[str]] = None
+    env: Mapping[str, str] = {}
+    result: Mapping[str, Any] = {}
+    finish: Optional[Callable[[Ended], Result]] = None  # None: its result is `result`
+    outcome: str = "exited"  # of a step without `argv`
+    reading: "Optional[Reading]" = None  # receives the output while it is written, and may stop the program
+    again: Optional[Callable[[List[Result]], Any]] = None  # returns the Prepared to restart, from its notes so far
+    keep: str = ""  # file for the complete output
 
 
 def prepare(step: Dict[str, Any], context: Context) -> Prepared:
@@ -177,19 +144,19 @@ def _import(args: Result, context: Context) -> Prepared:
     module = args["module"]
     python = context.interpreter()
     if python is None:
-        return Prepared(result=_not_imported("crashed", "cannot import %s: Python not found on PATH" % module))
+        return Prepared(result=_crashed("cannot import %s: Python not found on PATH" % module))
 
     def finish(ended: Ended) -> Result:
         probed = ended.note("import")
         if probed is None:
-            return _not_imported("crashed", "Python %s while importing %s" % (ended.how(), module), ended.output)
+            return _crashed("Python %s while importing %s" % (ended.how(), module), ended.output)
         return {key: value for key, value in probed.items() if key not in ("note", "at_s")}
 
     return Prepared([python, "-c", source("probe"), "import", module], finish=finish)
 
 
-def _not_imported(state: str, error: str, traceback: str = "") -> Result:
-    return {"state": state, "version": None, "file": None, "error": error, "traceback": traceback}
+def _crashed(error: str, traceback: str = "") -> Result:
+    return {"state": "crashed", "version": None, "file": None, "error": error, "traceback": traceback}
 
 
 _SECRET_NAME = re.compile(r"TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE|SIGNATURE", re.I)
@@ -249,23 +216,24 @@ def _workspace(args: Result, context: Context) -> Prepared:
     return Prepared(["/bin/sh", "-c", _CLONE, "workspace", url, ref], env=env, finish=finish)
 
 
+def _memory_file(name: str, data: bytes = b"") -> Tuple[int, str]:
+    """Returns a file in this process's memory, which is neither on disk nor in a command line, and its path."""
+    memory = os.memfd_create(name)
+    os.pwrite(memory, data, 0)
+    return memory, "/proc/%d/fd/%d" % (os.getpid(), memory)
+
+
 def _notebook(args: Result, context: Context) -> Prepared:
-    """Runs a notebook. The runner reads its spec from this process's memory, so that it is neither on disk nor in a
-    command line."""
     python = context.interpreter() or context.driver
     if python is None:
         return _fails("cannot run %s: Python not found on PATH" % args["path"])
     spec = dict(args, python=python, driver=context.driver, files=context.files, secrets=context.secrets)
-    spec["oom_file"] = context.oom_file
-    memory = os.memfd_create("notebook")
-    with os.fdopen(os.dup(memory), "w", encoding="utf-8") as file:
-        json.dump(spec, file)
+    memory, path = _memory_file("notebook", json.dumps(dict(spec, oom_file=context.oom_file)).encode())
 
     def finish(ended: Ended) -> Result:
         os.close(memory)
         return {}
 
-    path = "/proc/%d/fd/%d" % (os.getpid(), memory)
     return Prepared([python, context.agent, "notebook", path], finish=finish)
 
 
@@ -278,8 +246,7 @@ def _drive(args: Result, context: Context) -> Prepared:
     if python is None:
         return _fails("cannot start %s: Python not found on PATH" % args["kind"])
     kind = str(args["kind"])
-    memory = os.memfd_create("drive")
-    path = "/proc/%d/fd/%d" % (os.getpid(), memory)
+    memory, path = _memory_file("drive")
 
     def prepared(notes: List[Result], restarts: int) -> Prepared:
         given = {"work": args.get("work") or {}, "files": context.files, "notes": notes, "job": args.get("job")}
@@ -299,26 +266,24 @@ def _drive(args: Result, context: Context) -> Prepared:
 def _read(args: Result, context: Context) -> Prepared:
     """Reads the job's files in a separate process, because a file may crash its reader. Results are reported one by one
     into this process's memory, so that none is lost then."""
-    request, report = os.memfd_create("request"), os.memfd_create("report")
     named = args.get("roots") or [".", "files"]
     roots = [{".": context.work, "files": context.files}.get(root, root) for root in named]
     labels = ["files/" if root == "files" else "" for root in named]
-    with os.fdopen(os.dup(request), "w", encoding="utf-8") as file:
-        json.dump(dict(args, roots=roots, labels=labels), file)
+    request, request_path = _memory_file("request", json.dumps(dict(args, roots=roots, labels=labels)).encode())
+    report, report_path = _memory_file("report")
 
     def finish(ended: Ended) -> Result:
         from ..readers.files import gather
 
         with os.fdopen(report, "rb") as lines:
             lines.seek(0)
-            result = gather(
-                lines, args.get("entries") or {}, ended.outcome == "exited" and ended.code == 0, ended.how()
-            )
+            well = ended.outcome == "exited" and ended.code == 0
+            result = gather(lines, args.get("entries") or {}, well, ended.how())
         os.close(request)
         return result
 
-    paths = ["/proc/%d/fd/%d" % (os.getpid(), memory) for memory in (request, report)]
-    return Prepared([sys.executable, "-I", "-S", context.agent or sys.argv[0], "files", *paths], finish=finish)
+    program = [sys.executable, "-I", "-S", context.agent or sys.argv[0], "files"]
+    return Prepared([*program, request_path, report_path], finish=finish)
 
 
 @lru_cache(maxsize=None)

@@ -85,27 +85,11 @@ def module_version(module: str) -> Optional[str]:
 def probe_version(path: str) -> Dict[str, Any]:
     """Returns the first line of `PATH --version`; None if the command has no such option or hangs."""
     import re
-    import signal
 
-    try:
-        child = subprocess.Popen(
-            [path, "--version"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    except OSError:
-        return {"version": None}
-    try:
-        text = child.communicate(timeout=VERSION_TIMEOUT_S)[0].decode("utf-8", "replace")
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.communicate()
-        return {"version": None}
+    code, text = run_program([path, "--version"], VERSION_TIMEOUT_S)
     lines = [re.sub(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]", "", line).strip() for line in text.splitlines()]
     first = next((line for line in lines if line), None)
-    return {"version": first[:200] if first and child.returncode == 0 else None}
+    return {"version": first[:200] if first and code == 0 else None}
 
 
 # ---- limits of this process
@@ -164,13 +148,12 @@ def _read(path: str) -> str:
 
 def probe_facts(argument: str) -> Dict[str, Any]:
     """Returns the facts of this interpreter's environment and of the machine as seen from it."""
-    gpus, source, trouble = _gpus()
+    gpus, trouble = _gpus()
     return {
         "python": {"terminal": _python(_which("python") or _which("python3")), "kernel": _python(_kernel_python())},
         "cpu": {"count": len(os.sched_getaffinity(0)), "limit": cpu_limit()},
         "memory_bytes": memory_limit(),
         "gpu": gpus,
-        "gpu_source": source,
         "gpu_error": trouble,
         "packages": _packages(),
         "os": _os(),
@@ -210,14 +193,22 @@ def _kernel_python() -> Optional[str]:
 def run_program(
     argv: List[str], timeout_s: float, stderr: int = subprocess.STDOUT, env: Optional[Dict[str, str]] = None
 ) -> Tuple[Optional[int], str]:
-    """Returns (exit code, output), or (None, reason) if the program cannot be started or times out."""
+    """Returns (exit code, output), or (None, reason) if the program cannot be started or times out. It is then killed
+    with all processes that it started in its session."""
+    import signal
+
+    none, pipe = subprocess.DEVNULL, subprocess.PIPE
     try:
-        done = subprocess.run(
-            argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, timeout=timeout_s
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        child = subprocess.Popen(argv, env=env, stdin=none, stdout=pipe, stderr=stderr, start_new_session=True)
+    except OSError as error:
         return None, str(error)
-    return done.returncode, done.stdout.decode("utf-8", "replace")
+    with child:  # closes the pipe also if a process in another session still has it
+        try:
+            output = child.communicate(timeout=timeout_s)[0]
+        except subprocess.TimeoutExpired as error:
+            os.killpg(child.pid, signal.SIGKILL)
+            return None, str(error)
+    return child.returncode, output.decode("utf-8", "replace")
 
 
 def nvidia_smi_scope(env: Mapping[str, str]) -> Optional[List[str]]:
@@ -234,27 +225,24 @@ def nvidia_smi_scope(env: Mapping[str, str]) -> Optional[List[str]]:
     return ["--id=" + ",".join(names)] if names else None
 
 
-def _gpus() -> Tuple[List[Dict[str, Any]], Optional[str], str]:
-    """Returns the GPUs, their source, and the error if nvidia-smi exists but failed."""
-    nvidia_smi = _which("nvidia-smi")
-    if nvidia_smi is None:
-        return [], None, ""
-    scope = nvidia_smi_scope(os.environ)
-    if scope is None:
-        return [], "nvidia-smi", ""
+def _gpus() -> Tuple[List[Dict[str, Any]], str]:
+    """Returns the GPUs, and the error if nvidia-smi exists but failed."""
+    nvidia_smi, scope = _which("nvidia-smi"), nvidia_smi_scope(os.environ)
+    if nvidia_smi is None or scope is None:
+        return [], ""
     query = [nvidia_smi, *scope, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"]
     code, text = run_program(query, 60.0)
     if code is None:
-        return [], None, "nvidia-smi did not answer: %s" % text
+        return [], "nvidia-smi did not answer: %s" % text
     if code != 0:
-        return [], None, "nvidia-smi failed with exit code %d: %s" % (code, text.strip()[:500])
+        return [], "nvidia-smi failed with exit code %d: %s" % (code, text.strip()[:500])
     gpus = []
     for line in text.splitlines():
         fields = [field.strip() for field in line.rsplit(",", 2)]
         if len(fields) == 3:
             memory = int(float(fields[1]) * 2**20) if fields[1].replace(".", "", 1).isdigit() else None
             gpus.append({"model": fields[0], "memory_bytes": memory, "driver": fields[2]})
-    return gpus, "nvidia-smi", ""
+    return gpus, ""
 
 
 def _packages() -> Dict[str, str]:

@@ -35,14 +35,14 @@ from ..contain.sandbox import Sandbox
 from ..job_file import Ending, JobError, JobFile, read_job_file
 from ..masking.files import mask_files
 from ..masking.mask import Mask
-from ..run.log import Log
-from ..run.measure import hardware
-from ..run.records import OutFolder, RecordsFile, join_messages
-from ..run.runner import Prepare, Runner, Step, step_context
 from ..steps.kinds import agent_path, prepare
+from .log import Log
+from .measure import hardware
+from .records import OutFolder, RecordsFile, join_messages
+from .runner import Prepare, Runner, Step, step_context
 
 if TYPE_CHECKING:
-    from ..run.readiness import Readiness
+    from .readiness import Readiness
 
 
 class Supervisor:
@@ -116,7 +116,7 @@ class Supervisor:
         """Probes the port from here, also for a container, because clients connect from here."""
         ready = self._job.ready
         if ready is not None:
-            from ..run.readiness import Readiness  # imported here because few jobs need it
+            from .readiness import Readiness  # imported here because few jobs need it
 
             gate = None if listens is None else functools.partial(listens, ready.number)
             self._readiness = Readiness(ready.number, ready.path, functools.partial(records.write, "ready"), gate)
@@ -134,10 +134,8 @@ class Supervisor:
                 records = RecordsFile(container.out, self._mask, "outer.jsonl")
             ending = self._drive(container.steps, sandbox, records, container.prepare, container.env)
             ending = ending if container.python is None else container.ending(ending)
-        except JobError as error:
-            ending = Ending(error.outcome, None, str(error))
-        except OSError as error:
-            ending = Ending("infra", None, str(error))
+        except (JobError, OSError) as error:
+            ending = Ending(getattr(error, "outcome", "infra"), None, str(error))
         try:
             container.remove()
         except (JobError, OSError) as error:

@@ -22,12 +22,12 @@ from ..contain.process import become_subreaper, living, send_signal, write_whole
 from ..contain.sandbox import Sandbox, oom_file
 from ..job_file import Ending, JobError, JobFile, read_ending, read_file
 from ..masking.mask import Mask
-from ..run.log import Log
-from ..run.measure import hardware
-from ..run.readiness import listens_in
-from ..run.records import RecordsFile
-from ..run.runner import Runner, step_context
 from ..steps.kinds import Context, Ended, Prepared, Result, follow
+from .log import Log
+from .measure import hardware
+from .readiness import listens_in
+from .records import RecordsFile
+from .runner import Runner, step_context
 
 _INSIDE = "/seatrial"
 _ENDING = "ending.json"
@@ -54,15 +54,17 @@ class ContainerSandbox(Sandbox):
         send_signal(pids, 9)
 
 
-_FIND = 'path=$(command -v "$1") || exit 1; echo "$path"; "$path" --version 2>&1 </dev/null | head -n 1'
+# A command that has no `--version` prints an error instead, with another exit code.
+FIND_COMMAND = """
+path=$(command -v "$1") && echo "$path" && text=$("$path" --version 2>&1 </dev/null) && echo "$text"
+exit 0
+"""
 
 
-def _found(ended: Ended) -> Result:
+def parse_found(ended: Ended) -> Result:
     """Parses the path and version of a command from the shell's output."""
-    lines = ended.output.splitlines()
-    if ended.code != 0 or not lines:
-        return {"path": None, "version": None}
-    return {"path": lines[0], "version": lines[1] if len(lines) > 1 else None}
+    lines = filter(None, map(str.strip, ended.output.splitlines() if ended.code == 0 else ()))
+    return {"path": next(lines, None), "version": next(lines, None)}
 
 
 class Container:
@@ -129,7 +131,7 @@ class Container:
             variables = "export SEATRIAL_HOST=0 SEATRIAL_HOSTS=1\n" if args.get("hosts") else ""
             return Prepared(self._exec(["/bin/sh", "-c", variables + args["command"]]), **follow(args, context))
         if step["kind"] == "which":
-            return Prepared(self._exec(["/bin/sh", "-c", _FIND, "sh", args["command"]]), finish=_found)
+            return Prepared(self._exec(["/bin/sh", "-c", FIND_COMMAND, "sh", args["command"]]), finish=parse_found)
         message = "step kind %r needs Python 3.8 or later in the image; none found" % step["kind"]
         return Prepared(outcome="refused", result={"error": message})
 
