@@ -32,7 +32,7 @@ from seatrial.kubernetes import (
     Unreachable,
 )
 from seatrial.kubernetes import credentials as credentials_module
-from seatrial.kubernetes.access import run_plugin
+from seatrial.kubernetes.credentials import run_plugin
 
 V1 = "client.authentication.k8s.io/v1"
 

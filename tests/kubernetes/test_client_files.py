@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seatrial.kubernetes import Access, KubernetesError, TooLarge
-from seatrial.kubernetes import pod_files as files
+from seatrial.kubernetes import pod as files
 from seatrial.kubernetes.connection import Connection
 from seatrial.kubernetes.pod import Completed, Pod
 
@@ -60,7 +60,7 @@ def kept(tmp_path: Path) -> Path:
 
 
 async def fetched(near: Near, kept: Path, tmp_path: Path) -> dict[str, bytes]:
-    await files.fetch_archive(near, str(kept), tmp_path / "here")
+    await near.fetch_folder(str(kept), tmp_path / "here")
     return {path.name: path.read_bytes() for path in (tmp_path / "here").iterdir()}
 
 
@@ -91,5 +91,5 @@ async def test_of_a_folder_that_changed_in_between_all_is_fetched_anew(kept: Pat
 
 async def test_what_is_larger_than_it_may_be_is_not_fetched(kept: Path, tmp_path: Path) -> None:
     with pytest.raises(TooLarge, match="exceeds 1000 bytes"):
-        await files.fetch_archive(Near(), str(kept), tmp_path / "here", most_bytes=1000)
+        await Near().fetch_folder(str(kept), tmp_path / "here", most_bytes=1000)
     assert not (tmp_path / "here").exists()

@@ -169,6 +169,24 @@ async def test_a_missing_right_is_told_with_the_yaml_that_grants_it(stub: Stub) 
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
 
 
+async def test_a_create_that_collides_with_others_in_a_quota_is_tried_again_and_a_patch_is_not(stub: Stub) -> None:
+    asked: list[str] = []
+
+    async def answer(request: Request, wire: Wire) -> None:
+        asked.append(request.method)
+        if len(asked) == 2:
+            wire.json(201, pod("x"))
+        else:
+            wire.error(409, 'Operation cannot be fulfilled on resourcequotas "q": it has been modified', "Conflict")
+
+    stub.override = answer
+    async with stub.client() as client:
+        await client.create(pod("x"))
+        with pytest.raises(ApiError, match="it has been modified"):
+            await client.patch(PODS, "x", {})
+    assert asked == ["POST", "POST", "PATCH"]
+
+
 async def test_a_quota_is_no_missing_right(stub: Stub) -> None:
     async def answer(request: Request, wire: Wire) -> None:
         wire.error(403, 'pods "x" is forbidden: exceeded quota: gpus, requested: 8, used: 0, limited: 4', "Forbidden")

@@ -13,7 +13,7 @@ from aiohttp import web
 from api_stub import Request, Stub, Wire
 
 from seatrial.kubernetes import Access, ApiError, CommandFailed, Forbidden, Kubernetes, KubernetesError
-from seatrial.kubernetes import pod_files as files_module
+from seatrial.kubernetes import pod as files_module
 
 Talk = Callable[[web.WebSocketResponse, web.Request], Awaitable[None]]
 SUCCESS = b"\x03" + json.dumps({"status": "Success"}).encode()

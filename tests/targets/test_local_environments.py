@@ -16,8 +16,8 @@ import pytest
 from seatrial.job import Environment, Outcome
 from seatrial.targets import TargetError
 from seatrial.targets.agent_file import agent_file
-from seatrial.targets.local.build import COMPLETE
 from seatrial.targets.local.environments import (
+    COMPLETE,
     Environments,
     PreparedEnvironment,
     lay_over,

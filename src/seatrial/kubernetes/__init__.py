@@ -9,7 +9,7 @@ async with Kubernetes(access) as client:
 
 from seatrial.http.http1 import RequestAttempt
 from seatrial.kubernetes.access import Access, Identity, Material, Plugin
-from seatrial.kubernetes.client import Chosen, Kubernetes
+from seatrial.kubernetes.client import Kubernetes
 from seatrial.kubernetes.errors import (
     AlreadyExists,
     ApiError,
@@ -50,4 +50,4 @@ from seatrial.kubernetes.objects import (
 )
 from seatrial.kubernetes.pod import STDOUT, Pod
 from seatrial.kubernetes.rights import Right, grant_yaml, grants, workload_rights
-from seatrial.kubernetes.watch import ADDED, DELETED, MODIFIED, SYNCED, WatchEvent
+from seatrial.kubernetes.watch import ADDED, DELETED, MODIFIED, SYNCED, Watch, WatchEvent

@@ -310,8 +310,7 @@ def _socket(address: tuple[Any, ...]) -> socket.socket:
     made = socket.socket(family=family, type=kind, proto=protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in KEEPALIVE.items():
-        if hasattr(socket, name):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return made
 
 

@@ -181,7 +181,7 @@ def failure(error: BaseException) -> RequestFailure:
         case NotHttp():
             return RequestFailure(f"the answer is not HTTP: {error}; is this an API server?", sent=True, lasting=True)
         case aiohttp.ClientConnectorCertificateError():
-            return RequestFailure(_certificate(error.certificate_error), sent=False, lasting=True)
+            return _broken(False, error.certificate_error)
         case aiohttp.ClientConnectorError():
             return _broken(False, error.os_error)
         case aiohttp.ConnectionTimeoutError():
@@ -222,16 +222,12 @@ def _broken(sent: bool, cause: Exception | None) -> RequestFailure:
     return RequestFailure(text, sent=False)
 
 
-def _certificate(error: Exception) -> str:
-    """OpenSSL's message with advice."""
-    message = str(getattr(error, "verify_message", "") or error)
-    advice = next((advice for part, advice in CERTIFICATE_ADVICE if part in message))
-    return f"the server's certificate is not trusted: {message}; {advice}"
-
-
-def _tls(error: OSError) -> RequestFailure:
+def _tls(error: ssl.SSLError) -> RequestFailure:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return RequestFailure(_certificate(error), sent=False, lasting=True)
+        message = str(getattr(error, "verify_message", "") or error)
+        advice = next((advice for part, advice in CERTIFICATE_ADVICE if part in message))
+        text = f"the server's certificate is not trusted: {message}; {advice}"
+        return RequestFailure(text, sent=False, lasting=True)
     reason = str(getattr(error, "reason", "") or error)
     if "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER_FAILURE" in reason:
         return RequestFailure(
@@ -253,10 +249,12 @@ def delay_after_refusal_s(
     asked_s = _retry_after_s(headers)
     # A server that is starting refuses until it has loaded all roles, and names those it cannot find.
     starting = refused.code == 403 and "RBAC:" in refused.message and "not found" in refused.message
+    # Other requests changed the same quota at this time. Nothing was created.
+    collided = refused.request.verb == "create" and refused.reason == "Conflict"
     comes_back = (
         refused.code == 429
         or (refused.code >= 500 and (asked_s is not None or (repeatable and attempt < FAILED_TRIES)))
-        or (starting and attempt < STARTING_TRIES)
+        or ((starting or collided) and attempt < STARTING_TRIES)
     )
     delay = backoff_s(attempt) if asked_s is None else asked_s + random.uniform(0, FIRST_DELAY_S)
     if not comes_back or time.monotonic() + delay > until:

@@ -28,11 +28,6 @@ PLUGIN_EXTENSION = "client.authentication.k8s.io/exec"
 _MOST_BYTES = 8 << 20
 
 
-class Extension(msgspec.Struct):
-    name: str = ""
-    extension: Any = None
-
-
 class ClusterSettings(msgspec.Struct, rename="kebab"):
     server: str = ""
     certificate_authority: str = ""
@@ -41,7 +36,7 @@ class ClusterSettings(msgspec.Struct, rename="kebab"):
     tls_server_name: str = ""
     proxy_url: str = ""
     disable_compression: bool = False
-    extensions: list[Extension] = []
+    extensions: list[dict[str, Any]] = []
 
 
 class ContextSettings(msgspec.Struct):
@@ -185,7 +180,7 @@ def _read(files: list[Path], name: str | None) -> Access:
         tls_server_name=cluster.values.tls_server_name,
         proxy_url=_proxy_url(cluster),
         compression=not cluster.values.disable_compression,
-        plugin_config=next((one.extension for one in extensions if one.name == PLUGIN_EXTENSION), None),
+        plugin_config=next((one.get("extension") for one in extensions if one.get("name") == PLUGIN_EXTENSION), None),
         identity=_identity(context.values.user, user) if user else Identity(),
     )
 

@@ -92,9 +92,9 @@ def grant_yaml(rights: Iterable[Right], user: str) -> str:
     return str(yaml.safe_dump_all(documents, sort_keys=False, default_flow_style=None, width=110))
 
 
-def workload_rights(workload: Resource, namespace: str) -> list[Right]:
-    """Permissions to create many objects of a kind, watch their pods and delete all together, and to change a pod,
-    which measures the lag of a watch."""
-    verbs = {workload: ("create", "deletecollection", "get", "list", "watch")}
+def workload_rights(workload: Resource, namespace: str, churn: bool = False) -> list[Right]:
+    """Permissions to create many objects of a kind, watch their pods and delete all together, with `churn` also one by
+    one, and to change a pod, which measures the lag of a watch."""
+    verbs = {workload: ("create", *(("delete",) if churn else ()), "deletecollection", "get", "list", "watch")}
     verbs[PODS] = tuple(sorted({*verbs.get(PODS, ()), "create", "delete", "list", "patch", "watch"}))
     return [Right(verb, one.group, one.plural, namespace) for one, wanted in verbs.items() for verb in wanted]

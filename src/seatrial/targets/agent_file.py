@@ -1,4 +1,5 @@
-"""Packs the agent into one zipapp that jobs run, once per content."""
+"""What all targets give to a job: the agent, packed into one zipapp, once per content; the fields of its job file; and
+variables."""
 
 import contextlib
 import hashlib
@@ -7,13 +8,14 @@ import marshal
 import os
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 
+from seatrial.job import Job
 from seatrial.readers import reader_of
 
 MAIN = b"import sys\nfrom seatrial_agent.__main__ import main\n\nsys.exit(main(sys.argv[1:]))\n"
@@ -54,6 +56,21 @@ def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
         raise
 
 
+def agent_job(job: Job) -> dict[str, object]:
+    """The first fields of the agent's job file (`agent/job_file.py`), the same on every target."""
+    steps = [{"name": one.name, "kind": one.kind, "args": one.args, "timeout_s": one.timeout_s} for one in job.steps]
+    limits = {"run_s": job.limits.run_s, "stall_s": job.limits.stall_s, "grace_s": job.limits.grace_s}
+    return {"version": 1, "name": job.name, "steps": steps, "limits": limits}
+
+
+def job_variables(job: Job, ports: Mapping[str, int]) -> dict[str, str]:
+    """Variables that mark the job's processes, so that leftovers are found, and tell them their ports by name."""
+    own = {"RUN": job.run, "CELL": job.cell, "ATTEMPT": str(job.attempt), "JOB": job.name}
+    own |= {f"PORT_{name.upper().replace('-', '_')}": str(number) for name, number in ports.items()}
+    own |= {"PORT": str(next(iter(ports.values())))} if ports else {}
+    return {f"SEATRIAL_{name}": value for name, value in own.items()}
+
+
 def _name(made_of: str, data: bytes) -> str:
     return f"{made_of}-{hashlib.sha256(data).hexdigest()[:16]}.pyz"
 
@@ -64,7 +81,7 @@ def agent_bytes(compiled: bool = False) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in _sources().items():
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED)
-            if compiled:
+            if compiled and name.endswith(".py"):
                 with contextlib.suppress(SyntaxError):  # an installed reader, reported when a suite names it
                     archive.writestr(zipfile.ZipInfo(f"{name}c", _EPOCH), _bytecode(name, data), zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
@@ -94,5 +111,5 @@ def _sources_below(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]
     for entry in folder.iterdir():
         if entry.is_dir():
             yield from _sources_below(entry, f"{name}/{entry.name}")
-        elif entry.name.endswith(".py"):
+        elif entry.name.endswith((".py", ".txt")):
             yield f"{name}/{entry.name}", entry.read_bytes()

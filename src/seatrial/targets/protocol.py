@@ -42,19 +42,20 @@ Optional capabilities, which a driver checks with `isinstance`:
 """
 
 import builtins
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from seatrial.job import Environment, Event, Job, Outcome
 
 if TYPE_CHECKING:
-    from seatrial.kubernetes import Kubernetes, Manifest, Resource
+    from seatrial.kubernetes import Kubernetes, Manifest, Object, Resource
 
 
 class TargetError(Exception):
@@ -68,6 +69,16 @@ class TargetError(Exception):
 def refused(message: str) -> TargetError:
     """A TargetError that no retry can fix."""
     return TargetError(message, Outcome.REFUSED)
+
+
+def handle_parts(text: str, form: str) -> list[str]:
+    """Host and path of a handle (1), such as `local://HOST/RUN/NAME`. Raises TargetError (REFUSED) if it has not that
+    form."""
+    url = urlsplit(text)
+    parts = [unquote(part) for part in (url.netloc, *url.path.split("/")[1:])]
+    if url.scheme != urlsplit(form).scheme or len(parts) != form.count("/") - 1 or not all(parts[1:]):
+        raise refused(f"invalid handle {text!r}; expected {form}")
+    return parts
 
 
 class RunInUse(TargetError):
@@ -86,22 +97,10 @@ class TargetLost(TargetError):
 class Endpoint(str):
     """An address (`host:port`) with the route to it, which is reported with metrics measured over it."""
 
-    route: str
-    overhead_s: float  # least latency that the route adds to each answer: median round trip
-    overhead_p99_s: float
-    tls: bool  # the route uses TLS, even if the job does not
-
-    def __new__(
-        cls,
-        address: str,
-        route: str = "direct",
-        overhead_s: float = 0.0,
-        overhead_p99_s: float = 0.0,
-        tls: bool = False,
-    ) -> "Endpoint":
-        made = super().__new__(cls, address)
-        made.route, made.overhead_s, made.overhead_p99_s, made.tls = route, overhead_s, overhead_p99_s, tls
-        return made
+    route = "direct"
+    overhead_s = 0.0  # least latency that the route adds to each answer: median round trip
+    overhead_p99_s = 0.0
+    tls = False  # the route uses TLS, even if the job does not
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -206,9 +205,11 @@ class OwnedObjects(Protocol):
         the target's security context if `secured`. Raises TargetError for an object that cannot be owned:
         cluster-scoped, or in another namespace."""
 
-    async def waiting(self, label: str) -> Mapping[str, tuple[str, bool]]:
-        """Why pods of the attempt do not start, by the value of their label, and whether that remains so whatever else
-        ends on the cluster."""
+    async def waiting(
+        self, name_of: "Callable[[Object], str]", selector: str | None = None
+    ) -> Mapping[str, tuple[str, bool]]:
+        """Why pods of the attempt, or those with other labels, do not start, by the names that `name_of` gives them,
+        and whether that remains so whatever else ends on the cluster."""
 
     def errors(self) -> AbstractContextManager[None]:
         """Turns errors of the client inside the block into TargetErrors."""

@@ -39,7 +39,10 @@ async def measured(address: str, route: str, trip: Callable[[], Awaitable[float]
     while len(times) < MOST_TRIPS and (len(times) < LEAST_TRIPS or time.monotonic() < until_s):
         times.append(await trip())
     times.sort()
-    return Endpoint(address, route, times[len(times) // 2], times[math.ceil(0.99 * len(times)) - 1], tls)
+    found = Endpoint(address)
+    found.route, found.tls = route, tls
+    found.overhead_s, found.overhead_p99_s = times[len(times) // 2], times[math.ceil(0.99 * len(times)) - 1]
+    return found
 
 
 async def connection(address: str) -> float:

@@ -13,9 +13,8 @@ from on_cluster import job, opened
 from cluster.cluster import Cluster
 from seatrial.job import Records, Unkept, read_records
 from seatrial.targets.agent_file import agent_bytes
-from seatrial.targets.kubernetes import names
-from seatrial.targets.kubernetes.files import collect
-from seatrial.targets.kubernetes.files.collect import PACK
+from seatrial.targets.kubernetes import collect, names
+from seatrial.targets.kubernetes.collect import PACK
 from seatrial.targets.kubernetes.manifest.pod import script
 from targets.contract import until_exit
 

@@ -9,7 +9,7 @@ import msgspec
 
 from seatrial.kubernetes import STDOUT, Kubernetes, KubernetesError, Pod
 from seatrial.kubernetes.pod import Completed
-from seatrial.targets.kubernetes.files.log import HEAD_BYTES, SEGMENT_BYTES, KeeperLog, LiveLog
+from seatrial.targets.kubernetes.log import HEAD_BYTES, SEGMENT_BYTES, KeeperLog, LiveLog
 from seatrial.targets.kubernetes.submit import JobAnnotation
 from seatrial.targets.kubernetes.watch.jobs import TrackedPod
 from seatrial.targets.kubernetes.watch.objects import PodObject

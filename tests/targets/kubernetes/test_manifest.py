@@ -27,8 +27,8 @@ from cluster.cluster import Cluster
 from seatrial.job import Environment, Limits, Outcome, Resources, Step
 from seatrial.kubernetes import JOBS
 from seatrial.targets.kubernetes import manifest, names
+from seatrial.targets.kubernetes.manifest.make import MERGED
 from seatrial.targets.kubernetes.manifest.placement import cpu_quantity, size_quantity
-from seatrial.targets.kubernetes.manifest.template import MERGED
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.submit import refuse_unmatched
 from seatrial.targets.protocol import TargetError

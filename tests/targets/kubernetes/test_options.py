@@ -35,7 +35,7 @@ WRONG = [
     ("{env: {A: 1}}", "1", 'write "1"'),
     ("{gpu_resource: gpu}", "gpu}", "invalid GPU resource 'gpu'; use a name such as nvidia.com/gpu"),
     ("{gpu_models: {A100: nvidia.com/gpu}}", "nvidia", "expected a map with resource, select, got 'nvidia.com/gpu'"),
-    ("{pull_secrets: registry}", "registry", "expected a list, got 'registry'; write [registry]"),
+    ("{pull_secrets: registry}", "registry", "expected a list, got 'registry'; write [\"registry\"]"),
     ("{service_account: a_b}", "a_b", "invalid object name"),
     (
         "{tolerations: [{key: a, operator: Exists, value: b}]}",

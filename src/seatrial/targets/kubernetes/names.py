@@ -3,11 +3,6 @@ is found."""
 
 import hashlib
 import re
-from urllib.parse import quote, unquote, urlsplit
-
-import msgspec
-
-from seatrial.targets.protocol import refused
 
 MANAGED_BY, SEATRIAL = "app.kubernetes.io/managed-by", "seatrial"
 RUN, JOB, CELL, ATTEMPT, PART = "seatrial/run", "seatrial/job", "seatrial/cell", "seatrial/attempt", "seatrial/part"
@@ -21,7 +16,6 @@ PLACE = "/seatrial"  # in every pod
 AGENT, CONFIG, INPUTS, VOLUME = f"{PLACE}/agent", f"{PLACE}/job", f"{PLACE}/inputs", f"{PLACE}/volume"
 OUT = f"{VOLUME}/out"
 
-SCHEME = "kubernetes"
 # A pod of an Indexed Job is called NAME-NUMBER-RANDOM, and its host NAME-NUMBER; both must fit into 63 characters.
 NAME_CHARACTERS = 50
 _DIGEST_CHARACTERS = 8
@@ -69,22 +63,3 @@ def selector(**labels: str) -> str:
     and to one kind of object by `part=`."""
     keys = {"run": RUN, "job": JOB, "part": PART, "cell": CELL, "attempt": ATTEMPT}
     return ",".join([f"{MANAGED_BY}={SEATRIAL}", *(f"{keys[key]}={value}" for key, value in labels.items())])
-
-
-class Handle(msgspec.Struct, frozen=True):
-    """`kubernetes://CONTEXT/NAMESPACE/NAME`. The context is informational: other machines may name it differently."""
-
-    context: str
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{SCHEME}://{quote(self.context, safe='')}/{quote(self.namespace)}/{quote(self.name)}"
-
-    @classmethod
-    def parse(cls, text: str) -> "Handle":
-        url = urlsplit(text)
-        parts = [unquote(part) for part in url.path.split("/")]
-        if url.scheme != SCHEME or len(parts) != 3 or not all(parts[1:]):
-            raise refused(f"invalid handle {text!r}; expected {SCHEME}://CONTEXT/NAMESPACE/NAME")
-        return cls(unquote(url.netloc), parts[1], parts[2])

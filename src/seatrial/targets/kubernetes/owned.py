@@ -12,23 +12,11 @@ async with ClusterObjects(client, options, "nightly-1", "69b56f04", 1) as mine:
 
 import contextlib
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from seatrial.kubernetes import (
-    CONFIG_MAPS,
-    NODES,
-    PODS,
-    AlreadyExists,
-    Forbidden,
-    Kubernetes,
-    Manifest,
-    Object,
-    Resource,
-    pod_metadata,
-    pod_templates,
-)
+import seatrial.kubernetes as k8s
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.errors import target_errors
 from seatrial.targets.kubernetes.manifest import marked, owner, secure
@@ -52,7 +40,7 @@ class ClusterObjects:
 
     def __init__(
         self,
-        client: Kubernetes,
+        client: k8s.Kubernetes,
         options: KubernetesOptions,
         run: str,
         cell: str,
@@ -71,7 +59,7 @@ class ClusterObjects:
         self.labels = {**workload_labels(run), names.CELL: own["cell"], names.ATTEMPT: own["attempt"]}
         # Only of this attempt: others of the same run may exist at the same time.
         self.selector = names.selector(run=names.label_value(run), part=_WORKLOAD, **own)
-        self._owners: dict[str, Manifest] = {}
+        self._owners: dict[str, k8s.Manifest] = {}
 
     async def __aenter__(self) -> "ClusterObjects":
         try:
@@ -86,19 +74,19 @@ class ClusterObjects:
         for run in reversed(self._runs.values()):
             await run.close()
 
-    async def _owner(self, namespace: str, run_object: Manifest) -> Manifest:
+    async def _owner(self, namespace: str, run_object: k8s.Manifest) -> k8s.Manifest:
         """A ConfigMap of the run object. The run object itself is a Job, and fake nodes complete the pods of Jobs."""
         name, client = str(run_object["name"]), self.client.within(namespace)
         metadata = {"name": name, "namespace": namespace, "labels": self.labels, "ownerReferences": [run_object]}
         wanted = marked({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}, self._options)
         with target_errors(f"cannot create the ConfigMap {name} in namespace {namespace}"):
             try:
-                made = await client.create(wanted, Object, resource=CONFIG_MAPS)
-            except AlreadyExists:  # from before a restart
-                made = await client.get(CONFIG_MAPS, name, Object)
-        return owner(CONFIG_MAPS, name, made.metadata.uid)
+                made = await client.create(wanted, k8s.Object, resource=k8s.CONFIG_MAPS)
+            except k8s.AlreadyExists:  # from before a restart
+                made = await client.get(k8s.CONFIG_MAPS, name, k8s.Object)
+        return owner(k8s.CONFIG_MAPS, name, made.metadata.uid)
 
-    def own(self, manifest: Mapping[str, Any], resource: Resource, secured: bool = False) -> Manifest:
+    def own(self, manifest: Mapping[str, Any], resource: k8s.Resource, secured: bool = False) -> k8s.Manifest:
         what = f"{resource.kind} {(manifest.get('metadata') or {}).get('name', '')}".strip()
         if not resource.namespaced:
             raise refused(f"{what} is cluster-scoped and cannot belong to a run")
@@ -108,22 +96,25 @@ class ClusterObjects:
         if namespace not in self.namespaces:
             raise refused(f"{what} is in namespace {namespace} (expected one of {', '.join(self.namespaces)})")
         metadata["ownerReferences"] = [*metadata.get("ownerReferences", []), self._owners.get(namespace, {})]
-        for one in (metadata, *pod_metadata(made.get("spec"))):
+        for one in (metadata, *k8s.pod_metadata(made.get("spec"))):
             one["labels"] = {**(one.get("labels") or {}), **self.labels}
-        for template in pod_templates({"template": made}) if secured else ():
+        for template in k8s.pod_templates({"template": made}) if secured else ():
             secure(template["spec"], self._options)
         return marked(made, self._options)
 
-    async def waiting(self, label: str) -> dict[str, tuple[str, bool]]:
+    async def waiting(
+        self, name_of: Callable[[k8s.Object], str], selector: str | None = None
+    ) -> dict[str, tuple[str, bool]]:
         most: dict[str, float] | None = None
-        with contextlib.suppress(Forbidden):
-            most = largest_on([node async for node in self.client.list(NODES, NodeObject)])
+        with contextlib.suppress(k8s.Forbidden):
+            most = largest_on([node async for node in self.client.list(k8s.NODES, NodeObject)])
         found: dict[str, tuple[str, bool]] = {}
         for namespace in self.namespaces:
-            async for pod in self.client.list(PODS, PodObject, labels=self.selector, namespace=namespace):
+            labels = self.selector if selector is None else selector
+            async for pod in self.client.list(k8s.PODS, PodObject, labels=labels, namespace=namespace):
                 why = why_waiting([pod], WaitContext(most=most), Patience())
-                if why is not None and label in pod.metadata.labels:
-                    found.setdefault(pod.metadata.labels[label], (why.why, why.final))
+                if why is not None and (name := name_of(pod)):
+                    found.setdefault(name, (why.why, why.final))
         return found
 
     def errors(self) -> AbstractContextManager[None]:

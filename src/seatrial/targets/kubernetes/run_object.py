@@ -12,7 +12,6 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -25,6 +24,7 @@ from seatrial.targets.kubernetes.manifest.placement import seconds
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.watch.objects import epoch_s
 from seatrial.targets.protocol import RunInUse, TargetError
+from seatrial.targets.tasks import failed, shared_task
 
 BEAT_S = 30.0
 _AGAIN_S = 5.0  # after a refused heartbeat: a server that has just started may refuse for a moment
@@ -140,7 +140,7 @@ class RunObject:
         self.name = names.run_object_name(run, of)
         self._client, self._options = client, options
         self._namespace = client.access.namespace
-        self._making: asyncio.Task[k8s.Manifest] | None = None
+        self._making: dict[str, asyncio.Task[k8s.Manifest]] = {}
         self._configs: dict[str, asyncio.Task[list[str]]] = {}
         self._beat: asyncio.Task[None] | None = None
         self._made_s = time.time()
@@ -152,18 +152,13 @@ class RunObject:
         """Owner reference for objects of the run. Creates the run object or takes it over if needed.
 
         Raises RunInUse if another machine owns the run."""
-        if self._making is None or (self._making.done() and _failed(self._making)):
-            self._making = asyncio.create_task(self._make())
-        return await asyncio.shield(self._making)
+        return await shared_task(self._making, self.name, self._make)
 
     async def configs(self, make: MakeConfigs, content: bytes) -> list[str]:
         """Names of the ConfigMaps with `content`: the agent or an archive of inputs. Jobs with the same content share
         them: the first call creates them, the others wait for it."""
         key = hashlib.sha256(content).hexdigest()
-        task = self._configs.get(key)
-        if task is None or (task.done() and _failed(task)):
-            task = self._configs[key] = asyncio.create_task(self._create_configs(make, content))
-        return await asyncio.shield(task)
+        return await shared_task(self._configs, key, lambda: self._create_configs(make, content))
 
     def cover(self, life_s: float) -> None:
         """Ensures that it outlives a job that may run for `life_s` from now on."""
@@ -177,10 +172,8 @@ class RunObject:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._making is None:
-            return
-        await asyncio.gather(self._making, return_exceptions=True)
-        if _failed(self._making):
+        await asyncio.gather(*self._making.values(), return_exceptions=True)
+        if all(map(failed, self._making.values())):
             return
         root, jobs = manifest.root_resource(self._options), names.selector(run=names.label_value(self.run), part="job")
         with contextlib.suppress(k8s.KubernetesError):  # its TTL or `reap` deletes it
@@ -258,7 +251,7 @@ class RunObject:
                 await self._renew()
                 refused = False
             except (k8s.NotFound, RunInUse) as error:  # deleted with all that it owned, or taken over: start over
-                self._making, self._configs, self._beat = None, {}, None
+                self._making, self._configs, self._beat = {}, {}, None
                 if isinstance(error, RunInUse) and not self.lost.done():
                     self.lost.set_result(error)
                 return
@@ -280,7 +273,3 @@ async def remove_unused(client: k8s.Kubernetes, root: k8s.Resource, run: str) ->
     for found in [one async for one in client.list(k8s.JOBS, Annotated, labels=labels)]:
         if beating(found, now_s) is None:
             await client.delete(k8s.JOBS, found.metadata.name)
-
-
-def _failed(task: "asyncio.Task[Any]") -> bool:
-    return task.cancelled() or task.exception() is not None

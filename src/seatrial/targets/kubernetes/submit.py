@@ -1,23 +1,13 @@
 """The objects of a job with the annotation that describes it, and dry runs of them."""
 
 import contextlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+import seatrial.kubernetes as k8s
 from seatrial.job import Job, Unreadable, all_products, decode
-from seatrial.kubernetes import (
-    JOBS,
-    NODES,
-    PODS,
-    AlreadyExists,
-    Forbidden,
-    Kubernetes,
-    KubernetesError,
-    Manifest,
-    NotFound,
-    Resource,
-)
 from seatrial.targets.agent_file import agent_bytes
 from seatrial.targets.kubernetes import manifest, names
 from seatrial.targets.kubernetes.options import KubernetesOptions
@@ -79,23 +69,36 @@ class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
         return lines
 
 
-def annotate(root: Manifest, job: Job) -> None:
+def job_objects(
+    job: Job,
+    options: KubernetesOptions,
+    namespace: str,
+    owner: k8s.Manifest | None = None,
+    agent: str = "agent",
+    inputs: Sequence[str] = (),
+    secrets: Mapping[str, str] | None = None,
+) -> "manifest.JobObjects":
+    """The objects of a job with their annotation; with the defaults, for a dry run."""
+    owner = owner or manifest.owner(k8s.JOBS, names.run_object_name(job.run), manifest.NO_UID)
+    secrets = dict.fromkeys(job.secrets, "secret") if secrets is None else secrets
+    made = manifest.make(
+        job, options, namespace=namespace, run_owner=owner, agent=agent, inputs=inputs, secrets=secrets
+    )
     annotation = msgspec.json.encode(JobAnnotation.of(job)).decode()
-    root["metadata"].setdefault("annotations", {})[names.JOB_DATA] = annotation
+    made.root["metadata"].setdefault("annotations", {})[names.JOB_DATA] = annotation
+    return made
 
 
-def shown_objects(job: Job, options: KubernetesOptions) -> list[Manifest]:
+def shown_objects(job: Job, options: KubernetesOptions) -> list[k8s.Manifest]:
     """All objects that `submit` would create, without values of secrets, uids and contents of files. Reads no
     kubeconfig: if the options have no namespace, neither do the objects."""
     space = options.namespace or "default"
     run = manifest.run_object(job.run, LEAST_TTL_S, options, space, job.environment.image or "")
-    owner = manifest.owner(JOBS, run["metadata"]["name"], manifest.NO_UID)
+    owner = manifest.owner(k8s.JOBS, run["metadata"]["name"], manifest.NO_UID)
     shared = manifest.agent_configs(job.run, agent_bytes(), owner, space)
     shared += manifest.input_configs(job.run, manifest.inputs_archive(job.inputs), owner, space)
     agent, *inputs = (one["metadata"]["name"] for one in shared)
-    hidden = dict.fromkeys(job.secrets, "•••")
-    made = manifest.make(job, options, namespace=space, run_owner=owner, agent=agent, inputs=inputs, secrets=hidden)
-    annotate(made.root, job)
+    made = job_objects(job, options, space, owner, agent, inputs, dict.fromkeys(job.secrets, "•••"))
     root = manifest.owner(manifest.root_resource(options), made.root["metadata"]["name"], manifest.NO_UID)
     others = [manifest.owned_by(one, root) for one in (made.config, made.secret, made.service) if one]
     shown = [run, *shared, made.root, *others]
@@ -120,12 +123,12 @@ NO_JOBSET = (
 )
 
 
-async def try_run_object(client: Kubernetes, options: KubernetesOptions, run: str, image: str) -> None:
+async def try_run_object(client: k8s.Kubernetes, options: KubernetesOptions, run: str, image: str) -> None:
     made = manifest.run_object(run, 60.0, options, client.access.namespace, image)
-    await _try(client, JOBS, made)
+    await _try(client, k8s.JOBS, made)
 
 
-async def try_job(client: Kubernetes, options: KubernetesOptions, made: "manifest.JobObjects") -> bool:
+async def try_job(client: k8s.Kubernetes, options: KubernetesOptions, made: "manifest.JobObjects") -> bool:
     """Dry run of a job's root and pod on the server. The cluster creates the pod later: pod security, a LimitRange or
     an image policy that would reject it then is found now. Raises the rejection. False if the pod was not tested,
     because the permission to create pods is missing, which nothing else needs."""
@@ -137,30 +140,30 @@ async def try_job(client: Kubernetes, options: KubernetesOptions, made: "manifes
     metadata = {**template["metadata"], "name": root["name"], "namespace": root["namespace"]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
     try:
-        await _try(client, PODS, pod)
-    except Forbidden as error:
+        await _try(client, k8s.PODS, pod)
+    except k8s.Forbidden as error:
         if error.missing is not None:
             return False
         spec = pod["spec"]
         others = [one for one in spec["containers"] if one["name"] != names.KEEPER]
-        with contextlib.suppress(KubernetesError):
-            await client.create({**pod, "spec": {**spec, "containers": others}}, resource=PODS, dry_run=True)
+        with contextlib.suppress(k8s.KubernetesError):
+            await client.create({**pod, "spec": {**spec, "containers": others}}, resource=k8s.PODS, dry_run=True)
             raise refused(f"the cluster would reject the pod: {error}\n{KEEPER}") from error
         raise
     return True
 
 
-async def gpu_node_labels(client: Kubernetes, options: KubernetesOptions) -> list[dict[str, str]]:
+async def gpu_node_labels(client: k8s.Kubernetes, options: KubernetesOptions) -> list[dict[str, str]]:
     """The labels of each node with GPUs; empty if nodes may not be listed, which nothing else needs."""
     found = []
-    with contextlib.suppress(KubernetesError):
-        async for node in client.list(NODES, NodeObject):
+    with contextlib.suppress(k8s.KubernetesError):
+        async for node in client.list(k8s.NODES, NodeObject):
             if node.status.allocatable.get(options.gpu_resource, "0") != "0":
                 found.append(node.metadata.labels)
     return found
 
 
-def refuse_unmatched(job: Job, terms: list[Manifest], nodes: list[dict[str, str]]) -> None:
+def refuse_unmatched(job: Job, terms: list[k8s.Manifest], nodes: list[dict[str, str]]) -> None:
     """Raises TargetError (REFUSED) if no node can be known to have the job's GPU model: the model is unknown, or the
     nodes have none of the labels that tell models. If other models are there, an autoscaler may add a node."""
     known = {one.label for one in all_products()}
@@ -168,16 +171,16 @@ def refuse_unmatched(job: Job, terms: list[Manifest], nodes: list[dict[str, str]
         raise refused(manifest.unmatched_gpu(job, manifest.gpu_labels_text(nodes)))
 
 
-async def _try(client: Kubernetes, resource: Resource, made: Manifest) -> None:
+async def _try(client: k8s.Kubernetes, resource: k8s.Resource, made: k8s.Manifest) -> None:
     try:
         await client.create(made, resource=resource, dry_run=True)
-    except AlreadyExists:
+    except k8s.AlreadyExists:
         pass
-    except NotFound as error:
-        if resource is JOBS or error.reason:  # without a reason, the server does not know the path
+    except k8s.NotFound as error:
+        if resource is k8s.JOBS or error.reason:  # without a reason, the server does not know the path
             raise
         raise refused(NO_JOBSET) from error
-    except Forbidden as error:
+    except k8s.Forbidden as error:
         # A quota that is full now may have room when the job is submitted.
         if not error.of_quota or over_whole_quota(error.message):
             raise

@@ -7,17 +7,17 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import seatrial.kubernetes as k8s
 from seatrial.job import Environment, Event, Job, Outcome, Stage, StageTime
 from seatrial.targets.agent_file import agent_bytes
 from seatrial.targets.kubernetes import manifest, names
+from seatrial.targets.kubernetes.collect import Collector, ProgressFollower
 from seatrial.targets.kubernetes.doctor import examine_cluster, target_access
 from seatrial.targets.kubernetes.endpoint import JobPort, make_service, opened_port
 from seatrial.targets.kubernetes.errors import target_error, target_errors
-from seatrial.targets.kubernetes.files.collect import Collector, ProgressFollower
-from seatrial.targets.kubernetes.files.log import LiveLog
-from seatrial.targets.kubernetes.names import Handle
+from seatrial.targets.kubernetes.log import LiveLog
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.owned import ClusterObjects
 from seatrial.targets.kubernetes.run_object import (
@@ -31,16 +31,25 @@ from seatrial.targets.kubernetes.run_object import (
 )
 from seatrial.targets.kubernetes.submit import (
     JobAnnotation,
-    annotate,
     gpu_node_labels,
+    job_objects,
     refuse_unmatched,
     try_job,
     try_run_object,
 )
 from seatrial.targets.kubernetes.watch.objects import PodObject, TrackedJob, epoch_s
 from seatrial.targets.kubernetes.watch.waiting import over_whole_quota
-from seatrial.targets.kubernetes.watch.watcher import Ender, JobWatcher, NoopEnder
-from seatrial.targets.protocol import Diagnostic, Endpoint, Found, RunInUse, TargetError, TargetLost, refused
+from seatrial.targets.kubernetes.watch.watcher import Ender, JobWatcher
+from seatrial.targets.protocol import (
+    Diagnostic,
+    Endpoint,
+    Found,
+    RunInUse,
+    TargetError,
+    TargetLost,
+    handle_parts,
+    refused,
+)
 
 _REAPED = "reaped"  # part label of an object that lists deleted jobs
 _FORCE_S = 20.0  # after the job's own grace, until it is deleted
@@ -85,7 +94,7 @@ class KubernetesTarget:
         others = self._options.other_containers
         self._collector = Collector(self._client, self._watcher, self._options)
         self._live_log = LiveLog(self._client, self._watcher, others)
-        self._foreign = JobWatcher(self._client, self._resource, ender=NoopEnder(self._client, self._resource))
+        self._foreign = JobWatcher(self._client, self._resource, observe=True)
         self._foreign_log = LiveLog(self._client, self._foreign, others)
         self._progress = ProgressFollower(self._client, self._watcher)
         self._opened = True
@@ -116,8 +125,7 @@ class KubernetesTarget:
             if self._gpu_nodes is None:
                 self._gpu_nodes = await gpu_node_labels(self._client, self._options)
             refuse_unmatched(job, terms, self._gpu_nodes)
-        owner = manifest.owner(k8s.JOBS, names.run_object_name(job.run), manifest.NO_UID)
-        made = self._job_objects(job, dict.fromkeys(job.secrets, "secret"), owner, "agent", [])
+        made = job_objects(job, self._options, self._namespace)
         with target_errors(f"the cluster would reject {job.title}"):
             if job.run not in self._tried:
                 self._tried.add(job.run)
@@ -127,12 +135,9 @@ class KubernetesTarget:
     async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:
         handle = self._handle(names.object_name(job.name))
         archive = await asyncio.to_thread(manifest.inputs_archive, job.inputs) if job.inputs else b""
-        submitting = asyncio.create_task(self._submit(job, secrets, handle, archive))
         try:
-            await asyncio.shield(submitting)
+            await self._submit(job, secrets, handle, archive)
         except asyncio.CancelledError:  # (2) leave nothing running
-            submitting.cancel()
-            await asyncio.gather(submitting, return_exceptions=True)
             with contextlib.suppress(k8s.KubernetesError):
                 await self._ender.delete(names.object_name(job.name))
             raise
@@ -166,7 +171,7 @@ class KubernetesTarget:
         (agent,), inputs = await asyncio.gather(
             run.configs(manifest.agent_configs, agent_bytes()), run.configs(manifest.input_configs, archive)
         )
-        made = self._job_objects(job, secrets, owner, agent, inputs)
+        made = job_objects(job, self._options, self._namespace, owner, agent, inputs, secrets)
         begun_s, now_s = time.monotonic(), time.time()
         try:
             root = await self._client.create(made.root, Root, resource=self._resource)
@@ -185,15 +190,6 @@ class KubernetesTarget:
             if self._options.queue is None:
                 await self._client.patch(self._resource, root.metadata.name, manifest.RELEASE)
         self._take_up(handle, root, created)
-
-    def _job_objects(
-        self, job: Job, secrets: Mapping[str, str], owner: k8s.Manifest, agent: str, inputs: list[str]
-    ) -> "manifest.JobObjects":
-        made = manifest.make(
-            job, self._options, namespace=self._namespace, run_owner=owner, agent=agent, inputs=inputs, secrets=secrets
-        )
-        annotate(made.root, job)
-        return made
 
     async def adopt(self, handle: str) -> None:
         name = self._name(handle)
@@ -239,7 +235,7 @@ class KubernetesTarget:
     def _run(self, run: str) -> RunObject:
         if run not in self._runs:
             self._runs[run] = RunObject(self._client, self._options, run)
-            self._watcher.fail_when(self._runs[run].lost)
+            self._runs[run].lost.add_done_callback(lambda lost: self._watcher.fail(lost.result()))
         return self._runs[run]
 
     # ---- observing
@@ -250,23 +246,18 @@ class KubernetesTarget:
 
     async def logs(self, handle: str, follow: bool = False) -> AsyncIterator[bytes]:
         """(6) Does not take the run over: jobs of another process are read through a watcher that stops nothing."""
-        if handle in self._annotations:
-            live_log, annotation = self._live_log, self._annotations[handle]
-        else:
-            live_log, annotation = self._foreign_log, await self._look_at(handle)
+        live_log, annotation = self._live_log, self._annotations.get(handle)
+        if annotation is None:
+            with target_errors(f"cannot read the log of {handle}"):
+                try:
+                    root = await self._client.get(self._resource, self._name(handle), Root)
+                except k8s.NotFound:
+                    raise TargetError(f"job not found: {handle}") from None
+            live_log, annotation = self._foreign_log, JobAnnotation.read(root)
+            self._foreign.add(handle, self._tracked(root, annotation, _created(root)))
+            await self._foreign.synced(handle)
         async for block in live_log.blocks(handle, annotation, follow):
             yield block
-
-    async def _look_at(self, handle: str) -> JobAnnotation:
-        with target_errors(f"cannot read the log of {handle}"):
-            try:
-                root = await self._client.get(self._resource, self._name(handle), Root)
-            except k8s.NotFound:
-                raise TargetError(f"job not found: {handle}") from None
-        annotation = JobAnnotation.read(root)
-        self._foreign.add(handle, self._tracked(root, annotation, _created(root)))
-        await self._foreign.synced(handle)
-        return annotation
 
     async def fetch(self, handle: str, path: str, into: Path) -> bool:
         return await self._collector.fetch(handle, await self._annotation(handle), path, into)
@@ -428,14 +419,15 @@ class KubernetesTarget:
     # ---- handles
 
     def _handle(self, name: str) -> str:
-        return str(Handle(self._context, self._namespace, name))
+        """The context is informational: other machines may name it differently."""
+        return f"kubernetes://{quote(self._context, safe='')}/{quote(self._namespace)}/{quote(name)}"
 
     def _name(self, handle: str) -> str:
         """Name of its root."""
-        parsed = Handle.parse(handle)
-        if parsed.namespace != self._namespace:
+        _, namespace, name = handle_parts(handle, "kubernetes://CONTEXT/NAMESPACE/NAME")
+        if namespace != self._namespace:
             raise refused(f"{handle} is in another namespace; target {self.name} uses {self._namespace}")
-        return parsed.name
+        return name
 
     async def _annotation(self, handle: str) -> JobAnnotation:
         if handle not in self._annotations:

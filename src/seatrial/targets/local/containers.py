@@ -9,18 +9,14 @@ import subprocess
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Callable, Coroutine, Hashable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import msgspec
 
 from seatrial.job import Outcome
-from seatrial.targets.local.programs import run_program
+from seatrial.targets.local.programs import activity, run_program
 from seatrial.targets.protocol import TargetError, refused
 
-_K = TypeVar("_K", bound=Hashable)
-_T = TypeVar("_T")
 _MESSAGE_CHARACTERS = 1000
 ENGINES = ("podman", "docker")
 _REFUSED = re.compile(
@@ -42,39 +38,21 @@ class Image(msgspec.Struct, frozen=True):
     ulimits: tuple[str, ...] = ()
 
 
-class Images:
-    def __init__(self, preferred: str | None = None) -> None:
-        self._preferred = preferred
-        self._engine: asyncio.Task[str] | None = None
-        self._images: dict[str, asyncio.Task[Image]] = {}
-        self._pulling: set[str] = set()
-
-    async def ready(self, name: str) -> Image:
-        """Returns the image, pulling it if needed. Raises TargetError: REFUSED if the image or an engine is missing."""
-        return await shared_task(self._images, name, lambda: self._get(name))
-
-    def doing(self, name: str) -> str:
-        return f"pulling {name}" if name in self._pulling else ""
-
-    async def _get(self, name: str) -> Image:
-        if self._engine is None:
-            self._engine = asyncio.create_task(working_engine(self._preferred))
-        engine = await self._engine
-        code, _, _ = await _run(engine, "image", "inspect", name)
+async def pulled_image(name: str, engine: str) -> Image:
+    """The image, pulled if needed. Raises TargetError: REFUSED if there is none."""
+    code, _, _ = await _run(engine, "image", "inspect", name)
+    if code != 0:
+        activity.get()(f"pulling {name}")
+        code, _, error = await _run(engine, "pull", name)
         if code != 0:
-            self._pulling.add(name)
-            try:
-                code, _, error = await _run(engine, "pull", name)
-            finally:
-                self._pulling.discard(name)
-            if code != 0:
-                outcome = Outcome.REFUSED if _REFUSED.search(error) else Outcome.INFRA
-                last = error.splitlines()[-1] if error else "no reason given"
-                raise TargetError(f"{Path(engine).name} cannot pull {name}: {last}\n{error}", outcome)
-        code, out, error, ulimits = await _try(engine, "--entrypoint", "/bin/sh", name, "-c", _FIND_PYTHON)
-        if code != 0:
-            raise TargetError(f"{Path(engine).name} cannot start a container of {name}: {error}")
-        return Image(name, engine, out.strip() or None, ulimits)
+            outcome = Outcome.REFUSED if _REFUSED.search(error) else Outcome.INFRA
+            last = error.splitlines()[-1] if error else "no reason given"
+            raise TargetError(f"{Path(engine).name} cannot pull {name}: {last}\n{error}", outcome)
+        activity.get()("")
+    code, out, error, ulimits = await _try(engine, "--entrypoint", "/bin/sh", name, "-c", _FIND_PYTHON)
+    if code != 0:
+        raise TargetError(f"{Path(engine).name} cannot start a container of {name}: {error}")
+    return Image(name, engine, out.strip() or None, ulimits)
 
 
 async def working_engine(preferred: str | None) -> str:
@@ -173,12 +151,3 @@ async def labelled_containers() -> list[tuple[str, str, str, str]]:
 async def _run(engine: str, *arguments: str) -> tuple[int, str, str]:
     code, out, error = await run_program(engine, *arguments)
     return code, out, error.strip()[-_MESSAGE_CHARACTERS:]
-
-
-async def shared_task(tasks: dict[_K, asyncio.Task[_T]], key: _K, make: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-    """Result of the task with that key, shared by all callers. Cancelling one caller does not cancel the task. A failed
-    task is started again."""
-    task = tasks.get(key)
-    if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
-        task = tasks[key] = asyncio.create_task(make())
-    return await asyncio.shield(task)

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -71,17 +71,8 @@ class JobSubmission(msgspec.Struct, frozen=True):
     container: str = ""
 
 
-class JobClaim(msgspec.Struct, frozen=True):
-    """`claim.json`: the owner of a folder that is still being filled, which may take minutes. Without it the folder
-    would look like a leftover of a dead run."""
-
-    host: str
-    created_s: float
-    labels: dict[str, str]
-
-
 class JobFolder:
-    """Files of a job, described in `agent/start/supervisor.py`. Reading returns None for a file that a job damaged."""
+    """Files of a job, described in `agent/run/supervisor.py`. Reading returns None for a file that a job damaged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -89,12 +80,10 @@ class JobFolder:
     def submission(self) -> JobSubmission | None:
         return self._read("job.json", JobSubmission)
 
-    def claim(self) -> JobClaim | None:
-        """The claim, or one from `job.json` if the job deleted it; the supervisor restores `job.json`."""
-        claim = self._read("claim.json", JobClaim)
-        if claim is None and (submission := self.submission()) is not None:
-            return JobClaim(submission.host, submission.created_s, submission.job.labels)
-        return claim
+    def claim(self) -> JobSubmission | None:
+        """The owner of a folder that is still being filled, which may take minutes: without a claim it would look like
+        a leftover of a dead run. A job may delete `claim.json`, but the supervisor restores `job.json`."""
+        return self._read("claim.json", JobSubmission) or self.submission()
 
     def identity(self) -> ProcessIdentity | None:
         return self._read("supervisor.json", ProcessIdentity)
@@ -134,24 +123,14 @@ class JobFolder:
         """A string, because path objects for all files of all jobs dominate the CPU time of large runs."""
         return f"{self.path}/{name}"
 
-    @contextmanager
-    def locked(self) -> Iterator[bool]:
-        """Tries to take the supervisor's lock for the block; yields whether it succeeded."""
-        descriptor = os.open(self._name("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-        finally:
-            os.close(descriptor)
+    def locked(self) -> AbstractContextManager[int | None]:
+        """Tries to take the supervisor's lock for the block."""
+        return try_lock(self._name("lock"))
 
     def make(self, submission: JobSubmission) -> None:
         """Creates everything that the job needs at its start, except `job.json`: `write` comes last. Replaces an
         incomplete folder."""
-        claim = JobClaim(submission.host, submission.created_s, submission.job.labels)
-        self._write("claim.json", msgspec.json.encode(claim))
+        self._write("claim.json", submission)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._name("job.json"))
         for name in ("work", "files", "home", "tmp", *(["out"] if submission.container else [])):
@@ -167,12 +146,12 @@ class JobFolder:
             _copy_input(given, self.path / "work")
 
     def write(self, submission: JobSubmission) -> None:
-        self._write("job.json", msgspec.json.encode(submission))
+        self._write("job.json", submission)
 
-    def _write(self, name: str, data: bytes) -> None:
+    def _write(self, name: str, submission: JobSubmission) -> None:
         partial = self._name(f"{name}.new")
         with open(partial, "wb", buffering=0) as file:
-            file.write(data)
+            file.write(msgspec.json.encode(submission))
         os.rename(partial, self._name(name))
 
     def remove_shallow(self) -> bool:
@@ -203,6 +182,21 @@ class JobFolder:
     def _remove_parent(self) -> None:
         with contextlib.suppress(OSError):  # other jobs of the run are still there
             os.rmdir(self.path.parent)
+
+
+@contextmanager
+def try_lock(path: Path | str) -> Iterator[int | None]:
+    """Holds the lock for the block, and longer if another process inherits the descriptor. None if it is taken."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+        else:
+            yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def remove_tree(path: Path) -> None:

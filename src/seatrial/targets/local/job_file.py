@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
+from seatrial.targets.agent_file import agent_job, job_variables
 from seatrial.targets.local.containers import Image, removal
 from seatrial.targets.local.environments import PreparedEnvironment
 from seatrial.targets.local.folders import JobSubmission
@@ -33,18 +34,13 @@ def job_file(
     submission: JobSubmission, folder: Path, environment: PreparedEnvironment, secrets: Mapping[str, str], agent: str
 ) -> dict[str, object]:
     """The only place that has secret values. `agent`: path of the agent's zipapp."""
-    job, limits = submission.job, submission.job.limits
-    ready = None
+    job, ready = submission.job, None
     if job.ready is not None:
         path = quote(job.ready.path, safe="/?[]@!$&'()*+,;=:%~")
         ready = {"port": submission.ports[job.ready.port], "path": f"/{path.lstrip('/')}" if path else ""}
     image, python = environment.image, str(environment.python) if environment.python else None
-    steps = [{"name": one.name, "kind": one.kind, "args": one.args, "timeout_s": one.timeout_s} for one in job.steps]
     return {
-        "version": 1,
-        "name": job.name,
-        "steps": steps,
-        "limits": {"run_s": limits.run_s, "stall_s": limits.stall_s, "grace_s": limits.grace_s},
+        **agent_job(job),
         "folders": {"out": str(folder), "work": str(folder / "work"), "files": str(folder / "files")},
         "variables": _variables(submission, folder, secrets, environment),
         "secret_variables": sorted(secrets),
@@ -75,26 +71,14 @@ def _variables(
             # nvidia-smi counts that way and CUDA by default does not.
             own["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, submission.gpus))
             own["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    return {**passed, **own, **job.env, **secrets, **_marks(submission), "SEATRIAL_FILES": str(folder / "files")}
-
-
-def _marks(submission: JobSubmission) -> dict[str, str]:
-    """Variables that mark the job's processes, so that leftovers are found, and tell them their ports."""
-    job, ports = submission.job, submission.ports
-    return {
-        "SEATRIAL_RUN": job.run,
-        "SEATRIAL_CELL": job.cell,
-        "SEATRIAL_ATTEMPT": str(job.attempt),
-        "SEATRIAL_JOB": job.name,
-        **{f"SEATRIAL_PORT_{name.upper().replace('-', '_')}": str(number) for name, number in ports.items()},
-        **({"SEATRIAL_PORT": str(next(iter(ports.values())))} if ports else {}),
-    }
+    marks = {**job_variables(job, submission.ports), "SEATRIAL_FILES": str(folder / "files")}
+    return {**passed, **own, **job.env, **secrets, **marks}
 
 
 def container_request(
     submission: JobSubmission, folder: Path, image: Image, secrets: Mapping[str, str], agent: str
 ) -> dict[str, object]:
-    """The `container` field that `agent/start/container.py` reads."""
+    """The `container` field that `agent/run/container.py` reads."""
     job, podman = submission.job, Path(image.engine).name == "podman"
     mounts = {
         folder / "work": "work", folder / "files": "files", folder / "home": "home", folder / "tmp": "tmp",
@@ -121,7 +105,7 @@ def container_request(
         "create": [*create, image.name],
         "remove": removal(image.engine),
         "env": {name: value for name, value in os.environ.items() if _ENGINE_VARIABLES.fullmatch(name)},
-        "values": {**passed, **job.env, **own, **_marks(submission)},
+        "values": {**passed, **job.env, **own, **job_variables(job, submission.ports)},
         "secret_values": dict(secrets),
         "python": image.python,
     }

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from seatrial.job.reading import process_fields
 from seatrial.targets.local.containers import container_name, labelled_containers, remove_container
 from seatrial.targets.protocol import TargetError
 
@@ -40,8 +41,7 @@ def _below(folder: str) -> Iterator[Trace]:
         with contextlib.suppress(OSError):  # exited, or another user's
             marked = _mark(pid, folder)
             path = marked or next((path for path in _paths(pid) if path.startswith(f"{folder}/")), "")
-            fields = _fields(pid) if path else []
-            if fields and fields[0] not in (b"Z", b"X"):
+            if path and (fields := process_fields(pid)):
                 yield Trace(pid, path, _name(pid), not marked and fields[4] != b"0")
 
 
@@ -67,14 +67,6 @@ def _paths(pid: int) -> Iterator[str]:
                 info = Path(f"/proc/{pid}/fdinfo/{number}").read_text()
                 if int(info.partition("flags:")[2].split()[0], 8) & os.O_ACCMODE != os.O_RDONLY:
                     yield path.removesuffix(DELETED)
-
-
-def _fields(pid: int) -> list[bytes]:
-    """Fields of /proc/PID/stat from the state on; empty if the process is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return []
 
 
 def _name(pid: int) -> str:
@@ -130,8 +122,7 @@ def _members(folders: Iterable[Path]) -> set[int]:
     for folder in folders:
         with contextlib.suppress(OSError):
             found.update(map(int, (folder / "cgroup.procs").read_text().split()))
-    # Without zombies and processes that have exited.
-    return {pid for pid in found if _fields(pid)[:1] not in ([], [b"Z"], [b"X"])}
+    return set(filter(process_fields, found))  # without zombies and processes that have exited
 
 
 def _remove_group(folder: Path) -> None:

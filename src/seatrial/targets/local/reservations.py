@@ -2,21 +2,19 @@
 
 import contextlib
 import errno
-import fcntl
 import os
 import random
 import shutil
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
 
 import msgspec
 
 from seatrial.job import Outcome
-from seatrial.targets.local.folders import JobFolder, JobSubmission
+from seatrial.targets.local.folders import JobFolder, JobSubmission, try_lock
 from seatrial.targets.local.programs import ask
 from seatrial.targets.local.supervisors import alive
 from seatrial.targets.protocol import TargetError
@@ -28,20 +26,14 @@ STARTS_WITHIN_S = 120.0  # a job without a supervisor after this time has lost i
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """No other process assigns anything during the block; the assignment must be in the job's folder by its end."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     until_s = time.monotonic() + LOCK_S
-    try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > until_s:
-                    raise TargetError(f"{path} is still locked by another process after {LOCK_S:g} s") from None
-                time.sleep(0.01)
-        yield
-    finally:
-        os.close(descriptor)
+    while time.monotonic() < until_s:
+        with try_lock(path) as lock:
+            if lock is not None:
+                yield
+                return
+        time.sleep(0.01)
+    raise TargetError(f"{path} is still locked by another process after {LOCK_S:g} s")
 
 
 def submissions_of_others(folder: JobFolder, host: str) -> Iterator[JobSubmission]:
@@ -109,7 +101,7 @@ def choose_gpus(gpus: Sequence[LocalGpu], count: int, folder: JobFolder, host: s
     return free[:wanted]
 
 
-def locked_gpus(folder: JobFolder) -> AbstractContextManager[None]:
+def locked_gpus(folder: JobFolder) -> contextlib.AbstractContextManager[None]:
     return locked(folder.path.parents[2] / "gpus.lock")
 
 

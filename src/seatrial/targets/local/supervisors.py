@@ -68,7 +68,7 @@ _ANSWER_S = 60.0
 
 
 class SpawnAnswer(msgspec.Struct, frozen=True):
-    """The fields of an answer of `agent/start/zygote.py` that are used here."""
+    """The fields of an answer of `agent/run/supervisor.py` that are used here."""
 
     id: int
     error: str | None = None

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 
@@ -35,7 +35,7 @@ from seatrial.targets.local.job_file import job_file
 from seatrial.targets.local.leftovers import end_leftovers, end_unsupervised, remove_stray, strays
 from seatrial.targets.local.supervisors import Zygote, alive, gone, signal_supervisor
 from seatrial.targets.local.watcher import Watcher
-from seatrial.targets.protocol import Diagnostic, Endpoint, Found, TargetError, refused
+from seatrial.targets.protocol import Diagnostic, Endpoint, Found, TargetError, handle_parts, refused
 from seatrial.targets.route import accepts, until_answered
 
 _T = TypeVar("_T")
@@ -140,9 +140,10 @@ class LocalTarget:
             pause_s = 0.01
             try:
                 os.makedirs(folder.path, 0o700, exist_ok=True)
-                with folder.locked() as free:
+                with folder.locked() as lock:
                     if folder.identity() is not None:
                         return None
+                    free = lock is not None
                     if free and (submission.job.inputs or submission.job.ports or gpus):  # slow: use a thread
                         return await _to_its_end(asyncio.to_thread(_make, folder, submission, gpus))
                     if free:
@@ -225,7 +226,8 @@ class LocalTarget:
             if claim is not None and claim.host != self._host:
                 continue  # a job of another machine in a shared home folder
             with contextlib.suppress(FileNotFoundError):  # removed meanwhile
-                labels, created_s = (claim.labels, claim.created_s) if claim else ({}, path.stat().st_mtime)
+                labels = claim.job.labels if claim is not None else {}
+                created_s = claim.created_s if claim is not None else path.stat().st_mtime
                 found.append(self._found(path, alive(identity), labels, created_s))
         for path in jobs.glob("*" if run is None else quote(run)):
             with contextlib.suppress(OSError):
@@ -280,8 +282,8 @@ class LocalTarget:
         until_s = time.monotonic() + APPEAR_S
         while (identity := folder.identity()) is None or folder.submission() is None:
             try:
-                with folder.locked() as free:
-                    if free:
+                with folder.locked() as lock:
+                    if lock is not None:
                         return folder.identity()
             except OSError:  # the whole folder is gone
                 return None
@@ -310,13 +312,10 @@ class LocalTarget:
         return f"local://{quote(self._host)}/{quote(run)}/{quote(name)}"
 
     def _path(self, handle: str) -> Path:
-        url = urlsplit(handle)
-        parts = url.path.split("/")
-        if url.scheme != "local" or len(parts) != 3:
-            raise refused(f"invalid handle {handle!r}; expected local://HOST/RUN/NAME")
-        if unquote(url.netloc) != self._host:
+        host, run, name = handle_parts(handle, "local://HOST/RUN/NAME")
+        if host != self._host:
             raise refused(f"{handle} runs on another machine; use it there (this is {self._host})")
-        return job_path(self._state, unquote(parts[1]), unquote(parts[2]))
+        return job_path(self._state, run, name)
 
     def _folder(self, handle: str) -> JobFolder:
         path = self._path(handle)

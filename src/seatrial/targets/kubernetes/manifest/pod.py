@@ -12,6 +12,7 @@ import msgspec
 
 from seatrial.job import Job, Step
 from seatrial.kubernetes import Manifest
+from seatrial.targets.agent_file import job_variables
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.manifest import placement
 from seatrial.targets.kubernetes.manifest.placement import cpu_quantity, seconds, size_quantity
@@ -57,14 +58,9 @@ def trial_variables(job: Job, options: KubernetesOptions, hosts: Hosts) -> list[
         "HOME": f"{names.VOLUME}/home",
         "TMPDIR": f"{names.VOLUME}/tmp",
         "SEATRIAL_FILES": f"{names.OUT}/files",
-        "SEATRIAL_RUN": job.run,
-        "SEATRIAL_CELL": job.cell,
-        "SEATRIAL_ATTEMPT": str(job.attempt),
-        "SEATRIAL_JOB": job.name,
-        **{f"SEATRIAL_PORT_{port.name.upper().replace('-', '_')}": str(port.number) for port in job.ports},
+        # Each pod has its own network, so every port keeps the requested number.
+        **job_variables(job, {port.name: port.number for port in job.ports}),
     }
-    if job.ports:  # each pod has its own network, so every port keeps the requested number
-        own["SEATRIAL_PORT"] = str(job.ports[0].number)
     if job.hosts > 1:
         own |= {"SEATRIAL_HOSTS": str(job.hosts), "SEATRIAL_HOSTNAMES": ",".join(hosts.names)}
         own |= {"MASTER_ADDR": hosts.names[0], "MASTER_PORT": str(MASTER_PORT)}

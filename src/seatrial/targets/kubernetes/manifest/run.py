@@ -8,11 +8,13 @@ import os
 import stat
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from seatrial.job import Input
 from seatrial.kubernetes import Manifest
+from seatrial.limited_yaml import load_all
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.manifest.placement import QUEUE, marked, seconds
 from seatrial.targets.kubernetes.manifest.pod import script
@@ -25,32 +27,13 @@ PART_BYTES = 896 << 10  # size of an archive's parts; a ConfigMap holds at most 
 def run_object(run: str, ttl_s: float, options: KubernetesOptions, namespace: str, image: str = "") -> Manifest:
     """A Job without pods, which completes at once; the cluster deletes it and all that it owns after `ttl_s`. Its
     `image`, which is never pulled, is that of a job of the run, so that image policies accept it."""
-    container = {
-        "name": "none",
-        "image": image or options.image or "none",
-        "resources": {"limits": {"cpu": "1m", "memory": "1Mi"}},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-    }
-    pod = {
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [container],
-    }
-    labels = names.run_labels(run, "run") | ({QUEUE: options.queue} if options.queue else {})
-    metadata = {"name": names.run_object_name(run), "namespace": namespace, "labels": labels}
-    made = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": metadata,
-        "spec": {
-            "completions": 0,
-            "parallelism": 0,
-            "backoffLimit": 0,
-            "ttlSecondsAfterFinished": seconds(ttl_s),
-            "template": {"metadata": {"labels": names.run_labels(run, "run")}, "spec": pod},
-        },
-    }
+    (made,) = load_all((files(__package__) / "run.yaml").read_text(encoding="utf-8"))
+    labels, spec = names.run_labels(run, "run"), made["spec"]
+    queue = {QUEUE: options.queue} if options.queue else {}
+    made["metadata"] = {"name": names.run_object_name(run), "namespace": namespace, "labels": labels | queue}
+    spec["ttlSecondsAfterFinished"] = seconds(ttl_s)
+    spec["template"]["metadata"]["labels"] = labels
+    spec["template"]["spec"]["containers"][0]["image"] = image or options.image or "none"
     return marked(made, options)
 
 

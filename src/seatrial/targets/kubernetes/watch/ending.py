@@ -6,7 +6,6 @@
 3. Of several hosts the first that failed decides; hosts that were stopped because of it do not.
 """
 
-import re
 from collections.abc import Sequence
 
 import msgspec
@@ -25,6 +24,7 @@ from seatrial.targets.kubernetes.watch.objects import (
     epoch_s,
     read_termination_message,
 )
+from seatrial.targets.kubernetes.watch.waiting import MESSAGES, only_user_can_fix
 
 _MESSAGE_CHARACTERS = 1000
 HIGHEST_SIGNAL = 64
@@ -32,17 +32,6 @@ OUT_OF_MEMORY = "OOMKilled"
 LOST_TRACK = frozenset({"ContainerStatusUnknown", "Unknown"})  # the node restarted, or its runtime lost the container
 DEADLINE = "DeadlineExceeded"
 DISRUPTION = "DisruptionTarget"
-# Start errors of a container that are the user's: a wrong image, command or memory limit.
-WRONG_IMAGE = re.compile(
-    "no such file or directory|executable file not found|permission denied|exec format error|memory limit too low"
-)
-DISRUPTIONS = {
-    "PreemptionByScheduler": "preempted on {} by a pod with higher priority",
-    "DeletionByTaintManager": "node {} was lost or tainted",
-    "EvictionByEvictionAPI": "evicted from {} (for example because the node was drained)",
-    "DeletionByPodGC": "node {} no longer exists",
-    "TerminationByKubelet": "stopped by node {}",
-}
 
 
 class HostEnd(msgspec.Struct, frozen=True):
@@ -168,7 +157,8 @@ def _taken_away(host: HostEnd, context: EndContext) -> Exit | None:
 
 def _disrupted(disruption: ObjectCondition, pod: PodObject) -> str:
     node = _node(pod)
-    what = DISRUPTIONS.get(disruption.reason, f"{clean_line(disruption.reason, 100)} on {{}}").format(node)
+    known = MESSAGES["disruptions"].get(disruption.reason)
+    what = (known or f"{clean_line(disruption.reason, 100)} on {{}}").format(node)
     by_node = disruption.reason == "TerminationByKubelet"
     detail = (clean_line(pod.status.message) if by_node else "") or clean_line(disruption.message)
     return f"{what}: {detail}" if detail else what
@@ -231,7 +221,7 @@ def _without_pods(context: EndContext) -> Exit:
 def _from_state(ended: Terminated, pod: PodObject) -> Exit:
     message, detail = clean_text(ended.message, _MESSAGE_CHARACTERS), clean_line(ended.message) or ended.reason
     if ended.reason in CANNOT_START:
-        outcome = Outcome.REFUSED if WRONG_IMAGE.search(ended.message.lower()) else Outcome.INFRA
+        outcome = Outcome.REFUSED if only_user_can_fix("start_error", ended.message) else Outcome.INFRA
         return Exit(outcome, message=f"the container could not be started{_on(pod)}: {detail}")
     if ended.reason in LOST_TRACK:
         return Exit(Outcome.LOST, message=f"node {_node(pod)} restarted or lost track of the container: {detail}")

@@ -7,9 +7,10 @@ that is forbidden or not answered leaves something unknown; nothing fails becaus
 
 import asyncio
 import contextlib
+import math
 import time
 from collections import deque
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 import msgspec
@@ -49,33 +50,29 @@ def largest_on(nodes: Iterable[NodeObject]) -> dict[str, float]:
 
 
 class Feeds:
-    """Feeds of a namespace. The caller polls `changed`; there are no callbacks."""
+    """Feeds of a namespace. The caller waits for `changed`; there are no callbacks."""
 
-    def __init__(self, client: k8s.Kubernetes, resource: k8s.Resource) -> None:
-        self._client, self._resource = client, resource
+    def __init__(self, client: k8s.Kubernetes, resource: k8s.Resource, fail: Callable[[BaseException], None]) -> None:
+        """`fail` is called with the error of a watch or another task that failed for good."""
+        self._client, self._resource, self._fail = client, resource, fail
         self.synced: set[str] = set()  # runs with all pods known
         self.most: dict[str, float] | None = None  # largest amount of each resource on a node; None if unknown
         self.gpu_labels = ""  # of all nodes, as text
         self._ask_nodes_s: float | None = 0.0  # earliest time of the next query; None: never again
         self.jobs: dict[str, JobState] = {}  # followed jobs by the root's name
         self._pods: dict[str, dict[str, TrackedPod]] = {}  # of all jobs, by root's name and uid
-        self._roots: dict[str, RootObject] = {}
+        self._roots: dict[str, k8s.Watch[RootObject]] = {}  # by run
         self._runs: dict[str, list[asyncio.Task[None]]] = {}
         self._warnings: asyncio.Task[None] | None = None
         self._unmatched: deque[WarningEvent] = deque(maxlen=UNMATCHED_WARNINGS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed: dict[str, None] = {}  # names of followed jobs, in the order in which they changed
-        self._failure: BaseException | None = None
         self._news = asyncio.Event()
 
-    async def changed(self, within_s: float | None) -> list[str]:
-        """Names of the followed jobs that changed since the last call. Raises the error of a failed task."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                await self._news.wait()
+    async def changed(self) -> list[str]:
+        """Names of the followed jobs that changed since the last call."""
+        await self._news.wait()
         self._news.clear()
-        if self._failure is not None:
-            raise self._failure
         changed, self._changed = list(self._changed), {}
         return changed
 
@@ -83,8 +80,15 @@ class Feeds:
         self._changed[name] = None
         self._news.set()
 
+    def mark_later(self, job: JobState) -> None:
+        """Marks the job as changed at the earliest time that matters to it."""
+        if job.timer is not None:
+            job.timer.cancel()
+        if job.wake_s < math.inf:
+            job.timer = asyncio.get_running_loop().call_at(job.wake_s, self.mark_changed, job.known.name)
+
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Runs `work` in the background until `close`. If it fails, `changed` raises its error."""
+        """Runs `work` in the background until `close`."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -94,8 +98,7 @@ class Feeds:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, k8s.Closed):
-            self._failure = self._failure or error
-            self._news.set()
+            self._fail(error)
 
     async def close(self) -> None:
         tasks = list(self._tasks)
@@ -114,14 +117,15 @@ class Feeds:
             job.warn(warning)
         if self._warnings is None:
             self._warnings = self.start(self._watch_warnings())
-        root = self._roots.get(known.name)
-        if root is not None and root.metadata.uid == known.uid:
-            job.root = root
         if known.run not in self._runs:
+            labels = names.selector(run=known.run, part="job")
+            self._roots[known.run] = self._client.watch(self._resource, RootObject, labels=labels)
             pods, roots = self._watch_pods(known.run), self._watch_roots(known.run)
             self._runs[known.run] = [self.start(pods), self.start(roots)]
-        elif job.root is None:
-            self.start(self._find_root(job))
+        else:
+            job.root = self._roots[known.run].objects.get(known.uid)
+            if job.root is None:
+                self.start(self._find_root(job))
         self.mark_changed(known.name)
 
     def forget(self, name: str) -> None:
@@ -137,8 +141,7 @@ class Feeds:
         for task in self._runs.pop(run):
             task.cancel()
         self.synced.discard(run)
-        for name in [name for name, root in self._roots.items() if root.metadata.labels.get(names.RUN) == run]:
-            del self._roots[name]
+        del self._roots[run]
         for name, pods in list(self._pods.items()):
             if any(pod.pod.metadata.labels.get(names.RUN) == run for pod in pods.values()):
                 del self._pods[name]
@@ -168,21 +171,15 @@ class Feeds:
                         del self._pods[name]
 
     async def _watch_roots(self, run: str) -> None:
-        labels = names.selector(run=run, part="job")
-        async for event in self._client.watch(self._resource, RootObject, labels=labels):
+        async for event in self._roots[run]:
             if event.kind is k8s.SYNCED:
                 for waiting in [one for one in self.jobs.values() if one.known.run == run and one.root is None]:
                     self.start(self._find_root(waiting))
             elif event.object is not None:
-                root, gone, name = event.object, event.kind is k8s.DELETED, event.object.metadata.name
-                if gone:
-                    self._roots.pop(name, None)
-                else:
-                    self._roots[name] = root
-                job = self.jobs.get(name)
-                if job is not None and root.metadata.uid == job.known.uid:
-                    job.root, job.root_gone = root, gone
-                    self.mark_changed(name)
+                job = self.jobs.get(event.object.metadata.name)
+                if job is not None and event.object.metadata.uid == job.known.uid:
+                    job.root, job.root_gone = event.object, event.kind is k8s.DELETED
+                    self.mark_changed(job.known.name)
 
     async def _watch_warnings(self) -> None:
         # Repeated events after a relist are harmless; keeping all events would cost memory.

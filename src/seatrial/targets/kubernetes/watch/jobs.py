@@ -180,6 +180,7 @@ class JobState:
         self.deciding = False
         self.started, self.exited, self.gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.wake_s = math.inf  # when to consider it again even without a change
+        self.timer: asyncio.TimerHandle | None = None  # for then
         self._warnings: dict[tuple[str, str], WarningEvent] = {}  # by object and reason, the latest last
         self._given: dict[Stage, StageTime] = {}
         self._last: StageTime | None = None
@@ -211,10 +212,6 @@ class JobState:
             if other is None or other.gone or not pod.gone:
                 chosen[pod.number] = pod
         return [chosen[number] for number in sorted(chosen)]
-
-    @property
-    def all_gone(self) -> bool:
-        return self.root_gone and all(pod.gone for pod in self.pods.values())
 
     def node_names(self) -> tuple[str, ...]:
         """Nodes of its hosts in order, without duplicates."""

@@ -5,7 +5,9 @@ stopped if one lasts for `after_s`. For other reasons the job waits until the en
 """
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
 
 import msgspec
 
@@ -55,35 +57,13 @@ NOT_TRIGGERED = re.compile(r"^pod didn't trigger scale-up(?: \([^)]*\))?: (?=\d)
 KARPENTER = "Failed to schedule pod, "
 
 
-class Phrases(msgspec.Struct, frozen=True):
-    """Matches lower-cased messages of problems that only the user can fix: `some` is found and `none` is not. Both are
-    patterns."""
-
-    some: str
-    none: str
-
-    def match(self, message: str) -> bool:
-        lower = message.lower()
-        return re.search(self.some, lower) is not None and re.search(self.none, lower) is None
+MESSAGES = tomllib.loads((files(__package__) / "messages.toml").read_text(encoding="utf-8"))
 
 
-_UNREACHABLE = "timeout|timed out|connection refused"
-_NOT_READY = "timed out|failed to sync|not registered|deadline exceeded|connection refused"
-# Objects that a controller creates in every namespace: in a new one they may still be missing.
-_OF_EVERY_NAMESPACE = r'kube-root-ca\.crt|serviceaccount "default"'
-NO_SUCH_IMAGE = Phrases(
-    "not found|manifest unknown|does not exist|access denied|unauthorized|authentication required|403 forbidden|"
-    "no match for platform|invalid reference",
-    f"{_UNREACHABLE}|deadline exceeded|no such host|too many requests|eof",
-)
-WRONG_CONTAINER = Phrases(
-    "not found|couldn't find key|runasnonroot|runasuser|no command specified|no such file|invalid", _NOT_READY
-)
-NO_SUCH_VOLUME = Phrases("not found", f"{_NOT_READY}|{_OF_EVERY_NAMESPACE}")
-NOT_ADMITTED = Phrases(
-    "is forbidden|is invalid|denied the request|not found|was found|violates",
-    f"{_UNREACHABLE}|failed calling webhook|internal error|server is|being terminated|{_OF_EVERY_NAMESPACE}",
-)
+def only_user_can_fix(problem: str, message: str) -> bool:
+    """Whether the message tells of that problem of `messages.toml`."""
+    known, lower = MESSAGES[problem], message.lower()
+    return any(part in lower for part in known["some"]) and not any(part in lower for part in known["none"])
 
 
 class Patience(msgspec.Struct, frozen=True):
@@ -153,7 +133,7 @@ def _of_pod(pod: PodObject, context: WaitContext, patience: Patience) -> Iterato
             yield _image(waiting, warnings, patience)
         elif waiting.reason in CONTAINER:
             why = f"cannot create container {name} ({waiting.reason}): {clean_line(waiting.message)}"
-            yield _refused_or_infra(WRONG_CONTAINER.match(waiting.message), why, "container", patience)
+            yield _refused_or_infra(only_user_can_fix("wrong_container", waiting.message), why, "container", patience)
         elif waiting.reason == CRASH_LOOP:
             why = f"container {name} of `template` keeps restarting: {clean_line(waiting.message)}"
             yield Waiting(why, Outcome.REFUSED, patience.infra_s, "crash")
@@ -179,7 +159,7 @@ def _refused_or_infra(refused: bool, why: str, kind: str, patience: Patience) ->
 def _image(waiting: WaitingState, warnings: list[WarningEvent], patience: Patience) -> Waiting:
     # Between two attempts some versions report only the back-off; the error is in a warning then.
     pulls = [one.message for one in warnings if "pull image" in one.message]
-    missing = NO_SUCH_IMAGE.match(" ".join([waiting.message, *pulls[-1:]]))
+    missing = only_user_can_fix("no_such_image", " ".join([waiting.message, *pulls[-1:]]))
     detail = BACK_OFF.sub("", waiting.message)
     detail = pulls[-1] if pulls and detail.startswith("Back-off pulling") else detail
     why = f"cannot pull image ({waiting.reason}): {clean_line(detail or waiting.reason)}"
@@ -191,7 +171,7 @@ def _not_set_up(found: WarningEvent, patience: Patience) -> Waiting:
         why = f"the node cannot set up the pod: {clean_line(found.message)}"
         return Waiting(why, Outcome.INFRA, patience.setup_s, "sandbox")
     why = f"cannot mount a volume: {clean_line(found.message)}"
-    if NO_SUCH_VOLUME.match(found.message):
+    if only_user_can_fix("no_such_volume", found.message):
         return Waiting(why, Outcome.REFUSED, patience.refused_s, "mount")
     return Waiting(why, Outcome.INFRA, patience.setup_s, "mount")
 
@@ -273,7 +253,7 @@ def _not_created(message: str, patience: Patience) -> Waiting:
     text = clean_line(NAMELESS.sub("", message), CREATE_CHARACTERS)
     why = f"cannot create the pods: {text}"
     if not any(words in message for words in OF_QUOTA):
-        return _refused_or_infra(NOT_ADMITTED.match(message), why, "create", patience)
+        return _refused_or_infra(only_user_can_fix("not_admitted", message), why, "create", patience)
     if over_whole_quota(message):
         return Waiting(why, Outcome.REFUSED, patience.refused_s, "create")
     return Waiting(f"waiting for room in the namespace's quota: {text}")

@@ -11,7 +11,6 @@
 
 import asyncio
 import contextlib
-import math
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
@@ -72,19 +71,9 @@ class Ender:
         return False
 
 
-class NoopEnder(Ender):
-    """Stops nothing: used when only observing another process's jobs."""
-
-    async def delete(self, name: str) -> bool:
-        return False
-
-    async def ask(self, pods: Sequence[TrackedPod]) -> bool:
-        return True
-
-
 class JobWatcher:
-    """Sends the events of jobs. Also stops jobs that can never start, before their exit event, and hosts that would
-    wait forever for a failed one."""
+    """Sends the events of jobs. Unless it only observes jobs of another process, it also stops jobs that can never
+    start, before their exit event, and hosts that would wait forever for a failed one."""
 
     def __init__(
         self,
@@ -93,13 +82,13 @@ class JobWatcher:
         *,
         patience: Patience = PATIENCE,
         ender: Ender | None = None,
+        observe: bool = False,
     ) -> None:
         self._namespace, self._resource, self._patience = client.access.namespace, resource, patience
-        self._ender = ender or Ender(client, resource)
-        self._feeds = Feeds(client, resource)
+        self._ender, self._observe = ender or Ender(client, resource), observe
+        self._feeds = Feeds(client, resource, self.fail)
         self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
         self._jobs: dict[str, JobState] = {}  # by handle
-        self._due_s: dict[str, float] = {}  # by the root's name: when to consider a job again
         self._loop: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._closed = False
@@ -145,7 +134,6 @@ class JobWatcher:
         if job is None:
             return
         job.release()
-        self._due_s.pop(job.known.name, None)
         self._feeds.forget(job.known.name)
         asyncio.get_running_loop().call_later(_LINGER_S, self._feeds.leave, job.known.run)
 
@@ -184,12 +172,6 @@ class JobWatcher:
             job.release()
         self._queue.put_nowait(None)
 
-    def fail_when(self, lost: "asyncio.Future[Exception]") -> None:
-        async def wait() -> None:
-            self.fail(await lost)
-
-        self._feeds.start(wait())
-
     async def close(self) -> None:
         self._closed = True
         for job in self._jobs.values():
@@ -213,24 +195,14 @@ class JobWatcher:
     # ---- the loop
 
     async def _consider_changed(self) -> None:
-        try:
-            while True:
-                next_s = min(self._due_s.values(), default=math.inf)
-                within_s = max(0.0, next_s - time.monotonic()) if next_s < math.inf else None
-                changed = await self._feeds.changed(within_s)
-                now_s = time.monotonic()
-                due = [name for name, due_s in self._due_s.items() if due_s <= now_s]
-                for name in dict.fromkeys([*changed, *due]):
-                    self._due_s.pop(name, None)
-                    if name in self._feeds.jobs:
-                        self._consider(self._feeds.jobs[name])
-        except Exception as error:
-            self.fail(error)
-            raise
+        while True:
+            for name in await self._feeds.changed():
+                if name in self._feeds.jobs:
+                    self._consider(self._feeds.jobs[name])
 
     def _consider(self, job: JobState) -> None:
         """Considers a job that changed or is due."""
-        if job.all_gone:
+        if job.root_gone and all(pod.gone for pod in job.pods.values()):
             job.gone.set()
         if job.exited.is_set() or job.released:
             return
@@ -249,11 +221,11 @@ class JobWatcher:
             return
         numbers = {host.pod.number for host in hosts if not over(host)}
         failed = any(over(host) and is_failure(host_exit(host, context)) for host in hosts)
-        if numbers and failed and not job.others_ended:
+        if numbers and failed and not job.others_ended and not self._observe:
             job.others_ended = True
             self._feeds.start(self._end_others(job, numbers))
         self._consider_waiting(job)
-        self._consider_again(job)
+        self._feeds.mark_later(job)
 
     def _consider_waiting(self, job: JobState) -> None:
         reason = job.why_waiting(self._feeds.most, self._patience, self._feeds.gpu_labels)
@@ -266,14 +238,9 @@ class JobWatcher:
             self._feeds.start(self._feeds.ask_nodes())
         if job.kueue_is_silent(self._patience.refused_s):
             self._feeds.start(self._feeds.ask_kueue(job))
-        if job.patience_is_over(reason):
+        if job.patience_is_over(reason) and not self._observe:
             job.deciding = True
             self._feeds.start(self._give_up(job, reason))
-
-    def _consider_again(self, job: JobState) -> None:
-        """Schedules the job for the earliest time that matters."""
-        if job.wake_s < math.inf and not job.released:
-            self._due_s[job.known.name] = job.wake_s
 
     # ---- ends
 
@@ -299,7 +266,7 @@ class JobWatcher:
         hosts = job.host_ends(self._patience.lost_s)
         job.deciding = False
         if missing or not job.over(hosts, True):
-            self._consider_again(job)
+            self._feeds.mark_later(job)
             return
         self._exit(job, job_exit(hosts, self._context(job, namespace_going)))
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The keeper, a container next to the trial: waits until the trial has ended, and then for SEATRIAL_KEEP_S seconds, so
-# that the files can be fetched. Exits at once on SIGTERM or if its volume has a file `collected`.
+# that the files can be fetched. Exits at once on SIGTERM.
 place=${SEATRIAL_PLACE:-/seatrial}
 keep_s=${SEATRIAL_KEEP_S:-600}
 keep_s=${keep_s%%.*}
@@ -20,7 +20,7 @@ uptime() {
 
 uptime
 begun=$up changed=$up ended='' seen=''
-while [ ! -e "$out/collected" ]; do
+while :; do
     uptime
     sign=$(cat "$out/alive" 2>/dev/null)
     if [ "$sign" != "$seen" ]; then

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from seatrial.kubernetes import STDOUT, Kubernetes, KubernetesError, Pod
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.errors import target_error
+from seatrial.targets.kubernetes.manifest.pod import script
 from seatrial.targets.kubernetes.submit import JobAnnotation
 from seatrial.targets.kubernetes.watch.jobs import TrackedPod
 from seatrial.targets.kubernetes.watch.watcher import JobWatcher
@@ -20,34 +21,6 @@ _PATIENCE_S = 300.0
 _GONE = 77  # exit code: the requested part was deleted, later ones exist
 _BACKOFF_S = (0.1, 0.3, 1.0, 2.0)
 
-# $1: offset over all parts; $2: `once` or `follow`.
-_READ = f"""
-at=$1
-until cd {names.OUT} 2>/dev/null; do
-    if test $2 = once; then exit 0; fi
-    sleep 0.2 2>/dev/null || sleep 1
-done
-while :; do
-    ended=; test -e end.json && ended=1
-    if test $at -lt {HEAD_BYTES}; then part=log.txt skip=$at; else
-        part=log.txt.$(( (at - {HEAD_BYTES}) / {SEGMENT_BYTES} + 1 )) skip=$(( (at - {HEAD_BYTES}) % {SEGMENT_BYTES} ))
-    fi
-    if test -e $part; then
-        size=$(wc -c < $part) || size=0
-        if test $size -gt $skip; then
-            tail -c +$((skip + 1)) $part | head -c $((size - skip)) || exit 1
-            at=$((at + size - skip))
-            continue
-        fi
-    elif test $at -ge {HEAD_BYTES}; then
-        for later in log.txt.*; do
-            if test -e $later && test ${{later#log.txt.}} -gt ${{part#log.txt.}}; then exit {_GONE}; fi
-        done
-    fi
-    if test -n "$ended" || test $2 = once; then exit 0; fi
-    sleep 0.2 2>/dev/null || sleep 1
-done
-"""
 _FIRST = f'cd {names.OUT} && ls | sed -n "s/^log.txt.\\([0-9]*\\)$/\\1/p" | sort -n | head -n 1'
 
 
@@ -90,31 +63,23 @@ class KeeperLog:
 
     async def _stream(self, follow: bool) -> AsyncIterator[bytes]:
         self._overtaken = False
-        ended = asyncio.create_task(self._pod.ended.wait()) if follow else None
-        try:
-            command = ["/bin/sh", "-c", _READ, "sh", str(self._at), "follow" if follow else "once"]
-            async with await self._keeper.start(command) as running:
-                blocks = aiter(running)
-                while True:
-                    following = asyncio.ensure_future(anext(blocks, None))
-                    either = [following, *([ended] if ended else [])]
-                    try:
-                        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-                    finally:
-                        if not following.done():
-                            following.cancel()
-                            await asyncio.gather(following, return_exceptions=True)
-                    if following.cancelled():  # the rest is read without following
-                        return
-                    block = following.result()
-                    if block is None:
-                        break
-                    if block[0] == STDOUT:
-                        yield block[1]
+
+        async def leave_at_end() -> None:
+            await self._pod.ended.wait()
+            await running.leave()  # the rest is read without following
+
+        sizes = map(str, (HEAD_BYTES, SEGMENT_BYTES, _GONE))
+        command = ["/bin/sh", "-c", script("log"), "sh", str(self._at), "follow" if follow else "once", *sizes]
+        async with await self._keeper.start(command) as running:
+            leaving = asyncio.create_task(leave_at_end()) if follow else None
+            try:
+                async for channel, block in running:
+                    if channel == STDOUT:
+                        yield block
                 self._overtaken = running.exit_code == _GONE
-        finally:
-            if ended is not None:
-                ended.cancel()
+            finally:
+                if leaving is not None:
+                    leaving.cancel()
 
     async def _skip(self) -> bytes:
         """Continues with the first part that still exists; returns a line with the number of skipped bytes."""
@@ -178,28 +143,24 @@ class LiveLog:
     ) -> None:
         """Starts a reader for each pod once its trial runs; all pods exist before the job ends. Puts None at the end,
         but not when cancelled: the consumer is gone, and a full queue would block forever."""
-        ended = asyncio.create_task(self._watcher.ended(handle)) if follow else None
+        ended = asyncio.create_task(self._watcher.ended(handle))
         readers: dict[str, asyncio.Task[None]] = {}
         try:
             while True:
-                last = ended is None or ended.done()
+                last = not follow or ended.done()
                 for pod in self._watcher.pods(handle):
                     if pod.uid not in readers and (pod.trial_running or pod.trial_ended):
                         readers[pod.uid] = asyncio.create_task(self._read(job, pod, follow, queue))
-                if last:
+                if last or len(readers) == job.hosts:
                     break
-                assert ended is not None
-                busy = [task for task in readers.values() if not task.done()]
-                await asyncio.wait([ended, *busy], timeout=_POLL_S, return_when=asyncio.FIRST_COMPLETED)
-                if len(readers) == job.hosts:
-                    break
+                await asyncio.wait([ended], timeout=_POLL_S)
             await asyncio.gather(*readers.values())
             await queue.put(None)
         except Exception:
             await queue.put(None)
             raise
         finally:
-            tasks = [*readers.values(), *([ended] if ended else [])]
+            tasks = [ended, *readers.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
+import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ from seatrial.targets import job_files
 from seatrial.targets.job_files import Progress
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.errors import target_error
-from seatrial.targets.kubernetes.files.log import LinePrefixer, line_prefix
+from seatrial.targets.kubernetes.log import LinePrefixer, line_prefix
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.submit import JobAnnotation
 from seatrial.targets.kubernetes.watch.jobs import TrackedPod
 from seatrial.targets.kubernetes.watch.watcher import JobWatcher
 from seatrial.targets.protocol import TargetError
+from seatrial.targets.tasks import shared_task
 
 FETCH_PATIENCE_S = 120.0  # retry limit for a node that does not answer
 LAST_LOG_S = 5.0
@@ -43,22 +45,27 @@ class Collector:
     """Fetches the output of an ended pod once, completely, and serves it from disk; that of a running pod each time."""
 
     def __init__(self, client: k8s.Kubernetes, watcher: JobWatcher, options: KubernetesOptions) -> None:
-        self._client, self._watcher = client, watcher
+        self._client, self._watcher, self._options = client, watcher, options
         self._others = options.other_containers  # their logs are part of the job's
-        self._most_files, self._most_bytes = options.fetch_files, options.fetch_bytes
         self._whole: dict[tuple[str, int], asyncio.Task[Path]] = {}
 
     async def fetch(self, handle: str, job: JobAnnotation, path: str, into: Path) -> bool:
-        number, path = _host_of(path)
+        # `hosts/3/files/x` is `files/x` of host 3; all other paths are of host 0.
+        found = re.match(r"hosts/(\d+)/", path)
+        number, path = (int(found[1]), path[found.end() :]) if found else (0, path)
         pods = {pod.number: pod for pod in self._watcher.pods(handle)}
         if number not in pods:
             return False
         if path == job_files.LOG_NAME and (job.hosts > 1 or self._others):
-            folders = [await self._folder(handle, job, pod, into.parent) for pod in pods.values()]
-            more = [
-                (pod, name, await self._log(pod, name)) for pod in pods.values() for name in self._others if pod.real
-            ]
-            await asyncio.to_thread(_join, job, list(pods.values()), folders, more, into)
+            # Lines start with their host if there are several, and with their container if it is not the trial's.
+            logs: list[tuple[bytes, Iterable[bytes]]] = []
+            for pod in pods.values():
+                reader = job_files.LogReader(await self._folder(handle, job, pod, into.parent))
+                logs.append((line_prefix(pod.number, job.hosts), reader.blocks()))
+            for pod in [pod for pod in pods.values() if pod.real]:
+                for name in self._others:
+                    logs.append((line_prefix(pod.number, job.hosts, name), [await self._log(pod, name)]))
+            await asyncio.to_thread(_join, logs, into)
             return True
         folder = await self._folder(handle, job, pods[number], into.parent)
         return await asyncio.to_thread(job_files.fetch, folder, path, into)
@@ -80,12 +87,12 @@ class Collector:
     async def _folder(self, handle: str, job: JobAnnotation, pod: TrackedPod, near: Path) -> Path:
         """All of a pod's `out`, on the same disk as its destination, so that files need not be copied again."""
         key = (handle, pod.number)
-        task = self._whole.get(key)
-        if task is None or not pod.trial_ended or (task.done() and (task.cancelled() or task.exception())):
-            folder = near / f".{job.name}.{pod.number}"
-            task = self._whole[key] = asyncio.create_task(self._fetch(job, pod, folder))
+        if not pod.trial_ended:
+            self._whole.pop(key, None)
         try:
-            return await asyncio.shield(task)
+            return await shared_task(
+                self._whole, key, lambda: self._fetch(job, pod, near / f".{job.name}.{pod.number}")
+            )
         except k8s.KubernetesError as error:
             raise target_error(error, f"cannot fetch the output of {job.name}", isinstance(error, LOST)) from error
         except OSError as error:
@@ -109,12 +116,12 @@ class Collector:
             await asyncio.sleep(FETCH_RETRY_S)
 
     async def _from_keeper(self, keeper: k8s.Pod, folder: Path) -> None:
-        most = (str(self._most_files), str(self._most_bytes))
+        most_files, most_bytes = self._options.fetch_files, self._options.fetch_bytes
         try:
-            await keeper.fetch_folder(names.OUT, folder, (*PACK, *most))
+            await keeper.fetch_folder(names.OUT, folder, (*PACK, str(most_files), str(most_bytes)))
         except k8s.CommandFailed:  # no Python
             try:
-                await keeper.fetch_folder(names.OUT, folder, most_bytes=self._most_bytes + OWN_BYTES)
+                await keeper.fetch_folder(names.OUT, folder, most_bytes=most_bytes + OWN_BYTES)
             except k8s.TooLarge:
                 await keeper.fetch_folder(names.OUT, folder, WITHOUT_FILES)
                 (folder / UNKEPT).write_bytes(b"{}")
@@ -138,20 +145,14 @@ class Collector:
         return b""
 
 
-def _join(
-    job: JobAnnotation,
-    pods: list[TrackedPod],
-    folders: list[Path],
-    more: list[tuple[TrackedPod, str, bytes]],
-    into: Path,
-) -> None:
-    """Prefixes lines with their host if there are several, and with their container if it is not the trial's."""
+def _join(logs: list[tuple[bytes, Iterable[bytes]]], into: Path) -> None:
+    """Writes logs one after the other, each line with the prefix of its log."""
     into.parent.mkdir(parents=True, exist_ok=True)
     with open(into, "wb") as file:
-        for pod, folder in zip(pods, folders, strict=True):
-            file.writelines(_prefixed(job_files.LogReader(folder).blocks(), line_prefix(pod.number, job.hosts)))
-        for pod, name, log in more:
-            file.writelines(_prefixed([log], line_prefix(pod.number, job.hosts, name)))
+        for prefix, blocks in logs:
+            lines = LinePrefixer(prefix)
+            file.writelines(map(lines.feed, blocks))
+            file.write(lines.end())
 
 
 def _note_unkept(folder: Path) -> None:
@@ -160,20 +161,6 @@ def _note_unkept(folder: Path) -> None:
         line = {"event": "unkept", "at_s": 0.0, "data": read_json(folder / UNKEPT, dict[str, Any])}
         with open(folder / "records.jsonl", "ab") as file:
             file.write(b"\n" + msgspec.json.encode(line) + b"\n")
-
-
-def _prefixed(blocks: Iterable[bytes], prefix: bytes) -> Iterator[bytes]:
-    lines = LinePrefixer(prefix)
-    for block in blocks:
-        yield lines.feed(block)
-    yield lines.end()
-
-
-def _host_of(path: str) -> tuple[int, str]:
-    """`hosts/3/files/x` is `files/x` of host 3; all other paths are of host 0."""
-    first, _, rest = path.partition("/")
-    number, _, inside = rest.partition("/")
-    return (int(number), inside) if first == "hosts" and number.isdigit() else (0, path)
 
 
 AFTER_S = 0.3  # jobs that end sooner report no progress

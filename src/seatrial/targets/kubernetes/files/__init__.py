@@ -1,1 +1,0 @@
-"""Fetches what a job writes from its pods: log, records, files and progress."""
