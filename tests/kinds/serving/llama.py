@@ -1,7 +1,8 @@
-"""Real model servers for tests: llama.cpp from the wheel xllamacpp, as the example starts it."""
+"""Real model servers for tests: llama.cpp from the wheel xllamacpp, as the example starts it; llama-cpp-python."""
 
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -10,7 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "serving"
+import pytest
+
+ROOT = Path(__file__).parents[3]
+EVERY = bool(os.environ.get("SEATRIAL_TEST_ALL"))
+EXAMPLE = ROOT / "examples" / "serving"
 SERVER = EXAMPLE / "server"
 CASES = EXAMPLE / "cases.yaml"
 
@@ -34,11 +39,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def started(*argv: str, **env: str) -> Iterator[int]:
+def started(*argv: str, python: str | Path = sys.executable, **env: str) -> Iterator[int]:
     """The port of a server that says when it is listening, while it runs."""
     port = free_port()
     process = subprocess.Popen(
-        [sys.executable, *argv],
+        [python, *argv],
         env={**os.environ, "SEATRIAL_PORT": str(port), **env},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -46,7 +51,7 @@ def started(*argv: str, **env: str) -> Iterator[int]:
     )
     try:
         assert process.stdout is not None
-        assert "listening" in process.stdout.readline()
+        assert any("listening" in line for line in process.stdout)
         yield port
     finally:
         process.send_signal(signal.SIGKILL)
@@ -58,3 +63,30 @@ def llama(precision: str = "f32", **env: str) -> Iterator[str]:
     """Its address, while it runs."""
     with started(str(SERVER / "serve.py"), str(model(precision)), **env) as port:
         yield f"http://127.0.0.1:{port}"
+
+
+LLAMA_CPP_PYTHON = """
+import os, sys, uvicorn
+from llama_cpp.server.app import create_app
+from llama_cpp.server.settings import ModelSettings, ServerSettings
+model = ModelSettings(model=sys.argv[1], model_alias="tiny", n_ctx=512, n_threads=1, verbose=False)
+app = create_app(server_settings=ServerSettings(interrupt_requests=False), model_settings=[model])
+print("listening soon", flush=True)
+uvicorn.run(app, port=int(os.environ["SEATRIAL_PORT"]), log_level="error")
+"""
+
+
+def llama_cpp_python() -> Path:
+    """The Python of an environment with llama-cpp-python, which has to be compiled: ten minutes."""
+    python = ROOT / ".cache" / "llama-cpp-python" / "bin" / "python"
+    if not EVERY and not python.exists():
+        pytest.skip("llama-cpp-python has to be compiled: ten minutes, with SEATRIAL_TEST_ALL=1")
+    if not python.exists():
+        uv = Path(sys.executable).with_name("uv")
+        subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, python.parents[1]], check=True)
+        install = [uv, "pip", "install", "--quiet", "--python", python, "llama-cpp-python[server]==0.3.36"]
+        options = "-DGGML_NATIVE=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAVA_BUILD=OFF -DGGML_OPENMP=OFF"
+        if subprocess.run(install, env={**os.environ, "CMAKE_ARGS": options}, check=False).returncode:
+            shutil.rmtree(python.parents[1])
+            pytest.skip("llama-cpp-python cannot be compiled here")
+    return python

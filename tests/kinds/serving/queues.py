@@ -5,8 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from seatrial.kinds.arrivals import Arrivals, offsets
-from seatrial.kinds.search import Searched, Try, search_rate
-from seatrial.kinds.serving.driver.keeping_up import WARMUP
+from seatrial.kinds.search import WARMUP, Searched, Try, search_rate
 from seatrial.kinds.serving.driver.load import CLOSE
 from seatrial.kinds.serving.driver.load_requests import Timed
 from seatrial.kinds.serving.driver.offering import Window
@@ -74,7 +73,7 @@ SERVERS: dict[str, Server] = {
 async def find_peak(server: Server, shape: str, first: float, seconds: float, seed: int) -> Searched[float]:
     """As `find: peak` without bounds; the result of a rate is the length of its window in seconds."""
 
-    async def attempt(rate: float) -> Try[float]:
+    async def attempt(rate: float, longer: bool) -> Try[float]:
         arrivals = Arrivals(shape, rate, every_s=seconds * WARMUP)
         window = Window(LoadWork(arrivals, seconds=seconds, peak=True))
         while True:

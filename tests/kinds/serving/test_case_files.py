@@ -9,7 +9,6 @@ from seatrial.kinds.serving.cases.read import CASE_LIMITS
 from seatrial.kinds.serving.generation import (
     Answer,
     Case,
-    ChatMessage,
     Decoding,
     ErrorMatch,
     ExpectedError,
@@ -115,7 +114,7 @@ def test_what_tgis_has_no_words_for_is_read_too() -> None:
   error: {code: UNAVAILABLE, message_prefix: model is}
 """
     chat, guided = read(text)
-    assert chat.request.messages == (ChatMessage("system", "be brief"), ChatMessage("user", "hi"))
+    assert chat.request.messages == ({"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"})
     assert chat.request.limit_s == 2.5
     assert chat.request.decoding.guided == Guided(Guide.CHOICE, choices=("a", "b"))
     assert chat.request.sampling == Sampling(min_p=0.1, presence_penalty=-1.0, frequency_penalty=0.5)

@@ -55,9 +55,9 @@ def test_both_names_give_the_cell_that_the_former_name_always_gave(tmp_path: Pat
 def test_both_names_can_be_put_under_test(tmp_path: Path, field: str, named: str) -> None:
     cell = cell_of(tmp_path, field, f"under_test: [{named}]")
     assert settings(cell).fingerprint == "291b40b4"
-    assert set(settings(cell).under_test) == {"driver.image", "driver.memory"}
+    assert set(settings(cell).under_test) == {"driver.image", "driver.memory", "stream", "batching"}
     cell = cell_of(tmp_path, field, f"under_test: [{named}.image]")
-    assert set(settings(cell).under_test) == {"driver.image"}
+    assert set(settings(cell).under_test) == {"driver.image", "stream", "batching"}
 
 
 @BOTH_NAMES

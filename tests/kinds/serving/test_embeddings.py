@@ -53,7 +53,7 @@ trials:
     retries: 0
     server: {{command: '{command()}', ready: {{http: /health, within: 10m}}}}
     cases: [cases.yaml]
-    stream: true
+    batching: false
     compare: {{{compare}}}
 """)
     (world.folder / "cases.yaml").write_text(CASES)

@@ -3,7 +3,6 @@
 import asyncio
 import dataclasses
 import json
-import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +22,7 @@ from seatrial.kinds.serving.driver.load_check import Length, draw_sample, length
 from seatrial.kinds.serving.driver.openai import OpenAiClient
 from seatrial.kinds.serving.ended import DriverRecords, EndCause
 from seatrial.kinds.serving.gather import gather_cases
-from seatrial.kinds.serving.generation import Answer, ChatMessage, Generation, Request, Stopping, StopReason
+from seatrial.kinds.serving.generation import Answer, Generation, Request, Stopping, StopReason, ToolCall
 from seatrial.kinds.serving.load import check_load
 from seatrial.kinds.serving.load_model import parse_load_bound
 from seatrial.kinds.serving.parts import work_of
@@ -157,7 +156,7 @@ def test_the_first_token_may_be_one_of_reasoning_or_of_a_tool_call(tmp_path: Pat
     events = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
     events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
     data = [b"data: " + json.dumps(one).encode() + b"\n\n" for one in events]
-    question = Question("tool", Request(messages=(ChatMessage("user", "2 + 2"),)))
+    question = Question("tool", Request(messages=({"role": "user", "content": "2 + 2"},)))
     summary, _, errors = loaded(tmp_path, lambda number: [*data, DONE], question, requests=1, check=None)
     assert errors == [""]
     assert summary.tokens == 4
@@ -169,10 +168,12 @@ def test_lengths_follow_from_the_record_or_the_request() -> None:
     assert length_of(Question("", ASKED, tokens=1), load, {}) == Length(1, 4)
     assert length_of(Question("", ASKED, tokens=0), load, {}) == Length(0, 4)
     assert length_of(COUNT, load, {"max_tokens": None}) == Length(1, 0)
-    assert length_problem(Length(0, 4), 0, 0, 0, 0, "stop") == ""
-    assert length_problem(Length(1), None, 0, 2, 2, None) == ""
-    assert length_problem(Length(1, 500), 500, 490, 3, 12, "length") == ""  # tokens of reasoning that is not sent
-    assert length_problem(Length(1, 500), 40, 0, 3, math.inf, "tool_calls") == ""
+    assert length_problem(Length(0, 4), Generation("", generated_count=0, stop_reason=StopReason.STOP), 0) == ""
+    assert length_problem(Length(1), Generation("ab"), 2) == ""
+    hidden = Generation("x" * 12, generated_count=500, hidden_count=490, stop_reason=StopReason.MAX_TOKENS)
+    assert length_problem(Length(1, 500), hidden, 3) == ""  # tokens of reasoning that is not sent
+    called = Generation(generated_count=40, stop_reason=StopReason.TOOL_CALLS, tool_calls=(ToolCall("t"),))
+    assert length_problem(Length(1, 500), called, 3) == ""
 
 
 def test_a_sample_is_spread_over_the_load_and_drawn_by_the_seed() -> None:

@@ -4,14 +4,14 @@ import pytest
 
 from seatrial.job import Verdict
 from seatrial.kinds.arrivals import Arrivals
-from seatrial.kinds.driver import DriverError
 from seatrial.kinds.serving.driver.load import parse_metrics
 from seatrial.kinds.serving.driver.load_metrics import is_good, summarize_load, token_gaps, tpot, warmup_requests
-from seatrial.kinds.serving.driver.load_requests import Timed, requests_of
+from seatrial.kinds.serving.driver.load_requests import Timed
 from seatrial.kinds.serving.ended import DriverRecords, EndCause
 from seatrial.kinds.serving.generation import Mode, Request
 from seatrial.kinds.serving.load import check_load
 from seatrial.kinds.serving.load_model import parse_load_bound
+from seatrial.kinds.serving.prompts import requests_of
 from seatrial.kinds.serving.work import (
     Lengths,
     LoadBound,
@@ -45,7 +45,7 @@ def test_a_load_asks_every_case_that_it_can_equally_often_or_prompts_of_given_le
     load = LoadWork(Arrivals("rate", 1.0), requests=10)
     asked = [question.request.inputs[0] for question in requests_of(load, questions, 10)]
     assert (asked.count("a"), asked.count("b")) == (5, 5)
-    with pytest.raises(DriverError, match="no case is usable as a load"):
+    with pytest.raises(ValueError, match="no case is usable as a load"):
         requests_of(load, questions[2:], 1)
     made = requests_of(LoadWork(Arrivals("rate", 1.0), lengths=Lengths((3, 5), (7, 7))), (), 50)
     assert {len(question.request.inputs[0].split()) for question in made} == {3, 4, 5}
@@ -71,6 +71,22 @@ def test_only_what_took_longer_than_all_of_the_second_half_is_warm_up() -> None:
     assert warmup_requests([float(place) for place in range(20)]) == 0  # it gets slower
     assert warmup_requests([float(20 - place) for place in range(20)]) == 5  # never more than a quarter
     assert warmup_requests([]) == 0
+
+
+def test_first_turns_are_no_warm_up_of_later_ones_that_are_faster() -> None:
+    """The server caches the beginning of each conversation, so its first turn is always the slowest."""
+    ones = []
+    for turn, ttft_s in ((1, 0.9), (2, 0.1), (3, 0.1)):
+        ones += [timed(turn + talk / 10, ttft_s) for talk in range(8)]
+        for one in ones[-8:]:
+            one.turn = turn
+    summary = summarize_load(LoadWork(Arrivals("burst", burst=8)), ones, 0.5, 8, False, False)
+    assert summary.warmup == 0
+    assert [(row["turn"], row["requests"]) for row in summary.turns] == [(1, 8), (2, 8), (3, 8)]
+    ones[0].stamps[0] += 30.0  # the first one of all compiles
+    summary = summarize_load(LoadWork(Arrivals("burst", burst=8)), ones, 0.5, 8, False, False)
+    assert summary.warmup == 1
+    assert [(row["turn"], row["requests"]) for row in summary.turns] == [(1, 7), (2, 8), (3, 8)]
 
 
 def test_a_summary_says_what_was_measured_and_what_failed() -> None:
@@ -144,6 +160,8 @@ def test_a_bound_on_what_was_not_measured_does_not_hold() -> None:
     assert LoadWork(Arrivals("rate", 1.0), bounds=(bound,)).broken_bounds(LoadSummary(requests=5)) == [
         "ttft.p99 not measured, bound 1s"
     ]
+    slow = LoadSummary(requests=5, latencies={"ttft": {"p99": 5.039}})
+    assert LoadWork(Arrivals("rate", 1.0), bounds=(bound,)).broken_bounds(slow) == ["ttft.p99 5.039 s, bound 1s"]
 
 
 def test_a_bound_that_the_route_alone_breaks_says_nothing_of_the_server() -> None:

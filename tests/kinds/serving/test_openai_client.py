@@ -14,10 +14,11 @@ from llama import llama
 from tls_front import behind_tls
 
 from seatrial.kinds.driver import DriverError
+from seatrial.kinds.serving.driver import GREETING, readiness_request
 from seatrial.kinds.serving.driver.openai import OpenAiClient
+from seatrial.kinds.serving.driver.openai_format import broken_rules
 from seatrial.kinds.serving.generation import (
     Answer,
-    ChatMessage,
     Failure,
     Method,
     Mode,
@@ -28,7 +29,7 @@ from seatrial.kinds.serving.generation import (
     Trouble,
     Wanted,
 )
-from seatrial.kinds.serving.work import ServingWork, Tls
+from seatrial.kinds.serving.work import Question, ServingWork, Tls
 
 LIMIT_S = 60.0
 ONCE = Request(
@@ -87,7 +88,9 @@ async def test_a_stream_comes_to_the_same_and_keeps_each_message_with_its_time(r
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_chat_and_several_inputs(real: str, stream: bool) -> None:
-    chat = Request(messages=(ChatMessage("user", "hi"),), stopping=Stopping(max_new_tokens=3), wanted=ONCE.wanted)
+    chat = Request(
+        messages=({"role": "user", "content": "hi"},), stopping=Stopping(max_new_tokens=3), wanted=ONCE.wanted
+    )
     (one,) = (await ask(real, chat, stream)).generations
     assert one.text == "s. "
     assert [token.text for token in one.tokens or ()] == ["s", ".", " "]
@@ -238,7 +241,7 @@ async def test_a_server_that_stops_answering_is_late_and_no_longer_waited_for(st
     [
         (b"<html>Sign in</html>", "text/html; charset=utf-8", "content type text/html"),
         (b'{"choices": [', "application/json", "truncated"),
-        (b'{"choices": []}', "application/json", "got 0 choices for 1 input"),
+        (b'{"choices": []}', "application/json", "got 0 choices (expected 1)"),
         (b'{"choices": [{"text": 7}]}', "application/json", "Expected `str"),
         (b'{"choices": [{"text": "x", "finish_reason": "bored"}]}', "application/json", "finish_reason 'bored'"),
         (b"\xff\xfe", "application/json", "it begins with"),
@@ -323,3 +326,60 @@ async def test_a_kept_connection_that_the_server_closed_is_replaced_and_nothing_
         await client.close()
     assert [one.failure for one in answers] == [None, None]
     assert len(bodies) == 3
+
+
+CHUNK = {"id": "a", "created": 5, "choices": [{"index": 0, "delta": {"role": "assistant", "content": "x"}}]}
+CHATS = Request(messages=({"role": "user", "content": "hi"},))
+
+
+@pytest.mark.parametrize(
+    ("bodies", "said"),
+    [
+        (
+            [CHUNK, {**CHUNK, "choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}}],
+            [],
+        ),
+        ([CHUNK, {**CHUNK, "created": 4}], ["`created` goes back in time"]),
+        ([CHUNK, {**CHUNK, "id": "b"}], ["events have 2 different ids"]),
+        (
+            [CHUNK, {**CHUNK, "choices": [{"index": 1, "delta": {"role": "assistant"}}]}],
+            ["event 1: index 1 of a choice (expected 0 to 0)"],
+        ),
+        ([{**CHUNK, "choices": [{"index": 0, "delta": {"content": "x"}}]}], ["event 0: the first delta has no role"]),
+        (
+            [CHUNK, {**CHUNK, "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 4}}],
+            ["event 1: total_tokens is 4, but the parts are 1 and 2"],
+        ),
+    ],
+)
+def test_events_that_break_rules_of_the_protocol(bodies: list[dict[str, Any]], said: list[str]) -> None:
+    assert list(broken_rules([json.dumps(body).encode() for body in bodies], CHATS, True)) == said
+
+
+@pytest.mark.parametrize(
+    ("message", "sound"),
+    [
+        ({"content": ""}, True),
+        ({"content": None}, False),
+        ({"content": None, "tool_calls": [{"function": {"name": "f"}}]}, True),
+        ({"content": None, "reasoning_content": "hm"}, True),
+        ({"content": None, "refusal": "no"}, True),
+    ],
+)
+def test_content_is_null_only_if_the_message_has_something_else(message: dict[str, Any], sound: bool) -> None:
+    body = json.dumps({"choices": [{"index": 0, "message": {"role": "assistant", **message}}]}).encode()
+    assert (list(broken_rules([body], CHATS, False)) == []) is sound
+
+
+async def test_a_cancelled_request_is_closed_at_its_first_byte_and_then_asked(real: str) -> None:
+    asked = msgspec.structs.replace(ONCE, cancelled=20)  # more than the server has slots
+    assert (await ask(real, asked)).generations[0].text == "d-only, the\nf"
+    refused = await ask("http://127.0.0.1:9", asked)
+    assert failure(refused).trouble is Trouble.UNREACHABLE
+
+
+def test_the_first_request_is_the_shortest_case_with_a_text() -> None:
+    """A server may answer every other request and refuse an empty prompt."""
+    cases = [Question(name, Request(inputs=(name,))) for name in ("", "a longer one", "short")]
+    assert readiness_request(tuple(cases)).inputs == ("short",)
+    assert readiness_request(tuple(cases[:1])).inputs == GREETING.inputs

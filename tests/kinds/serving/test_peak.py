@@ -14,9 +14,8 @@ from queues import CAPACITY, SERVERS, fifo, find_peak
 from seatrial.job import Table, Verdict, convert
 from seatrial.kinds.arrivals import Arrivals, offsets
 from seatrial.kinds.driver import Driver, Given
-from seatrial.kinds.search import Try, try_each
+from seatrial.kinds.search import LEAST, Flow, Try, measure_flow, try_each
 from seatrial.kinds.serving.charts import charts_of
-from seatrial.kinds.serving.driver.keeping_up import LEAST, Flow, measure_flow
 from seatrial.kinds.serving.driver.load import offer_load, run_load
 from seatrial.kinds.serving.driver.openai import OpenAiClient
 from seatrial.kinds.serving.ended import DriverRecords, EndCause
@@ -45,7 +44,7 @@ def test_a_rate_above_the_capacity_does_not_hold_however_short_the_window() -> N
             found = flow(rate, seconds)
             assert found is not None
             assert found.keeps_up is False
-            assert "the server falls behind" in found.falls_behind
+            assert "falls behind: " in found.falls_behind
     found = flow(48.0, 5.0)
     assert found is not None
     assert (found.keeps_up, found.falls_behind) == (True, "")
@@ -137,9 +136,34 @@ async def test_a_closed_loop_keeps_so_many_requests_in_flight(tmp_path: Path) ->
     findings, metrics = check_load(load, DriverRecords(load=note), EndCause(Verdict.INFRA, "lost", ""))
     assert findings[0].message == "4 in flight keeps the bounds, the highest load tried"
     assert "peak" not in metrics["load"]
-    (table,) = (one for one in charts_of(findings, note.summary, note.stages) if isinstance(one, Table))
+    (table,) = (one for one in charts_of(findings, note.summary, note.stages, load.bounds) if isinstance(one, Table))
     assert [row[0] for row in table.rows] == [1.0, 4.0]
-    assert {row[-1] for row in table.rows} == {"holds"}
+    assert sorted(row[-1] for row in table.rows) == ["holds", "holds; knee"]
+
+
+async def test_an_automatic_sweep_measures_an_idle_server_the_peak_and_rates_between(tmp_path: Path) -> None:
+    async def answer(writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
+        await asyncio.sleep(0.005)
+        await in_chunks(writer, [event("yes", finish_reason="stop"), DONE])
+        writer.write(END)
+
+    notes, upper = tmp_path / "notes", parse_load_bound("rate", "<=250")
+    load = LoadWork(Arrivals("rate"), seconds=0.1, bounds=(upper,), peak=True, auto=4, lag_s=60.0)
+    async with server(answer) as (url, _):
+        work = ServingWork(questions=(Question("one", Request(inputs=("x",))),), model="stub")
+        with notes.open("wb") as file:
+            client = OpenAiClient(work, url, "")
+            await offer_load(Driver(Given({}, str(tmp_path)), file.fileno()), work, load, client)
+            await client.close()
+    note = convert(json.loads(notes.read_text().splitlines()[-1]), LoadNote)
+    idle, *others = note.stages
+    assert (idle.summary.most_in_flight, idle.summary.requests) == (1, 20)
+    assert others[0].rate == idle.rate
+    assert note.peak < note.broke_at
+    for rate in (idle.rate + (note.peak - idle.rate) * part / 4 for part in range(4)):
+        assert any(abs(stage.rate / rate - 1) <= 0.05 for stage in note.stages)
+    _, metrics = check_load(load, DriverRecords(load=note), EndCause(Verdict.INFRA, "lost", ""))
+    assert metrics["load"]["peak"]["value"] == note.peak
 
 
 async def test_a_sweep_tries_all_points_and_ends_with_a_client_that_was_late() -> None:

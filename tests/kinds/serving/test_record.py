@@ -51,7 +51,7 @@ def cases_file(world: World, text: str) -> Path:
 
 def test_answers_errors_and_streams_are_recorded_and_nothing_else_changes(world: World) -> None:
     path = cases_file(world, CASES)
-    suite(world, "stream: true")
+    suite(world)
     run = world.seatrial("run", "suite.yaml")
     assert run.returncode == 2
     assert "`seatrial record` fills it in" in run.stderr
@@ -90,6 +90,13 @@ def test_a_diff_shows_what_would_change_token_by_token_and_writes_nothing(world:
     assert "--select 'tiny[precision=q8_0]'" in many.stderr
     same = world.seatrial("record", "suite.yaml", "--diff", "--select", "precision=f32", check=0)
     assert "changed" not in same.stdout
+    # Within the tolerance of its precision, as `run` finds; not within that of f32.
+    world.seatrial("run", "suite.yaml", "--select", "precision=q8_0", check=0)
+    other = world.seatrial("record", "suite.yaml", "--diff", "--select", "precision=q8_0", check=0)
+    assert "18 same" in other.stdout
+    path = world.folder / "suite.yaml"
+    path.write_text(path.read_text().replace('precision: "${precision}"', "precision: f32"))
+    world.seatrial("run", "suite.yaml", "--select", "precision=q8_0", check=1)
     other = world.seatrial("record", "suite.yaml", "--diff", "--select", "precision=q8_0", check=1)
     lines = other.stdout.splitlines()
     assert any(line.startswith("  changed  ") for line in lines)

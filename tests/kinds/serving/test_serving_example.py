@@ -6,6 +6,7 @@ from collections import Counter
 from llama import EXAMPLE
 
 from seatrial.job import Distribution, Series, Table, TokenDiff, Verdict
+from seatrial.kinds.serving.charts import MOST_DIFFERENCES
 from world import World
 
 
@@ -28,7 +29,7 @@ def test_its_precisions_pass_and_its_fault_is_caught_by_its_answers(world: World
     assert first.evidence.splitlines()[1].startswith("expected '*' -1.97")
     assert first.data["agreement"] == "drift"
     kinds = Counter(type(chart) for chart in faulty.charts)
-    assert kinds == {Table: 1, TokenDiff: 15}
+    assert kinds == {Table: 1, TokenDiff: MOST_DIFFERENCES}
     difference = next(chart for chart in faulty.charts if chart.title == "A table (unary)")
     assert [side.text for side in (difference.data.expected, difference.data.got)] == ["*", "*"]
     assert len(difference.data.got.top) == 5

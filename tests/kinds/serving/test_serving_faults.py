@@ -102,7 +102,9 @@ def trial(world: World, name: str, server: str, cases: Any = None, **fields: str
     kind: serving
     retries: 0
     server: {{{server}}}
-    cases: [{name}.yaml]{more}
+    cases: [{name}.yaml]
+    stream: false
+    batching: false{more}
 """
 
 

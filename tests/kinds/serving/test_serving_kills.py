@@ -39,6 +39,8 @@ trials:
     server: {{command: '{command()}', ready: {{http: /health, within: 10m}}}}
     cases: [{write_cases(world, count)}]
     concurrency: {AT_A_TIME}
+    stream: false
+    batching: false
 """)
 
 

@@ -80,6 +80,8 @@ def trials(far: ClusterWorld, cases: str, fields: str = "", server: str = PLAIN)
     server: {{{server}}}
     cases: [{cases}]
     concurrency: {AT_A_TIME}
+    stream: false
+    batching: false
     {fields}
 """)
 

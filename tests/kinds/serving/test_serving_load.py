@@ -47,6 +47,8 @@ def trial(name: str, load: str, server: str = GOOD, cases: str = str(CASES)) -> 
     server: {{{server}}}
     cases: [{cases}]
     load: {load}
+    stream: false
+    batching: false
 """
 
 
@@ -128,7 +130,7 @@ def test_a_load_in_which_the_driver_was_late_is_invalid_and_no_metric_of_it_is_k
 
 
 def test_a_trial_may_have_only_a_load(world: World) -> None:
-    load = "{arrivals: {burst: 20}, requests: 20, lengths: {input: 5, output: [1, 8]}, lag: 1h}"
+    load = "{arrivals: {in_flight: 3}, requests: 20, lengths: {input: 5, output: [1, 8]}, lag: 1h}"
     only = trial("tiny", load).replace(f"    cases: [{CASES}]\n", "")
     suite(world, only)
     world.seatrial("run", "suite.yaml", check=0)
@@ -136,10 +138,10 @@ def test_a_trial_may_have_only_a_load(world: World) -> None:
     assert cell.verdict is Verdict.PASSED
     assert loaded(cell)["answers"][1] == "20 of 20 answers checked, 0 against recorded ones: all correct"
     done = world.seatrial("record", "suite.yaml", check=2)
-    assert "`cases` is missing; only a `load` with `lengths` needs none" in done.stdout + done.stderr
+    assert "`cases` is missing; only a `load` with `lengths` or `prompts` needs none" in done.stdout + done.stderr
     suite(world, only.replace("lengths: {input: 5, output: [1, 8]}, ", ""))
     done = world.seatrial("plan", "suite.yaml", check=2)
-    assert "`cases` is missing; only a `load` with `lengths` needs none" in done.stdout + done.stderr
+    assert "`cases` is missing; only a `load` with `lengths` or `prompts` needs none" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
@@ -151,6 +153,8 @@ def test_a_trial_may_have_only_a_load(world: World) -> None:
         ("{requests: 3}", "exactly one of `arrivals` and `sweep`"),
         ("{sweep: {rates: [1/s], in_flight: [1]}, requests: 3}", "exactly one of `rates`"),
         ("{sweep: {in_flight: [1]}, for: 3s}", "`in_flight` needs `requests`"),
+        ("{arrivals: {in_flight: 1}, for: 3s}", "`in_flight` needs `requests`"),
+        ("{sweep: {auto: 0}, for: 3s}", "auto"),
         ("{arrivals: {rate: 4/s}, requests: 3, check: some}", "check"),
         ("{arrivals: {rate: 4/s}, requests: 3, bounds: {ttft: 1s}}", "invalid metric 'ttft'; use"),
         ("{arrivals: {burst: 4}, requests: 3, find: peak}", "`find: peak` needs"),

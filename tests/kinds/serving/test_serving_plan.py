@@ -2,6 +2,11 @@
 
 import json
 
+from seatrial import plugins
+from seatrial.job import Settings
+from seatrial.job.conditions import other_conditions
+from seatrial.plan import expand
+from seatrial.suite import load, settings_of
 from world import World
 
 CASES = """\
@@ -24,7 +29,7 @@ trials:
     cases: [cases.yaml]
     shards: ${{shards}}
     skip: [{{has: prefix, why: tuned prompts are not installed}}]
-    stream: true
+    batching: false
     {fields}
 """)
 
@@ -32,7 +37,7 @@ trials:
 def test_a_plan_counts_cases_and_requests_and_says_why_cases_are_skipped(world: World) -> None:
     suite(world)
     text = world.seatrial("plan", "suite.yaml", check=0).stdout
-    assert "served: 2 to 3 cases in each cell, 8 requests in all\n" in text
+    assert "served: 2 to 3 cases in each cell, 8 requests in all (each case whole and as a stream)\n" in text
     assert "     2  skipped: tuned prompts are not installed   (tuned; shards 1, 2)\n" in text
     assert "     1  skipped: needs a single shard; this server has 2   (alone; shards 2)\n" in text
     assert not (world.folder / "runs").exists()
@@ -43,9 +48,10 @@ def test_each_skipped_case_is_in_the_plan_for_programs(world: World) -> None:
     plan = json.loads(world.seatrial("plan", "suite.yaml", "--json", check=0).stdout)
     tuned = {"name": "tuned", "why": "tuned prompts are not installed"}
     alone = {"name": "alone", "why": "needs a single shard; this server has 2"}
+    how = {"how": " (each case whole and as a stream)"}
     assert [cell["contents"] for cell in plan["cells"]] == [
-        {"item": "case", "count": 3, "ways": 5, "skipped": [tuned], "unmatched": []},
-        {"item": "case", "count": 2, "ways": 3, "skipped": [alone, tuned], "unmatched": []},
+        {"item": "case", "count": 3, "ways": 5, "skipped": [tuned], "unmatched": [], **how},
+        {"item": "case", "count": 2, "ways": 3, "skipped": [alone, tuned], "unmatched": [], **how},
     ]
 
 
@@ -79,3 +85,18 @@ trials:
     said = world.seatrial("plan", "suite.yaml", check=2).stderr
     assert "flash attention" in said
     assert "shard" in said
+
+
+def test_by_default_each_case_is_asked_in_four_ways_which_metrics_do_not_depend_on(world: World) -> None:
+    suite(world)
+    text = (world.folder / "suite.yaml").read_text()
+    (world.folder / "suite.yaml").write_text(text.replace("    batching: false\n", ""))
+    shown = world.seatrial("plan", "suite.yaml", check=0).stdout
+    ways = "16 requests in all (each case whole and as a stream, alone and in a crowd)\n"
+    assert f"served: 2 to 3 cases in each cell, {ways}" in shown
+
+    stream_before = Settings({"kind": "serving", "stream": "true", "batching": "true"})
+    settings = settings_of(next(iter(expand(load(world.folder / "suite.yaml", *plugins.models())).cells)), {})
+    assert not {"stream", "batching"} & settings.conditions.keys()
+    changed = {one.field for one in other_conditions(stream_before, settings)}
+    assert not {"stream", "batching"} & changed, "bounds of suites that set them still apply"

@@ -19,6 +19,8 @@ LLAMA = f"command: '{command('${precision}')}'"
 
 
 def suite(world: World, server: str = LLAMA, fields: str = "", precisions: str = "f32") -> None:
+    """Asks each case once, unless the fields say otherwise."""
+    off = "".join(f"{name}: false\n    " for name in ("stream", "batching") if f"{name}:" not in fields)
     world.suite(f"""
 name: serving
 trials:
@@ -30,7 +32,7 @@ trials:
     server: {{{server}, ready: {{http: /health, within: 10m}}}}
     cases: [{CASES}]
     compare: {{precision: "${{precision}}"}}
-    {fields}
+    {off}{fields}
 """)
 
 

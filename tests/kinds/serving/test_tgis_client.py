@@ -15,7 +15,6 @@ from seatrial.kinds.serving.driver.tgis import TgisClient
 from seatrial.kinds.serving.driver.tgis_format import Messages, generate_request
 from seatrial.kinds.serving.generation import (
     Answer,
-    ChatMessage,
     Decoding,
     Failure,
     Guide,
@@ -136,7 +135,7 @@ async def test_an_error_has_the_code_and_the_text_of_the_server(real: str) -> No
     found = failure(await ask(real, Request(inputs=("hi",), stopping=Stopping(1, 2))))
     assert (found.code, found.trouble) == ("INVALID_ARGUMENT", Trouble.ANSWERED)
     assert found.message == "min_new_tokens must be <= max_new_tokens"
-    assert failure(await ask(real, Request(messages=(ChatMessage("user", "hi"),)))).trouble is Trouble.NOT_ASKED
+    assert failure(await ask(real, Request(messages=({"role": "user", "content": "hi"},)))).trouble is Trouble.NOT_ASKED
 
 
 async def test_nobody_there_and_an_answer_that_is_late(real: str) -> None:

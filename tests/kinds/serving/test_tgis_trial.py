@@ -27,8 +27,6 @@ trials:
       port: 8033
       ready: {{http: ":3000/health", within: 10m}}
     cases: [cases.yaml]
-    stream: true
-    batching: true
     {fields}
 """)
 

@@ -15,7 +15,7 @@ import xllamacpp
 from llama import free_port
 
 from seatrial.kinds.serving.driver.openai import OpenAiClient
-from seatrial.kinds.serving.driver.tgis_format import Health, Messages
+from seatrial.kinds.serving.driver.tgis_format import Messages
 from seatrial.kinds.serving.generation import Generation, Method, Mode, Request, Sampling, Stopping, StopReason, Wanted
 from seatrial.kinds.serving.work import ServingWork
 
@@ -93,7 +93,7 @@ class Service:
         return Messages["ModelInfoResponse"](model_kind=0, max_sequence_length=MOST, max_new_tokens=MOST_NEW)
 
     async def health(self, request: Any, context: Any) -> Any:
-        return Health["HealthCheckResponse"](status=1)
+        return Messages["HealthCheckResponse"](status=1)
 
     async def _check(self, params: Any, context: Any) -> None:
         token = os.environ.get("TOKEN")
@@ -170,7 +170,7 @@ async def main() -> None:
         ),
     }
     server = grpc.aio.server()
-    checked = {"Check": unary(service.health, Health["HealthCheckRequest"])}
+    checked = {"Check": unary(service.health, Messages["HealthCheckRequest"])}
     server.add_generic_rpc_handlers(
         (
             grpc.method_handlers_generic_handler("fmaas.GenerationService", handlers),

@@ -112,6 +112,11 @@ def config_problems(config: ServerConfig) -> Iterator[tuple[str, str]]:
     for one, other in combinations(("port", "grpc_port", "master_port"), 2):
         if getattr(config, one) == getattr(config, other):
             yield other, f"`{one}` and `{other}` must differ; both are {getattr(config, one)}"
+    for unit, what in (("cpu", "CPUs"), ("memory_gb", "GB")):
+        asked, limit = getattr(resources, f"request_{unit}"), getattr(resources, f"limit_{unit}")
+        if asked > limit:
+            why = f"`request_{unit}` is above `limit_{unit}` ({asked} > {limit} {what}); Kubernetes rejects such a pod"
+            yield f"resources.request_{unit}", why
     fraction = config.cuda_process_memory_fraction
     if fraction > 1.0:
         yield "cuda_process_memory_fraction", f"memory fraction {fraction:g} (limit 1.0)"

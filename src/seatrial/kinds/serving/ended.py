@@ -78,7 +78,7 @@ def _answer(note: AnswerNote, pieces: list[str]) -> Answer | None:
     if note.pieces is not None:
         answer = decode("".join(pieces), Answer) if note.pieces == len(pieces) else None
     if answer and answer.messages and not answer.generations and answer.failure is None:
-        return msgspec.structs.replace(answer, generations=(merge_messages(answer.messages),))
+        return msgspec.structs.replace(answer, generations=merge_messages(answer.messages))
     return answer
 
 

@@ -10,6 +10,10 @@ from typing import Any
 
 import msgspec
 
+# Paths of OpenAI's API.
+COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
+EMBEDDINGS, RESPONSES = "/v1/embeddings", "/v1/responses"
+
 
 class Method(StrEnum):
     GREEDY = "greedy"
@@ -22,6 +26,7 @@ class Mode(StrEnum):
     UNARY = "unary"
     STREAM = "stream"
     TOKENIZE = "tokenize"
+    EMBED = "embed"
 
 
 class StopReason(StrEnum):
@@ -34,6 +39,10 @@ class StopReason(StrEnum):
     TOKEN_LIMIT = "token_limit"
     ERROR = "error"
     STOP = "stop"  # end token or stop sequence; OpenAI's protocol does not distinguish them
+    TOOL_CALLS = "tool_calls"
+
+
+FINISH_REASONS = {"length": StopReason.MAX_TOKENS, "stop": StopReason.STOP, "tool_calls": StopReason.TOOL_CALLS}
 
 
 class Guide(StrEnum):
@@ -45,11 +54,6 @@ class Guide(StrEnum):
     REGEX = "regex"
     CHOICE = "choice"
     GRAMMAR = "grammar"
-
-
-class ChatMessage(msgspec.Struct, frozen=True):
-    role: str
-    content: str
 
 
 class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -122,10 +126,12 @@ class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One call of the server. It has inputs or chat messages, not both."""
+    """One call of the server. It has inputs or chat messages, not both.
+
+    A request in OpenAI's own words has a `path`. Its `body` is sent as written; the other fields only describe it."""
 
     inputs: tuple[str, ...] = ()
-    messages: tuple[ChatMessage, ...] = ()
+    messages: tuple[dict[str, Any], ...] = ()
     mode: Mode = Mode.UNARY
     method: Method = Method.GREEDY
     sampling: Sampling = Sampling()
@@ -137,6 +143,20 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     prefix_id: str | None = None
     adapter_id: str | None = None
     limit_s: float | None = None  # enforced by the client
+    path: str = ""
+    body: dict[str, Any] = {}
+    text: str | None = None  # sent instead of `body`; it need not be JSON
+    choices: int = 1  # answers to each input
+    repeated: int = 1  # how often its prompt is repeated
+    cancelled: int = 0  # how often it is sent before, and its connection closed at the first byte of the answer
+    turn: int = 0  # of a conversation; needs the answers to the cases just before it
+    tools: tuple[str, ...] = ()
+    tool_choice: str = ""  # auto, none, required, or the name of a tool
+
+    @property
+    def single(self) -> bool:
+        """True if it has one input, so that it can be a stream."""
+        return self.mode is not Mode.EMBED and (len(self.inputs) == 1 or bool(self.messages))
 
 
 class TopToken(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -151,6 +171,12 @@ class Token(msgspec.Struct, frozen=True, omit_defaults=True):
     top: tuple[TopToken, ...] = ()
 
 
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    name: str = ""
+    arguments: str = ""  # JSON as the model wrote it
+    index: int = 0  # which of several calls
+
+
 class Generation(msgspec.Struct, frozen=True, omit_defaults=True):
     """The answer to one input, or one message of a stream with only its new content."""
 
@@ -162,6 +188,12 @@ class Generation(msgspec.Struct, frozen=True, omit_defaults=True):
     seed: int | None = None
     tokens: tuple[Token, ...] | None = None
     input_tokens: tuple[Token, ...] | None = None
+    reasoning: str | None = None
+    tool_calls: tuple[ToolCall, ...] | None = None
+    model: str | None = None  # name in the answer
+    index: int | None = None  # of its choice in a stream, if it is not the first
+    vector: tuple[float, ...] | None = None  # embedding of the input
+    hidden_count: int | None = None  # generated tokens of reasoning that is not in the answer
 
 
 class Tokenization(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -213,6 +245,8 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     failure: Failure | None = None
     messages: tuple[Generation, ...] = ()
     times: Times = Times()
+    problems: tuple[str, ...] = ()  # unmet expectations and broken rules of the protocol, found by the client
+    raw: tuple[bytes, ...] = ()  # body, or events of a stream; not recorded
 
 
 class ErrorMatch(StrEnum):
@@ -224,9 +258,22 @@ class ErrorMatch(StrEnum):
 
 
 class ExpectedError(msgspec.Struct, frozen=True, omit_defaults=True):
-    code: str | None = None  # None: any
+    code: str | None = None  # a pattern in which x is any digit: 4xx, 400|422; None: any
     message: str | None = None
     match: ErrorMatch = ErrorMatch.EXACT
+
+
+class Expect(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a case in OpenAI's own words expects of the answer. None: not checked."""
+
+    text: str | None = None
+    contains: tuple[str, ...] = ()
+    matches: str | None = None
+    json: str | None = None  # the text must be equal to this JSON
+    tool_calls: tuple[ToolCall, ...] | None = None  # without `arguments`: any
+    finish_reason: StopReason | None = None
+    response: Any = None  # JSON Schema of the body
+    events: dict[str, Any] = {}  # JSON Schemas of the first, each, any, and the last event of a stream
 
 
 class Case(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -236,6 +283,8 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True):
     request: Request
     answer: Answer | None = None
     error: ExpectedError | None = None
+    expect: Expect | None = None
+    why: str = ""  # reason of the expectation, shown in its findings
     skip_check: bool = False  # skips only the content: counts, stop reason and stream = unary are still checked
     single_shard_only: bool = False
     tags: tuple[str, ...] = ()
@@ -243,17 +292,68 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def stream_answer(messages: Sequence[Generation], failure: Failure | None, times: Times) -> Answer:
-    merged = (merge_messages(messages),) if messages and failure is None else ()
+    merged = merge_messages(messages) if failure is None else ()
     return Answer(merged, failure=failure, messages=tuple(messages), times=times)
 
 
-def merge_messages(messages: Sequence[Generation]) -> Generation:
-    """Merges the messages of a stream: texts and tokens are joined, other fields take their last value."""
+def by_choice(messages: Sequence[Generation]) -> list[list[Generation]]:
+    """The messages of each choice of a stream."""
+    found: dict[int, list[Generation]] = {}
+    for message in messages:
+        found.setdefault(message.index or 0, []).append(message)
+    return [ones for _, ones in sorted(found.items())]
+
+
+def merge_messages(messages: Sequence[Generation]) -> tuple[Generation, ...]:
+    """Merges the messages of each choice of a stream: texts and tokens are joined, other fields take their last value.
+    Usage is left out if there are several choices, because it is their sum."""
+    made = tuple(map(_merged, by_choice(messages)))
+    return (
+        made
+        if len(made) < 2
+        else tuple(msgspec.structs.replace(one, input_count=None, generated_count=None, index=None) for one in made)
+    )
+
+
+def generations_of(answer: Answer) -> Sequence[Generation]:
+    """The generations of an answer; for a stream, its merged messages."""
+    return merge_messages(answer.messages) if answer.messages else answer.generations
+
+
+ANSWER = {"role": "assistant"}  # stands for the answer to an earlier turn
+
+
+def continued(request: Request, earlier: Sequence[Answer]) -> Request:
+    """The request of a turn with the answers to the earlier ones. Their tool calls are `call_0`, `call_1` and so on."""
+    said = [generations_of(one)[0] for one in earlier]
+    messages: list[dict[str, Any]] = []
+    for message in request.body["messages"]:
+        if message == ANSWER:
+            got = said.pop(0)
+            message = {**ANSWER, "content": got.text or ""}
+            if got.tool_calls:
+                message["tool_calls"] = [
+                    {"id": f"call_{at}", "type": "function", "function": {"name": one.name, "arguments": one.arguments}}
+                    for at, one in enumerate(got.tool_calls)
+                ]
+        messages.append(message)
+    return msgspec.structs.replace(request, messages=tuple(messages), body=request.body | {"messages": messages})
+
+
+def _merged(messages: Sequence[Generation]) -> Generation:
     merged: dict[str, Any] = {}
     for name in Generation.__struct_fields__:
         values = [value for message in messages if (value := getattr(message, name)) is not None]
-        if values and name == "text":
+        if values and name in ("text", "reasoning"):
             merged[name] = "".join(values)
         elif values:
-            merged[name] = tuple(chain(*values)) if name in ("tokens", "input_tokens") else values[-1]
+            merged[name] = tuple(chain(*values)) if name in ("tokens", "input_tokens", "tool_calls") else values[-1]
+    if calls := merged.get("tool_calls"):
+        parts: dict[int, list[ToolCall]] = {}
+        for call in calls:
+            parts.setdefault(call.index, []).append(call)
+        merged["tool_calls"] = tuple(
+            ToolCall("".join(one.name for one in ones), "".join(one.arguments for one in ones), index)
+            for index, ones in sorted(parts.items())
+        )
     return Generation(**merged)

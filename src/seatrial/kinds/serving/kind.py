@@ -1,19 +1,20 @@
 """The kind `serving`: the parts of an attempt, and how they are judged."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from seatrial import SeatrialError
 from seatrial.checks.findings import metric_data
 from seatrial.job import Contents, Finding, Observation, ObservedStep, PartSpec, SkippedItem, Verdict
 from seatrial.kinds.job import DRIVER
 from seatrial.kinds.protocol import Judgement
 from seatrial.kinds.serving import ended
-from seatrial.kinds.serving.answers import Answered, Comparing, case_step, check_answers
-from seatrial.kinds.serving.answers.answer import generations_of
+from seatrial.kinds.serving.answers import Answered, Comparing, case_step, check_answers, with_reason
 from seatrial.kinds.serving.charts import charts_of, in_short
 from seatrial.kinds.serving.gather import gather_cases
-from seatrial.kinds.serving.generation import Trouble
-from seatrial.kinds.serving.load import check_load
+from seatrial.kinds.serving.generation import Trouble, generations_of
+from seatrial.kinds.serving.load import check_load, check_result_file
 from seatrial.kinds.serving.model import ServingGathered, ServingTrial
 from seatrial.kinds.serving.parts import SERVER, parts_of, tolerance_of, work_of
 from seatrial.kinds.serving.work import ServingWork, asks_of
@@ -31,7 +32,10 @@ class ServingKind:
         cases, rules = cell.gathered.cases, enumerate(cell.spec.skip)
         skipped = tuple(SkippedItem(one.case.name, one.skipped) for one in cases if one.skipped)
         unmatched = tuple(f"skip[{at}]" for at, rule in rules if not any(rule.fits(one.case) for one in cases))
-        return Contents("case", len(cell.gathered.asked), len(asks_of(work_of(cell))), skipped, unmatched)
+        work = work_of(cell)
+        how = "whole and as a stream" * work.stream, "alone and in a crowd" * work.batching
+        shown = f" (each case {', '.join(filter(None, how))})" if any(how) else ""
+        return Contents("case", len(work.questions), len(asks_of(work)), skipped, unmatched, shown)
 
     def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
         return parts_of(cell)
@@ -57,7 +61,16 @@ class ServingKind:
         load, stages = (records.load.summary, records.load.stages) if records.load else (None, [])
         skipped = len(cell.gathered.cases)
         idle = f"all {skipped} cases are skipped" if skipped and not cell.gathered.asked and work.load is None else ""
-        return Judgement(findings + in_short(findings, load), metrics, charts_of(findings, load, stages), idle)
+        charts = charts_of(findings, load, stages, work.load.bounds if work.load is not None else ())
+        return Judgement(findings + in_short(findings, load), metrics, charts, idle)
+
+    def judge_file(self, cell: Cell, path: Path) -> Judgement:
+        """The results of another load generator, by the bounds of the trial's load."""
+        load = work_of(cell).load
+        if load is None:
+            raise SeatrialError(f"trial {cell.trial!r} has no `load` to take bounds from")
+        findings, metrics, note = check_result_file(path, load)
+        return Judgement(findings, metrics, charts_of(findings, note.summary, note.stages, load.bounds))
 
 
 _NOT_ASKED, _ANSWERED = {"agreement": "not_asked"}, {"agreement": "answered"}
@@ -80,7 +93,7 @@ def _check_cases(
             yield Finding(case_step(case), ask.way, cause.verdict, cause.class_, f"{how}: {cause.text}", data=data)
         elif answer.failure and not (error_counts and answer.failure.trouble is Trouble.ANSWERED):
             found = ended.trouble_of(answer.failure, cause, server)
-            yield Finding(case_step(case), ask.way, found.verdict, found.class_, found.text)
+            yield Finding(case_step(case), ask.way, found.verdict, found.class_, with_reason(case, found.text))
         else:
             answered.append(Answered(case, ask.way, answer, ask.thing))
     if model.purpose == "compare":
@@ -103,7 +116,9 @@ def _comparing(cell: Cell, answered: list[Answered], records: ended.DriverRecord
         similar = records.similarities.get(one.thing, [])
         for wanted, made, value in zip(expected, generations_of(one.answer), similar, strict=False):
             found[wanted.text or "", made.text or ""] = value
-    return Comparing(compare.rule, tolerance_of(cell), compare.similarity, found)
+    # A server that is not asked for usage in streams does not send it.
+    usage = model.server.extra.get("stream_options", True) is not None
+    return Comparing(compare.rule, tolerance_of(cell), compare.similarity, found, model.model, usage)
 
 
 kind = ServingKind()

@@ -1,6 +1,7 @@
 """Checks the bounds of a load and whether the client was late, and returns metrics for the history."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -8,10 +9,20 @@ import msgspec
 from seatrial.checks.findings import check_limit, metric_data
 from seatrial.job import Better, Finding, Verdict, count, value_text
 from seatrial.kinds.serving.ended import DriverRecords, EndCause
+from seatrial.kinds.serving.results import read_results
 from seatrial.kinds.serving.work import COUNTS, LATENCIES, LOAD, LoadBound, LoadNote, LoadSummary, LoadWork
 
 _HISTORY = ("p50", "p90", "p99")
 _UNITS = {"rate": "/s", "tokens_per_s": "tokens/s"}
+
+
+def check_result_file(path: Path, load: LoadWork) -> tuple[list[Finding], dict[str, Any], LoadNote]:
+    """Findings and metrics of another load generator's results, by the bounds of the load. Raises SeatrialError."""
+    tool, note = read_results(path, load)
+    load = msgspec.structs.replace(load, peak=False, points=tuple(one.rate for one in note.stages))
+    cause = EndCause(Verdict.INVALID, "results", f"{path} has no results")
+    findings, metrics = check_load(load, DriverRecords(load=note), cause)
+    return [Finding(LOAD, "source", Verdict.PASSED, message=f"measured by {tool}"), *findings], metrics, note
 
 
 def check_load(load: LoadWork, records: DriverRecords, cause: EndCause) -> tuple[list[Finding], dict[str, Any]]:
@@ -46,10 +57,11 @@ def _measured(summary: LoadSummary) -> Finding:
     used = summary.requests - sum(left_out.values())
     out = ", ".join(f"{number} {why}" for why, number in left_out.items() if number)
     again = "; measured again because the client was killed" if summary.again else ""
+    lengths = f"; prompt lengths in {summary.lengths}" if summary.lengths else ""
     text = (
         f"{summary.requests} requests, {value_text(summary.offered_rate)}/s offered, {value_text(summary.rate)}/s "
         f"answered, {value_text(summary.tokens_per_s)} tokens/s; latencies of {count(used, 'request')}"
-        f"{f' (left out: {out})' if out else ''}{again}"
+        f"{f' (left out: {out})' if out else ''}{lengths}{again}"
     )
     return Finding(LOAD, "measured", Verdict.PASSED, message=text)
 
@@ -73,6 +85,9 @@ def _answers(load: LoadWork, summary: LoadSummary) -> list[Finding]:
 
 
 def _generator(load: LoadWork, summary: LoadSummary) -> Finding:
+    if "lag" not in summary.latencies:
+        text = "not checked: this load generator does not report how late it started requests"
+        return Finding(LOAD, "driver in time", Verdict.SKIPPED, message=text)
     found, limit = value_text(summary.lag_s, "s"), value_text(load.lag_s, "s")
     lag = f"the client started requests {found} late (p99, limit {limit})"
     if summary.lag_s <= load.lag_s:
@@ -83,7 +98,7 @@ def _generator(load: LoadWork, summary: LoadSummary) -> Finding:
 
 def _too_near(bound: LoadBound, records: DriverRecords) -> Finding | None:
     """Finding for a bound that the route alone exceeds, whatever the server does."""
-    if bound.metric not in ("ttft", "first_byte", "e2e") or bound.operator not in ("<=", "<"):
+    if bound.metric not in ("ttft", "ttfo", "first_byte", "e2e") or bound.operator not in ("<=", "<"):
         return None
     of_few = bound.part == "max" or (bound.part.startswith("p") and float(bound.part[1:]) >= 99)
     overhead_s, part = (records.overhead_p99_s, "p99") if of_few else (records.overhead_s, "p50")
@@ -123,18 +138,19 @@ def _metrics(summary: LoadSummary) -> Iterator[tuple[str, Any]]:
         yield name, {part: metric_data(found[part], "s", better, source) for part in _HISTORY if part in found}
     yield "rate", metric_data(summary.rate, "/s", "higher", "good answers, from the first to the last")
     yield "tokens_per_s", metric_data(summary.tokens_per_s, "tokens/s", "higher", "generated tokens of good answers")
-    yield "goodput", metric_data(summary.goodput, "", "higher", "share of requests within the bounds")
+    if summary.goodput is not None:
+        yield "goodput", metric_data(summary.goodput, "", "higher", "share of requests within the bounds")
     yield "errors", metric_data(summary.errors, "", "lower", "requests without a good answer")
 
 
 def _peak(load: LoadWork, note: LoadNote) -> tuple[list[Finding], dict[str, Any]]:
     summary = note.summary
     stages = msgspec.to_builtins(note.stages)
-    found = check_limit(LOAD, "peak", stages, note.peak if summary else 0.0, note.broke_at, note.doubt, load.unit)
+    peak = note.peak if summary else 0.0
+    found = check_limit(LOAD, "peak", stages, peak, note.broke_at, note.doubt, load.unit, given=not load.peak)
     if summary is None or not note.peak:
         return [found], {}
-    above = f"; {note.broke_at:.4g}/s did not" if note.broke_at else ""
-    metrics = (
-        {"peak": metric_data(note.peak, "/s", "higher", f"the highest rate that held{above}")} if load.peak else {}
-    )
+    source = f"the highest rate that held; {note.broke_at:.4g}/s did not"
+    is_found = load.peak and found.verdict is Verdict.PASSED
+    metrics = {"peak": metric_data(note.peak, "/s", "higher", source)} if is_found else {}
     return [found, _measured(summary), *_answers(load, summary)], {LOAD: {**metrics, **dict(_metrics(summary))}}

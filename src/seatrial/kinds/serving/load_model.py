@@ -1,6 +1,7 @@
 """Fields of a load test: arrivals, requests and bounds."""
 
 import re
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
 import msgspec
@@ -17,6 +18,7 @@ _METRICS = bounds.KnownMetrics(
 )
 
 
+PROMPTS, TOKENIZER = "prompts", "tokenizer.json"  # in the client's work folder
 _PORT_PATH = re.compile(r"(?::(\d{1,5}))?(/\S*)")
 
 
@@ -43,11 +45,31 @@ Range = Annotated[
 ]
 
 
-class LoadLengths(Model):
-    """Lengths of generated prompts, which are sent instead of the cases."""
+class Normal(Model):
+    """Normally distributed lengths."""
 
-    input: Range = Field(description="Words per prompt: a number, or a range [MIN, MAX].")
-    output: Range = Field(description="Tokens per answer: a number, or a range [MIN, MAX].")
+    mean: float = Field(ge=1, description="Mean.")
+    sd: float = Field(ge=0, description="Standard deviation.")
+    least: _Count = Field(1, alias="min", description="Shorter ones get this length.")
+    most: _Count = Field(alias="max", description="Longer ones get this length.")
+
+
+class LoadLengths(Model):
+    """Lengths of made-up prompts, which are sent instead of the cases, and of answers."""
+
+    input: Range | Normal | None = Field(
+        None, description="Tokens per prompt: a number, [MIN, MAX], or {mean, sd, min, max}. Without it: `prompts`."
+    )
+    output: Range | Normal = Field(description="Tokens per answer, in the same way.")
+    tokenizer: Text | None = Field(
+        None, description="File `tokenizer.json`, relative to the suite, for servers without `/tokenize`."
+    )
+
+    def work(self) -> Lengths:
+        def spread(one: tuple[int, int] | Normal | None) -> tuple[float, ...]:
+            return (one.least, one.most, one.mean, one.sd) if isinstance(one, Normal) else one or ()
+
+        return Lengths(spread(self.input), spread(self.output), TOKENIZER if self.tokenizer else "")
 
 
 def parse_load_bound(name: str, value: Any) -> LoadBound:
@@ -66,10 +88,14 @@ class Sweep(Model):
         None, description="Closed loops: numbers of unfinished requests; the next is sent when one is answered."
     )
 
+    auto: Annotated[int, Field(strict=True, ge=1, le=100)] | None = Field(
+        None, description="Find the peak, and measure about this many constant rates between an idle server and it."
+    )
+
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if sum(points is not None for points in (self.rates, self.poisson, self.in_flight)) != 1:
-            raise ValueError("set exactly one of `rates`, `poisson` and `in_flight`")
+        if sum(points is not None for points in (self.rates, self.poisson, self.in_flight, self.auto)) != 1:
+            raise ValueError("set exactly one of `rates`, `poisson`, `in_flight` and `auto`")
         return self
 
 
@@ -85,7 +111,12 @@ class Load(Model):
         description="Answers to compare with the recorded ones: a number, drawn by the seed and spread over the load; "
         "`all`; or `none`.",
     )
-    lengths: LoadLengths | None = Field(None, description="Send generated prompts; default: the cases.")
+    prompts: Text | None = Field(
+        None,
+        description="File of prompts, relative to the suite: JSONL, CSV, ShareGPT's JSON or a Mooncake trace; default: "
+        "the cases.",
+    )
+    lengths: LoadLengths | None = Field(None, description="Made-up prompts of these lengths; default: the cases.")
     stream: bool = Field(True, description="Stream the answers; needed for the times of tokens.")
     request_s: Duration = Field(60.0, alias="request", description="Limit for each request.")
     lag_s: Duration = Field(
@@ -119,11 +150,13 @@ class Load(Model):
             raise ValueError("`load` has no end; set `requests: 200` or `for: 60s`")
         if self.requests is None and arrivals and arrivals.burst is not None and arrivals.every_s is None:
             raise ValueError("a single `burst` needs `requests`")
-        if self.requests is None and self.sweep and self.sweep.in_flight:
+        if self.requests is None and ((self.sweep and self.sweep.in_flight) or (arrivals and arrivals.in_flight)):
             raise ValueError("`in_flight` needs `requests`, the number for each point")
         if self.find and (arrivals is None or (arrivals.rate is None and arrivals.poisson is None)):
             raise ValueError("`find: peak` needs `rate` or `poisson` arrivals")
-        streamed = [name for name in self.bounds if name.partition(".")[0] in ("ttft", "itl", "tpot")]
+        if self.lengths and (self.lengths.input is None) == (self.prompts is None):
+            raise ValueError("set exactly one of `prompts` and `lengths.input`")
+        streamed = [name for name in self.bounds if name.partition(".")[0] in ("ttft", "ttfo", "itl", "tpot")]
         if streamed and not self.stream:
             raise ValueError(f"bound {streamed[0]!r} needs `stream: true`")
         return self
@@ -132,7 +165,8 @@ class Load(Model):
         self, seed: int, times: tuple[float, ...], metrics: str, metrics_port: str, check: AnswerCheck
     ) -> LoadWork:
         swept = self.sweep.model_dump(exclude_none=True) if self.sweep else {}
-        shape, points = next(iter(swept.items()), ("", ()))
+        auto = swept.pop("auto", 0)
+        shape, points = next(iter(swept.items()), ("rate", ()))
         arrivals = self.arrivals.work(times) if self.arrivals else Arrivals(shape.removesuffix("s"))
         sample = self.check if isinstance(self.check, int) else None
         return LoadWork(
@@ -142,12 +176,14 @@ class Load(Model):
             seconds=self.seconds,
             stream=self.stream,
             seed=seed,
-            lengths=Lengths(self.lengths.input, self.lengths.output) if self.lengths else None,
+            lengths=self.lengths.work() if self.lengths else None,
+            prompts=f"{PROMPTS}{PurePosixPath(self.prompts).suffix}" if self.prompts else "",
             request_s=self.request_s,
             lag_s=self.lag_s,
             bounds=tuple(parse_load_bound(name, value) for name, value in self.bounds.items()),
             metrics=metrics,
             metrics_port=metrics_port,
             check=None if self.check == "none" else msgspec.structs.replace(check, sample=sample),
-            peak=self.find == "peak",
+            peak=self.find == "peak" or bool(auto),
+            auto=auto,
         )

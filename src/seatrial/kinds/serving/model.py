@@ -196,7 +196,9 @@ class ServingTrial(TrialModel):
     kind: Literal["serving"] = "serving"
     model: Text = Field("", description="Name of the model at the server.")
     server: Server = Field(description="The model server.")
-    cases: CaseFiles = Field((), description="Case files, relative to the suite. Optional for a load with `lengths`.")
+    cases: CaseFiles = Field(
+        (), description="Case files, relative to the suite. Optional for a load with `lengths` or `prompts`."
+    )
     answers: Text | None = Field(
         None,
         description="File of expected answers by case name, so that several models can share case files.",
@@ -210,8 +212,10 @@ class ServingTrial(TrialModel):
     purpose: Literal["compare", "record", "calibrate"] = Field(
         "compare", description="How the answers are used; set by `seatrial record` and `seatrial calibrate`."
     )
-    stream: bool = Field(False, description="Also ask every case with one input as a stream.")
-    batching: bool = Field(False, description="Ask every case alone, and again concurrently with others.")
+    stream: bool = Field(True, description="Also ask every case with one input as a stream.")
+    batching: bool = Field(
+        True, description="Ask every case alone, and again concurrently with others; off if `concurrency` is 1."
+    )
     concurrency: int = Field(8, strict=True, ge=1, le=10_000, description="Cases asked at a time.")
     seed: int = Field(0, strict=True, ge=0, description="Seed for the order of the cases.")
     request_s: Duration = Field(60.0, alias="request", description="Limit for each request.")
@@ -227,13 +231,15 @@ class ServingTrial(TrialModel):
     )
 
     JUDGING: ClassVar[frozenset[str]] = frozenset({"compare"})
+    UNDER_TEST: ClassVar[frozenset[str]] = TrialModel.UNDER_TEST | {"stream", "batching"}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.batching and self.concurrency < 2:
+        if self.batching and self.concurrency < 2 and "batching" in self.model_fields_set:
             raise ValueError("`batching` needs `concurrency` of at least 2")
-        if not self.cases and (self.purpose != "compare" or self.load is None or self.load.lengths is None):
-            raise ValueError("`cases` is missing; only a `load` with `lengths` needs none")
+        load = self.load
+        if not self.cases and (self.purpose != "compare" or load is None or not (load.lengths or load.prompts)):
+            raise ValueError("`cases` is missing; only a `load` with `lengths` or `prompts` needs none")
         if self.client is None:
             return self
         if self.server.url is not None:
@@ -266,6 +272,9 @@ class ServingTrial(TrialModel):
         }
         if self.load is not None and self.load.arrivals is not None:
             named["load", "arrivals", "trace"] = self.load.arrivals.trace
+        if self.load is not None:
+            named["load", "prompts"] = self.load.prompts
+            named["load", "lengths", "tokenizer"] = self.load.lengths.tokenizer if self.load.lengths else None
         if self.server.tls is not None:
             named |= {("server", "tls", name): getattr(self.server.tls, name) for name in ("ca", "cert", "key")}
         return tuple((place, path) for place, path in named.items() if path is not None)

@@ -1,6 +1,7 @@
 """Parts of an attempt at a serving cell: the server, if the trial starts it, and the client."""
 
 import random
+from pathlib import PurePosixPath
 
 import msgspec
 
@@ -9,7 +10,7 @@ from seatrial.job import SECRET_FILE, Input, JobSpec, PartSpec, Port, Ready, Ste
 from seatrial.kinds.job import DRIVER, driver_job, make_job, plan_workspace, workspace_inputs
 from seatrial.kinds.serving.answers import Tolerance, tolerance_for
 from seatrial.kinds.serving.generation import Case, ErrorMatch
-from seatrial.kinds.serving.load_model import port_and_path
+from seatrial.kinds.serving.load_model import PROMPTS, TOKENIZER, port_and_path
 from seatrial.kinds.serving.model import ServingTrial
 from seatrial.kinds.serving.work import (
     SERVER_PORT,
@@ -101,7 +102,7 @@ def _questions(cell: Cell, load: LoadWork | None, with_texts: bool) -> tuple[Que
     description of a job in Kubernetes is limited."""
     cases, room = cell.gathered.asked, _ANSWER_BYTES
     carried: set[int] = set()
-    if load is not None and load.check is not None and load.lengths is None and not load.check.rule.similarity:
+    if load is not None and load.check and not (load.lengths or load.prompts or load.check.rule.similarity):
         most = load.check.sample
         for index in random.Random(f"{load.seed} answers").sample(range(len(cases)), len(cases)):
             room -= len(msgspec.json.encode(cases[index].answer)) if most is not None else 0
@@ -121,15 +122,19 @@ def _driver(cell: Cell, job: JobSpec) -> JobSpec:
     shown = {Variable.CLIENT_CERT: tls.cert, Variable.CLIENT_KEY: tls.key} if tls else {}
     folder = cell.directory.resolve()
     secrets |= {name.value: f"{SECRET_FILE}{folder / path}" for name, path in shown.items() if path is not None}
-    inputs = (Input(str(folder / tls.ca), CA),) if tls and tls.ca else ()
+    inputs = [Input(str(folder / tls.ca), CA)] if tls and tls.ca else []
+    if (load := model.load) is not None and load.prompts is not None:
+        inputs.append(Input(str(folder / load.prompts), f"{PROMPTS}{PurePosixPath(load.prompts).suffix}"))
+    if load is not None and load.lengths is not None and load.lengths.tokenizer is not None:
+        inputs.append(Input(str(folder / load.lengths.tokenizer), TOKENIZER))
     driver = driver_job(job, "serving", work_of(cell), model.client)
-    return msgspec.structs.replace(driver, env={}, secrets=secrets, inputs=inputs)
+    return msgspec.structs.replace(driver, env={}, secrets=secrets, inputs=tuple(inputs))
 
 
 def work_of(cell: Cell) -> ServingWork:
     """What the client of this cell has to do."""
     model: ServingTrial = cell.spec
-    server, tls = model.server, model.server.tls
+    server, tls, crowd = model.server, model.server.tls, model.concurrency > 1
     load = _load(cell)
     embeddings, place = model.compare.embeddings if model.purpose == "compare" else None, None
     if embeddings is not None:
@@ -144,7 +149,7 @@ def work_of(cell: Cell) -> ServingWork:
         headers=server.headers,
         extra=server.extra,
         stream=model.stream,
-        batching=model.batching if model.purpose == "compare" else model.purpose == "calibrate",
+        batching=model.purpose == "calibrate" or (model.purpose == "compare" and model.batching and crowd),
         concurrency=1 if model.purpose == "record" else model.concurrency,
         seed=model.seed,
         request_s=model.request_s,
@@ -163,8 +168,9 @@ def _question(case: Case, with_texts: bool, with_answer: bool) -> Question:
         case.request,
         case.error is not None,
         tuple(one.text or "" for one in expected),
-        recorded[0].generated_count if len(recorded) == 1 else None,
+        (recorded[0].generated_count if recorded[0].text else 0) if len(recorded) == 1 else None,
         case.answer if with_answer else None,
         case.skip_check,
         pattern,
+        case.expect,
     )

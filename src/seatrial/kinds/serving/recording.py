@@ -13,14 +13,14 @@ from seatrial import SeatrialError
 from seatrial.job import Observation, ObservedStep
 from seatrial.kinds.job import DRIVER
 from seatrial.kinds.serving.answers import AnswerRule, Comparing, tolerance_for
-from seatrial.kinds.serving.answers.answer import compare_ways, generations_of, is_determined
+from seatrial.kinds.serving.answers.answer import compare_answer, compare_ways, is_determined
 from seatrial.kinds.serving.answers.drift import Calibrated, calibrate
 from seatrial.kinds.serving.answers.token_diff import diff_answers
 from seatrial.kinds.serving.cases import Dialect, cases_of, recorded_answers
 from seatrial.kinds.serving.cases import recorded as recorded_cases
-from seatrial.kinds.serving.cases.read import CASE_LIMITS
+from seatrial.kinds.serving.cases.read import CASE_LIMITS, answers_beside, named_apart
 from seatrial.kinds.serving.ended import driver_records
-from seatrial.kinds.serving.generation import Answer, Case, Generation, Trouble
+from seatrial.kinds.serving.generation import Answer, Case, Generation, Trouble, generations_of
 from seatrial.kinds.serving.model import ServingTrial
 from seatrial.kinds.serving.parts import work_of
 from seatrial.kinds.serving.work import Ask, asks_of
@@ -103,24 +103,38 @@ class Recorded(msgspec.Struct, frozen=True):
 
 def record_cell(trusted: TrustedCell) -> list[Recorded]:
     """The recording of each case of a cell."""
-    # A server is compared with itself by `near-tie`; an unknown precision counts as the finest.
-    tolerance = tolerance_for(trusted.cell.spec.compare.precision, unknown="f32")
-    return [_to_record(one, Comparing(AnswerRule.NEAR_TIE, tolerance)) for one in trusted.answers]
+    # An unknown precision counts as the finest.
+    spec, found = trusted.cell.spec, trusted.cell.gathered.tolerance
+    tolerance = found or tolerance_for(spec.compare.precision, unknown="f32")
+    rule = AnswerRule.NEAR_TIE if spec.compare.rule.similarity else spec.compare.rule
+    comparing = Comparing(rule, tolerance, model=spec.model)
+    asked = [one for one in trusted.answers if one.case.expect is None or one.case.answer]
+    return [_to_record(one, comparing, spec.server.protocol) for one in asked]
 
 
-def _to_record(one: CaseAnswers, comparing: Comparing) -> Recorded:
-    """Changes within the tolerance are not written, so that a file changes only where the server did."""
+def _to_record(one: CaseAnswers, comparing: Comparing, protocol: str) -> Recorded:
+    """An answer that would pass is not written, so that a file changes only where the server did."""
     case = one.case
     if refused := _refusal(one, comparing):
         return Recorded(case, RecordingState.REFUSED, lines=(refused,))
     answer = one.answers[0][1]
-    answer = msgspec.structs.replace(answer, generations=tuple(generations_of(answer)), messages=())
-    lines = tuple(diff_answers(case.answer, case.error, answer, comparing.tolerance.rms))
+    name = case.request.model or comparing.model
+    # A name that the server chooses, such as the path of a file, says nothing about other servers.
+    made = [one if one.model == name else msgspec.structs.replace(one, model=None) for one in generations_of(answer)]
+    answer = msgspec.structs.replace(answer, generations=tuple(made), messages=())
+    lines = diff_answers(case.answer, case.error, answer, comparing.tolerance.drift)
     if case.answer is None and case.error is None:
-        return Recorded(case, RecordingState.NEW, answer, lines)
-    if case.skip_check and not is_determined(case.request):
-        return Recorded(case, RecordingState.SAME)  # the text is random and never compared
-    return Recorded(case, RecordingState.CHANGED if lines else RecordingState.SAME, answer, lines)
+        return Recorded(case, RecordingState.NEW, answer, tuple(lines))
+    compared = compare_answer(case, answer, comparing, protocol)[0]
+    before = case.answer.generations if case.answer is not None else ()
+    more = any(
+        getattr(new, name) and not getattr(old, name)
+        for old, new in zip(before, made, strict=False)
+        for name in ("tokens", "input_tokens", "reasoning", "model")
+    )
+    if compared.passes and not more:
+        return Recorded(case, RecordingState.SAME)
+    return Recorded(case, RecordingState.CHANGED, answer, (*filter(None, [compared.message]), *lines))
 
 
 def _refusal(one: CaseAnswers, comparing: Comparing) -> str:
@@ -148,11 +162,7 @@ def new_texts(cell: Cell, recorded: Sequence[Recorded]) -> dict[Path, str]:
     model: ServingTrial = cell.spec
     paths = written_files(cell)
     if model.answers is not None:
-        (path,) = paths
-        source = read_source(path, limits=CASE_LIMITS) if path.exists() else Source(str(path), "", limits=CASE_LIMITS)
-        if not source.text:
-            source = Source(str(path), NEW_ANSWERS, limits=CASE_LIMITS)
-        return {path: recorded_answers(source, by_name, Dialect.TESTER)}
+        return {paths[0]: _in_answers(paths[0], by_name)}
     names = iter([planned.case for planned in cell.gathered.cases])
     texts = {}
     for path in paths:
@@ -162,9 +172,24 @@ def new_texts(cell: Cell, recorded: Sequence[Recorded]) -> dict[Path, str]:
         if [case and case.request for case in cases] != [case.request for case in file.cases]:
             raise CannotEdit(str(path), "changed while its cases were asked; run `seatrial record` again")
         wanted = {index: by_name[case.name] for index, case in enumerate(cases) if case and case.name in by_name}
-        if wanted:
-            texts[path] = recorded_cases(source, file, wanted)
+        apart = {index: one.name for index, one in enumerate(named_apart(file.cases)) if one.request.path}
+        beside = {apart[index]: answer for index, answer in wanted.items() if index in apart}
+        if beside:
+            texts[answers_beside(path)] = _in_answers(answers_beside(path), beside)
+        if len(beside) < len(wanted):
+            # A conversation is one item of the file.
+            items = {at: sum(not one.request.turn for one in file.cases[:at]) for at in wanted}
+            inline = {items[index]: answer for index, answer in wanted.items() if index not in apart}
+            texts[path] = recorded_cases(source, file, inline)
     return texts
+
+
+def _in_answers(path: Path, answers: Mapping[str, Answer]) -> str:
+    """New contents of a file of answers by case name."""
+    source = read_source(path, limits=CASE_LIMITS) if path.exists() else Source(str(path), "", limits=CASE_LIMITS)
+    if not source.text:
+        source = Source(str(path), NEW_ANSWERS, limits=CASE_LIMITS)
+    return recorded_answers(source, answers, Dialect.TESTER)
 
 
 class CalibratedSeries(NamedTuple):
@@ -191,7 +216,7 @@ def _to_calibrate(runs: Sequence[Sequence[CaseAnswers]]) -> Iterator[tuple[Gener
     reference: dict[str, Answer] = {}
     for cases in runs:
         for one in cases:
-            if one.case.error is not None or not is_determined(one.case.request):
+            if one.case.error is not None or one.case.request.turn or not is_determined(one.case.request):
                 continue
             if one.case.answer is not None and not one.case.skip_check:
                 reference.setdefault(one.case.name, one.case.answer)

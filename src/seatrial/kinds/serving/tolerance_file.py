@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from seatrial.kinds.serving.answers import Tolerance
 from seatrial.suite import Model, Problem, SuiteError, Text
 from seatrial.suite.yaml.document import Document, check_data
-from seatrial.suite.yaml.problem import dotted, explain
 from seatrial.suite.yaml.source import Source, read_source
 
 _NEW = "# Written by `seatrial calibrate`. Everything else in this file is kept.\nversion: 1\ntolerances:\n"
@@ -42,17 +41,10 @@ def read_tolerance(path: Path, cell: str) -> Tolerance:
 
 
 def _entries(source: Source) -> Mapping[str, ToleranceEntry]:
-    problems = list(source.problems)
-    try:
-        data = source.data if isinstance(source.data, dict) else {"tolerances": source.data}
-        if data.get("tolerances") is None:
-            data = {**data, "tolerances": {}}
-        file = ToleranceFile.model_validate(data)
-    except ValidationError as error:
-        for loc, key, message in explain(error, ToleranceFile, lambda loc: source.find(loc)[1]):
-            problems.append(Problem(message, source.find(loc, key)[0], dotted(loc)))
-    if problems:
-        raise SuiteError(problems)
+    data = source.data if isinstance(source.data, dict) else {"tolerances": source.data}
+    file = source.validated(ToleranceFile, data if data.get("tolerances") is not None else {**data, "tolerances": {}})
+    if file is None or source.problems:
+        raise SuiteError(source.problems)
     return file.tolerances
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from seatrial.job.metric import FixedBound
+from seatrial.job.metric import FixedBound, value_text
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.serving.answers.compare import TOLERANCES, Tolerance
 from seatrial.kinds.serving.answers.judge import AnswerRule
-from seatrial.kinds.serving.generation import Answer, Mode, Request
+from seatrial.kinds.serving.generation import Answer, Expect, Mode, Request
 
 # Times of a load's request, by one monotonic clock: `intended`, its scheduled start; `begun`, its actual start; `sent`,
 # when its bytes were written to an open connection; `first_byte` of the answer; `tokens`, when each message with text
@@ -21,6 +21,7 @@ from seatrial.kinds.serving.generation import Answer, Mode, Request
 #
 #     lag         begun - intended: how late the client was; a late client measures itself
 #     ttft        first message with a token of any kind - begun: time to first token, including a new connection
+#     ttfo        first message after the reasoning - begun: time to first output token
 #     first_byte  first byte - begun
 #     itl         inter-token latency; tokens that arrive together share the time since the previous ones
 #                 (one message may have several tokens); over all tokens of all requests
@@ -30,17 +31,42 @@ from seatrial.kinds.serving.generation import Answer, Mode, Request
 # `goodput` is the share of requests that were answered correctly and meet every bound of ttft, tpot and e2e.
 
 
-LATENCIES = ("lag", "ttft", "first_byte", "itl", "tpot", "e2e")
+LATENCIES = ("lag", "ttft", "ttfo", "first_byte", "itl", "tpot", "e2e")
 QUANTILES = (50.0, 90.0, 95.0, 99.0)
 COUNTS = {"errors": "<=", "error_share": "<=", "goodput": ">=", "rate": ">=", "tokens_per_s": ">="}
 LOAD = "load"  # name of the load among the client's things
 
 
-class Lengths(msgspec.Struct, frozen=True):
-    """Ranges for generated prompts: words of a prompt, tokens of an answer."""
+class Lengths(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens of made-up prompts and of answers: least and most, and mean and standard deviation if they are normally
+    distributed."""
 
-    input: tuple[int, int]
-    output: tuple[int, int]
+    input: tuple[float, ...]  # empty: prompts of a file
+    output: tuple[float, ...]
+    tokenizer: str = ""  # file in the client's work folder, for servers that cannot count tokens
+
+
+WORDS = ("time", "year", "people", "way", "day", "thing", "life", "world", "school", "state", "the", "and")
+
+
+class WordList(msgspec.Struct, frozen=True):
+    """Words with their numbers of tokens, for texts of a given length."""
+
+    words: tuple[tuple[str, int], ...] = tuple((word, 1) for word in WORDS)
+    added: int = 0  # tokens that the tokenizer adds to each text, such as BOS
+    unit: str = ""  # of lengths; empty if no text is made up
+
+    def text(self, tokens: int, chance: random.Random) -> str:
+        found: list[str] = []
+        while (many := tokens // max(size for _, size in self.words)) > 0:
+            chosen = chance.choices(self.words, k=many)
+            found += [word for word, _ in chosen]
+            tokens -= sum(size for _, size in chosen)
+        while fitting := [one for one in self.words if one[1] <= tokens]:
+            word, size = chance.choice(fitting)
+            found.append(word)
+            tokens -= size
+        return " ".join(found) or self.words[0][0]
 
 
 class LoadBound(FixedBound, frozen=True):
@@ -49,7 +75,8 @@ class LoadBound(FixedBound, frozen=True):
     def measured(self, summary: "LoadSummary") -> float | None:
         """The bounded value; None if it was not measured."""
         if self.metric in COUNTS:
-            return float(getattr(summary, self.metric))
+            value = getattr(summary, self.metric)
+            return None if value is None else float(value)
         return summary.latencies.get(self.metric, {}).get(self.part)
 
 
@@ -67,7 +94,9 @@ class LoadWork(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float | None = None
     stream: bool = True
     seed: int = 0
-    lengths: Lengths | None = None  # None: the cases
+    lengths: Lengths | None = None  # None: those of the prompts or cases
+    prompts: str = ""  # file in the client's work folder; empty: the cases, or made-up ones
+    words: WordList = WordList()  # for made-up prompts; the client measures their lengths
     request_s: float = 60.0
     lag_s: float = 0.01  # limit of the client's lag, p99
     bounds: tuple[LoadBound, ...] = ()
@@ -76,6 +105,7 @@ class LoadWork(msgspec.Struct, frozen=True, omit_defaults=True):
     check: AnswerCheck | None = None  # None: only empty answers are errors
     peak: bool = False  # search for the highest rate that keeps the bounds
 
+    auto: int = 0  # rates to measure between an idle server and the peak
     points: tuple[float, ...] = ()  # of a sweep: rates, or numbers in flight, by the shape of `arrivals`
 
     @property
@@ -89,7 +119,8 @@ class LoadWork(msgspec.Struct, frozen=True, omit_defaults=True):
         for bound in self.bounds:
             value = bound.measured(summary)
             if value is None or not bound.met_by(value):
-                found.append(f"{bound.name} {'not measured' if value is None else f'{value:.4g}'}, bound {bound.text}")
+                shown = "not measured" if value is None else value_text(value, "" if bound.metric in COUNTS else "s")
+                found.append(f"{bound.name} {shown}, bound {bound.text}")
         return found
 
 
@@ -114,9 +145,11 @@ class LoadSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     rate: float = 0.0  # good answers per second
     tokens: int = 0
     tokens_per_s: float = 0.0
-    goodput: float = 0.0
+    goodput: float | None = 0.0  # None: not measured
     latencies: dict[str, dict[str, float]] = {}
     series: list[dict[str, float]] = []  # one row per second
+    turns: list[dict[str, float]] = []  # one row per turn of conversations
+    lengths: str = ""  # how the lengths of made-up prompts were counted
     answers: CheckedAnswers | None = None
     cpu_s: float = 0.0  # CPU time of the client
     most_in_flight: int = 0
@@ -224,6 +257,8 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     answer: Answer | None = None  # recorded answer, if answers of the load are compared with it
     skip_check: bool = False
     error_pattern: str = ""  # for the message of the expected error
+    expect: Expect | None = None  # checked by the client
+    turns: tuple[str, ...] = ()  # what the user of a conversation says next, each after an answer
 
 
 class Embeddings(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -272,15 +307,22 @@ class Ask(msgspec.Struct, frozen=True):
 def asks_of(work: ServingWork) -> list[Ask]:
     """All ways of asking all cases, in the order of the cases."""
     made = []
+    # All turns of a conversation are asked in the same ways.
+    with_events = {at - one.request.turn for at, one in enumerate(work.questions) if one.expect and one.expect.events}
     for index, question in enumerate(work.questions):
         mode = question.request.mode
         ways = [mode is Mode.STREAM]
-        single = len(question.request.inputs) == 1 or question.request.messages
-        if work.stream and mode is Mode.UNARY and single and not question.error:
-            ways.append(True)
+        also = index - question.request.turn in with_events
+        if (work.stream or also) and mode is Mode.UNARY and question.request.single and not question.error:
+            ways += [True] if "stream" not in question.request.body else []
         crowds = [False, True] if work.batching else [False]
         made += [Ask(index, stream, crowd) for crowd in crowds for stream in ways]
     return made
+
+
+def conversation_of(work: ServingWork, ask: Ask) -> Ask:
+    """The first turn, asked in the same way."""
+    return Ask(ask.case - work.questions[ask.case].request.turn, ask.stream, ask.crowd)
 
 
 def phases_of(work: ServingWork) -> list[tuple[list[Ask], int]]:
@@ -288,6 +330,9 @@ def phases_of(work: ServingWork) -> list[tuple[list[Ask], int]]:
     determines the order."""
     asks = asks_of(work)
     random.Random(work.seed).shuffle(asks)
+    # Turns of a conversation come one after the other.
+    places = {ask: place for place, ask in enumerate(asks)}
+    asks.sort(key=lambda ask: (places.get(conversation_of(work, ask), places[ask]), ask.case))
     if not work.batching:
         return [(asks, work.concurrency)]
     return [([ask for ask in asks if not ask.crowd], 1), ([ask for ask in asks if ask.crowd], work.concurrency)]

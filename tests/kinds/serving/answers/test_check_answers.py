@@ -7,7 +7,7 @@ from seatrial.job import Finding
 from seatrial.kinds.serving.answers import Answered, AnswerRule, Comparing, check_answers, tolerance_for
 from seatrial.kinds.serving.answers.answer import check_messages, compare_answer, compare_ways
 from seatrial.kinds.serving.answers.compare import Comparison
-from seatrial.kinds.serving.driver.cases import with_match
+from seatrial.kinds.serving.driver.cases import with_checks
 from seatrial.kinds.serving.generation import (
     Answer,
     Case,
@@ -26,6 +26,7 @@ from seatrial.kinds.serving.generation import (
     TopToken,
     Wanted,
 )
+from seatrial.kinds.serving.work import Question
 
 END = StopReason.MAX_TOKENS
 
@@ -259,6 +260,20 @@ def test_tokens_counts_and_offsets_of_what_is_tokenized() -> None:
         assert compare(Answer(tokenizations=(other,)), answer=expected, request=request).agreement == "structure"
 
 
+def test_a_sampled_answer_that_differs_shows_the_recorded_gap() -> None:
+    """The recorded token was not the most likely one, so there is no near tie."""
+    sampled = generation(token("a", -2.0, ("b", -0.5), ("c", -2.5)))
+    request = Request(("hi",))
+    likelier = compare(
+        generation(token("b", -0.5, ("a", -2.0), ("c", -2.5))), answer=Answer((sampled,)), request=request
+    )
+    text = "the text differs from token 0 on: 'b' instead of 'a', which was 1.5 less likely when recorded; "
+    why = "the recorded token was sampled, 1.5 behind the most likely one, so there are no near ties"
+    assert likelier.message == text.replace("less", "more") + why
+    rarer = compare(generation(token("c", -2.5, ("a", -2.0), ("b", -0.5))), answer=Answer((sampled,)), request=request)
+    assert "'c' instead of 'a', which was 0.5 less likely when recorded" in rarer.message
+
+
 # ---- errors
 
 
@@ -278,7 +293,8 @@ def test_tokens_counts_and_offsets_of_what_is_tokenized() -> None:
 )
 def test_an_expected_error_has_its_code_and_message(expected: ExpectedError, passes: bool) -> None:
     pattern = (expected.message or "") if expected.match is ErrorMatch.PATTERN else ""
-    came = with_match(Answer(failure=Failure("INVALID_ARGUMENT", "max must be >= 1")), pattern)
+    question = Question("a", Request(), error_pattern=pattern)
+    came = with_checks(Answer(failure=Failure("INVALID_ARGUMENT", "max must be >= 1")), question, False)
     assert compare(came, answer=None, error=expected).passes is passes
 
 

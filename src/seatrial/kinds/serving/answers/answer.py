@@ -1,11 +1,13 @@
 """Compares the response to one request with what the case expects: an answer or an error."""
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import msgspec
 
-from seatrial.kinds.serving.answers.compare import EXACT, Agreement, Comparison, Walk, structure, worst_of
+from seatrial.job import Unreadable, decode
+from seatrial.kinds.serving.answers.compare import EXACT, Agreement, Comparison, Walk, short, structure, worst_of
 from seatrial.kinds.serving.answers.judge import Comparing, compare_by_rule, same_stop, unsound
 from seatrial.kinds.serving.generation import (
     Answer,
@@ -17,14 +19,18 @@ from seatrial.kinds.serving.generation import (
     Mode,
     Request,
     StopReason,
-    merge_messages,
+    ToolCall,
+    by_choice,
+    generations_of,
 )
 
 
 def check_messages(messages: Sequence[Generation], request: Request, protocol: str) -> Comparison | None:
     """The first problem with the content or order of a stream's messages; None if there is none."""
     of_protocol = _tgis(messages, request) if protocol == "tgis" else ()
-    return next(chain(_common(messages), of_protocol), None)
+    if not messages:
+        return structure("the stream has no messages")
+    return next(chain(*map(_common, by_choice(messages)), of_protocol), None)
 
 
 def _finished(message: Generation) -> bool:
@@ -33,16 +39,14 @@ def _finished(message: Generation) -> bool:
 
 def _common(messages: Sequence[Generation]) -> Iterator[Comparison]:
     """Rules for every protocol."""
-    if not messages:
-        yield structure("the stream has no messages")
-        return
     ends = [index for index, message in enumerate(messages) if _finished(message)]
     if not ends:
         yield structure("no message of the stream has a stop reason: it did not end")
     elif len(ends) > 1:
         yield structure(f"messages {ends[0]} and {ends[1]} of the stream both have a stop reason", ends[1])
     else:
-        late = next((i for i in range(ends[0] + 1, len(messages)) if messages[i].text or messages[i].tokens), None)
+        after = enumerate(messages[ends[0] + 1 :], ends[0] + 1)
+        late = next((i for i, one in after if one.text or one.tokens or one.reasoning or one.tool_calls), None)
         if late is not None:
             yield structure(f"message {late} of the stream has text after the stop reason", late)
     so_far = listed = 0
@@ -90,10 +94,18 @@ def _tgis(messages: Sequence[Generation], request: Request) -> Iterator[Comparis
 
 def compare_answer(case: Case, answer: Answer, comparing: Comparing, protocol: str) -> tuple[Comparison, list[Walk]]:
     """The worst comparison, and the walks of all generations."""
+    comparison, walks = _compare(case, answer, comparing, protocol)
+    unmet = [Comparison(Agreement.EXPECT, "; ".join(answer.problems))] if answer.problems else []
+    return worst_of([comparison, *unmet]), walks
+
+
+def _compare(case: Case, answer: Answer, comparing: Comparing, protocol: str) -> tuple[Comparison, list[Walk]]:
     if case.error is not None:
         return compare_error(case.error, answer), []
     if answer.failure is not None:
         return Comparison(Agreement.ERROR, f"expected an answer, got an error: {answer.failure.text}"), []
+    if case.answer is None and case.expect is not None:
+        return check_alone(case.request, answer, protocol), []
     if case.answer is None:
         return structure("no expected answer; run `seatrial record` with a trusted server to add it"), []
     if case.request.mode is Mode.TOKENIZE:
@@ -117,25 +129,21 @@ def compare_answer(case: Case, answer: Answer, comparing: Comparing, protocol: s
 
 
 def check_alone(request: Request, answer: Answer, protocol: str) -> Comparison:
-    """Checks an answer that has no recorded one to compare with."""
+    """Checks an answer by its request alone."""
     if answer.failure is not None:
         return Comparison(Agreement.ERROR, answer.failure.text)
     if answer.messages and (broken := check_messages(answer.messages, request, protocol)) is not None:
         return broken
-    found = [problem for got in generations_of(answer) for problem in _against_request(request, got)]
-    repeated = [unit for got in generations_of(answer) if (unit := repeated_unit(got.text or ""))]
-    return worst_of(found + [structure(f"the text only repeats {_short(unit)}") for unit in repeated])
+    rules = [structure(problem) for problem in answer.problems]
+    return worst_of(
+        [*rules, *(problem for got in generations_of(answer) for problem in _against_request(request, got))]
+    )
 
 
 def repeated_unit(text: str) -> str:
     """The beginning of a text that is the same characters over and over, at least 8 times; else empty."""
     sizes = (size for size in range(1, len(text) // 8 + 1) if text.startswith(text[size:]))
     return text[: next(sizes, 0)]
-
-
-def generations_of(answer: Answer) -> Sequence[Generation]:
-    """The generations of an answer; for a stream, its merged messages."""
-    return (merge_messages(answer.messages),) if answer.messages else answer.generations
 
 
 def is_determined(request: Request) -> bool:
@@ -158,8 +166,11 @@ def compare_ways(case: Case, one: Answer, other: Answer, comparing: Comparing) -
     for first, second in zip(ones, others, strict=True):
         if determined:
             # Streams may lack fields that a whole answer has; compare only fields that both have.
-            absent = {name: None for name in first.__struct_fields__ if getattr(second, name) is None}
-            shared = msgspec.structs.replace(first, **absent)
+            names = set(first.__struct_fields__) - {"tool_calls", "reasoning"}
+            absent = {name: None for name in names if getattr(second, name) is None}
+            if first.model != second.model and second.model is not None:
+                found.append(structure(f"the answer is from model {second.model!r}, not {first.model!r} as before"))
+            shared = msgspec.structs.replace(first, **absent | {"model": None})
             found.append(compare_by_rule(_of_stream(shared, second, case.request, other), second, comparing)[0])
         elif first.input_count and second.input_count and first.input_count != second.input_count:
             asked = f"{second.input_count} input tokens, but {first.input_count} when the case was first asked"
@@ -189,12 +200,37 @@ def _against_request(request: Request, got: Generation) -> Iterator[Comparison]:
         yield structure(f"stopped at the limit of {most} tokens after only {count}")
     if count is not None and least and count < least and got.stop_reason is not StopReason.TIME_LIMIT:
         yield structure(f"{count} tokens generated (minimum {least})")
+    calls = got.tool_calls or ()
+    if got.stop_reason is not StopReason.MAX_TOKENS:
+        yield from _against_tools(request, calls)
+    if got.stop_reason is StopReason.TOOL_CALLS and not calls:
+        yield structure("finish reason tool_calls without a tool call")
     if request.wanted.generated_tokens and count and not got.tokens:
         yield structure("requested generated tokens are missing")
     if request.wanted.input_tokens and got.input_count and not got.input_tokens:
         yield structure("requested input tokens are missing")
     if request.wanted.token_logprobs and got.tokens and all(token.logprob is None for token in got.tokens):
         yield structure("requested log-probabilities are missing")
+
+
+def _against_tools(request: Request, calls: Sequence[ToolCall]) -> Iterator[Comparison]:
+    names, choice = {call.name for call in calls}, request.tool_choice
+    called = f"calls {', '.join(sorted(names)) or 'no tool'}"
+    problems = []
+    if not names <= set(request.tools):
+        problems.append(f"{called}; the request has {', '.join(request.tools) or 'no tools'}")
+    if (
+        (choice == "none" and names)
+        or (choice == "required" and not names)
+        or (choice in request.tools and names != {choice})
+    ):
+        problems.append(f"{called}; `tool_choice` is {choice}")
+    for call in calls:
+        try:
+            decode(call.arguments or "{}", dict)
+        except Unreadable:
+            problems.append(f"calls {call.name} with arguments that are not a JSON object: {short(call.arguments)}")
+    yield from (Comparison(Agreement.TOOL_CALLS, problem) for problem in problems)
 
 
 def _counted(request: Request, expected: Generation, got: Generation) -> Iterator[Comparison]:
@@ -223,7 +259,7 @@ def _tokenized(expected: Answer, got: Answer) -> Comparison:
         for name in ("count", "tokens", "offsets"):
             wanted, there = getattr(one, name), getattr(other, name)
             if wanted is not None and wanted != there:
-                return structure(f"{name} {_short(there)} (expected {_short(wanted)})")
+                return structure(f"{name} {short(there)} (expected {short(wanted)})")
     return EXACT
 
 
@@ -232,8 +268,8 @@ def compare_error(expected: ExpectedError, answer: Answer) -> Comparison:
     wanted = f"{expected.code or 'an error'}{f': {expected.message}' if expected.message is not None else ''}"
     if failure is None:
         texts = [one.text for one in generations_of(answer)]
-        return Comparison(Agreement.ERROR, f"expected an error ({wanted}), got an answer: {_short(texts)}")
-    if expected.code is not None and failure.code != expected.code:
+        return Comparison(Agreement.ERROR, f"expected an error ({wanted}), got an answer: {short(texts)}")
+    if expected.code is not None and not re.fullmatch(expected.code.replace("x", "[0-9]"), failure.code):
         return Comparison(Agreement.ERROR, f"wrong error: {failure.text} (expected {wanted})")
     matches = {
         ErrorMatch.EXACT: failure.message == expected.message,
@@ -244,8 +280,3 @@ def compare_error(expected: ExpectedError, answer: Answer) -> Comparison:
         how = {ErrorMatch.PREFIX: " prefix", ErrorMatch.PATTERN: " pattern"}.get(expected.match, "")
         return Comparison(Agreement.ERROR, f"wrong error message: {failure.text} (expected{how} {wanted})")
     return EXACT
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 120 else text[:120] + "…"

@@ -7,7 +7,10 @@ from enum import StrEnum
 
 import msgspec
 
-from seatrial.kinds.serving.generation import Token, TopToken
+from seatrial.job import Unreadable, decode
+from seatrial.kinds.serving.generation import Token, ToolCall, TopToken
+
+SHOWN = 200  # characters of a text in a message
 
 
 class Agreement(StrEnum):
@@ -17,7 +20,9 @@ class Agreement(StrEnum):
     NEAR_TIE = "near_tie"  # the texts diverge where both tokens are about equally likely
     DRIFT = "drift"  # same text, but log-probabilities moved too far
     DIVERGED = "diverged"  # different text
+    TOOL_CALLS = "tool_calls"  # other tools or arguments
     STRUCTURE = "structure"  # wrong counts, stop reason, tokens or stream messages
+    EXPECT = "expect"  # an expectation of the case is not met
     ERROR = "error"  # an error instead of an answer, the reverse, or a different error
 
     @property
@@ -232,3 +237,32 @@ def _two_likeliest(top: Sequence[TopToken]) -> tuple[float, float]:
             else:
                 second = logprob
     return first, second
+
+
+# Tool calls.
+
+
+def other_calls(expected: Sequence[ToolCall], got: Sequence[ToolCall]) -> str:
+    """How the tool calls differ; empty if they do not. Arguments are compared as JSON; none are expected if empty."""
+    if [call.name for call in expected] != [call.name for call in got]:
+        return f"calls {_named(got)} (expected {_named(expected)})"
+    for one, other in zip(expected, got, strict=True):
+        if one.arguments and not same_json(one.arguments, other.arguments):
+            return f"calls {other.name} with {short(other.arguments)} (expected {short(one.arguments)})"
+    return ""
+
+
+def _named(calls: Sequence[ToolCall]) -> str:
+    return ", ".join(call.name or "a tool without a name" for call in calls) or "no tool"
+
+
+def same_json(expected: str, got: str) -> bool:
+    try:
+        return bool(decode(expected, object) == decode(got, object))
+    except Unreadable:
+        return expected == got
+
+
+def short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN else text[:SHOWN] + "…"

@@ -10,8 +10,20 @@ from seatrial.job import Finding, Verdict
 from seatrial.kinds.serving.answers.answer import compare_answer, compare_ways
 from seatrial.kinds.serving.answers.compare import EXACT, Agreement, Comparison, Walk, structure, tolerance_for
 from seatrial.kinds.serving.answers.drift import WholeJudgement, judge_whole
+from seatrial.kinds.serving.answers.expect import unchecked
 from seatrial.kinds.serving.answers.judge import WARNINGS, AnswerRule, Comparing, compare_generation
-from seatrial.kinds.serving.generation import Answer, Case, Generation, Mode, StopReason, Token, TopToken
+from seatrial.kinds.serving.generation import (
+    FINISH_REASONS,
+    Answer,
+    Case,
+    Expect,
+    Generation,
+    Mode,
+    StopReason,
+    Token,
+    TopToken,
+    generations_of,
+)
 
 ANSWERS = "answers"
 
@@ -29,8 +41,16 @@ def check_answers(answered: Sequence[Answered], comparing: Comparing, protocol: 
     """Findings for cases with an answer; the caller reports the others."""
     first: dict[str, Answered] = {}
     by_way: dict[str, tuple[list[Comparison], list[Walk]]] = {}
+    said: dict[str, list[Generation]] = {}  # so far in a conversation, by way; "" for the recorded one
     for one in answered:
-        comparison, walks = compare_answer(one.case, one.answer, comparing, protocol)
+        turn, case = one.case.request.turn, one.case
+        for way, answer in (("", case.answer or Answer()), (one.way, one.answer)):
+            said[way] = [*said.get(way, ())[:turn], *generations_of(answer)[:1]]
+        if case.answer and not _same_texts(said[one.way][:turn], said[""][:turn]):
+            case = msgspec.structs.replace(case, answer=None, expect=case.expect or Expect())
+        comparison, walks = compare_answer(case, one.answer, comparing, protocol)
+        if case is not one.case and comparison == EXACT:
+            comparison = Comparison(Agreement.EXACT, "not compared: an earlier answer differs from the recorded one")
         found = _finding(one.case, one.way, comparison)
         if comparison == EXACT and one.case.skip_check and one.case.request.mode is not Mode.TOKENIZE:
             # The text was not compared.
@@ -40,7 +60,8 @@ def check_answers(answered: Sequence[Answered], comparing: Comparing, protocol: 
         of_way[0].append(comparison)
         of_way[1].extend(walks)
         base = first.setdefault(one.case.name, one)
-        if base is not one and one.case.error is None:
+        same = _same_texts(said[one.way][:turn], said[base.way][:turn])
+        if base is not one and one.case.error is None and same:
             ways = compare_ways(one.case, base.answer, one.answer, comparing)
             yield _finding(one.case, f"{one.way} = {base.way}", ways)
     for name, (comparisons, all_walks) in by_way.items():
@@ -51,15 +72,26 @@ def check_answers(answered: Sequence[Answered], comparing: Comparing, protocol: 
         yield Finding(ANSWERS, comparing.rule.value, Verdict.PASSED, message=WARNINGS[comparing.rule])
 
 
+def _same_texts(ones: Sequence[Generation], others: Sequence[Generation]) -> bool:
+    return [(one.text or "", one.tool_calls) for one in ones] == [(one.text or "", one.tool_calls) for one in others]
+
+
 def case_step(case: Case) -> str:
     return f"case {case.name}"
 
 
+def with_reason(case: Case, message: str) -> str:
+    return f"{message}; why: {case.why}" if case.why else message
+
+
 def _finding(case: Case, check: str, comparison: Comparison) -> Finding:
     step, message = case_step(case), comparison.message
+    if comparison.passes:
+        message = "; ".join(filter(None, (message, unchecked(case.request))))
     if comparison.agreement is Agreement.EXACT:
         return Finding(step, check, Verdict.PASSED, message=message)
     verdict, class_ = (Verdict.PASSED, "") if comparison.passes else (Verdict.FAILED, comparison.agreement.value)
+    message = message if comparison.passes else with_reason(case, message)
     return Finding(step, check, verdict, class_, message, evidence_of(comparison), msgspec.to_builtins(comparison))
 
 
@@ -91,9 +123,6 @@ def _whole(check: str, whole: WholeJudgement, comparing: Comparing) -> Finding:
 
 
 # Compares plain lists of answers, without a trial.
-
-
-_FINISHES = {"length": StopReason.MAX_TOKENS, "stop": StopReason.STOP}
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -138,6 +167,6 @@ def read_completion(answer: Mapping[str, Any]) -> Generation:
         text=answer.get("text"),
         # Only some servers list the end token of a text that ended on its own.
         generated_count=len(tokens) if logprobs and finish == "length" else None,
-        stop_reason=_FINISHES.get(str(finish), StopReason.ERROR) if finish is not None else None,
+        stop_reason=FINISH_REASONS.get(str(finish), StopReason.ERROR) if finish is not None else None,
         tokens=tokens if logprobs else None,
     )

@@ -5,6 +5,7 @@ first different token must be a near tie: about as likely as the other one in th
 most likely token. The rest of the text cannot be compared; it must only be consistent with itself."""
 
 import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 
@@ -20,6 +21,7 @@ from seatrial.kinds.serving.answers.compare import (
     Walk,
     behind,
     gap_of,
+    other_calls,
     same_token,
     structure,
     walk,
@@ -29,6 +31,7 @@ from seatrial.kinds.serving.generation import Generation, StopReason, Token
 
 _Near = Callable[[float | None, float | None], bool]
 _STOPPED = {StopReason.STOP, StopReason.EOS_TOKEN, StopReason.STOP_SEQUENCE}
+_ENDED = _STOPPED | {StopReason.TOOL_CALLS}
 _PROBABILITY_SLACK = 1e-3  # servers round log-probabilities
 
 
@@ -53,7 +56,7 @@ def unsound(got: Generation) -> Comparison | None:
     tokens = got.tokens or ()
     if got.generated_count is not None and tokens:
         # All servers count the end token or stop sequence, few list it.
-        ended = got.stop_reason in _STOPPED
+        ended = got.stop_reason in _ENDED
         if len(tokens) > got.generated_count or (len(tokens) < got.generated_count and not ended):
             return structure(f"{got.generated_count} generated tokens reported, {len(tokens)} listed")
     if got.input_tokens and got.input_count is not None and got.input_count != len(got.input_tokens):
@@ -78,13 +81,13 @@ def _input(expected: Generation, got: Generation, tolerance: Tolerance) -> Compa
     return _drift(steps, expected.input_tokens, got.input_tokens, tolerance, "input token") or EXACT
 
 
-def compare_text(expected: Generation, got: Generation) -> Comparison:
+def compare_text(expected: Generation, got: Generation, name: str = "text") -> Comparison:
     """Compares texts only: without tokens there are no near ties."""
-    one, other = expected.text or "", got.text or ""
+    one, other = getattr(expected, name) or "", getattr(got, name) or ""
     if one != other:
         index = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
         shown = f"{other[index : index + 40]!r} instead of {one[index : index + 40]!r}"
-        return Comparison(Agreement.DIVERGED, f"the text differs from character {index} on: {shown}")
+        return Comparison(Agreement.DIVERGED, f"the {name} differs from character {index} on: {shown}")
     return EXACT
 
 
@@ -172,12 +175,17 @@ def _split(expected: Generation, got: Generation, index: int, tolerance: Toleran
     if one is None or other is None:
         return _ended_first(expected, got, index, tolerance)
     gap, known = _gap(one, other)
-    ways = f"{other.text!r} instead of {one.text!r}"
-    if gap <= tolerance.near_tie and behind(one) <= ROUNDED:
+    ways, sampled = f"{other.text!r} instead of {one.text!r}", behind(one) > ROUNDED
+    if gap <= tolerance.near_tie and not sampled:
         message = f"near tie at token {index}: {ways}, {gap:.3g} apart"
         return Comparison(Agreement.NEAR_TIE, message, index, gap, tolerance.near_tie, one, other)
     distance = f"{gap:.3g} apart" if known else f"at least {gap:.3g} apart"
-    message = f"the text differs from token {index} on: {ways}, {distance} (tolerance {tolerance.near_tie:g})"
+    if sampled:
+        distance = f"{'' if known else 'at least '}{abs(gap):.3g} {'more' if gap < 0 else 'less'} likely when recorded"
+        why = f"the recorded token was sampled, {behind(one):.3g} behind the most likely one, so there are no near ties"
+        message = f"the text differs from token {index} on: {ways}, which was {distance}; {why}"
+    else:
+        message = f"the text differs from token {index} on: {ways}, {distance} (tolerance {tolerance.near_tie:g})"
     return Comparison(Agreement.DIVERGED, message, index, gap, tolerance.near_tie, one, other)
 
 
@@ -188,7 +196,7 @@ def _gap(one: Token, other: Token) -> tuple[float, bool]:
         return math.inf, False
     named = [top.logprob for top in one.top if top.logprob is not None and same_token(top.text, other.text)]
     if named:
-        return max(0.0, one.logprob - named[0]), True
+        return one.logprob - named[0], True
     if one.top:
         least = min((top.logprob for top in one.top if top.logprob is not None), default=-math.inf)
         return max(0.0, one.logprob - least), False
@@ -251,18 +259,31 @@ class Comparing(msgspec.Struct, frozen=True):
     tolerance: Tolerance
     least_similarity: float = LEAST_SIMILARITY
     similarities: dict[tuple[str, str], float] = {}
+    model: str = ""  # name in the requests
+    usage: bool = True  # every answer must have it if the recorded one has
 
 
 def compare_by_rule(expected: Generation, got: Generation, comparing: Comparing) -> tuple[Comparison, Walk | None]:
     """Compares by the rule. Returns also the walk of `near-tie`, which counts for the trial as a whole."""
     rule = comparing.rule
+    if expected.vector is not None or got.vector is not None:
+        tolerance = _WRITTEN if rule is AnswerRule.EXACT else comparing.tolerance
+        return compare_vectors(expected.vector or (), got.vector or (), tolerance), None
+    if problem := other_calls(expected.tool_calls or (), got.tool_calls or ()):
+        return Comparison(Agreement.TOOL_CALLS, problem), None
+    if expected.reasoning and not rule.similarity and (expected.reasoning != got.reasoning):
+        return compare_text(expected, got, "reasoning"), None
+    if expected.model and comparing.model and got.model != comparing.model:
+        return structure(f"the answer is from model {got.model!r} (expected {comparing.model!r})"), None
+    if expected.input_count and got.input_count is None and comparing.usage:
+        return structure(f"no usage (expected {expected.input_count} input tokens)"), None
     if rule is AnswerRule.NEAR_TIE:
         return compare_generation(expected, got, comparing.tolerance)
     if rule is AnswerRule.EXACT:
         text = compare_generation(expected, got, _SAME_TEXT)[0]
         return (text if not text.passes else compare_generation(expected, got, _WRITTEN)[0]), None
-    if (problem := unsound(got)) is not None:
-        return problem, None
+    if (unsound_answer := unsound(got)) is not None:
+        return unsound_answer, None
     if rule.similarity:
         return _similar(expected, got, comparing), None
     if rule in (AnswerRule.TEXT, AnswerRule.EXACT_TEXT_MATCH):
@@ -270,6 +291,25 @@ def compare_by_rule(expected: Generation, got: Generation, comparing: Comparing)
     if rule is AnswerRule.APPROX:
         return worst_of(list(_differences(expected, got, 5e-4, 1e-9, ranks=True))), None
     return worst_of(list(_differences(expected, got, 5.0, 5.0, ranks=False))), None
+
+
+def compare_vectors(expected: Sequence[float], got: Sequence[float], tolerance: Tolerance) -> Comparison:
+    """Compares two embeddings by their direction and length. The distance of the vectors, scaled to length 1, may be
+    twice the tolerance of the mean drift: both are relative errors of the computation."""
+    if len(expected) != len(got):
+        return structure(f"{len(got)} dimensions (expected {len(expected)})")
+    lengths = math.hypot(*expected), math.hypot(*got)
+    if not all(lengths):
+        return EXACT if lengths == (0, 0) else structure("one of the vectors is zero")
+    cosine = min(1.0, sum(map(operator.mul, expected, got)) / (lengths[0] * lengths[1]))
+    least, moved = 1 - 2 * tolerance.rms**2, abs(lengths[1] / lengths[0] - 1)
+    if cosine < least:
+        text = f"cosine {cosine:.7f} to the expected vector (at least {least:.7f})"
+        return Comparison(Agreement.DIVERGED, text, None, cosine, least)
+    if moved > tolerance.drift:
+        text = f"the vector has the length {lengths[1]:.4g} (expected {lengths[0]:.4g})"
+        return Comparison(Agreement.DRIFT, text, None, moved, tolerance.drift)
+    return EXACT
 
 
 def _similar(expected: Generation, got: Generation, comparing: Comparing) -> Comparison:

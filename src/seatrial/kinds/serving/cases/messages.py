@@ -1,15 +1,15 @@
 """Reads the request and the expected answer of a case: TGIS's proto-JSON in either spelling, with extensions."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from seatrial.kinds.serving.cases.fields import MOST_U64, Fields
 from seatrial.kinds.serving.generation import (
     Answer,
-    ChatMessage,
     Decoding,
     ErrorMatch,
     ExpectedError,
@@ -25,6 +25,7 @@ from seatrial.kinds.serving.generation import (
     StopReason,
     Token,
     Tokenization,
+    ToolCall,
     TopToken,
     Wanted,
 )
@@ -103,13 +104,13 @@ def _inputs(fields: Fields) -> tuple[str, ...]:
     return () if prompt is None else (prompt,)
 
 
-def _messages(fields: Fields) -> Iterator[ChatMessage]:
+def _messages(fields: Fields) -> Iterator[dict[str, Any]]:
     for message in fields.maps("messages", ("role", "content"), "a message"):
         role, content = message.text("role"), message.text("content")
         if role is None or content is None:
             message.report("a message needs `role` and `content`")
         else:
-            yield ChatMessage(role, content)
+            yield {"role": role, "content": content}
 
 
 def _decoding(fields: Fields) -> Decoding:
@@ -154,6 +155,11 @@ class WrittenToken(WrittenTopToken, forbid_unknown_fields=True, omit_defaults=Tr
     top_tokens: list[WrittenTopToken] | None = None
 
 
+class WrittenToolCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    name: str = ""
+    arguments: str = ""
+
+
 class WrittenGeneration(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
     """An answer in protobuf's JSON format."""
 
@@ -165,6 +171,10 @@ class WrittenGeneration(msgspec.Struct, forbid_unknown_fields=True, omit_default
     seed: _U64 | _Digits | None = None
     input_tokens: list[WrittenToken] | msgspec.UnsetType = msgspec.UNSET
     tokens: list[WrittenToken] | msgspec.UnsetType = msgspec.UNSET
+    reasoning: str | None = None
+    model: str | None = None
+    tool_calls: list[WrittenToolCall] | None = None
+    vector: list[float] | None = None
 
 
 _MATCHES = {"message": ErrorMatch.EXACT, "message_prefix": ErrorMatch.PREFIX, "message_pattern": ErrorMatch.PATTERN}
@@ -195,7 +205,25 @@ def _generation(fields: Fields) -> Generation:
         seed=fields.whole("seed", MOST_U64),
         tokens=tuple(_tokens(fields, "tokens")) if "tokens" in fields else None,
         input_tokens=tuple(_tokens(fields, "input_tokens")) if "input_tokens" in fields else None,
+        reasoning=fields.text("reasoning"),
+        tool_calls=read_tool_calls(fields) if "tool_calls" in fields else None,
+        model=fields.text("model"),
+        vector=tuple(float(node.data or 0) for node in fields.list("vector")) if "vector" in fields else None,
     )
+
+
+def read_tool_calls(fields: Fields) -> tuple[ToolCall, ...]:
+    """Calls as recorded, or as in OpenAI's answers. Arguments are a map, or JSON as text."""
+    found: list[ToolCall] = []
+    for call in fields.maps("tool_calls", ("name", "arguments", "id", "type", "function"), "a tool call"):
+        inner = call.map("function", ("name", "arguments")) if "function" in call else call
+        name, node = inner.text("name"), inner.get("arguments")
+        if name is None:
+            inner.report("a tool call needs `name`")
+        is_json = node is not None and isinstance(node.items, dict)
+        arguments = json.dumps(node.data) if node and is_json else inner.text("arguments") or ""
+        found.append(ToolCall(name or "", arguments, len(found)))
+    return tuple(found)
 
 
 def _tokens(fields: Fields, name: str) -> Iterator[Token]:

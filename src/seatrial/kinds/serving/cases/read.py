@@ -26,7 +26,8 @@ from seatrial.kinds.serving.cases.messages import (
     read_error,
     read_request,
 )
-from seatrial.kinds.serving.generation import Answer, Case, Generation, Request, StopReason, Token, TopToken
+from seatrial.kinds.serving.cases.openai import BEGINNINGS, read_openai_cases
+from seatrial.kinds.serving.generation import Answer, Case, Generation, Request, StopReason, Token, ToolCall, TopToken
 from seatrial.limited_yaml import MAX_DEPTH
 from seatrial.suite.yaml.problem import Problem, SuiteError
 from seatrial.suite.yaml.source import FileLimits, Node, Source, YamlReader, plain_value, read_text
@@ -56,10 +57,18 @@ def read_cases(paths: Iterable[Path], answers: Path | None = None, unanswered: b
     problems: list[Problem] = []
     for path in paths:
         try:
-            cases += read_case_file(path, unanswered or answers is not None).cases
+            file = read_case_file(path, unanswered or answers is not None)
+            if answers is None and any(case.request.path for case in file.cases):
+                beside = answers_beside(path)
+                known = (
+                    read_case_file(beside, answers=True) if beside.exists() else CaseFile(str(beside), file.dialect, ())
+                )
+                cases += _answered(named_apart(file.cases), known, unanswered)
+            else:
+                cases += file.cases
         except SuiteError as error:
             problems += error.problems
-    named = _named_apart(cases)
+    named = named_apart(cases)
     if answers is not None and (os.path.exists(answers) or not unanswered):
         try:
             named = _answered(named, read_case_file(answers, answers=True), unanswered)
@@ -70,7 +79,12 @@ def read_cases(paths: Iterable[Path], answers: Path | None = None, unanswered: b
     return named
 
 
-def _named_apart(cases: Iterable[Case]) -> tuple[Case, ...]:
+def answers_beside(path: Path) -> Path:
+    """The file of recorded answers to the cases in OpenAI's own words: `cases.answers.yaml` beside `cases.yaml`."""
+    return path.with_name(f"{path.stem}.answers{path.suffix}")
+
+
+def named_apart(cases: Iterable[Case]) -> tuple[Case, ...]:
     """Numbers cases that have the same name."""
     used: set[str] = set()
     found = []
@@ -86,12 +100,12 @@ def _named_apart(cases: Iterable[Case]) -> tuple[Case, ...]:
 def _answered(cases: tuple[Case, ...], file: CaseFile, unanswered: bool) -> tuple[Case, ...]:
     """The cases with the expected answers of the file. A case without one is a problem; an answer without a case is
     not, because a trial may use only some of the case files."""
-    expected = {case.name: case for case in _named_apart(file.cases)}
+    expected = {case.name: case for case in named_apart(file.cases)}
     problems: list[Problem] = []
     found = []
     for case in cases:
         known = expected.get(case.name)
-        if known is None and case.answer is None and case.error is None and not unanswered:
+        if known is None and not (case.answer or case.error or case.expect or unanswered):
             advice = "`seatrial record` fills it in from a trusted server"
             problems.append(Problem(f"{file.path}: `{case.name}` ({case.at}) has no answer; {advice}"))
         elif known is not None and known.request not in (Request(), case.request):
@@ -125,10 +139,15 @@ def cases_of(source: Source, unanswered: bool = False, answers: bool = False) ->
     # TGIS's dialect, if any case has one of its own fields
     theirs = {"singleShardOnly", "request_type", "requestType"}
     dialect = Dialect.TGIS if any(theirs & node.keys.keys() for node in nodes) else Dialect.TESTER
-    cases = tuple(_case(source, node, dialect, unanswered, answers) for node in nodes)
+    cases: list[Case] = []
+    for node in nodes:
+        if "request" not in node.keys and BEGINNINGS & node.keys.keys():
+            cases += read_openai_cases(source, node)
+        else:
+            cases.append(_case(source, node, dialect, unanswered, answers))
     if source.problems:
         raise SuiteError(source.problems)
-    return CaseFile(source.file, dialect, cases)
+    return CaseFile(source.file, dialect, tuple(cases))
 
 
 def _case(source: Source, node: Node, dialect: Dialect, unanswered: bool, answers: bool) -> Case:
@@ -136,7 +155,7 @@ def _case(source: Source, node: Node, dialect: Dialect, unanswered: bool, answer
     if "name" not in fields:
         fields.report("case has no `name`")
     if "request" not in fields and not answers:
-        fields.report("case has no `request`")
+        fields.report("case has no `request`, `prompt` or `messages`")
     kind = fields.text("request_type")
     if kind not in (None, "generate", "tokenize"):
         fields.report(f"`request_type` must be generate or tokenize; got {kind!r}", fields.get("request_type"))
@@ -198,6 +217,10 @@ def _generation(one: WrittenGeneration) -> Generation:
         None if one.seed is None else int(one.seed),
         _tokens(one.tokens),
         _tokens(one.input_tokens),
+        one.reasoning,
+        tuple(ToolCall(call.name, call.arguments, at) for at, call in enumerate(one.tool_calls or ())) or None,
+        one.model,
+        vector=None if one.vector is None else tuple(one.vector),
     )
 
 

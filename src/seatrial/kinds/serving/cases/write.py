@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.kinds.serving.cases.messages import WrittenGeneration, WrittenToken, WrittenTopToken
+from seatrial.kinds.serving.cases.messages import WrittenGeneration, WrittenToken, WrittenToolCall, WrittenTopToken
 from seatrial.kinds.serving.cases.read import CASE_LIMITS, CaseFile, Dialect, cases_of
 from seatrial.kinds.serving.generation import Answer, Generation, StopReason, Token, Tokenization
 from seatrial.suite.yaml.document import CannotEdit, Document, Indent, Tall, block_item, check_data
@@ -27,6 +27,10 @@ def _generation(one: Generation, dialect: Dialect) -> Tall:
         seed=seed or None,
         input_tokens=_tokens(one.input_tokens) or msgspec.UNSET,
         tokens=_tokens(one.tokens) or msgspec.UNSET,
+        reasoning=one.reasoning or None,
+        model=one.model,
+        tool_calls=[WrittenToolCall(call.name, call.arguments) for call in one.tool_calls or ()] or None,
+        vector=None if one.vector is None else [float(f"{value:.8g}") for value in one.vector],
     )
     return Tall(msgspec.to_builtins(written))
 

@@ -9,7 +9,7 @@ from seatrial.kinds.driver import Driver, wait_for
 from seatrial.kinds.serving.driver.cases import Asking
 from seatrial.kinds.serving.driver.client import LASTING, Client, Clock, busy_for_s, make_client
 from seatrial.kinds.serving.driver.load import offer_load
-from seatrial.kinds.serving.generation import Mode, Request, Stopping, Trouble
+from seatrial.kinds.serving.generation import EMBEDDINGS, RESPONSES, Mode, Request, Stopping, Trouble
 from seatrial.kinds.serving.work import SERVER_PORT, Note, Question, ServingWork, Variable
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
@@ -49,11 +49,11 @@ async def wait_until_ready(driver: Driver, work: ServingWork, client: Client) ->
 def readiness_request(questions: tuple[Question, ...]) -> Request:
     """Asks for one token with the shortest case, so that the request is like those that follow."""
     good = [one.request for one in questions if not one.error and one.request.mode is not Mode.TOKENIZE]
-
-    def length(request: Request) -> int:
-        return sum(map(len, request.inputs)) + sum(len(one.content) for one in request.messages)
-
-    shortest = min(good, key=length, default=GREETING)
+    good = [one for one in good if "".join(one.inputs[:1]) or one.messages]  # some servers refuse an empty prompt
+    plain = [one for one in good if one.path not in (EMBEDDINGS, RESPONSES)]
+    shortest = min(plain or good, key=lambda one: len(str((one.inputs, one.messages))), default=GREETING)
+    if shortest.path in (EMBEDDINGS, RESPONSES):
+        return shortest  # its server may refuse a completion
     inputs = shortest.inputs[:1]
     return msgspec.structs.replace(
         GREETING, inputs=inputs, messages=shortest.messages, model=shortest.model, stopping=Stopping(max_new_tokens=1)

@@ -1,20 +1,34 @@
 """Asks the cases, several at a time; to test batching, first each alone, then all in a crowd.
 
 A restarted client asks again what it had begun and not finished, which is safe because a generation has no side
-effects. Whatever has an answer is never asked again."""
+effects. Whatever has an answer is never asked again, except turns of a conversation that is not finished."""
 
 import asyncio
 import re
 import signal
 from collections.abc import Iterator
+from functools import partial
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from seatrial.kinds.driver import NOTE_BYTES, Driver, wait_for
+from seatrial.kinds.serving.answers.expect import unmet
 from seatrial.kinds.serving.driver.client import Client, Clock, busy_for_s
-from seatrial.kinds.serving.generation import Answer, Failure, Trouble, merge_messages
-from seatrial.kinds.serving.work import Ask, Note, ServingWork, phases_of
+from seatrial.kinds.serving.driver.openai_format import broken_rules
+from seatrial.kinds.serving.generation import (
+    Answer,
+    Expect,
+    Failure,
+    Generation,
+    Mode,
+    Request,
+    Trouble,
+    continued,
+    generations_of,
+)
+from seatrial.kinds.serving.work import Ask, Note, Question, ServingWork, conversation_of, phases_of
 
 if TYPE_CHECKING:
     from seatrial.kinds.serving.driver.embeddings import Embedder
@@ -23,8 +37,10 @@ _PATIENCE_S = 10.0  # limit for connecting to a server that was ready
 RECONNECT_S = 0.1
 LATE_IN_A_ROW = 3  # timeouts in a row, beyond `concurrency`, after which the server counts as gone
 _STOP_S = 2.0  # for requests in flight when the client is stopped
-_SEARCH_S = 0.5  # CPU time limit for matching the pattern of an error message
+_SEARCH_S = 2.0  # CPU time limit for checking the expectations of a case
+_NO_TURN = Failure("", "it was not sent in this way", Trouble.NOT_ASKED)
 PIECE_BYTES = NOTE_BYTES // 2
+_BESIDE = "A text of another length, to fill a batch."
 
 
 class Asking:
@@ -40,57 +56,80 @@ class Asking:
         order = [ask.thing for asks, _ in phases for ask in asks]
         self._driver.note(Note.ORDER, seed=self._work.seed, concurrency=self._work.concurrency, things=order)
         for asks, at_a_time in phases:
-            to_do = iter([ask for ask in asks if ask.thing not in self._driver.finished])
+            talks = [list(talk) for _, talk in groupby(asks, partial(conversation_of, self._work))]
+            to_do = iter([talk for talk in talks if any(ask.thing not in self._driver.finished for ask in talk)])
             workers = [asyncio.create_task(self._worker(to_do)) for _ in range(min(at_a_time, len(asks)))]
             await self._finish(workers)
 
     async def _finish(self, workers: list["asyncio.Task[None]"]) -> None:
         """Waits for all workers; once the client is stopped, only `_STOP_S` for requests in flight."""
         stop = asyncio.create_task(self._driver.stopping.wait())
-        pending: set[asyncio.Task[Any]] = set(workers)
+        done: asyncio.Future[Any] = asyncio.gather(*workers)
         try:
-            while pending and not stop.done():
-                done, _ = await asyncio.wait([stop, *pending], return_when=asyncio.FIRST_COMPLETED)
-                pending -= done
-            if pending:
-                await asyncio.wait(pending, timeout=_STOP_S)
+            await asyncio.wait([stop, done], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([done], timeout=_STOP_S)
+            if done.done():
+                done.result()
         finally:
             for task in (stop, *workers):
                 task.cancel()
-        for ended in await asyncio.gather(*workers, return_exceptions=True):
-            if isinstance(ended, Exception):
-                raise ended
+            await asyncio.gather(done, *workers, return_exceptions=True)
 
-    async def _worker(self, asks: Iterator[Ask]) -> None:
-        for ask in asks:
+    async def _worker(self, talks: Iterator[list[Ask]]) -> None:
+        earlier: list[Answer] = []
+        for ask in chain.from_iterable(talks):
             if self._driver.stopping.is_set() or self._gone:
                 return
+            del earlier[self._work.questions[ask.case].request.turn :]
             beside = self._in_flight
             self._driver.begin(ask.thing)
             self._in_flight += 1
             try:
-                answer, refused = await self._ask(ask)
+                answer, refused = await self._ask(ask, earlier)
             finally:
                 self._in_flight -= 1
             self._record(ask, answer, beside, refused, await self._similarities(ask, answer))
             self._watch(answer.failure)
+            earlier.append(answer)
 
-    async def _ask(self, ask: Ask) -> tuple[Answer, int]:
+    async def _ask(self, ask: Ask, earlier: list[Answer]) -> tuple[Answer, int]:
         """The answer, and how often the server was too busy before. Retries only busy servers that say when, and failed
         connections."""
         question = self._work.questions[ask.case]
-        clock, refused = Clock(question.request.limit_s or self._work.request_s), 0
+        clock, refused, request = Clock(question.request.limit_s or self._work.request_s), 0, question.request
+        if request.turn:
+            failures = [one.failure for one in earlier if one.failure] + [_NO_TURN] * (len(earlier) < request.turn)
+            if failures:
+                text = f"an earlier turn has no answer: {failures[0].message}"
+                return Answer(failure=msgspec.structs.replace(failures[0], message=text)), 0
+            request = continued(request, earlier)
         while True:
-            answer = await self._client.ask(question.request, ask.stream, max(clock.left_s, 0.001))
+            if ask.crowd and question.request.mode is Mode.EMBED:
+                answer = await self._ask_otherwise_batched(question.request, clock)
+            else:
+                answer = await self._client.ask(request, ask.stream, max(clock.left_s, 0.001))
             failure = answer.failure
             if failure is None or question.error:
-                return with_match(answer, question.error_pattern), refused
+                return with_checks(answer, question, ask.stream), refused
             pause_s = busy_for_s(failure)
             if failure.trouble is Trouble.UNREACHABLE and not self._is_gone(failure):
                 pause_s = RECONNECT_S
             if pause_s is None or pause_s >= clock.left_s or await wait_for(self._driver.stopping, pause_s):
                 return answer, refused
             refused += failure.trouble is Trouble.ANSWERED
+
+    async def _ask_otherwise_batched(self, asked: Request, clock: Clock) -> Answer:
+        """Embeds several inputs one by one, and a single input together with another."""
+        written = asked.body["input"]
+        batches = [[one] for one in written] if len(asked.inputs) > 1 else [[asked.inputs[0], _BESIDE]]
+        found: list[Generation] = []
+        for batch in batches:
+            request = msgspec.structs.replace(asked, inputs=tuple(map(str, batch)), body={**asked.body, "input": batch})
+            answer = await self._client.ask(request, False, max(clock.left_s, 0.001))
+            if answer.failure is not None:
+                return answer
+            found += answer.generations[:1]
+        return msgspec.structs.replace(answer, generations=tuple(found))
 
     def _is_gone(self, failure: Failure) -> bool:
         """True once connecting has failed for `_PATIENCE_S`."""
@@ -118,15 +157,15 @@ class Asking:
     async def _similarities(self, ask: Ask, answer: Answer) -> list[float]:
         """Similarities to the expected texts for rule `embedding`; empty if there is nothing to compare."""
         expected = self._work.questions[ask.case].texts
-        made = (merge_messages(answer.messages),) if answer.messages else answer.generations
+        made = generations_of(answer)
         if self._embedder is None or answer.failure is not None or len(made) != len(expected):
             return []
         return await self._embedder.similarities(expected, [one.text or "" for one in made])
 
     def _record(self, ask: Ask, answer: Answer, beside: int, refused: int, similarities: list[float]) -> None:
         """Writes the answer as one note, or as pieces if it is too long. A stream is recorded by its messages only."""
-        if ask.stream and answer.messages:
-            answer = msgspec.structs.replace(answer, generations=())
+        generations = () if ask.stream and answer.messages else answer.generations
+        answer = msgspec.structs.replace(answer, generations=generations, raw=())
         data = msgspec.json.encode(answer)
         optional = {"refused": refused, "similarities": similarities}
         extra: dict[str, Any] = {"beside": beside, **{name: value for name, value in optional.items() if value}}
@@ -141,21 +180,27 @@ class Asking:
         self._driver.finish(ask.thing, pieces=len(pieces), **extra)
 
 
-def with_match(answer: Answer, pattern: str) -> Answer:
-    """Adds whether the error message matches the expected pattern. Done here, where an endless search costs only this
-    case."""
-    failure = answer.failure
-    if failure is None or not pattern:
-        return answer
-    signal.signal(signal.SIGVTALRM, _ring)
-    signal.setitimer(signal.ITIMER_VIRTUAL, _SEARCH_S)
-    try:
-        matches = re.search(pattern, failure.message) is not None
-    except TimeoutError:
-        return answer
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    return msgspec.structs.replace(answer, failure=msgspec.structs.replace(failure, matches=matches))
+def with_checks(answer: Answer, question: Question, stream: bool) -> Answer:
+    """Adds the broken rules of the protocol, the unmet expectations, and whether an error's message matches the
+    expected pattern. Done here, where an endless search costs only this case."""
+    failure, expect, request = answer.failure, question.expect or Expect(), question.request
+    problems = list(broken_rules(answer.raw, request, stream)) if failure is None else []
+    if question.error_pattern or question.expect is not None or request.decoding.guided is not None:
+        import jsonschema  # imported before the clock starts  # noqa: F401
+
+        signal.signal(signal.SIGVTALRM, _ring)
+        signal.setitimer(signal.ITIMER_VIRTUAL, _SEARCH_S)
+        try:
+            if failure is not None and question.error_pattern:
+                matches = bool(re.search(question.error_pattern, failure.message))
+                failure = msgspec.structs.replace(failure, matches=matches)
+            unmet_ones = list(unmet(expect, request, answer, stream))
+        except TimeoutError:
+            unmet_ones = [f"not checked: it took more than {_SEARCH_S:g} s of CPU time"]
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        problems += unmet_ones
+    return msgspec.structs.replace(answer, failure=failure, problems=tuple(problems))
 
 
 def _ring(number: int, frame: object) -> None:

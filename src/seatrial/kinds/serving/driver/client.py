@@ -1,6 +1,7 @@
 """Interface of the protocol clients: neutral requests in, neutral answers out."""
 
 import time
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
@@ -21,14 +22,22 @@ class ModelInfo(msgspec.Struct, frozen=True):
 
 
 class Client(Protocol):
-    async def ask(self, asked: Request, stream: bool, limit_s: float) -> Answer:
+    extra: Mapping[str, object]  # fields that it adds to each request, or removes
+
+    def encode(self, asked: Request, stream: bool, more: Mapping[str, object]) -> bytes:
+        """The request for a later `ask`, with more fields, where the protocol has any. Empty if `ask` has to do it."""
+
+    async def ask(self, asked: Request, stream: bool, limit_s: float, data: bytes = b"") -> Answer:
         """The answer to one request. Any failure is part of the answer; none is raised."""
 
     async def health(self, limit_s: float) -> Failure | None:
-        """Why the server reports that it is not ready, if its protocol has health checks."""
+        """Why the server reports that it is not ready, if its protocol has health checks. Servers of OpenAI's protocol
+        differ in this; the first generation checks more."""
+        return None
 
     async def describe(self, limit_s: float) -> ModelInfo | None:
         """Information on the model; None if the server has none."""
+        return None
 
     async def close(self) -> None: ...
 

@@ -6,25 +6,15 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import aiohttp
-import msgspec
-
 from seatrial.extras import install_command
-from seatrial.job import Unreadable, decode
 from seatrial.kinds.driver import DriverError
-from seatrial.kinds.serving.work import Embeddings
+from seatrial.kinds.serving.driver.openai import OpenAiClient
+from seatrial.kinds.serving.generation import EMBEDDINGS, Mode, Request
+from seatrial.kinds.serving.work import Embeddings, ServingWork
 
 _TRIES = 3
 PAUSE_S = 0.5
 _LIMIT_S = 60.0
-
-
-class _Vector(msgspec.Struct):
-    embedding: list[float]
-
-
-class _Vectors(msgspec.Struct):
-    data: list[_Vector]
 
 
 class Embedder:
@@ -50,29 +40,25 @@ class Embedder:
 
 class EmbeddingEndpoint:
     def __init__(self, place: Embeddings, token: str) -> None:
-        self._url = f"{place.url.rstrip('/')}/v1/embeddings"
-        self._model = place.model
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._session = aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(_LIMIT_S))
+        self._url = f"{place.url.rstrip('/')}{EMBEDDINGS}"
+        work = ServingWork(model=place.model, extra={} if place.model else {"model": None})
+        self._client = OpenAiClient(work, place.url, token)
 
     async def close(self) -> None:
-        await self._session.close()
+        await self._client.close()
 
     async def vector(self, text: str) -> Sequence[float]:
         """Raises DriverError, because answers cannot be compared without it."""
-        body = {"input": [text], "encoding_format": "float", **({"model": self._model} if self._model else {})}
-        why = ""
-        for attempt in range(_TRIES):
-            await asyncio.sleep(PAUSE_S * attempt)
-            try:
-                async with self._session.post(self._url, json=body) as answer:
-                    data = await answer.read()
-                    if answer.status == 200:
-                        return decode(data, _Vectors).data[0].embedding
-                    why = f"{answer.status}: {data[:200].decode(errors='replace')}"
-            except (aiohttp.ClientError, TimeoutError, Unreadable, IndexError) as error:
-                why = str(error) or type(error).__name__
-        raise DriverError(f"cannot get an embedding from {self._url}: {why}")
+        body = {"input": [text], "encoding_format": "float"}
+        asked = Request((text,), mode=Mode.EMBED, path=EMBEDDINGS, body=body)
+        answer = await self._client.ask(asked, False, _LIMIT_S)
+        for attempt in range(1, _TRIES):
+            if answer.failure is not None:
+                await asyncio.sleep(PAUSE_S * attempt)
+                answer = await self._client.ask(asked, False, _LIMIT_S)
+        if answer.failure is not None:
+            raise DriverError(f"cannot get an embedding from {self._url}: {answer.failure.text}")
+        return answer.generations[0].vector or ()
 
 
 class LocalModel:

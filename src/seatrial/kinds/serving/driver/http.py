@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from seatrial.http.http1 import BrokenConnection, NotHttp, Openings, Reply, Wire
+from seatrial.http.http1 import BrokenConnection, NotHttp, Openings, Reply, RequestAttempt, Wire
 from seatrial.kinds.driver import DriverError
 from seatrial.kinds.serving.work import Tls
 
@@ -37,32 +37,20 @@ class StampedWire(Wire):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sent_s = 0.0
-        self.first_byte_s: float | None = None
-        self.now_s = 0.0
         self.stamps: list[float] = []
-        self.used = False
 
     def ask(self, request: bytes) -> "asyncio.Future[Reply]":
-        self.stamps = []
-        self.first_byte_s = None
-        self.sent_s = time.monotonic()
+        self.stamps, self.attempt = [], RequestAttempt(0.0)
         return super().ask(request)
 
-    def data_received(self, data: bytes) -> None:
-        self.now_s = time.monotonic()
-        if self.first_byte_s is None:
-            self.first_byte_s = self.now_s
-        super().data_received(data)
-
     def take(self, data: bytes) -> None:
-        self.stamps.append(self.now_s)
+        self.stamps.append(self.received_s)
         super().take(data)
 
     @property
     def received(self) -> Received:
-        sent_s, first_s, last_s = self.sent_s, self.first_byte_s, self.now_s
-        return Received(sent_s, first_s, last_s, self._status, self._headers, self._parts, self.stamps)
+        sent_s, first_s = self.attempt.sent_s or 0.0, self.attempt.first_byte_s
+        return Received(sent_s, first_s, self.received_s, self._status, self._headers, self._parts, self.stamps)
 
 
 def _tls_context(tls: Tls) -> ssl.SSLContext:
@@ -135,7 +123,6 @@ class Connections:
 
     def put_back(self, wire: StampedWire) -> None:
         if not wire.closed:
-            wire.used = True
             wire.idle_since = time.monotonic()
             self._free.append(wire)
 

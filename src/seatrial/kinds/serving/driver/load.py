@@ -6,40 +6,52 @@ import contextlib
 import gc
 import math
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
-from seatrial.job import value_text
-from seatrial.kinds.arrivals import offsets
+from seatrial.job import Unreadable, value_text
+from seatrial.kinds.arrivals import Arrivals, offsets
 from seatrial.kinds.driver import Driver, DriverError, wait_for
-from seatrial.kinds.search import Try, search_rate, try_each
+from seatrial.kinds.search import WARMUP, Try, search_rate, try_each
 from seatrial.kinds.serving.driver.client import Client
 from seatrial.kinds.serving.driver.http import Connections
-from seatrial.kinds.serving.driver.keeping_up import WARMUP
 from seatrial.kinds.serving.driver.load_check import check_sample, draw_sample
 from seatrial.kinds.serving.driver.load_metrics import summarize_load
-from seatrial.kinds.serving.driver.load_requests import AskSender, HttpSender, Timed, requests_of
+from seatrial.kinds.serving.driver.load_requests import Prepared, Sender, Timed
 from seatrial.kinds.serving.driver.offering import Offering, Window
 from seatrial.kinds.serving.driver.openai import OpenAiClient
-from seatrial.kinds.serving.work import LOAD, LoadNote, LoadStage, LoadSummary, LoadWork, Question, ServingWork
+from seatrial.kinds.serving.generation import Mode, Request
+from seatrial.kinds.serving.prompts import makes_up, measure_words, questions_of, requests_of
+from seatrial.kinds.serving.work import (
+    LOAD,
+    LoadNote,
+    LoadStage,
+    LoadSummary,
+    LoadWork,
+    Question,
+    ServingWork,
+    WordList,
+)
 
 CLOSE = 1.025  # a search ends when the lowest broken rate is at most this many times the highest that holds
 _MOST_RATE = 100_000.0  # highest rate of a search
+_IDLE_REQUESTS = 20  # one after the other, for the latency of an idle server
+_NEAR = 0.05  # a rate that differs less from a measured one is not measured again
 CUT = "cut"  # error of a request that was in flight when the client stopped
 
 
 async def run_load(
     driver: Driver, work: ServingWork, load: LoadWork, client: Client, again: bool
 ) -> tuple[LoadSummary, list[Timed]]:
-    sender = HttpSender(client, load) if isinstance(client, OpenAiClient) else AskSender(client, load)
+    sender = Sender(client, load)
     at_once = load.arrivals.burst if load.arrivals.shape == "in_flight" else 0
     asked: list[Question] = []
-    prepared: list[Any] = []
-    made: dict[int, Any] = {}
+    prepared: list[Prepared] = []
+    made: dict[int, Prepared] = {}
+    later: list[Timed] = []  # requests of conversations after the first one
 
     def next_until(seconds: float | None) -> list[Timed]:
         """The requests from the last ones on. The same seed gives the same first ones."""
@@ -47,10 +59,11 @@ async def run_load(
             times = (
                 [0.0] * (load.requests or 0) if at_once else offsets(load.arrivals, load.requests, seconds, load.seed)
             )
+            fresh = requests_of(load, work.questions, len(times))[len(asked) :]
         except ValueError as error:
             raise DriverError(str(error)) from error
-        timed = [Timed(at_s) for at_s in times[len(asked) :]]
-        asked.extend(requests_of(load, work.questions, len(times))[len(asked) :])
+        timed = [Timed(at_s, turn=int(bool(one.turns))) for at_s, one in zip(times[len(asked) :], fresh, strict=True)]
+        asked.extend(fresh)
         for number in draw_sample(load, asked[-len(timed) :]):
             timed[number].keep = True
         for question in asked[len(prepared) :]:
@@ -59,8 +72,26 @@ async def run_load(
             prepared.append(made[id(question)])
         return timed
 
+    def send(number: int, timed: Timed, done: Callable[[Timed], None]) -> None:
+        """Each turn of a conversation starts when the one before is answered, and includes its answer."""
+        question, messages = asked[number], list(asked[number].request.messages)
+        turns = iter(question.turns)
+
+        def answered(one: Timed) -> None:
+            said = None if one.error or driver.stopping.is_set() else next(turns, None)
+            if said is None:
+                done(timed)
+                return
+            messages.extend([{"role": "assistant", "content": one.said}, {"role": "user", "content": said}])
+            asks = msgspec.structs.replace(question.request, messages=tuple(messages))
+            now_s = time.monotonic()
+            later.append(Timed(now_s, now_s, turn=one.turn + 1))
+            sender.send(sender.prepare(msgspec.structs.replace(question, request=asks)), later[-1], answered)
+
+        sender.send(prepared[number], timed, answered if question.turns else done)
+
     window, first = Window(load) if load.peak else None, next_until(load.seconds)
-    offering = Offering(driver, lambda number, timed, done: sender.send(prepared[number], timed, done), at_once)
+    offering = Offering(driver, send, at_once)
     cpu_s = time.process_time()
     gc.collect()
     gc.freeze()  # collecting the prepared requests would pause the load
@@ -70,10 +101,11 @@ async def run_load(
         gc.unfreeze()
     cpu_s = time.process_time() - cpu_s
     timed = offering.timed[: offering.started]
-    for one in timed:
+    for one in (*timed, *later):
         if not one.end_s:  # the client was stopped before the answer arrived
             one.end_s, one.error = time.monotonic(), CUT
     answers = check_sample(load, asked[: len(timed)], timed, work.protocol)
+    timed = sorted([*timed, *later], key=lambda one: one.intended_s)
     summary = summarize_load(load, timed, cpu_s, offering.most_in_flight, cut, again, answers)
     flow = window.flow if window else None
     return msgspec.structs.replace(summary, falls_behind=flow.falls_behind if flow else ""), timed
@@ -89,6 +121,13 @@ async def offer_load(driver: Driver, work: ServingWork, load: LoadWork, client: 
         return
     again = LOAD in driver.unknown
     driver.begin(LOAD)
+    try:
+        if load.prompts or (load.lengths and load.lengths.input):
+            load = msgspec.structs.replace(load, words=await _measured_words(load, client))
+        if load.prompts:
+            work = msgspec.structs.replace(work, questions=tuple(questions_of(load)))
+    except Unreadable as error:
+        raise DriverError(str(error)) from error
     async with scraping(driver, work, load, client) as scrape:
         if load.peak or load.points:
             note = await _search(driver, work, load, client, again)
@@ -99,11 +138,33 @@ async def offer_load(driver: Driver, work: ServingWork, load: LoadWork, client: 
     driver.finish(LOAD, **msgspec.structs.asdict(note), scrape=scrape)
 
 
+async def _measured_words(load: LoadWork, client: Client) -> WordList:
+    """The words of made-up prompts, with their tokens by the server's tokenizer or by the given one, if possible."""
+    if load.prompts and not makes_up(load):
+        return WordList()
+
+    async def by_server(text: str) -> int | None:
+        answer = await client.ask(Request(inputs=(text,), mode=Mode.TOKENIZE), False, load.request_s)
+        return answer.tokenizations[0].count if answer.failure is None and answer.tokenizations else None
+
+    found = await measure_words(by_server, "tokens, by the server's tokenizer")
+    if found is None and load.lengths is not None and load.lengths.tokenizer:
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(load.lengths.tokenizer)
+
+        async def by_file(text: str) -> int | None:
+            return len(tokenizer.encode(text).ids)
+
+        found = await measure_words(by_file, f"tokens, by the file {load.lengths.tokenizer}")
+    return found or WordList(unit="words: the server has no /tokenize, and `lengths` no `tokenizer`")
+
+
 async def _search(driver: Driver, work: ServingWork, load: LoadWork, client: Client, again: bool) -> LoadNote:
     """Finds the highest rate that keeps the bounds, or tries the given rates or numbers in flight."""
     stages: list[LoadStage] = []
 
-    async def attempt(rate: float) -> Try[LoadSummary]:
+    async def attempt(rate: float, longer: bool = False) -> Try[LoadSummary]:  # windows extend anyway
         if load.arrivals.shape == "in_flight":
             offered = msgspec.structs.replace(load, arrivals=msgspec.structs.replace(load.arrivals, burst=int(rate)))
         else:
@@ -116,7 +177,8 @@ async def _search(driver: Driver, work: ServingWork, load: LoadWork, client: Cli
         lag, most = value_text(summary.lag_s, "s"), value_text(load.lag_s, "s")
         late = f"the client was late by {lag} (limit {most})" if summary.lag_s > load.lag_s else ""
         doubt = "the client was stopped before the end; run it again" if summary.cut else late
-        broken = load.broken_bounds(summary) + ([summary.falls_behind] if summary.falls_behind else [])
+        behind = [f"the server {summary.falls_behind}"] if summary.falls_behind else []
+        broken = load.broken_bounds(summary) + behind
         tried = Try(rate, broken, doubt, summary)
         stages.append(LoadStage(rate, tried.broken, doubt, msgspec.structs.replace(summary, series=[])))
         return tried
@@ -124,8 +186,19 @@ async def _search(driver: Driver, work: ServingWork, load: LoadWork, client: Cli
     stopped = driver.stopping.is_set
     if load.points:
         found = await try_each(load.points, attempt, stopped)
-    else:
-        found = await search_rate(load.arrivals.rate, _MOST_RATE, attempt, stopped, CLOSE)
+        return LoadNote(found.holds, stages, found.low, found.high, found.doubt)
+    first = load.arrivals.rate
+    if load.auto:
+        one_by_one = Arrivals("in_flight", burst=1)
+        alone = msgspec.structs.replace(load, arrivals=one_by_one, requests=_IDLE_REQUESTS, peak=False)
+        idle, _ = await run_load(driver, work, alone, client, again)
+        stages.append(LoadStage(idle.rate, load.broken_bounds(idle), "", msgspec.structs.replace(idle, series=[])))
+        first = idle.rate or 1.0
+    found = await search_rate(first, _MOST_RATE, attempt, stopped, CLOSE)
+    for number in range(load.auto if found.low and not found.doubt else 0):
+        rate = first + (found.low - first) * number / load.auto
+        if not stopped() and all(abs(stage.rate / rate - 1) > _NEAR for stage in stages):
+            await attempt(rate)
     return LoadNote(found.holds, stages, found.low, found.high, found.doubt)
 
 
@@ -139,6 +212,7 @@ def write_requests(path: Path, timed: Iterable[Timed], mode: str, rate: float | 
             for name in ("intended_s", "begun_s", "sent_s", "first_byte_s", "end_s"):
                 value = getattr(one, name)
                 row[name] = round(value - begin_s, 6) if value else None
+            row |= {"turn": one.turn} if one.turn else {}
             row |= {"tokens": one.tokens, "tokens_s": [round(at_s - begin_s, 6) for at_s in one.stamps]}
             row |= {"counts": one.counts if any(count != 1 for count in one.counts) else [], "error": one.error}
             file.write(msgspec.json.encode(row) + b"\n")

@@ -1,5 +1,6 @@
 """Checks the answers of a load: the length of each one, and the content of a sample. Pure."""
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -7,13 +8,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from seatrial.kinds.serving.answers.answer import check_alone, compare_answer
-from seatrial.kinds.serving.answers.compare import Comparison
+from seatrial.kinds.serving.answers.answer import compare_answer, repeated_unit
+from seatrial.kinds.serving.answers.compare import Comparison, structure
 from seatrial.kinds.serving.answers.findings import evidence_of
 from seatrial.kinds.serving.answers.judge import Comparing
-from seatrial.kinds.serving.driver.http import Received
-from seatrial.kinds.serving.driver.openai import read_answer
-from seatrial.kinds.serving.generation import Case
+from seatrial.kinds.serving.driver.cases import with_checks
+from seatrial.kinds.serving.generation import Case, Expect, Generation, StopReason, generations_of
 from seatrial.kinds.serving.work import CheckedAnswers, LoadWork, Question
 
 if TYPE_CHECKING:
@@ -37,26 +37,28 @@ def length_of(question: Question, load: LoadWork, extra: Mapping[str, object]) -
         tokens = question.request.stopping.explicit
         return Length(tokens.min_new_tokens or 1, tokens.max_new_tokens or 0) if load.check else Length(1)
     least = 1 if question.tokens is None else 2 if question.tokens > 2 else min(question.tokens, 1)
-    if load.check is None or any(name in extra for name in _LIMITS):
+    # Some servers remove white space around structured answers, so their tokens may have no text.
+    unusual = question.request.decoding.guided or question.request.choices > 1
+    if load.check is None or unusual or any(name in extra for name in _LIMITS):
         return Length(min(least, 1))
-    return Length(least, question.request.stopping.explicit.max_new_tokens or 0)
+    stopping = question.request.stopping if question.request.path else question.request.stopping.explicit
+    return Length(least, stopping.max_new_tokens or 0)
 
 
-def length_problem(
-    length: Length, reported: int | None, hidden: int, messages: int, size: float, finish: str | None
-) -> str:
-    """The kind of error of an answer with a wrong length; empty if there is none. `reported` is the server's count of
-    tokens, `hidden` those of them without text; `size` is the text's length in bytes. A token has at least one byte,
-    and a message at least one token."""
+def length_problem(length: Length, got: Generation, messages: int) -> str:
+    """The kind of error of an answer with a wrong length; empty if there is none. A token has at least one byte, and a
+    message of a stream at least one token."""
+    size: float = len((got.text or "").encode()) + len((got.reasoning or "").encode())
+    if got.tool_calls:
+        size = math.inf  # they have tokens without text
     if not size:
         return EMPTY if length.least else ""
-    at_limit = finish == "length"
+    at_limit, reported = got.stop_reason is StopReason.MAX_TOKENS, got.generated_count
     tokens = size if reported is None else reported
     if tokens < length.least or (at_limit and tokens < length.most):
         return SHORT
-    if reported is None or not length.most or messages <= reported <= size + hidden + (0 if at_limit else _UNLISTED):
-        return ""
-    return USAGE
+    most = size + (got.hidden_count or 0) + (0 if at_limit else _UNLISTED)
+    return "" if reported is None or not length.most or messages <= reported <= most else USAGE
 
 
 def draw_sample(load: LoadWork, asked: Sequence[Question]) -> Sequence[int]:
@@ -88,15 +90,16 @@ def check_sample(
         if one.answer is None or one.error:
             continue
         answer, one.answer = one.answer, None
-        if isinstance(answer, Received):
-            answer = read_answer(answer, question.request, load.stream, None)
+        answer = with_checks(answer, question, load.stream)
         checked += 1
+        expect = question.expect or Expect()
+        case = Case(question.name, question.request, question.answer, expect=expect, skip_check=question.skip_check)
+        found = compare_answer(case, answer, comparing, protocol)[0]
         if question.answer is not None:
             compared += 1
-            case = Case(question.name, question.request, question.answer, skip_check=question.skip_check)
-            found = compare_answer(case, answer, comparing, protocol)[0]
         else:
-            found = check_alone(question.request, answer, protocol)
+            units = [unit for one in generations_of(answer) if (unit := repeated_unit(one.text or ""))]
+            found = structure(f"the text only repeats {units[0]!r:.120}") if found.passes and units else found
         if not found.passes:
             one.error = WRONG
             wrong.setdefault(question.name or "generated prompts", []).append(found)

@@ -22,16 +22,22 @@ def summarize_load(
     import numpy as np
 
     good = [one for one in timed if not one.error]
-    warm = warmup_requests([own_latency(one) for one in good])
-    counted = good[warm:]
+    # First turns only: their later ones may be faster because the beginning of the prompt is cached.
+    first = [one for one in good if one.turn <= 1]
+    warm = warmup_requests([own_latency(one) for one in first])
+    left_out = {id(one) for one in first[:warm]}
+    counted = [one for one in good if id(one) not in left_out]
     values: dict[str, list[float]] = {
         "lag": [one.begun_s - one.intended_s for one in timed],
         "ttft": [one.stamps[0] - one.begun_s for one in counted if one.stamps],
+        "ttfo": [one.answer_s - one.begun_s for one in counted if one.answer_s is not None],
         "first_byte": [one.first_byte_s - one.begun_s for one in counted if one.first_byte_s is not None],
         "itl": [gap for one in counted for gap in token_gaps(one)],
         "tpot": [own for one in counted if (own := tpot(one)) is not None],
         "e2e": [one.end_s - one.begun_s for one in counted],
     }
+    if values["ttfo"] == values["ttft"] and all(bound.metric != "ttfo" for bound in load.bounds):
+        values["ttfo"] = []  # there was no reasoning
     asked = {float(bound.part[1:]) for bound in load.bounds if bound.part.startswith("p")}
     percents = sorted({*QUANTILES, *asked})
     latencies = {}
@@ -66,6 +72,8 @@ def summarize_load(
         goodput=(len(in_time) - wrong_share * unchecked) / len(timed) if timed else 0.0,
         latencies=latencies,
         series=_series(timed, begin_s),
+        turns=_turns(counted),
+        lengths=load.words.unit,
         answers=answers,
         cpu_s=cpu_s,
         most_in_flight=most_in_flight,
@@ -111,8 +119,22 @@ def is_good(one: Timed, bounds: Sequence[LoadBound]) -> bool:
     if one.error:
         return False
     ttft = one.stamps[0] - one.begun_s if one.stamps else None
-    own = {"ttft": ttft, "tpot": tpot(one), "e2e": one.end_s - one.begun_s}
+    ttfo = one.answer_s - one.begun_s if one.answer_s is not None else None
+    own = {"ttft": ttft, "ttfo": ttfo, "tpot": tpot(one), "e2e": one.end_s - one.begun_s}
     return all(bound.met_by(value) for bound in bounds if (value := own.get(bound.metric)) is not None)
+
+
+def _turns(timed: Sequence[Timed]) -> list[dict[str, float]]:
+    """The time to first token of each turn of conversations: the prompt grows, and its beginning may be cached."""
+    found: dict[int, list[float]] = {}
+    for one in timed:
+        if one.turn and one.stamps:
+            found.setdefault(one.turn, []).append(one.stamps[0] - one.begun_s)
+    rows = [(turn, sorted(values)) for turn, values in sorted(found.items())]
+    return [
+        {"turn": turn, "requests": len(own), "p50": own[(len(own) - 1) // 2], "p99": own[-(-99 * len(own) // 100) - 1]}
+        for turn, own in rows
+    ]
 
 
 def _series(timed: Sequence[Timed], begin_s: float) -> list[dict[str, float]]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from seatrial.kinds.driver import Driver, wait_for
-from seatrial.kinds.serving.driver.keeping_up import LONGEST, Flow, measure_flow
+from seatrial.kinds.search import LONGEST, Flow, measure_flow
 from seatrial.kinds.serving.driver.load_metrics import summarize_load
 from seatrial.kinds.serving.driver.load_requests import Timed
 from seatrial.kinds.serving.work import LoadWork

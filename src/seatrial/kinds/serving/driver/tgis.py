@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ try:
     from seatrial.kinds.serving.driver.tgis_format import (
         GENERATION,
         HEALTH,
-        Health,
         Messages,
+        enum_word,
         generate_request,
         generation_of,
         tokenization_of,
@@ -36,6 +37,8 @@ _BROKEN_SIGNS = ("socket closed", "connection reset", "stream removed", "goaway"
 
 
 class TgisClient:
+    extra: Mapping[str, object] = {}
+
     def __init__(self, work: ServingWork, url: str, token: str) -> None:
         parts = urlsplit(url if "//" in url else f"//{url}")
         secure = work.tls is not None or parts.scheme in ("https", "grpcs")
@@ -60,12 +63,17 @@ class TgisClient:
         self._generate = _method(unary, f"{_SERVICE}/Generate", Messages["BatchedGenerationResponse"])
         self._tokenize = _method(unary, f"{_SERVICE}/Tokenize", Messages["BatchedTokenizeResponse"])
         self._model_info = _method(unary, f"{_SERVICE}/ModelInfo", Messages["ModelInfoResponse"])
-        self._health = _method(unary, f"/{HEALTH}.Health/Check", Health["HealthCheckResponse"])
+        self._health = _method(unary, f"/{HEALTH}.Health/Check", Messages["HealthCheckResponse"])
         self._stream = _method(stream, f"{_SERVICE}/GenerateStream", Messages["GenerationResponse"])
 
-    async def ask(self, asked: Request, stream: bool, limit_s: float) -> Answer:
-        if asked.messages:
+    def encode(self, asked: Request, stream: bool, more: Mapping[str, object]) -> bytes:
+        return b""
+
+    async def ask(self, asked: Request, stream: bool, limit_s: float, data: bytes = b"") -> Answer:
+        if asked.messages or asked.path:
             text = "protocol `tgis` has no chat messages; use a `prompt` in the format of the model"
+            if not asked.messages:
+                text = "protocol `tgis` cannot send a case in OpenAI's format; write it with `request`"
             return Answer(failure=Failure("", text, Trouble.NOT_ASKED))
         if stream:
             return await self._ask_stream(asked, limit_s)
@@ -107,12 +115,12 @@ class TgisClient:
     async def health(self, limit_s: float) -> Failure | None:
         """Asks gRPC's health service, which is optional."""
         sent_s = time.monotonic()
-        asked = Health["HealthCheckRequest"](service="")
+        asked = Messages["HealthCheckRequest"](service="")
         try:
             reply = await self._health(asked, timeout=limit_s, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             return None if error.code() is grpc.StatusCode.UNIMPLEMENTED else _failure(error, sent_s, limit_s)
-        status = Health["HealthCheckResponse"].DESCRIPTOR.fields_by_name["status"].enum_type.values[reply.status].name
+        status = enum_word(reply, "status")
         return None if status == "SERVING" else Failure("UNAVAILABLE", f"health status {status}")
 
     async def describe(self, limit_s: float) -> ModelInfo | None:
@@ -121,8 +129,7 @@ class TgisClient:
             info = await self._model_info(asked, timeout=limit_s, metadata=self._metadata)
         except grpc.aio.AioRpcError:
             return None
-        kind = info.DESCRIPTOR.fields_by_name["model_kind"].enum_type.values[info.model_kind].name
-        return ModelInfo(kind, info.max_sequence_length, info.max_new_tokens)
+        return ModelInfo(enum_word(info, "model_kind"), info.max_sequence_length, info.max_new_tokens)
 
     async def close(self) -> None:
         await self._channel.close()
