@@ -20,7 +20,7 @@ from seatrial.kinds.scale.driver.plan import SubmissionPlan
 from seatrial.kinds.scale.driver.stages import read_stamps
 from seatrial.kinds.scale.driver.submit import SubmissionRecords, Submitter
 from seatrial.kinds.scale.driver.watch import Canary, Watched, WatchWork, watching
-from seatrial.kinds.scale.followed import PODS_LABELLED
+from seatrial.kinds.scale.followed import followed_pods
 from seatrial.kinds.scale.work import WORKLOAD_LABEL, ScaleWork, Submission, WorkloadClass
 from seatrial.kubernetes import PODS
 from seatrial.targets.kubernetes import kind
@@ -38,7 +38,7 @@ KUBECONFIG = """
 async def place(
     stub: Stub, folder: Path
 ) -> AsyncIterator[tuple[ClusterWorkloads, SubmissionPlan, Submitter, SubmissionRecords[Submission]]]:
-    work = ScaleWork("r", "69b56f04", 1, "p", (WorkloadClass("pod", POD),), COUNT, Arrivals("burst", burst=COUNT))
+    work = ScaleWork("r", "69b56f04", 1, "p", (WorkloadClass("pod", (POD,)),), COUNT, Arrivals("burst", burst=COUNT))
     plan = SubmissionPlan(work)
     async with stub.client() as client:
         mine = ClusterObjects(client, kind.options(), work.run, work.cell, work.attempt)
@@ -98,7 +98,7 @@ async def test_the_connections_of_a_burst_are_opened_before_it(tmp_path: Path) -
 async def test_workloads_of_a_round_of_a_search_carry_its_label(tmp_path: Path) -> None:
     async with serving(Stub()) as stub, place(stub, tmp_path) as (made, plan, sender, _):
         await made.check()
-        planned = plan.round(3)[:2]
+        planned = plan.round(3, 1)[:2]
         await sender.open_loop(planned, [0.0, 0.0], time.monotonic())
     labels = [one["metadata"]["labels"] for name, one in stub.objects.items() if name != "p-0"]
     assert [one["seatrial/phase"] for one in labels] == ["round-3", "round-3"]
@@ -176,8 +176,8 @@ async def test_a_change_that_the_watch_never_saw_counts_until_the_next_one(tmp_p
     stamps.write_text('{"canary":"b","at_s":13.5}\n{"canary":"d","at_s":60.0}\n')
     async with serving(Stub()) as stub, stub.client() as client:
         canary = Canary(ClusterObjects(client, kind.options(), "r", "69b56f04", 1), "p")
-        canary._acknowledged = {"a": 10.0, "b": 13.0, "c": 59.0, "d": 60.5, "e": 61.0}
-        assert canary.lags(stamps) == [(10.0, 3.5), (13.0, 0.5), (59.0, 1.0), (60.5, 0.0)]
+        canary._sent = {"a": 10.0, "b": 13.0, "c": 59.0, "d": 59.5, "e": 61.0}
+        assert canary.lags(stamps) == [(13.5, 3.5), (13.5, 0.5), (60.0, 1.0), (60.0, 0.5)]
 
 
 async def test_what_a_watch_missed_when_the_server_had_forgotten_is_censored_and_counted(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ async def test_what_a_watch_missed_when_the_server_had_forgotten_is_censored_and
 
     async with serving(Stub(watch_ends_after=1, override=answer)) as stub:
         (tmp_path / "kubeconfig").write_text(KUBECONFIG.format(server=stub.url))
-        watched = (Watched(PODS, PODS_LABELLED),)
+        watched = (Watched(PODS, followed_pods(labelled=True)),)
         work = WatchWork(str(tmp_path / "kubeconfig"), None, ("ns",), selector, str(stamps), "p", watched)
         async with watching(work, tmp_path / "watch.json"):
             stub.put("p-0", **own, **{WORKLOAD_LABEL: "0"})  # the last that it sees before the stream ends

@@ -11,17 +11,16 @@ from seatrial.kinds.scale.driver.stages import read_stamps
 from seatrial.kinds.scale.driver.stamps import StampFeed, Stamps, form_of, value_at
 from seatrial.kinds.scale.driver.watch import followed_on, pods_labelled
 from seatrial.kinds.scale.followed import (
-    BETWEEN,
-    PODS_LABELLED,
-    PODS_OF_OTHERS,
     Followed,
     ReachedWhen,
     follow_root,
+    followed_pods,
+    kinds_between,
     segments,
 )
 from seatrial.kinds.scale.model import FollowedKind, Workload
 from seatrial.kinds.scale.work import Stamp
-from seatrial.kinds.scale.workload import manifest_of
+from seatrial.kinds.scale.workload import manifests_of
 from seatrial.kubernetes import (
     ADDED,
     DELETED,
@@ -40,7 +39,7 @@ from seatrial.kubernetes.queries import decoder
 
 PREFIX = "scale-1234abcd"
 OWN = {"seatrial/run": "r", "seatrial/cell": "69b56f04", "seatrial/attempt": "1"}
-KINDS = {(one.api_version.partition("/")[0], one.kind): one for one in BETWEEN}
+KINDS = {(one.api_version.partition("/")[0], one.kind): one for one in kinds_between()}
 
 
 class Watcher:
@@ -68,7 +67,7 @@ class Watcher:
         return read_stamps(self.path)
 
     def stages(self) -> list[tuple[int, str]]:
-        return [(one.workload, one.stage) for one in self.seen()]
+        return [(one.workload, one.stage) for one in self.seen() if not one.pending]
 
 
 @pytest.fixture
@@ -115,7 +114,7 @@ FALSE, TRUE = {"status": "False"}, {"status": "True", "lastTransitionTime": "202
     ],
 )  # fmt: skip
 def test_the_stages_that_a_pod_shows(watcher: Watcher, given: dict[str, Any], stages: list[str]) -> None:
-    give = watcher.feed(PODS_LABELLED)
+    give = watcher.feed(followed_pods(labelled=True))
     give(given)
     give(given, MODIFIED)
     assert watcher.stages() == [(7, stage) for stage in stages], "each once"
@@ -124,7 +123,9 @@ def test_the_stages_that_a_pod_shows(watcher: Watcher, given: dict[str, Any], st
 
 
 def test_a_stamp_has_what_its_writer_says_and_who_caused_it(watcher: Watcher) -> None:
-    watcher.feed(PODS_LABELLED)(pod("Failed", "n", PodScheduled=TRUE, DisruptionTarget={**TRUE, "reason": "Eviction"}))
+    watcher.feed(followed_pods(labelled=True))(
+        pod("Failed", "n", PodScheduled=TRUE, DisruptionTarget={**TRUE, "reason": "Eviction"})
+    )
     seen = {one.stage: one for one in watcher.seen()}
     assert (seen["pod_created"].server, seen["scheduled"].server) == ("2026-11-17T06:00:00Z", "2026-11-17T06:00:01Z")
     assert seen["evicted"].by == "Eviction"
@@ -134,7 +135,7 @@ def test_objects_belong_to_a_workload_through_their_owners_whichever_watch_is_fi
     """A pod whose job is not known yet, and a job whose workload is not, wait for them."""
     workloads = watcher.feed(follow_root("run.ai/v2alpha1", "TrainingWorkload"), is_root=True)
     jobs, groups = watcher.feed(KINDS["run.ai", "RunaiJob"]), watcher.feed(KINDS["scheduling.run.ai", "PodGroup"])
-    pods = watcher.feed(PODS_OF_OTHERS)
+    pods = watcher.feed(followed_pods(labelled=False))
     pods(thing("pod", "job", spec={"nodeName": "n"}))
     groups(thing("group", "job"))
     jobs(thing("job", "workload"))
@@ -148,12 +149,12 @@ def test_objects_belong_to_a_workload_through_their_owners_whichever_watch_is_fi
 
 @pytest.mark.parametrize("label", ["release", "job-name", "training.kubeflow.org/job-name", "workloadName"])
 def test_objects_belong_to_a_workload_by_a_label_with_its_name(watcher: Watcher, label: str) -> None:
-    watcher.feed(PODS_OF_OTHERS)(thing("p", "unknown", labels={label: f"{PREFIX}-12"}))
+    watcher.feed(followed_pods(labelled=False))(thing("p", "unknown", labels={label: f"{PREFIX}-12"}))
     assert watcher.stages() == [(12, "pod_created")]
 
 
 def test_foreign_objects_are_no_ones(watcher: Watcher) -> None:
-    give = watcher.feed(PODS_OF_OTHERS)
+    give = watcher.feed(followed_pods(labelled=False))
     for labels in (
         None,
         {"release": "else-12"},
@@ -170,8 +171,8 @@ def test_what_another_attempt_made_in_the_same_namespace_is_none_of_ours(watcher
     """Whatever its number, its owners and its names: another cell of the run may be at work."""
     watcher.feed(follow_root("batch/v1", "Job"), is_root=True)(thing("w", name=f"{PREFIX}-7", labels=ours(7)))
     other = {**ours(7), "seatrial/cell": "00000000"}
-    watcher.feed(PODS_OF_OTHERS)(thing("p", "w", labels={**other, "job-name": f"{PREFIX}-7"}))
-    watcher.feed(PODS_LABELLED)(thing("c", labels={**other, "seatrial/workload": "canary"}))
+    watcher.feed(followed_pods(labelled=False))(thing("p", "w", labels={**other, "job-name": f"{PREFIX}-7"}))
+    watcher.feed(followed_pods(labelled=True))(thing("c", labels={**other, "seatrial/workload": "canary"}))
     assert watcher.path.read_bytes() == b""
 
 
@@ -184,7 +185,7 @@ def test_a_job_that_is_the_workload_itself_is_no_job_of_it(watcher: Watcher) -> 
 
 
 def test_an_event_says_who_evicted_by_annotation_by_object_or_by_its_message(watcher: Watcher) -> None:
-    watcher.feed(PODS_LABELLED)(pod(node="n"))
+    watcher.feed(followed_pods(labelled=True))(pod(node="n"))
     events = watcher.feed(KINDS["v1", "Event"])
     for number, (more, annotations) in enumerate([
         ({"message": "was preempted by higher priority workload ns/big", "related": {"name": "x"}},
@@ -243,7 +244,7 @@ def test_what_a_user_says_of_the_kind_of_the_workloads_is_read_of_them(watcher: 
 
 
 def test_what_happened_in_a_gap_is_known_to_be_between_its_ends_also_what_went_in_it(watcher: Watcher) -> None:
-    give = watcher.feed(PODS_LABELLED)
+    give = watcher.feed(followed_pods(labelled=True))
     gone = thing("gone", labels=ours(8))
     give(pod())  # at 101
     give(gone)  # at 102, the last that is seen before the gap
@@ -260,7 +261,7 @@ def test_what_happened_in_a_gap_is_known_to_be_between_its_ends_also_what_went_i
 
 
 def test_what_an_earlier_watch_did_not_see_happened_since_its_end(watcher: Watcher) -> None:
-    give = watcher.feed(PODS_LABELLED, blind_s=50.0)
+    give = watcher.feed(followed_pods(labelled=True), blind_s=50.0)
     give(pod(node="n"))
     give(None)
     give(pod("Running", "n"), MODIFIED)
@@ -286,7 +287,7 @@ def test_what_is_no_path_is_refused(path: str) -> None:
 
 
 def test_a_path_that_leads_nowhere_is_nothing() -> None:
-    form = form_of(PODS_LABELLED, annotated=True)
+    form = form_of(followed_pods(labelled=True), annotated=True)
     found = decoder(form).decode(b'{"metadata": {"annotations": {"a/b.c": "1"}}, "status": {"conditions": null}}')
     assert value_at(found, "status.conditions[Ready].status") == ""
     assert value_at(found, "metadata.annotations[a/b.c]") == "1"
@@ -315,7 +316,7 @@ JOBSETS = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
 
 
 async def chosen(client: Any, *roots: Resource, named: tuple[Followed, ...] = ()) -> dict[str, Any]:
-    found = await followed_on(client, roots, True, named, ["x"])
+    found = await followed_on(client, {*roots}, True, named, ["x"])
     return {one.resource.title: one for one in found.watched} | {"left out": found.left_out}
 
 
@@ -352,10 +353,10 @@ async def test_a_kind_that_the_user_names_must_be_there() -> None:
                                    {"kind": "kueue", "queue": "q"}])  # fmt: skip
 def test_pods_of_workloads_that_are_built_in_are_selected_by_their_labels(given: dict[str, str]) -> None:
     """Also where their template has no metadata of its own."""
-    assert pods_labelled([manifest_of(Workload.model_validate(given), "")])
+    assert pods_labelled(manifests_of(Workload.model_validate(given), ""))
 
 
 def test_pods_that_an_operator_describes_itself_cannot_be_selected() -> None:
     training = {"apiVersion": "run.ai/v2alpha1", "kind": "TrainingWorkload", "spec": {"gpu": {"value": "1"}}}
     assert not pods_labelled([training])
-    assert not pods_labelled([manifest_of(Workload(kind="job"), ""), training])
+    assert not pods_labelled([*manifests_of(Workload(kind="job"), ""), training])

@@ -14,9 +14,8 @@ from seatrial.kinds.scale.driver.audit import read_audit, use_audit
 from seatrial.kinds.scale.driver.clock import ServerClock, agreements
 from seatrial.kinds.scale.driver.health import (
     gaps,
-    health_points,
+    health_columns,
     longest_idle,
-    loop_lag_s,
     outages_of,
     read_lines,
     read_sample,
@@ -24,7 +23,7 @@ from seatrial.kinds.scale.driver.health import (
 from seatrial.kinds.scale.driver.stages import reached_stages
 from seatrial.kinds.scale.followed import POD_CREATED, SCHEDULED, UNSCHEDULABLE
 from seatrial.kinds.scale.measured import check_limits, check_measured, limited_by, measured_charts
-from seatrial.kinds.scale.work import ClockMetrics, HealthPoint, Limit, MeasuredScale, Stamp, StampAgreement, Submission
+from seatrial.kinds.scale.work import ClockMetrics, Limit, MeasuredScale, Stamp, StampAgreement, Submission
 
 STEP = ObservedStep("driver", "drive", outcome=Outcome.EXITED, code=0)
 EPOCH_S = 1_800_000_000.0
@@ -110,7 +109,7 @@ def test_gaps_and_the_lag_of_the_own_loop_are_read_from_the_file_of_stamps(tmp_p
     lines += [{"gap_s": 3.0, "at_s": 8.0, "kind": "Pod"}, {"canary": "1-1", "at_s": 9.0}]
     path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines) + b'{"workload":1,"po')
     found = read_lines(path)
-    assert loop_lag_s(found) == 0.4
+    assert [line.loop_s for line in found] == [0.01, 0.4, None, None]
     assert gaps(found) == (1, 5.0)
 
 
@@ -132,32 +131,36 @@ garbage{ 1
 def test_the_metrics_of_a_server_are_differences_between_two_looks() -> None:
     samples = [read_sample(METRICS % (100, 100, 100, 0), 10.5), read_sample(METRICS % (190, 200, 200, 6), 15.5)]
     samples.append(read_sample(METRICS % (1, 1, 1, 0), 20.5))
-    points = {one.from_s: one for one in health_points({0: sent(0, 10.0)}, [], [], samples, 20.6)}
-    assert points[0] == HealthPoint(0.0, 1, 1, create_p99_s=points[0].create_p99_s, in_flight=7, etcd_bytes=1_500_000)
-    assert points[5].latency_s == {"POST": 1.0}, "10 of the 100 since then took more than 50 ms"
-    assert (points[5].rejected, points[5].in_flight, points[5].etcd_bytes) == (6, 7, 1_500_000)
-    assert points[10].in_flight == 7
-    assert points[10].rejected is None, "it was restarted"
-    (all_in_one,) = health_points({}, [], [], samples[:2], 0.0)
-    assert (all_in_one.rejected, all_in_one.latency_s) == (6, {"POST": 1.0}), "of several the last"
+    columns = health_columns({0: sent(0, 10.0)}, [], [], samples, 20.6)
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    points = {row["seconds"]: row for row in rows}
+    unknown = {"rejected": None, "POST p99": None}
+    first = {"seconds": 0.0, "offered": 1, "acknowledged": 1, "create p99": points[0]["create p99"], **unknown}
+    assert points[0] == {**first, "in flight": 7, "size": 1_500_000}
+    assert points[5]["POST p99"] == 1.0, "10 of the 100 since then took more than 50 ms"
+    assert (points[5]["rejected"], points[5]["in flight"], points[5]["size"]) == (6, 7, 1_500_000)
+    assert points[10]["in flight"] == 7
+    assert points[10]["rejected"] is None, "it was restarted"
+    all_in_one = health_columns({}, [], [], samples[:2], 0.0)
+    assert (all_in_one["rejected"], all_in_one["POST p99"]) == ([6], [1.0]), "of several the last"
 
 
 def test_load_lag_and_health_are_on_one_axis_of_time() -> None:
     submissions = {0: sent(0, 100.0), 1: sent(1, 101.2), 2: Submission(2, 101.3, 101.4, None, 2, (429, 429), "no")}
     lines = [*read_lines(Path("/none"))]
-    points = health_points(submissions, [(101.5, 0.25), (90.0, 0.1)], lines, [], 103.5)
-    assert [one.from_s for one in points] == [0.0, 1.0, 2.0, 3.0]
-    assert [one.offered for one in points] == [1, 2, 0, 0]
-    assert [one.refused for one in points] == [0, 2, 0, 0]
-    assert [one.lag_s for one in points] == [0.1, 0.25, None, None], "what was not measured is not 0"
-    assert points[1].create_p99_s == pytest.approx(0.003)
-    chart = measured_charts(MeasuredScale(health=points), [])[0]
+    columns = health_columns(submissions, [(101.5, 0.25), (90.0, 0.1)], lines, [], 103.5)
+    assert columns["seconds"] == [0.0, 1.0, 2.0, 3.0]
+    assert columns["offered"] == [1, 2, 0, 0]
+    assert columns["refused"] == [0, 2, 0, 0]
+    assert columns["watch lag"] == [0.1, 0.25, None, None], "what was not measured is not 0"
+    assert columns["create p99"][1] == pytest.approx(0.003)
+    chart = measured_charts(MeasuredScale(health=columns), [])[0]
     assert isinstance(chart, Series)
     assert chart.columns[:4] == ["seconds", "offered", "acknowledged", "refused"]
     assert "etcd" not in chart.columns, "what was never known is no column"
-    limit = limited_by(MeasuredScale(health=points))
+    limit = limited_by(MeasuredScale(health=columns))
     assert limit.startswith("the API server rejected requests (2 from this trial, 2 in total)")
-    assert len(health_points(submissions, [], [], [], 100_000.0)) <= 121
+    assert len(health_columns(submissions, [], [], [], 100_000.0)["seconds"]) <= 121
 
 
 def test_an_api_server_without_an_answer_and_a_scheduler_that_stops_are_named() -> None:

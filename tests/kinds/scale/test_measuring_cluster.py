@@ -59,11 +59,16 @@ def test_when_pods_were_bound_comes_from_the_audit_log_and_clocks_agree(scale: S
     assert findings["clock"].verdict is Verdict.PASSED, findings["clock"].message
     assert "server timestamps agree" in findings["clock"].message
     assert findings["watch"].message.startswith("followed pods, jobs.batch")
-    titles = [one.title for one in scale.results().cells[0].charts]
-    assert "Load, watch and control plane over time" in titles
-    assert "Quantiles with 95 % intervals" in titles
-    health = next(one for one in scale.results().cells[0].charts if one.title.startswith("Load"))
-    assert {"seconds", "offered", "watch lag", "etcd", "in flight"} <= {*health.columns}
+    charts = {one.title: one for one in scale.results().cells[0].charts}
+    assert "Quantiles with 95 % intervals" in charts
+    columns = {
+        "Load, workloads": {"offered", "acknowledged"},
+        "Lag and latency of the client": {"create p99", "watch lag"},
+        "Requests of the API server": {"in flight"},
+        "etcd": {"size"},
+    }
+    assert all({"seconds", *names} <= {*charts[title].columns} for title, names in columns.items())
+    health = charts["Load, workloads"]
     assert sum(row[health.columns.index("acknowledged")] for row in health.rows) == 80
     scale.assert_nothing_left()
     assert scale.cluster.kubectl("-n", scale.namespace, "get", "pod", "foreign", "-o", "name").stdout

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from seatrial.job import Finding, Verdict
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.scale.driver.merge import Shard, merge_shards, read_shard
-from seatrial.kinds.scale.driver.stages import reached_stages, stage_metrics
+from seatrial.kinds.scale.driver.stages import reached_stages, stage_metrics, timeline_of
 from seatrial.kinds.scale.followed import DECIDED, FINISHED, FIRST_POD_CREATED, POD_CREATED, SCHEDULED, STARTED
 from seatrial.kinds.scale.model import parse_scale_bound
 from seatrial.kinds.scale.work import STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
@@ -21,7 +21,7 @@ from world import World
 
 PODS, COUNT, SHARDS = 2, 400, 4
 WORK = ScaleWork(
-    "run", "cell", 1, "p", (WorkloadClass("job", {}, pods=PODS),), COUNT, Arrivals("rate", rate=10.0), until=STARTED
+    "run", "cell", 1, "p", (WorkloadClass("job", (), pods=PODS),), COUNT, Arrivals("rate", rate=10.0), until=STARTED
 )
 
 
@@ -81,7 +81,7 @@ def test_four_drivers_with_clocks_of_their_own_give_the_metrics_of_one(seed: int
     assert {one.stage for one in merged.stages if ".." not in one.stage} == {"created", *of_pods}
     assert {"created..scheduled", "pod_created..started"} <= {one.stage for one in merged.stages}
     for metrics in merged.stages:
-        whole = stage_metrics(metrics.stage, submissions, reached, 0.0, 0.0)
+        whole = stage_metrics(metrics.stage, timeline_of(submissions, reached, 0.0))
         counts = (metrics.count, metrics.reached, metrics.unfinished, metrics.censored)
         assert counts == (whole.count, whole.reached, whole.unfinished, whole.censored)
         for mine, its in zip(metrics.quantiles, whole.quantiles, strict=True):
@@ -98,11 +98,17 @@ def test_what_a_driver_never_came_to_send_is_failed(tmp_path: Path) -> None:
     (tmp_path / STAMPS).write_bytes(msgspec.json.encode(Stamp(0, "a", STARTED, 9.0)) + b"\n")
     with open(tmp_path / STAMPS, "ab") as file:
         file.write(b'{"canary":"1-7","at_s":61.0}\n{"canary":"1-8","at')
-    alone = replace(WORK, count=5, classes=(WorkloadClass("job", {}, pods=1),))
+    alone = replace(WORK, count=5, classes=(WorkloadClass("job", (), pods=1),))
     merged = merge_shards([read_shard(tmp_path, alone)])
     (started,) = [one for one in merged.stages if one.stage == STARTED]
     assert (started.quantiles[-1].value, started.quantiles[-1].lower) == (None, 60.0)  # to the watch's last word
     assert (merged.whole.count, merged.whole.submitted, merged.whole.failed, merged.whole.unfinished) == (5, 3, 2, 2)
+
+
+def test_times_too_far_apart_are_refused() -> None:
+    submissions = {0: Submission(0, -1e308, 1.0, 1e308, 1)}
+    with pytest.raises(ValueError, match="finite"):
+        merge_shards([Shard(replace(WORK, count=1), submissions, [], {}, 1e308)])
 
 
 def test_drivers_with_different_ends_are_no_whole() -> None:

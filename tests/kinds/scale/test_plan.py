@@ -20,7 +20,7 @@ from seatrial.plan import expand
 from seatrial.suite import load
 
 EXAMPLES = Path(__file__).parents[3] / "examples/scale"
-SINGLE, GANG = WorkloadClass("single", {}, weight=8), WorkloadClass("gang", {}, pods=8, weight=2)
+SINGLE, GANG = WorkloadClass("single", (), weight=8), WorkloadClass("gang", (), pods=8, weight=2)
 
 
 def work(**fields: object) -> ScaleWork:
@@ -55,15 +55,16 @@ def test_the_example_means_what_it_says(file: str) -> None:
 def test_namespaces_come_in_turn_and_other_phases_change_no_mix() -> None:
     plain = SubmissionPlan(work(namespaces=("a", "b", "c")))
     assert Counter(one.namespace for one in plain.measured) == {"a": 334, "b": 333, "c": 333}
-    more = SubmissionPlan(work(fill=ExtraWorkloads(10), background=ExtraWorkloads(5, GANG), churn=Churn(2.0, 10.0)))
+    more = SubmissionPlan(work(fill=ExtraWorkloads(10), background=ExtraWorkloads(5, GANG)))
+    more.churn(Churn(10.0, rate=2.0), {})
     assert [one.of.name for one in more.measured] == [one.of.name for one in plain.measured]
     assert {one.of.name for one in more.background} == {"gang"}
-    numbers = [one.number for one in (*more.background, *more.fill, *more.measured, *more.churned)]
+    numbers = [one.number for one in (*more.background, *more.fill, *more.measured, *more.later)]
     assert numbers == list(range(5 + 10 + 1000 + 20)), "each number once"
 
 
 def test_a_template_says_its_own_namespace_unless_the_trial_does() -> None:
-    one = WorkloadClass("one", {"metadata": {"namespace": "runai-a"}})
+    one = WorkloadClass("one", ({"metadata": {"namespace": "runai-a"}},))
     assert {planned.namespace for planned in SubmissionPlan(work(classes=(one, GANG), count=50)).measured} == {
         "runai-a",
         "",
@@ -73,17 +74,58 @@ def test_a_template_says_its_own_namespace_unless_the_trial_does() -> None:
 
 def test_a_search_has_a_sample_of_everything_that_its_rounds_make() -> None:
     plan = SubmissionPlan(work(namespaces=("a", "b"), find=Find(())))
-    assert plan.measured == []
-    rounds = [*plan.round(0), *plan.round(1)]
-    assert [one.number for one in rounds] == list(range(2000))
+    assert len(plan.all) == 1000, "the first round is there before it begins, for the preflight"
+    rounds = [*plan.round(0, 1), *plan.round(1, 3)]
+    assert [one.number for one in rounds] == list(range(4000))
     assert {(one.of.name, one.namespace) for one in rounds} == {(one.of.name, one.namespace) for one in plan.samples()}
     assert {one.phase for one in rounds} == {"round-0", "round-1"}
 
 
-def test_churn_deletes_the_oldest_that_is_there() -> None:
-    plan = SubmissionPlan(work(count=3, churn=Churn(1.0, 5.0)))
-    pairs = [(old.number, new.number) for old, new in zip(plan.replaced(), plan.churned, strict=True)]
-    assert pairs == [(0, 3), (1, 4), (2, 5), (3, 6), (4, 7)]
+def churned(churn: Churn, ages: dict[int, float] | None = None, **fields: object) -> list[tuple[float, int, int]]:
+    """When which workload is replaced by which."""
+    plan = SubmissionPlan(work(**{"count": 4, **fields}))
+    found = plan.churn(churn, ages or {})
+    pairs = [(at_s, old.number, new.number) for (at_s, old), new in zip(found, plan.later, strict=True)]
+    same = [(old.of, old.namespace) == (new.of, new.namespace) for (_, old), new in zip(found, plan.later, strict=True)]
+    assert all(same), "of the same class, in the same namespace"
+    return pairs
+
+
+def test_churn_at_a_rate_deletes_the_oldest_that_is_there() -> None:
+    found = churned(Churn(6.0, rate=1.0))
+    assert found == [(0.0, 0, 4), (1.0, 1, 5), (2.0, 2, 6), (3.0, 3, 7), (4.0, 4, 8), (5.0, 5, 9)]
+    assert len(churned(Churn(0.9, rate=10.0))) == 9
+
+
+def test_churn_of_a_share_replaces_it_every_time() -> None:
+    assert churned(Churn(25.0, every_s=10.0, share=0.5)) == [
+        (0.0, 0, 4), (0.0, 1, 5), (10.0, 2, 6), (10.0, 3, 7), (20.0, 4, 8), (20.0, 5, 9),
+    ]  # fmt: skip
+    assert [old for _, old, _ in churned(Churn(10.0, every_s=10.0, share=0.01))] == [0], "at least one"
+
+
+def test_churn_by_namespace_replaces_all_of_one_after_the_other() -> None:
+    found = churned(Churn(25.0, every_s=10.0, namespaces=1), namespaces=("a", "b"))
+    assert found == [(0.0, 0, 4), (0.0, 2, 5), (10.0, 1, 6), (10.0, 3, 7), (20.0, 4, 8), (20.0, 5, 9)]
+    assert len(churned(Churn(10.0, every_s=10.0, namespaces=2), namespaces=("a", "b", "c"))) == 3
+    assert len(churned(Churn(10.0, every_s=10.0, namespaces=9), namespaces=("a", "b"))) == 4, "no more than there are"
+
+
+def test_churn_by_age_replaces_each_at_that_age() -> None:
+    found = churned(Churn(25.0, age_s=10.0), {0: 3.0, 1: 12.0, 2: 0.0, 3: 9.0})
+    assert found == [
+        (0.0, 1, 4), (1.0, 3, 5), (7.0, 0, 6), (10.0, 2, 7), (10.0, 4, 8), (11.0, 5, 9), (17.0, 6, 10), (20.0, 7, 11),
+        (20.0, 8, 12), (21.0, 9, 13),
+    ]  # fmt: skip
+
+
+def test_what_was_added_during_a_trial_is_known_from_its_records() -> None:
+    plan = SubmissionPlan(work(count=2))
+    of = SINGLE.name
+    given = [Submission(1, 0.0, of=of), Submission(5, 0.0, of=of, phase="churn"), Submission(6, 0.0, of="other")]
+    plan.adopt([*given, Submission(7, 0.0, of=of, phase="round-1")])
+    assert [one.number for one in plan.later] == [5]
+    assert plan.pods()[5] == 1
 
 
 class Counting:
@@ -170,15 +212,16 @@ async def test_a_loop_that_was_cut_makes_only_what_is_missing(tmp_path: Path) ->
 
 
 async def test_churn_deletes_and_makes_in_pairs(tmp_path: Path) -> None:
-    place, plan = Counting(), SubmissionPlan(work(count=4, churn=Churn(1000.0, 0.006)))
+    place, plan = Counting(), SubmissionPlan(work(count=4))
     sender, submitted = submitter(place, tmp_path)
-    times = [at / 1000 for at in range(6)]
-    await sender.open_loop(plan.churned, times, time.monotonic(), plan.replaced())
+    churn = plan.churn(Churn(0.006, rate=1000.0), {})
+    times, replaced = [at_s for at_s, _ in churn], [one for _, one in churn]
+    await sender.open_loop(plan.later, times, time.monotonic(), replaced)
     assert place.deleted == [0, 1, 2, 3, 4, 5]
     assert sorted(submitted.all) == [4, 5, 6, 7, 8, 9]
 
 
 @pytest.mark.parametrize("chosen", [1, 2])
 def test_of_two_classes_of_one_weight_both_come(chosen: int) -> None:
-    classes = (WorkloadClass("a", {}), WorkloadClass("b", {}))[:chosen]
+    classes = (WorkloadClass("a", ()), WorkloadClass("b", ()))[:chosen]
     assert len({one.of.name for one in SubmissionPlan(work(classes=classes)).measured}) == chosen

@@ -28,10 +28,13 @@ def job(gpus: int = 1) -> dict[str, Any]:
 
 
 def test_what_workloads_ask_for_is_counted_over_all_pods_and_classes() -> None:
-    assert asked_for(job(2), 3) == (6.0, {"cpu": pytest.approx(0.3), "memory": 3 * 64 * 2**20})
-    classes = (WorkloadClass("a", job(1), 2), WorkloadClass("b", {"spec": {"containers": [{"name": "x"}]}}))
+    assert asked_for(job(2)["spec"]["template"]["spec"], 3) == (
+        6.0,
+        {"cpu": pytest.approx(0.3), "memory": 3 * 64 * 2**20},
+    )
+    classes = (WorkloadClass("a", (job(1),), 2), WorkloadClass("b", ({"spec": {"containers": [{"name": "x"}]}},)))
     plan = SubmissionPlan(ScaleWork("r", "c", 1, "p", classes, 50, Arrivals("rate", 1.0)))
-    asked = asked_of(list(plan.all.values()), {"a": JOBS, "b": PODS})
+    asked = asked_of(list(plan.all.values()), {"a": [JOBS], "b": [PODS]})
     assert asked.workloads[JOBS] + asked.workloads[PODS] == 50
     assert asked.pods == 2 * asked.workloads[JOBS] + asked.workloads[PODS]
     assert asked.gpus == 2 * asked.workloads[JOBS]
@@ -87,10 +90,10 @@ def test_churn_is_no_more_than_it_replaces_and_background_needs_no_node() -> Non
     on_a = job(1)
     on_a["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "a"}
     work = ScaleWork(
-        "r", "c", 1, "p", (WorkloadClass("a", on_a, 2),), 50, Arrivals("rate", 1.0), churn=Churn(1.0, 30.0),
-        background=ExtraWorkloads(7, WorkloadClass("b", job(64))), fill=ExtraWorkloads(5),
+        "r", "c", 1, "p", (WorkloadClass("a", (on_a,), 2),), 50, Arrivals("rate", 1.0), churn=Churn(30.0, 1.0),
+        background=ExtraWorkloads(7, WorkloadClass("b", (job(64),))), fill=ExtraWorkloads(5),
     )  # fmt: skip
-    asked = asked_of(list(SubmissionPlan(work).all.values()), {"a": JOBS, "b": JOBS})
+    asked = asked_of(list(SubmissionPlan(work).all.values()), {"a": [JOBS], "b": [JOBS]})
     assert (asked.workloads[JOBS], asked.pods) == (62, 117)
     assert asked.on_nodes == {(): (110, 110.0), (("pool", "a"),): (110, 110.0)}
 

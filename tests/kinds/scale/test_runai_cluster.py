@@ -12,6 +12,7 @@ import pytest
 from cluster.cluster import Cluster
 from cluster.fixtures import FAKE_NODES, cluster
 from kinds.scale.runai_cluster import project_of
+from kinds.scale.runai_reader import run_theirs, seconds_between
 from kinds.scale.scale_world import ScaleWorld, wait_for
 from record.postgres_server import PostgresServer, postgres
 from seatrial.migrate.runai.times import DONE, read_folder
@@ -20,6 +21,7 @@ from world import World
 __all__ = ["cluster", "postgres"]
 pytestmark = pytest.mark.timeout(1200)
 TEMPLATES = Path(__file__).parent / "runai"
+CREATED = ("workloadCreated", "jobCreated", "firstPodCreated", "lastPodCreated", "podGroupCreated")
 
 
 class RunaiWorld(ScaleWorld):
@@ -78,6 +80,30 @@ def test_all_three_commands_with_what_is_left_of_waves_volumes_and_foreign_pods(
     assert [row.state for row in read_folder(runai.folder / "logs").rows] == [DONE] * 11
     assert "deleted all workloads of submission-" in runai.scale("clean")
     wait_for(lambda: runai.workloads() == ["pod/foreign"])
+
+
+def test_their_plotter_reads_what_sample_writes(runai: RunaiWorld) -> None:
+    runai.submit("-n", "5", "-p", "2", "--pvc")
+    done = {one["jobName"] for one in runai.read("submitted.json")}
+    submitted = runai.read("submitted.json")
+    runai.submit("-n", "1", "-g", "64", "-o", "stuck")  # no node has so many
+    both = [*submitted, *runai.read("submitted.json", "stuck")]
+    (runai.folder / "logs/submitted.json").write_text(json.dumps(both))
+    wait_for(lambda: all(one["podSchedulingDecisionTimestamp"] for one in runai.sample()))
+    wait_for(lambda: {one["jobName"] for one in runai.read("sampled.json")} >= done)
+    folder = runai.folder / "logs"
+    read = seconds_between(folder)
+    assert {*read} >= done
+    for name in done:
+        times = read[name]
+        assert all(times[f"{event}Timestamp"] >= -1 for event in CREATED), "whole seconds of several clocks"
+    for plot in ("general", "detailed"):
+        told = run_theirs(folder, plot)
+        if told is not None:
+            assert (folder / f"{plot}.png").stat().st_size > 1000
+            assert "missing submit time" not in told
+            rows = (folder / "times.csv").read_text().splitlines()
+            assert {row.partition(",")[0] for row in rows[1:]} == {*read}
 
 
 def test_a_sample_is_taken_from_another_machine_at_any_time_and_again(runai: RunaiWorld) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from seatrial.job import IN_SHORT, Exit, ObservedStep, Outcome, Series, Verdict
+from seatrial.job import IN_SHORT, Exit, ObservedStep, Outcome, Series, Table, Tile, Verdict
 from seatrial.kinds.scale.judge import check_scale
 from seatrial.kinds.scale.model import ScaleTrial, Workload, parse_scale_bound
 from seatrial.kinds.scale.work import (
@@ -15,8 +15,10 @@ from seatrial.kinds.scale.work import (
     StageQuantile,
     TriedRate,
     broken_scale_bounds,
+    falls_behind,
 )
-from seatrial.kinds.scale.workload import manifest_of
+from seatrial.kinds.scale.workload import manifests_of
+from seatrial.kinds.search import Flow
 from seatrial.suite import SuiteError
 from world import World
 
@@ -66,6 +68,12 @@ def test_a_driver_on_the_cluster_has_a_core_of_its_own_unless_another_number_is_
         ("{rate: 5/s}", "{steps: [1/s, 2/s]}", "`steps` needs `every`"),
         ("{rate: 5/s}", "{in_flight: 3, delay: 1s}", "`delay` applies only to `waves`"),
         ("{rate: 5/s}", "{burst: 5}\n    find: limit", "needs `arrivals` with a `rate` or `poisson`"),
+        (
+            "count: 10",
+            "count: 200\n    find: limit\n    churn: {rate: 1/s, for: 1s}",
+            "cannot be combined with `churn`",
+        ),
+        ("count: 10", "count: 129\n    find: limit", "needs a `count` of at least 130"),
         ("    bounds: {scheduled.p99: 30s}", "    find: limit", "needs `bounds` or `slo`"),
         (
             "workload: {kind: job}",
@@ -100,6 +108,18 @@ def test_a_driver_on_the_cluster_has_a_core_of_its_own_unless_another_number_is_
             "{kind: job}\n    audit_log: a\n    driver: {image: i}",
             "`audit_log` cannot be combined with `driver`",
         ),
+        (
+            "{kind: job}",
+            "{kind: job}\n    churn: {rate: 1/s, age: 5s, for: 1m}",
+            "set exactly one of `rate`, `share`, `namespaces` and `age`",
+        ),
+        ("{kind: job}", "{kind: job}\n    churn: {share: 10%, for: 1m}", "`share` and `namespaces` need `every`"),
+        ("{kind: job}", "{kind: job}\n    churn: {age: 5s, every: 1s, for: 1m}", "need `every`, and nothing else"),
+        (
+            "{kind: job}",
+            "{kind: job}\n    follow: {selector: a=b, for: 1m}",
+            "`follow` as a map cannot be combined with `arrivals`",
+        ),
         ("scheduled.p99: 30s", "scheduled: 30s", "invalid metric 'scheduled'; use scheduled.p50"),
         ("scheduled.p99: 30s", "scheduled.p99: quick", "a duration such as 500ms or 30s"),
     ],
@@ -112,8 +132,35 @@ def test_what_is_wrong_is_told_before_anything_starts(world: World, old: str, ne
     assert "suite.yaml:" in told.stdout + told.stderr
 
 
+FOLLOWS = "target: here\n    follow: {selector: a=b, for: 1m}\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("until: created", "`created` is not measured of workloads that others create"),
+        ("bounds: {created.p99: 1s}", "`created` is not measured of workloads that others create"),
+        ("slo: kubernetes", "cannot be combined with `slo`"),
+        ("workload: {kind: job}", "cannot be combined with `workload`"),
+        ("follow2: 1", "follow2"),
+    ],
+)
+def test_a_trial_that_only_follows_creates_nothing(world: World, more: str, message: str) -> None:
+    world.suite(SUITE.format(fields=FOLLOWS + f"    {more}\n"))
+    told = world.seatrial("plan", "suite.yaml", check=2)
+    assert message in told.stdout + told.stderr
+    world.suite(SUITE.format(fields=FOLLOWS))
+    world.seatrial("plan", "suite.yaml", check=0)
+
+
+def test_workloads_need_a_number_and_arrivals(world: World) -> None:
+    world.suite(SUITE.format(fields="target: here\n    workload: {kind: job}\n"))
+    told = world.seatrial("plan", "suite.yaml", check=2)
+    assert "`count` and `arrivals` are required" in told.stdout + told.stderr
+
+
 def test_a_job_of_several_pods_is_indexed_and_asks_for_its_gpus() -> None:
-    made = manifest_of(Workload(kind="job", pods=8, gpus=2, select={"pool": "a"}), "")
+    (made,) = manifests_of(Workload(kind="job", pods=8, gpus=2, select={"pool": "a"}), "")
     assert made["spec"]["completionMode"] == "Indexed"
     assert made["spec"]["parallelism"] == made["spec"]["completions"] == 8
     spec = made["spec"]["template"]["spec"]
@@ -123,7 +170,7 @@ def test_a_job_of_several_pods_is_indexed_and_asks_for_its_gpus() -> None:
 
 def test_the_values_of_a_template_are_put_in_the_longest_first() -> None:
     template = "apiVersion: v1\nkind: ConfigMap\ndata: {gpus: 'NUM_GPUS', all: 'NUM_GPUS_ALL'}\n"
-    made = manifest_of(Workload(template="t", values={"NUM_GPUS": 1, "NUM_GPUS_ALL": 9}), template)
+    (made,) = manifests_of(Workload(template="t", values={"NUM_GPUS": 1, "NUM_GPUS_ALL": 9}), template)
     assert made["data"] == {"gpus": "1", "all": "9"}
 
 
@@ -131,16 +178,28 @@ def test_the_values_of_a_template_are_put_in_the_longest_first() -> None:
     ("template", "message"),
     [
         ("a: [", "invalid YAML"),
-        ("apiVersion: v1\nkind: Pod\n---\napiVersion: v1\nkind: Pod\n", "found 2 YAML documents"),
+        ("apiVersion: v1\nkind: Pod\n---\napiVersion: v1\nkind: Pod\n", "two objects are Pod JOB_NAME_PLACEHOLDER"),
+        ("apiVersion: v1\nkind: Pod\n---\n- a\n", "found 2 YAML documents"),
+        ("", "found 0 YAML documents"),
+        ("apiVersion: v1\nkind: Pod\n---\nkind: Service\n", "missing apiVersion"),
+        (
+            "apiVersion: v1\nkind: Pod\n---\napiVersion: v1\nkind: Service\nmetadata: {name: web}\n",
+            "the name of Service web must contain JOB_NAME_PLACEHOLDER",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {namespace: a}\n---\n"
+            "apiVersion: v1\nkind: Service\nmetadata: {namespace: b}\n",
+            "must be in one namespace, found a, b",
+        ),
         ("kind: Pod\n", "missing apiVersion"),
         ("- a\n", "found 1 YAML documents"),
     ],
 )
 def test_a_template_that_is_no_workload_is_refused(template: str, message: str) -> None:
     with pytest.raises(SuiteError, match=message):
-        manifest_of(Workload(template="t"), template)
+        manifests_of(Workload(template="t"), template)
     with pytest.raises(SuiteError, match="'NO_SUCH' of `values` not found"):
-        manifest_of(Workload(template="t", values={"NO_SUCH": 1}), "apiVersion: v1\nkind: Pod\n")
+        manifests_of(Workload(template="t", values={"NO_SUCH": 1}), "apiVersion: v1\nkind: Pod\n")
 
 
 def test_what_is_wrong_in_a_file_is_told_with_its_place_before_a_run_begins(world: World) -> None:
@@ -182,8 +241,22 @@ def verdicts(step: ObservedStep, **bounds: Any) -> dict[str, Verdict]:
     return {finding.check: finding.verdict for finding in scaled.findings}
 
 
+def test_the_first_screen_has_rates_quantiles_and_bounds() -> None:
+    bounds = (parse_scale_bound("scheduled.p99", "1s"), parse_scale_bound("failed", "0"))
+    charts = check_scale(observed(), Exit(Outcome.EXITED, 0), bounds).charts
+    tiles = {(one.group, one.title): one for one in charts if isinstance(one, Tile)}
+    assert (tiles["", "achieved"].value, tiles["", "achieved"].unit) == (WHOLE.rate, "/s")
+    late = tiles["scheduled", "p99"]
+    assert (late.value, late.bound, late.limit, late.verdict) == (2.0, "<= 1s", 1.0, Verdict.FAILED)
+    assert (tiles["", "failed"].bound, tiles["", "failed"].verdict) == ("<= 0", Verdict.PASSED)
+    assert tiles["", "sent late, p99"].value == WHOLE.late_p99_s
+    assert tiles["", "sent late, p99"].note == "watch 4 ms late"
+
+
 def test_its_stages_are_shown_with_what_is_not_known_of_them() -> None:
-    distribution, curve, measured, intervals = check_scale(observed(), Exit(Outcome.EXITED, 0), ()).charts
+    charts = check_scale(observed(), Exit(Outcome.EXITED, 0), ()).charts
+    distribution, curve, measured, intervals = (one for one in charts if not isinstance(one, Tile))
+    assert curve.first
     assert dict(zip(distribution.columns, distribution.rows[0], strict=True)) == {
         "stage": "scheduled", "p99": 2.0, "count": 100, "reached": 100, "unfinished": 0, "censored": 0,
         "failed": 0, "source": "watch", "resolution": 0.004,
@@ -298,7 +371,7 @@ def test_only_the_bound_that_is_too_close_is_invalid_and_says_why() -> None:
     assert unsure.verdict is Verdict.INVALID
     assert (
         "scheduled.p99: 2 s (expected <= 2.05s) is too close to call: "
-        "error ± 93 ms (send delay p99 1 ms, watch lag p99 92 ms)" in unsure.message
+        "error ± 93 ms (send delay p99 1 ms, watch lag 92 ms)" in unsure.message
     )
 
 
@@ -377,11 +450,57 @@ def test_a_limit_is_reported_with_both_ends_and_its_bounds_are_not_judged_again(
     assert found["limit"].message == "10/s keeps the bounds, 20/s does not"
     assert "bound scheduled.p99" not in found
     assert scaled.metrics["limit"] == {"value": 10.0, "unit": "1/s", "better": "higher"}
-    assert scaled.charts[0].rows[1] == [20.0, 19.9, "scheduled.p99 is 9, bound 1s", ""]
+    tried = next(one for one in scaled.charts if isinstance(one, Table))
+    assert tried.first
+    assert tried.rows[1] == [20.0, 19.9, "scheduled.p99 is 9, bound 1s", ""]
     step.notes[-1] = limit(0.0, 10.0)
     assert verdicts(step)["limit"] is Verdict.FAILED
-    step.notes[-1] = limit(0.0, 0.0, doubt="no watch lag was measured")
-    assert verdicts(step)["limit"] is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "doubt", "text"),
+    [
+        (0.0, 0.0, "at 10/s, no watch lag was measured", "no limit found: at 10/s, no watch lag was measured"),
+        (10.0, 0.0, "at 20/s, late", "no limit found: at 20/s, late; 10/s keeps the bounds"),
+        (10.0, 40.0, "at 20/s, late", "no limit found: at 20/s, late; 10/s keeps the bounds; 40/s does not"),
+        (20.0, 0.0, "", "no limit found: 20/s keeps the bounds, and it is the highest rate allowed (`most`)"),
+    ],
+)
+def test_a_search_without_both_ends_is_invalid_and_has_no_metric(
+    low: float, high: float, doubt: str, text: str
+) -> None:
+    step = observed()
+    step.notes.append(limit(low, high, doubt))
+    scaled = check_scale(step, Exit(Outcome.EXITED, 0), (parse_scale_bound("scheduled.p99", "1s"),))
+    (found,) = [one for one in scaled.findings if one.check == "limit"]
+    assert (found.verdict, found.message) == (Verdict.INVALID, text)
+    assert "limit" not in scaled.metrics
+
+
+DONE = StageMetrics("scheduled", 500, 500, 0, 0, [], [], "watch", 0.1)
+
+
+@pytest.mark.parametrize(
+    ("flow", "late_s", "longer", "behind", "doubt"),
+    [
+        (Flow(400, 400, 0.0, 1.0), 0.0, False, "", ""),
+        (Flow(400, 300, 90.0, 1.0), 0.0, False, "the cluster falls behind: 75.0% done, in flight +90", ""),
+        (Flow(400, 390, 5.5, 1.0), 0.0, True, "", "seems to fall behind (limited by the watch (lag 0.1 s))"),
+        (Flow(400, 360, 40.0, 1.0), 1.0, True, "", "limited by the load generator (send delay p99 1 s)"),
+        (Flow(400, 400, 0.0, 1.0), 1.0, True, "", "limited by the load generator (send delay p99 1 s)"),
+        (Flow(400, 399, 11.0, 10.0), 0.0, False, "", "not clear whether the cluster keeps up"),
+        (Flow(400, 399, 11.0, 10.0), 0.0, True, "", ""),
+        (None, 0.0, True, "", "raise `count`"),
+    ],
+)
+def test_a_rate_breaks_if_workloads_pile_up_more_than_late_sends_and_lag_explain(
+    flow: Flow | None, late_s: float, longer: bool, behind: str, doubt: str
+) -> None:
+    whole = msgspec.structs.replace(WHOLE, late_p99_s=late_s, lags=10)
+    found = falls_behind(flow, whole, DONE, 50.0, longer)
+    assert found[0] == behind
+    assert bool(found[1]) is bool(doubt)
+    assert doubt in found[1]
 
 
 def test_the_objectives_of_kubernetes_are_bounds_and_say_what_they_are_worth() -> None:

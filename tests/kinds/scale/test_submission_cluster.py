@@ -118,6 +118,20 @@ def test_churn_replaces_the_oldest_and_a_closed_loop_keeps_its_number(scale: Sca
     nothing_left(scale)
 
 
+def test_churn_replaces_all_workloads_of_a_namespace(scale: ScaleWorld) -> None:
+    with projects(scale, 2) as namespaces:
+        churn = {"namespaces": 1, "every": "1s", "for": "2s"}
+        workload = {"kind": "pod", "gpus": 1}
+        scale.trial(count=8, arrivals={"rate": 20}, namespaces=namespaces, churn=churn, workload=workload)
+        scale.seatrial("run", "suite.yaml", check=0)
+        made = {one["number"]: one["namespace"] for one in scale.submissions()}
+        gone = [json.loads(line) for line in (scale.attempt() / "files/deleted.jsonl").read_text().splitlines()]
+        assert Counter(made[one["number"]] for one in gone) == dict.fromkeys(namespaces, 4)
+        assert Counter(made.values()) == dict.fromkeys(namespaces, 8)
+        assert "16 of 16 workloads" in scale.findings()["bound scheduled.p99"].message
+        nothing_left(scale)
+
+
 def test_a_fill_that_does_not_fit_ends_the_trial_before_the_first_measured_one(scale: ScaleWorld) -> None:
     fill = {"count": 3, "workload": {"kind": "pod", "gpus": 64}, "within": "2s"}
     scale.trial(count=5, fill=fill)
@@ -144,13 +158,4 @@ def test_a_project_that_is_not_there_is_told_before_the_first_one_is_made(scale:
     message = scale.findings()["driver"].message
     assert "no-such-project" in message
     assert scale.findings()["driver"].verdict is Verdict.FAILED
-    nothing_left(scale)
-
-
-def test_a_search_for_the_limit_removes_the_workloads_of_one_rate_before_the_next(scale: ScaleWorld) -> None:
-    """No rate breaks a bound, however slow this machine is: it ends at the most that is to be tried."""
-    scale.trial(count=10, arrivals={"rate": "10/s"}, most="20/s", find="limit", background={"count": 2})
-    scale.seatrial("run", "suite.yaml", check=0)
-    assert scale.findings()["limit"].message == "20/s keeps the bounds, the highest rate tried"
-    assert Counter(one["phase"] for one in scale.submissions()) == {"background": 2, "round-0": 10, "round-1": 10}
     nothing_left(scale)

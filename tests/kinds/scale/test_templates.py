@@ -7,7 +7,7 @@ import pytest
 
 from seatrial.kinds.scale.model import Workload
 from seatrial.kinds.scale.work import NAME
-from seatrial.kinds.scale.workload import QUEUE, manifest_of, rendered
+from seatrial.kinds.scale.workload import QUEUE, manifests_of, rendered
 from seatrial.suite import SuiteError
 
 THEIRS = Path(__file__).parent / "runai"
@@ -24,7 +24,7 @@ def theirs(name: str) -> str:
 )
 def test_their_templates_are_filled_as_their_tool_fills_them(name: str, kind: str) -> None:
     values = {**VALUES, "NUM_WORKERS_PLACEHOLDER": 7} if name == "distributed" else VALUES
-    made = rendered("t", theirs(name), values)
+    (made,) = rendered("t", theirs(name), values)
     assert (made["apiVersion"], made["kind"]) == ("run.ai/v2alpha1", kind)
     assert made["metadata"]["namespace"] == "runai-team-a"
     assert made["spec"]["gpu"] == {"value": "0.5"}
@@ -38,7 +38,7 @@ def test_their_templates_are_filled_as_their_tool_fills_them(name: str, kind: st
 @pytest.mark.parametrize("end", ["status: {}\n", "", "status: {}"])
 def test_their_volume_claim_goes_to_the_end_of_the_spec(end: str) -> None:
     template = theirs("training").replace("status: {}\n", end)
-    spec = rendered("t", template, VALUES, theirs("pvc"))["spec"]
+    spec = rendered("t", template, VALUES, theirs("pvc"))[0]["spec"]
     assert spec["pvcs"]["items"]["pvc-new-0"]["value"]["size"] == "1Mi"
     assert spec["gpu"] == {"value": "0.5"}
 
@@ -74,7 +74,8 @@ def test_metadata_of_another_form_is_refused(field: str) -> None:
 
 
 def built_in(**fields: Any) -> dict[str, Any]:
-    return manifest_of(Workload(**fields), "")
+    (made,) = manifests_of(Workload(**fields), "")
+    return made
 
 
 def test_a_job_set_and_a_pytorch_job_have_the_pods_that_were_asked_for() -> None:

@@ -1,24 +1,30 @@
-"""Which objects a scale trial follows, which workload each belongs to, and which field shows which stage. Data only:
-to follow another kind, add an entry.
+"""Which objects a scale trial follows, which workload each belongs to, and which field shows which stage.
+`followed.yaml` has those of all trials.
 
-A path is `spec.nodeName`, for a map `metadata.annotations[KEY]`, for a list `status.conditions[TYPE].status`."""
+A path is `spec.nodeName`, for a map `metadata.annotations[KEY]`, for a list `status.conditions[TYPE].status`, or `[*]`
+for the largest value of all elements: `True` if any is."""
 
 import re
 from collections.abc import Collection
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.resources import files
 from itertools import combinations, pairwise
 
 import msgspec
+
+from seatrial.job import convert
+from seatrial.limited_yaml import load_all
 
 # The stages of a workload, in the order of its life. A workload with several pods reaches a stage when all have;
 # one pod is enough for the stages that begin with `first` and for unschedulable, evicted and failed.
 STAGES = (
     "created", "job_created", "group_created", "quota_reserved", "admitted", "first_pod_created", "pod_created",
-    "claim_bound", "decided", "scheduled", "unschedulable", "evicted", "started", "ready", "finished", "deleted",
+    "claim_bound", "claim_allocated", "decided", "scheduled", "unschedulable", "evicted", "started", "ready",
+    "endpoint_ready", "finished", "deleted",
 )  # fmt: skip
 (
-    CREATED, JOB_CREATED, GROUP_CREATED, QUOTA_RESERVED, ADMITTED, FIRST_POD_CREATED, POD_CREATED, CLAIM_BOUND, DECIDED,
-    SCHEDULED, UNSCHEDULABLE, EVICTED, STARTED, READY, FINISHED, DELETED,
+    CREATED, JOB_CREATED, GROUP_CREATED, QUOTA_RESERVED, ADMITTED, FIRST_POD_CREATED, POD_CREATED, CLAIM_BOUND,
+    CLAIM_ALLOCATED, DECIDED, SCHEDULED, UNSCHEDULABLE, EVICTED, STARTED, READY, ENDPOINT_READY, FINISHED, DELETED,
 ) = STAGES  # fmt: skip
 # From one stage to a later one. Not every workload passes through those that are left out.
 IN_TURN = tuple(stage for stage in STAGES if stage not in (UNSCHEDULABLE, EVICTED, DELETED))
@@ -30,7 +36,8 @@ def next_stages(stages: Collection[str]) -> list[str]:
     return [f"{first}..{then}" for first, then in pairwise(stage for stage in IN_TURN if stage in stages)]
 
 
-OF_PODS = (POD_CREATED, SCHEDULED, STARTED, READY, FINISHED, DELETED)  # reached when all pods have
+OF_PODS = (POD_CREATED, DECIDED, SCHEDULED, STARTED, READY, FINISHED, DELETED)  # reached when all pods have
+OF_ALL = (CLAIM_BOUND, CLAIM_ALLOCATED, ENDPOINT_READY)  # reached when all such objects of the workload have
 
 
 _SEGMENT = re.compile(r"(?P<name>[^.\[\]]+)(?:\[(?P<key>[^\]]+)\])?(?:\.|$)")
@@ -76,76 +83,29 @@ class Followed(msgspec.Struct, frozen=True, omit_defaults=True):
     own: tuple[ReachedWhen, ...] = ()  # rules for a workload that is itself of this kind, instead of `rules`
 
 
-_MADE = "metadata.creationTimestamp"
-# Labels in which operators name the workload of a pod or pod group.
-_NAMES = ("release", "workloadName", "job-name", "training.kubeflow.org/job-name", "jobset.sigs.k8s.io/jobset-name")
-_PREEMPTED = ("Preempted", "Evict", "Evicted", "EvictedDueToPreempted", "EvictedDueToPodsReadyTimeout")
-_EVICTOR = ("metadata.annotations[evictor-pod-group-name]", "related.name", "message")
+class _Known(msgspec.Struct, frozen=True):
+    """`followed.yaml`."""
 
-POD_RULES = (
-    ReachedWhen(POD_CREATED, stamp=_MADE),
-    ReachedWhen(SCHEDULED, "spec.nodeName", stamp="status.conditions[PodScheduled].lastTransitionTime"),
-    ReachedWhen(UNSCHEDULABLE, "status.conditions[PodScheduled].reason", ("Unschedulable",)),
-    ReachedWhen(EVICTED, "status.conditions[DisruptionTarget].status", ("True",),
-                by=("status.conditions[DisruptionTarget].reason",)),
-    ReachedWhen(STARTED, "status.phase", ("Running", "Succeeded", "Failed")),
-    ReachedWhen(READY, "status.conditions[Ready].status", ("True",),
-                stamp="status.conditions[Ready].lastTransitionTime"),
-    ReachedWhen(FINISHED, "status.phase", ("Succeeded",)),
-    ReachedWhen(FINISHED, "status.phase", ("Failed",), failed=True),
-)  # fmt: skip
-# Pods carry Seatrial's labels if they are made from a template in the manifest; other pods may not.
-PODS_LABELLED = Followed("v1", "Pod", POD_RULES, labels=_NAMES, gone=DELETED, labelled=True)
-PODS_OF_OTHERS = Followed("v1", "Pod", POD_RULES, labels=_NAMES, gone=DELETED)
+    pods: Followed
+    between: tuple[Followed, ...]
 
-_JOBS = (("batch/v1", "Job"), ("kubeflow.org/v1", "PyTorchJob"), ("run.ai/v1", "RunaiJob"))
-_GROUPS = (
-    ("scheduling.run.ai/v2alpha2", "PodGroup"),
-    ("scheduling.run.ai/v1", "PodGroup"),
-    ("scheduling.volcano.sh/v1beta1", "PodGroup"),
-    ("scheduling.x-k8s.io/v1alpha1", "PodGroup"),
-)
-_ADMISSION = (
-    ReachedWhen(QUOTA_RESERVED, "status.conditions[QuotaReserved].status", ("True",)),
-    ReachedWhen(ADMITTED, "status.conditions[Admitted].status", ("True",)),
-    ReachedWhen(EVICTED, "status.conditions[Evicted].status", ("True",),
-                by=("status.conditions[Preempted].message", "status.conditions[Evicted].reason")),
-)  # fmt: skip
-_END = (
-    ReachedWhen(FINISHED, "status.conditions[Finished].reason", ("Failed",), failed=True),
-    ReachedWhen(FINISHED, "status.conditions[Finished].status", ("True",)),
-)
-# Frequent events that are never evictions.
-_NOT_THESE = ",".join(
-    f"reason!={reason}"
-    for reason in ("Scheduled", "FailedScheduling", "Pulling", "Pulled", "Created", "Started", "SuccessfulCreate",
-                   "SuccessfulDelete", "Completed", "Killing", "QuotaReserved", "Admitted", "CreatedWorkload")
-)  # fmt: skip
-# Kinds between a workload and its pods. Those that the cluster lacks or does not let us watch are left out.
-BETWEEN = (
-    *(Followed(version, kind, (ReachedWhen(JOB_CREATED, stamp=_MADE),), _NAMES) for version, kind in _JOBS),
-    *(Followed(version, kind, (ReachedWhen(GROUP_CREATED, stamp=_MADE),), _NAMES) for version, kind in _GROUPS),
-    *(
-        Followed(
-            f"kueue.x-k8s.io/{version}",
-            "Workload",
-            (ReachedWhen(GROUP_CREATED, stamp=_MADE), *_ADMISSION),
-            own=(*_ADMISSION, *_END),
-        )
-        for version in ("v1beta2", "v1beta1")
-    ),
-    Followed("v1", "PersistentVolumeClaim", (ReachedWhen(CLAIM_BOUND, "status.phase", ("Bound",)),), _NAMES),
-    Followed(
-        "v1",
-        "Event",
-        (ReachedWhen(EVICTED, "reason", _PREEMPTED, by=_EVICTOR),),
-        about="involvedObject.uid",
-        fields=_NOT_THESE,
-    ),
-)
+
+@cache
+def _known() -> _Known:
+    return convert(load_all((files(__package__) / "followed.yaml").read_text("utf-8"))[0], _Known)
+
+
+def kinds_between() -> tuple[Followed, ...]:
+    """Kinds between a workload and its pods."""
+    return _known().between
+
+
+def followed_pods(labelled: bool) -> Followed:
+    """Pods carry Seatrial's labels if they are made from a template in the manifest; other pods may not."""
+    return msgspec.structs.replace(_known().pods, labelled=labelled)
 
 
 def follow_root(api_version: str, kind: str) -> Followed:
     """Follows the workload itself: to find what it owns, and for the stages that its own status shows."""
-    own = next((one.own for one in BETWEEN if (one.api_version, one.kind) == (api_version, kind)), ())
+    own = next((one.own for one in kinds_between() if (one.api_version, one.kind) == (api_version, kind)), ())
     return Followed(api_version, kind, (), labelled=True, own=own)

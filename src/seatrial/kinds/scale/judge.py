@@ -3,13 +3,13 @@
 Each bound is decided with the error of its own source: late sends and the lag of the watch make a time uncertain, and
 only a bound within that uncertainty is `invalid`. A kill that broke the open loop makes all times `invalid`."""
 
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from seatrial.checks.ended import ended_badly
 from seatrial.checks.evidence import most_relevant_first
-from seatrial.checks.findings import check_limit, failed, passed
+from seatrial.checks.findings import MetricData, check_limit, failed, metric_data, passed
 from seatrial.job import (
     IN_SHORT,
     AnyChart,
@@ -19,6 +19,7 @@ from seatrial.job import (
     ObservedStep,
     Series,
     Table,
+    Tile,
     Unreadable,
     Verdict,
     convert,
@@ -28,23 +29,18 @@ from seatrial.job import (
 from seatrial.job.metric import FixedBound
 from seatrial.kinds.protocol import Judgement
 from seatrial.kinds.scale import work
-from seatrial.kinds.scale.measured import check_limits, check_measured, measured_charts
+from seatrial.kinds.scale.measured import check_limits, check_measured, check_queries, measured_charts, query_charts
 from seatrial.kinds.scale.work import FoundLimit, ScaleSummary, StageMetrics, StageQuantile
 
 # Errors up to this, or up to this share of the time, do not spoil comparisons with earlier runs.
 SMALL_ERROR_S, SMALL_ERROR = 0.05, 0.1
+_LAST_STAGES = 2  # on the first screen even without a bound
 PROMISED_RATE = 20  # changes per second up to which Kubernetes' service level objectives apply
 
 _T = TypeVar("_T")
 
 
-class _Metric(TypedDict):
-    value: float
-    unit: str
-    better: str
-
-
-_Metrics = dict[str, int | _Metric | dict[str, _Metric]]
+_Metrics = dict[str, int | MetricData | dict[str, MetricData] | dict[str, float]]
 
 
 def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...], slo: str = "") -> Judgement:
@@ -63,7 +59,7 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
     try:
         wholes, stages = noted("whole", ScaleSummary), {one.name: one for one in noted("stage", StageMetrics)}
         limit = next(iter(noted("limit", FoundLimit)), None)
-        measured = noted("measured", work.MeasuredScale)
+        measured, queries = noted("measured", work.MeasuredScale), noted("query", work.QueryResult)
         preflights = [convert(note.get("limits", []), list[work.Limit]) for note in _notes(step, "preflight")]
     except Unreadable as error:
         findings.append(Finding(step.name, "records", Verdict.INFRA, "infra", f"cannot read the records: {error}"))
@@ -73,6 +69,8 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
             findings.append(Finding(step.name, "records", Verdict.INFRA, "infra", "no totals were reported"))
         return Judgement(findings)
     whole = wholes[0]
+    of_queries = tuple(bound for bound in bounds if "." in bound.metric and not bound.part)
+    bounds = tuple(bound for bound in bounds if bound not in of_queries)
     trust = _trust(step, whole, stages, bounds)
     findings.append(trust)
     if limit is not None:
@@ -97,7 +95,9 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
         findings.append(_promise(step, whole))
     lag = f"watch lag p99 {value_text(whole.lag_p99_s, 's')}"
     findings += [passed(step, IN_SHORT, f"{short}; {lag}"), _clean(step)]
-    charts = _charts(whole, work.shown_stages(stages.values(), bounds), limit)
+    findings += check_queries(step, queries, of_queries)
+    charts = _tiles(whole, stages, bounds, {one.check: one.verdict for one in findings}, limit)
+    charts += [*_charts(whole, work.shown_stages(stages.values(), bounds), limit), *query_charts(queries)]
     limits = preflights[-1] if preflights else []
     if preflights:
         findings += check_limits(step, limits)
@@ -106,7 +106,8 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
         charts += measured_charts(measured[0], limits)
     named = {bound.metric for bound in bounds}
     kept = {name: one for name, one in stages.items() if ".." not in name or name in named}
-    return Judgement(findings, _metrics(whole, kept, limit), charts)
+    metrics = _metrics(whole, kept, limit)
+    return Judgement(findings, metrics | {one.name: one.totals for one in queries if one.samples}, charts)
 
 
 def _notes(step: ObservedStep, name: str) -> list[Any]:
@@ -145,8 +146,9 @@ def _trust(
     if not message and stages and not any(bound.part for bound in bounds):
         last = list(stages.values())[-1]
         time_s = max((one.value or 0.0 for one in last.quantiles), default=0.0)
-        if work.error_s(whole, last) > max(SMALL_ERROR_S, SMALL_ERROR * time_s):
-            message = f"times to {last.name} are not exact: {_inexact(whole, last)}"
+        worst = max(last.quantiles, key=lambda one: sum(work.errors_s(whole, last, one)), default=None)
+        if sum(work.errors_s(whole, last, worst)) > max(SMALL_ERROR_S, SMALL_ERROR * time_s):
+            message = f"times to {last.name} are not exact: {_inexact(whole, last, worst)}"
     if message:
         return Finding(step.name, "measurement", Verdict.INVALID, "measurement", message)
     return passed(step, "measurement", measured)
@@ -156,12 +158,10 @@ def _inexact(whole: ScaleSummary, stage: StageMetrics, found: StageQuantile | No
     """How large the error is, why, and what to do."""
     if stage.source == "watch" and not whole.lags:
         return "no watch lag was measured; run it again"
-    causes = {
-        "send delay p99": 0.0 if ".." in stage.stage else whole.late_p99_s,
-        "watch lag p99" if stage.source == "watch" else "audit log": stage.resolution_s,
-    }
+    late_s, own_s = work.errors_s(whole, stage, found)
+    causes = {"send delay p99": late_s, "watch lag" if stage.source == "watch" else "audit log": own_s}
     why = ", ".join(f"{cause} {value_text(late_s, 's')}" for cause, late_s in causes.items() if late_s)
-    text = f"error ± {value_text(work.error_s(whole, stage), 's')}" + (f" ({why})" if why else "")
+    text = f"error ± {value_text(late_s + own_s, 's')}" + (f" ({why})" if why else "")
     if found is not None and found.earliest is not None:
         some = f"{stage.censored} of {stage.count} times are inexact because the watch was interrupted"
         text += f"; {some}, so it may be as low as {value_text(found.earliest, 's')}"
@@ -195,9 +195,9 @@ def _bound(
     detail = f", 95 % {interval} ({counts})"
     if not trusted:
         return Finding(step.name, check, Verdict.SKIPPED, message=f"recorded, not checked: {found.text}{detail}")
-    if work.is_undecided(bound, found, work.error_s(whole, stage)):
+    if work.is_undecided(bound, found, sum(work.errors_s(whole, stage, found))):
         why = _inexact(whole, stage, found)
-        message = f"{bound.name}: {found.text} (expected {_expected(bound)}) is too close to call: {why}"
+        message = f"{bound.name}: {found.text} (expected {bound.expected}) is too close to call: {why}"
         return Finding(step.name, check, Verdict.INVALID, "measurement", message)
     return _checked(step, check, bound, found.value, found.text, detail)
 
@@ -212,12 +212,8 @@ def _waiting(whole: ScaleSummary) -> str:
 def _checked(
     step: ObservedStep, check: str, bound: FixedBound, value: float, text: str, detail: str = "", evidence: str = ""
 ) -> Finding:
-    message = f"{bound.name}: {text} (expected {_expected(bound)}){detail}"
+    message = f"{bound.name}: {text} (expected {bound.expected}){detail}"
     return passed(step, check, message) if bound.met_by(value) else failed(step, check, "bounds", message, evidence)
-
-
-def _expected(bound: FixedBound) -> str:
-    return bound.text if bound.text[:1] in ("<", ">") else f"{bound.operator} {bound.text}"
 
 
 def _clean(step: ObservedStep) -> Finding:
@@ -226,20 +222,58 @@ def _clean(step: ObservedStep) -> Finding:
         why = "the clean-up did not run" if note is None else str(note.get("problem") or "some still exist")
         message = f"workloads were not all deleted: {why}; run `seatrial reap` to try again"
         return Finding(step.name, "clean-up", Verdict.INFRA, "infra", message)
-    return passed(step, "clean-up", f"all workloads deleted in {float(note.get('seconds', 0.0)):.1f} s")
+    return passed(step, "clean-up", f"all objects of the trial deleted in {float(note.get('seconds', 0.0)):.1f} s")
 
 
 def _metrics(whole: ScaleSummary, stages: dict[str, StageMetrics], limit: FoundLimit | None) -> _Metrics:
     """Metrics for the history and baselines. Unknown quantiles are left out."""
     made: _Metrics = {name: getattr(whole, name) for name in ("failed", "unfinished", "refused")}
     if whole.rate is not None:
-        made["rate"] = _Metric(value=whole.rate, unit="1/s", better="higher")
+        made["rate"] = metric_data(whole.rate, "1/s", "higher")
     for stage in stages.values():
         known = {one.name: one.value for one in stage.quantiles if one.value is not None}
-        made[stage.name] = {name: _Metric(value=value, unit="s", better="lower") for name, value in known.items()}
-    if limit is not None and limit.low:
-        made["limit"] = _Metric(value=limit.low, unit="1/s", better="higher")
+        made[stage.name] = {name: metric_data(value, "s", "lower") for name, value in known.items()}
+    if limit is not None and limit.low and limit.high and not limit.doubt:
+        made["limit"] = metric_data(limit.low, "1/s", "higher")
     return made
+
+
+def _tiles(
+    whole: ScaleSummary,
+    stages: dict[str, StageMetrics],
+    bounds: tuple[FixedBound, ...],
+    verdicts: dict[str, Verdict],
+    limit: FoundLimit | None,
+) -> list[AnyChart]:
+    """Rates, p50 and p99 of the stages, every metric with a bound, and how late workloads were sent and seen."""
+    bounded = {bound.name: bound for bound in bounds}
+
+    def tile(made: Tile, name: str) -> Tile:
+        if (bound := bounded.get(name)) is None:
+            return made
+        verdict = verdicts.get(f"bound {name}")
+        return msgspec.structs.replace(made, bound=bound.expected, limit=bound.value, verdict=verdict)
+
+    offered = Tile("offered", whole.offered_rate, "/s", note="at once" if whole.offered_rate is None else "")
+    watch = f"watch {value_text(whole.lag_p99_s, 's')} late"
+    late = Tile("sent late, p99", whole.late_p99_s, "s", note=watch)
+    tiles: list[AnyChart] = [offered, tile(Tile("achieved", whole.rate, "/s"), "rate"), late]
+    if limit is not None:
+        tiles.append(Tile("limit", limit.low, "/s", note=f"broke at {limit.high:.4g}/s" if limit.high else ""))
+    counts = [bound.name for bound in bounds if not bound.part and bound.metric != "rate"]
+    tiles += [tile(Tile(name, getattr(whole, name)), name) for name in counts]
+    plain = [one.name for one in stages.values() if not one.of and ".." not in one.stage]
+    judged = [bound.metric for bound in bounds if bound.metric in stages]
+    shown = [name for name in plain if name in judged or name in plain[-_LAST_STAGES:]]
+    for name in dict.fromkeys([*shown, *judged]):
+        stage = stages[name]
+        few = "" if stage.reached == stage.count else f"reached by {stage.reached:,} of {stage.count:,}"
+        kept = [one for one in stage.quantiles if one.name in ("p50", "p99") or f"{name}.{one.name}" in bounded]
+        tiles += [
+            tile(Tile(one.name, one.value, "s", name, note=few if one is kept[0] else ""), f"{name}.{one.name}")
+            for one in kept
+        ]
+    return tiles
 
 
 def _charts(whole: ScaleSummary, every: list[StageMetrics], limit: FoundLimit | None) -> list[AnyChart]:
@@ -249,7 +283,7 @@ def _charts(whole: ScaleSummary, every: list[StageMetrics], limit: FoundLimit | 
     if limit is not None:
         rows = [[one.rate, one.sent, "; ".join(one.broken) or "holds", one.doubt] for one in limit.tries]
         units = {"rate": "1/s", "sent": "1/s"}
-        found.append(Table("Rates tried", ["rate", "sent", "bounds", "not checked"], rows, units))
+        found.append(Table("Rates tried", ["rate", "sent", "bounds", "not checked"], rows, units, first=True))
     if not every:
         return found
     names = [one.name for one in every[0].quantiles]
@@ -265,7 +299,8 @@ def _charts(whole: ScaleSummary, every: list[StageMetrics], limit: FoundLimit | 
         found += [Distribution(title, columns, rows, units)] if rows else []
     for stage in stages:
         title = f"Share of workloads by time to {stage.name.replace('_', ' ')}"
-        found.append(Series(title, ["seconds", "share"], list(map(list, stage.curve)), {"seconds": "s"}))
+        rows = list(map(list, stage.curve))
+        found.append(Series(title, ["seconds", "share"], rows, {"seconds": "s"}, first=not stage.of))
     measured: list[list[Any]] = [
         ["offered rate", whole.offered_rate, "1/s"],
         ["rate sent", whole.rate, "1/s"],

@@ -7,16 +7,37 @@ from seatrial import __version__
 from seatrial.checks import check_job
 from seatrial.job import Observation, PartSpec
 from seatrial.kinds.arrivals_model import read_trace
-from seatrial.kinds.job import DRIVER, driver_job, make_job
+from seatrial.kinds.job import DRIVER, as_work, driver_job, make_job
 from seatrial.kinds.protocol import Judgement
 from seatrial.kinds.scale.judge import check_scale
-from seatrial.kinds.scale.model import BACKGROUND, FILL, MixedWorkload, ScaleGathered, ScaleTrial, Workload
-from seatrial.kinds.scale.work import Churn, ExtraWorkloads, Find, ScaleWork, WorkloadClass
-from seatrial.kinds.scale.workload import bad_template, manifest_of
+from seatrial.kinds.scale.model import (
+    BACKGROUND,
+    FILL,
+    ONE,
+    FollowOthers,
+    MixedWorkload,
+    ScaleGathered,
+    ScaleTrial,
+    Workload,
+)
+from seatrial.kinds.scale.work import (
+    Churn,
+    ExtraWorkloads,
+    Find,
+    ObjectWait,
+    Observe,
+    Prometheus,
+    ScaleWork,
+    WorkloadClass,
+)
+from seatrial.kinds.scale.workload import bad_template, manifests_of
 from seatrial.suite import HERE, Cell
 
 if TYPE_CHECKING:
     from seatrial.kubernetes import Manifest
+
+
+OTHERS = (WorkloadClass(ONE, (), pods=0),)  # created by others; the number of their pods is not known
 
 
 class ScaleKind:
@@ -28,7 +49,7 @@ class ScaleKind:
         model: ScaleTrial = cell.spec
         trace = model.arrivals.trace
         manifests = {
-            path[-1] if path[0] == "workloads" else path[0]: _manifest(cell, one)
+            path[-1] if path[0] == "workloads" else path[0]: _manifests(cell, one)
             for path, one in model.every_workload().items()
         }
         return ScaleGathered(manifests=manifests, times=tuple(read_trace(cell.directory / trace)) if trace else ())
@@ -43,10 +64,11 @@ class ScaleKind:
                 gathered.manifests[name],
                 0 if workload.bare else workload.pods,
                 workload.weight if isinstance(workload, MixedWorkload) else 1.0,
-                () if workload.template or workload.bare else workload.command,
+                () if workload.template or workload.bare or workload.claim else workload.command,
                 workload.gpus,
                 dict(workload.node_selector),
                 workload.template is None,
+                tuple(as_work(one, ObjectWait) for one in workload.waits),
             )
 
         background = fill = None
@@ -60,18 +82,20 @@ class ScaleKind:
             cell=cell.hash,
             attempt=0,
             prefix="",
-            classes=tuple(class_of(name, one) for name, one in model.measured.items()),
+            classes=tuple(class_of(name, one) for name, one in model.measured.items()) or OTHERS,
             count=model.count,
             arrivals=model.arrivals.work(gathered.times),
             namespaces=model.namespaces,
             until=model.until,
             settle_s=model.settle_s,
             seed=model.seed,
-            follow=tuple(one.work() for one in model.follow),
+            follow=tuple(one.work() for one in model.kinds),
+            observe=as_work(model.follow, Observe) if isinstance(model.follow, FollowOthers) else None,
+            prometheus=as_work(model.metrics, Prometheus, url=model.metrics.prometheus) if model.metrics else None,
             audit_log=str(cell.directory / model.audit_log) if model.audit_log else "",
             background=background,
             fill=fill,
-            churn=Churn(model.churn.rate, model.churn.seconds) if model.churn else None,
+            churn=as_work(model.churn, Churn) if model.churn else None,
             find=Find(model.scale_bounds(), model.most) if model.find else None,
             places=model.local.places or 0,
             version=__version__ if model.driver else "",
@@ -87,16 +111,16 @@ class ScaleKind:
         return Judgement([*check_job(seen, DRIVER, "load generator"), *scaled.findings], scaled.metrics, scaled.charts)
 
 
-def _manifest(cell: Cell, workload: Workload) -> "Manifest":
+def _manifests(cell: Cell, workload: Workload) -> "tuple[Manifest, ...]":
     texts = ["", ""]
     for index, path in enumerate((workload.template, workload.claim)):
         try:
-            texts[index] = (cell.directory / path).read_text("utf-8") if path else ""
+            texts[index] = (cell.directory / path).read_text("utf-8") if isinstance(path, str) else ""
         except OSError as error:
             raise bad_template(str(path), f"cannot read the file: {error.strerror}") from None
         except UnicodeDecodeError:
             raise bad_template(str(path), "cannot read the file: not UTF-8 text") from None
-    return manifest_of(workload, *texts)
+    return tuple(manifests_of(workload, *texts))
 
 
 kind = ScaleKind()

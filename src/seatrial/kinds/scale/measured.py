@@ -2,21 +2,32 @@
 
 from typing import Any
 
-from seatrial.checks.findings import passed
+from seatrial.checks.findings import failed, passed
 from seatrial.job import AnyChart, Finding, ObservedStep, Series, Table, Verdict, count, value_text
-from seatrial.kinds.scale.work import AuditMetrics, ClockMetrics, HealthPoint, Limit, MeasuredScale
+from seatrial.job.metric import FixedBound
+from seatrial.kinds.scale import work
 
+# Title, unit and columns of the charts over time.
+_CHARTS = (
+    ("Load, workloads", "", ("offered", "acknowledged", "refused")),
+    ("Lag and latency of the client", "s", ("create p99", "watch lag", "own loop lag")),
+    ("Latency of the API server", "s", tuple(f"{verb} p99" for verb in work.VERBS)),
+    ("Requests of the API server", "", ("in flight", "rejected")),
+    ("Scheduler queue, pods", "", ("pending",)),
+    ("etcd", "B", ("size",)),
+    ("Watch interrupted", "", ("blind",)),
+)
 LEAST_IDLE_S = 5.0  # of a scheduler that has work
 
 
-def check_limits(step: ObservedStep, limits: list[Limit]) -> list[Finding]:
+def check_limits(step: ObservedStep, limits: list[work.Limit]) -> list[Finding]:
     """Limits outside the cluster's capacity. Informational: never changes the verdict."""
     if not limits:
         return [passed(step, "preflight", "preflight found no limit below the requested load")]
     return [Finding(step.name, f"preflight {one.what}", Verdict.SKIPPED, "preflight", one.text) for one in limits]
 
 
-def check_measured(step: ObservedStep, measured: MeasuredScale) -> list[Finding]:
+def check_measured(step: ObservedStep, measured: work.MeasuredScale) -> list[Finding]:
     found = [_followed(step, measured)]
     if measured.clock is not None:
         found.append(_clock(step, measured.clock))
@@ -28,12 +39,44 @@ def check_measured(step: ObservedStep, measured: MeasuredScale) -> list[Finding]
     return [*found, passed(step, "limited by", limit)] if limit else found
 
 
-def _unreachable(measured: MeasuredScale) -> str:
+def check_queries(step: ObservedStep, results: list[work.QueryResult], bounds: tuple[FixedBound, ...]) -> list[Finding]:
+    """Whether each query to Prometheus gave numbers, and bounds on them. A bound that holds is not decided if a sample
+    failed; NaN alone means that nothing was observed at that time."""
+    found, known = [], {f"{one.name}.{part}": (one, value) for one in results for part, value in one.totals.items()}
+    for one in results:
+        text = ", ".join(f"{part} {value_text(value)}" for part, value in one.totals.items()) or "no number"
+        verdict = Verdict.SKIPPED if one.samples else Verdict.INVALID
+        message = f"{one.name}: {text}; {one.unusable or 'no sample'}"
+        unusable = Finding(step.name, f"metric {one.name}", verdict, "metrics", message)
+        complete = one.samples and not one.problems
+        found.append(passed(step, f"metric {one.name}", f"{one.name}: {text}") if complete else unusable)
+    for bound in bounds:
+        check = f"bound {bound.name}"
+        if bound.metric not in known:
+            found.append(failed(step, check, "absent", f"{bound.name} was not measured"))
+            continue
+        one, value = known[bound.metric]
+        message = f"{bound.name}: {value_text(value)} (expected {bound.expected})"
+        if not bound.met_by(value):
+            found.append(failed(step, check, "bounds", message))
+        elif one.problems.keys() - {work.NOT_A_NUMBER}:
+            found.append(Finding(step.name, check, Verdict.INVALID, "measurement", f"{message}; {one.unusable}"))
+        else:
+            found.append(passed(step, check, message))
+    return found
+
+
+def query_charts(results: list[work.QueryResult]) -> list[AnyChart]:
+    rows = {one.name: [[at_s, value] for at_s, value in one.samples] for one in results}
+    return [Series(name, ["seconds", name], one, {"seconds": "s"}) for name, one in rows.items() if one]
+
+
+def _unreachable(measured: work.MeasuredScale) -> str:
     seconds = sum(until_s - from_s for from_s, until_s in measured.outages)
     return f"API server unreachable for {value_text(seconds, 's')}"
 
 
-def _followed(step: ObservedStep, measured: MeasuredScale) -> Finding:
+def _followed(step: ObservedStep, measured: work.MeasuredScale) -> Finding:
     text = f"followed {', '.join(measured.followed)}"
     if measured.gaps:
         text += f"; the watch had {measured.gaps} gaps, {value_text(measured.blind_s, 's')} in total"
@@ -43,7 +86,7 @@ def _followed(step: ObservedStep, measured: MeasuredScale) -> Finding:
     return Finding(step.name, "watch", Verdict.SKIPPED, "rights", text)
 
 
-def _clock(step: ObservedStep, clock: ClockMetrics) -> Finding:
+def _clock(step: ObservedStep, clock: work.ClockMetrics) -> Finding:
     offset_s, within_s = value_text(clock.offset_s, "s"), value_text(clock.within_s, "s")
     offset = f"API server clock offset {offset_s} ± {within_s}"
     doubts = [
@@ -60,7 +103,7 @@ def _clock(step: ObservedStep, clock: ClockMetrics) -> Finding:
     return passed(step, "clock", f"{offset}; {stamps:,} server timestamps agree with the observed times")
 
 
-def _audit(step: ObservedStep, audit: AuditMetrics) -> Finding:
+def _audit(step: ObservedStep, audit: work.AuditMetrics) -> Finding:
     if audit.problem:
         return Finding(step.name, "audit log", Verdict.INVALID, "measurement", audit.problem)
     text = f"{audit.workloads:,} workloads from {audit.requests:,} requests, ± {value_text(audit.within_s, 's')}"
@@ -70,8 +113,8 @@ def _audit(step: ObservedStep, audit: AuditMetrics) -> Finding:
     return passed(step, "audit log", text)
 
 
-def measured_charts(measured: MeasuredScale, limits: list[Limit]) -> list[AnyChart]:
-    found: list[AnyChart] = [_health(measured.health)] if measured.health else []
+def measured_charts(measured: work.MeasuredScale, limits: list[work.Limit]) -> list[AnyChart]:
+    found = _health(measured.health)
     evictions, agreements = sorted(measured.evicted_by.items()), measured.clock.stamps if measured.clock else []
     stamps: list[list[Any]] = [[one.stage, one.stamps, one.disagree, one.worst_s] for one in agreements]
     limited: list[list[Any]] = [[one.what, one.text, "yes" if one.known else "unknown"] for one in limits]
@@ -83,39 +126,26 @@ def measured_charts(measured: MeasuredScale, limits: list[Limit]) -> list[AnyCha
     return [*found, *(table for table in tables if table.rows)]
 
 
-def _health(points: list[HealthPoint]) -> Series:
-    """All on one time axis; columns without any value are left out."""
-    verbs = sorted({verb for one in points for verb in one.latency_s})
-    columns: dict[str, tuple[str, list[Any]]] = {
-        "seconds": ("s", [one.from_s for one in points]),
-        "offered": ("", [one.offered for one in points]),
-        "acknowledged": ("", [one.acknowledged for one in points]),
-        "refused": ("", [one.refused for one in points]),
-        "create p99": ("s", [one.create_p99_s for one in points]),
-        "watch lag": ("s", [one.lag_s for one in points]),
-        "own loop lag": ("s", [one.loop_s for one in points]),
-        "blind": ("", [int(one.blind) for one in points]),
-        **{f"{verb} p99": ("s", [one.latency_s.get(verb) for one in points]) for verb in verbs},
-        "rejected": ("", [one.rejected for one in points]),
-        "in flight": ("", [one.in_flight for one in points]),
-        "etcd": ("B", [one.etcd_bytes for one in points]),
-        "scheduler queue": ("", [one.queue for one in points]),
-    }
-    known = {name: (unit, values) for name, (unit, values) in columns.items() if any(one is not None for one in values)}
-    rows = [list(row) for row in zip(*(values for _, values in known.values()), strict=True)]
-    units = {name: unit for name, (unit, _) in known.items() if unit}
-    return Series("Load, watch and control plane over time", list(known), rows, units)
+def _health(columns: dict[str, list[float | None]]) -> list[AnyChart]:
+    """Charts with one time axis, each of one quantity."""
+    found: list[AnyChart] = []
+    for title, unit, names in _CHARTS:
+        known = {name: columns[name] for name in names if name in columns}
+        rows = [list(row) for row in zip(columns.get("seconds", ()), *known.values(), strict=True)] if known else []
+        units = {"seconds": "s", **dict.fromkeys(known, unit)}
+        found += [Series(title, ["seconds", *known], rows, units, first=True)] if rows else []
+    return found
 
 
-def limited_by(measured: MeasuredScale) -> str:
+def limited_by(measured: work.MeasuredScale) -> str:
     """What most likely limited the trial; empty if nothing did."""
-    points = measured.health or [HealthPoint(0.0)]
-    refused = sum(one.refused for one in points)
-    rejected = max(refused, sum(one.rejected or 0 for one in points))  # the server counts only overload
-    behind = sum(one.offered - one.acknowledged for one in points)
-    creates = [one.create_p99_s for one in points if one.create_p99_s] or [0.0]
+    known = {name: [one for one in values if one] for name, values in measured.health.items()}
+    refused, rejected = (int(sum(known.get(name, ()))) for name in ("refused", "rejected"))
+    rejected = max(refused, rejected)  # the server counts only overload
+    behind = int(sum(known.get("offered", ())) - sum(known.get("acknowledged", ())))
+    creates = known.get("create p99") or [0.0]
     first_s, worst_s = value_text(creates[0], "s"), value_text(max(creates), "s")
-    own_s, queue = max(one.loop_s or 0.0 for one in points), max(one.queue or 0 for one in points)
+    own_s, queue = (max(known.get(name, ()), default=0.0) for name in ("own loop lag", "pending"))
     idle = f"no binding for {value_text(measured.idle_s, 's')} while {count(measured.idle_pods, 'pod')}"
     limits = (
         (measured.outages, _unreachable(measured)),
@@ -123,7 +153,7 @@ def limited_by(measured: MeasuredScale) -> str:
         (rejected, f"the API server rejected requests ({refused} from this trial, {rejected} in total)"),
         (max(creates) > max(10 * creates[0], 0.1), f"slow creates: p99 {first_s} at first, {worst_s} at worst"),
         (own_s > 0.1, f"this machine: the watch process was up to {value_text(own_s, 's')} late"),
-        (queue > 10, f"the scheduler: up to {queue} pods pending"),
+        (queue > 10, f"the scheduler: up to {queue:g} pods pending"),
         (behind > 0, f"{behind} workloads were never acknowledged"),
     )
     return "; ".join(text for is_limit, text in limits if is_limit)

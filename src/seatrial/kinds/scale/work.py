@@ -9,25 +9,38 @@ import msgspec
 from seatrial.job.metric import FixedBound, value_text
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.scale.followed import STARTED, Followed, next_stages
+from seatrial.kinds.search import Flow
 
+QUERY_PARTS = ("max", "min", "mean")  # of the samples of a query to Prometheus
+NOT_A_NUMBER = "NaN"  # Prometheus has no observations for it
 NAME = "SEATRIAL-WORKLOAD-NAME"  # placeholder in a manifest for each workload's name
 WORKLOAD_LABEL = "seatrial/workload"
 CANARY = "canary"
+VERBS = ("DELETE", "GET", "LIST", "PATCH", "POST", "PUT")  # of the API server's latencies
+_MOST_ERROR = 0.1  # of a window of a search
 FILES = SUBMITTED, DELETED_FILE, STAMPS = "submitted.jsonl", "deleted.jsonl", "stamps.jsonl"  # files of the attempt
+
+
+class ObjectWait(msgspec.Struct, frozen=True):
+    """After an object of this kind, the next one is created when it has the condition."""
+
+    kind: str
+    condition: str  # a phase, or the type of a condition that is true
 
 
 class WorkloadClass(msgspec.Struct, frozen=True, omit_defaults=True):
     """One class of workloads in a mix."""
 
     name: str
-    manifest: dict[str, Any]
-    pods: int = 1  # per workload; 0: none, its stages come from its own status
+    manifests: tuple[dict[str, Any], ...]  # of its objects, in the order of their creation
+    pods: int = 1  # per workload; 0: none, its stages come from its own status; or not known
     weight: float = 1.0
     # For a machine without a cluster. Without a command the workload needs a cluster.
     command: tuple[str, ...] = ()
     gpus: float = 0.0
     select: dict[str, str] = {}
     built_in: bool = False  # its pods get the security context of the target
+    wait: tuple[ObjectWait, ...] = ()
 
 
 class ExtraWorkloads(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,11 +51,33 @@ class ExtraWorkloads(msgspec.Struct, frozen=True, omit_defaults=True):
     within_s: float = 300.0  # time limit for reaching their stage
 
 
-class Churn(msgspec.Struct, frozen=True):
-    """Deletes the oldest workload and creates a new one, at a rate for a duration."""
+class Churn(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Deletes workloads and creates new ones for a duration: one after the other at a rate; every `every_s` a share of
+    all, or those of some namespaces; or each at an age."""
 
-    rate: float
     seconds: float
+    rate: float = 0.0
+    every_s: float = 0.0
+    share: float = 0.0
+    namespaces: int = 0
+    age_s: float = 0.0
+
+
+class Observe(msgspec.Struct, frozen=True):
+    """Workloads that others create, for a time."""
+
+    api_version: str
+    kind: str
+    selector: str
+    seconds: float
+
+
+class Prometheus(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Queries that are sampled during the measurement."""
+
+    url: str
+    queries: dict[str, str]  # PromQL by name
+    every_s: float = 5.0
 
 
 class Find(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -70,6 +105,8 @@ class ScaleWork(msgspec.Struct, frozen=True, omit_defaults=True):
     fill: ExtraWorkloads | None = None
     churn: Churn | None = None
     find: Find | None = None
+    observe: Observe | None = None
+    prometheus: Prometheus | None = None
     places: int = 0  # slots on a machine without a cluster; 0: one per CPU
     audit_log: str = ""  # path of the API server's log on this machine
     version: str = ""  # required Seatrial version of a load generator on the cluster; empty: it runs on this machine
@@ -98,7 +135,9 @@ class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
     namespace: str = ""
     phase: str = "measured"  # background, fill, measured, churn, or round-NUMBER of a search
     waited_s: float = 0.0  # before retries, as the server asked
-    tries: tuple[Tried, ...] = ()  # only if there were several
+    tries: tuple[Tried, ...] = ()  # only if an object needed several
+    late_s: float = 0.0  # delay of the load generator itself, without waiting for the server
+    paused_s: float = 0.0  # while it waited for a condition of one of its objects
 
 
 class Deletion(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -122,6 +161,7 @@ class Stamp(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     server: str = ""  # the server's own time for it, in whole seconds
     by: str = ""  # its cause
     kind: str = "Pod"
+    pending: bool = False  # the object exists and has not reached the stage
 
 
 class StageQuantile(msgspec.Struct, frozen=True):
@@ -132,6 +172,7 @@ class StageQuantile(msgspec.Struct, frozen=True):
     lower: float  # with `upper`, the 95 % confidence interval
     upper: float | None
     earliest: float | None = None  # the value if stages in a gap were reached at its beginning; None without gaps
+    error_s: float | None = None  # by the lag of the watch when these workloads were seen; None: as for the stage
 
     @property
     def name(self) -> str:
@@ -177,8 +218,8 @@ class ScaleSummary(msgspec.Struct, frozen=True):
     lag_p50_s: float  # of the watch
     lag_p99_s: float
     lags: int  # number of lag measurements
-    again: bool  # the load generator was restarted
-    stopped: bool  # before the end
+    again: bool = False  # the load generator was restarted
+    stopped: bool = False  # before the end
     deleted: int = 0  # by churn
     not_deleted: int = 0
     waited_s: float = 0.0  # total, before retries that the server asked for
@@ -209,16 +250,18 @@ def doubts_of(whole: ScaleSummary) -> list[str]:
     doubts = (
         (whole.again, "the load generator was killed and restarted, so arrival times differ from the plan"),
         (whole.stopped, "the load generator was stopped before the end"),
+        (not whole.count, "no workload was created meanwhile"),
     )
     return [text for is_doubtful, text in doubts if is_doubtful]
 
 
-def error_s(whole: ScaleSummary, stage: StageMetrics) -> float:
-    """How far a time of this stage may be off: by late sends, if it begins with them, and by the error of the stage's
-    source. Infinite if the lag of the watch was not measured."""
+def errors_s(whole: ScaleSummary, stage: StageMetrics, found: StageQuantile | None = None) -> tuple[float, float]:
+    """How far a time of this stage, or this quantile, may be off: by late sends, if it begins with them, and by the
+    error of the stage's source. Infinite if the lag of the watch was not measured."""
+    own_s = stage.resolution_s if found is None or found.error_s is None else found.error_s
     if stage.source == "watch" and not whole.lags:
-        return math.inf
-    return (0.0 if ".." in stage.stage else whole.late_p99_s) + stage.resolution_s
+        own_s = math.inf
+    return 0.0 if ".." in stage.stage else whole.late_p99_s, own_s
 
 
 def shown_stages(stages: Collection[StageMetrics], bounds: tuple[FixedBound, ...]) -> list[StageMetrics]:
@@ -250,12 +293,38 @@ def broken_scale_bounds(
         value = (found.value if found else None) if bound.part else getattr(whole, bound.metric)
         if value is None:
             broken.append(f"{bound.name} is not known, bound {bound.text}")
-        elif stage and found and not exact and is_undecided(bound, found, error := error_s(whole, stage)):
+        elif stage and found and not exact and is_undecided(bound, found, error := sum(errors_s(whole, stage, found))):
             known = f"{bound.name} is {value_text(value, 's')} ± {value_text(error, 's')}, too close to {bound.text}"
-            undecided.append(known if error < math.inf else "no watch lag was measured")
+            undecided.append(f"{known}: {limited_by(whole, stage, found)}")
         elif not bound.met_by(float(value)):
-            broken.append(f"{bound.name} is {value:.4g}, bound {bound.text}")
+            broken.append(f"{bound.name} is {value_text(value, 's' if bound.part else '')}, bound {bound.text}")
     return broken, undecided
+
+
+def limited_by(whole: ScaleSummary, stage: StageMetrics, found: StageQuantile | None = None) -> str:
+    """The larger part of the error of this stage's times."""
+    late_s, own_s = errors_s(whole, stage, found)
+    if own_s == math.inf:
+        return "no watch lag was measured"
+    if late_s > own_s:
+        return f"limited by the load generator (send delay p99 {value_text(late_s, 's')})"
+    return f"limited by the watch (lag {value_text(own_s, 's')})"
+
+
+def falls_behind(
+    flow: Flow | None, whole: ScaleSummary, done: StageMetrics, rate: float, longer: bool
+) -> tuple[str, str]:
+    """Why a rate of a search does not hold although its bounds do, or why that cannot be decided. Both are empty if
+    the cluster keeps up. `done` is the stage at which a workload is done."""
+    if flow is None:
+        return "", "too short to see whether the cluster keeps up; raise `count`"
+    error = sum(errors_s(whole, done)) * rate  # workloads that seem to be under way because they were sent or seen late
+    if not flow.falls_behind:
+        undecided = "" if longer or flow.keeps_up else "it is not clear whether the cluster keeps up"
+        return "", limited_by(whole, done) if error > _MOST_ERROR * flow.arrived else undecided
+    if flow.growth - error > flow.noise and (longer or flow.keeps_up is False):
+        return f"the cluster {flow.falls_behind}", ""
+    return "", f"the cluster seems to fall behind ({limited_by(whole, done)})"
 
 
 # How a scale trial measured, and the control plane's own metrics meanwhile.
@@ -291,23 +360,25 @@ class AuditMetrics(msgspec.Struct, frozen=True):
     problem: str = ""  # why the log could not be used
 
 
-class HealthPoint(msgspec.Struct, omit_defaults=True):
-    """One interval, starting `from_s` after the first scheduled send."""
+class QueryResult(msgspec.Struct, frozen=True):
+    """The samples of one query to Prometheus: (seconds since the start, value), and how often there was no number."""
 
-    from_s: float
-    offered: int = 0
-    acknowledged: int = 0
-    refused: int = 0  # error responses
-    create_p99_s: float | None = None  # from sent to acknowledged
-    lag_s: float | None = None  # maximum lag of the watch
-    loop_s: float | None = None  # maximum lag of the watch process's event loop
-    blind: bool = False  # the watch had a gap
-    # From the API server's own metrics, if they can be read:
-    latency_s: dict[str, float] = {}  # p99 by verb
-    rejected: int | None = None  # by priority and fairness, or with status 429
-    in_flight: int | None = None
-    etcd_bytes: int | None = None
-    queue: int | None = None  # pods pending in the scheduler
+    name: str
+    samples: list[tuple[float, float]] = []
+    problems: dict[str, int] = {}
+
+    @property
+    def totals(self) -> dict[str, float]:
+        """By part of the metric; empty without samples."""
+        values = [value for _, value in self.samples]
+        return {"max": max(values), "min": min(values), "mean": sum(values) / len(values)} if values else {}
+
+    @property
+    def unusable(self) -> str:
+        """Why samples are missing; empty if none is."""
+        asked = len(self.samples) + sum(self.problems.values())
+        whys = [f"{count} of {asked} samples: {why}" for why, count in self.problems.items()]
+        return "; ".join(whys)
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -323,12 +394,10 @@ class MeasuredScale(msgspec.Struct, frozen=True):
     left_out: list[str] = []  # missing permissions to follow other kinds
     gaps: int = 0
     blind_s: float = 0.0  # total duration of gaps
-    loop_p99_s: float = 0.0  # event loop lag of the watch process
     evicted_by: dict[str, int] = {}
     clock: ClockMetrics | None = None
     audit: AuditMetrics | None = None
-    metrics: str = ""  # why the server's metrics could not be read
-    health: list[HealthPoint] = []
+    health: dict[str, list[float | None]] = {}  # by name, a value for each interval; `seconds`: when it starts
     outages: list[tuple[float, float]] = []  # times without any answer from the API server, by the monotonic clock
     idle_s: float = 0.0  # the longest time without a scheduling decision while pods waited for one
     idle_pods: int = 0  # how many pods waited then

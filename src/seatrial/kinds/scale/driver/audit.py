@@ -61,7 +61,7 @@ def read_audit(path: Path, prefix: str, submissions: Mapping[int, Submission]) -
             bound[name] = min(bound.get(name, done_s), done_s)
             continue
         one = submissions.get(int(number)) if number.isdecimal() and not ref.subresource else None
-        if one is not None and one.sent_s is not None and one.acknowledged_s is not None and one.attempts == 1:
+        if one is not None and one.sent_s is not None and one.acknowledged_s is not None:
             low_s, high_s = max(low_s, received_s - one.acknowledged_s), min(high_s, received_s - one.sent_s)
     if requests == 0:
         advice = "check that it is this API server's log and covers their kind and pods"

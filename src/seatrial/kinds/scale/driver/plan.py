@@ -1,14 +1,18 @@
 """Plans all workloads: class, namespace and phase of each. Pure; deterministic by seed."""
 
+import itertools
+import math
 import random
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 from seatrial.http.http1 import RequestAttempt
-from seatrial.kinds.scale.work import ExtraWorkloads, MeasuredScale, ScaleWork, Stamp, Submission, WorkloadClass
+from seatrial.kinds.scale.work import Churn, ExtraWorkloads, MeasuredScale, ScaleWork, Stamp, Submission, WorkloadClass
 
-BACKGROUND, CHURN = "background", "churn"  # phases
+BACKGROUND, MEASURED, CHURN = "background", "measured", "churn"  # phases
 
 
 class PlannedWorkload(NamedTuple):
@@ -27,30 +31,65 @@ class SubmissionPlan:
         self.all: dict[int, PlannedWorkload] = {}
         self.background = self._plan_extra(BACKGROUND, work.background)
         self.fill = self._plan_extra("fill", work.fill)
-        self.measured = self._make("measured", 0 if work.find else work.count, work.classes)
-        churn = work.churn
-        self.churned = self._make(CHURN, round(churn.rate * churn.seconds), work.classes) if churn else []
+        self.measured = self._make(
+            "round-0" if work.find else MEASURED, 0 if work.observe else work.count, work.classes
+        )
+        self.later: list[PlannedWorkload] = []  # added during the trial: by churn, or created by others
 
     @property
     def classes(self) -> list[WorkloadClass]:
         extra = [one.of for one in (self._work.background, self._work.fill) if one and one.of]
         return [*self._work.classes, *extra]
 
-    def round(self, number: int) -> list[PlannedWorkload]:
-        """Workloads for one rate of a search."""
-        return self._make(f"round-{number}", self._work.count, self._work.classes)
+    def round(self, number: int, times: int) -> list[PlannedWorkload]:
+        """Workloads for one rate of a search: `times` the count."""
+        return self._make(f"round-{number}", self._work.count * times, self._work.classes) if number else self.measured
 
     def samples(self) -> list[PlannedWorkload]:
         """One workload of each class in each of its namespaces."""
-        return [PlannedWorkload(0, "measured", of, space) for of in self.classes for space in self._namespaces(of)]
+        return [PlannedWorkload(0, MEASURED, of, space) for of in self.classes for space in self._namespaces(of)]
 
     def _namespaces(self, of: WorkloadClass) -> tuple[str, ...]:
         """The trial's namespaces, else the template's."""
-        return self._work.namespaces or ((of.manifest.get("metadata") or {}).get("namespace", ""),)
+        spaces = (one["metadata"]["namespace"] for one in of.manifests if "namespace" in (one.get("metadata") or {}))
+        return self._work.namespaces or (next(spaces, ""),)
 
-    def replaced(self) -> list[PlannedWorkload]:
-        """Workloads that churn deletes, oldest first, one for each that it creates."""
-        return [*self.measured, *self.churned][: len(self.churned)]
+    def churn(self, churn: Churn, ages: Mapping[int, float]) -> list[tuple[float, PlannedWorkload]]:
+        """When churn deletes which workload, oldest first. Plans one of the same class and namespace for each. `ages`
+        are in seconds, when churn begins."""
+        born = ((-ages.get(one.number, 0.0), one) for one in self.measured)
+        there = deque(sorted(born, key=itemgetter(0)))
+        spaces = itertools.cycle(dict.fromkeys(one.namespace for one in self.measured))
+        step_s = churn.every_s or (1 / churn.rate if churn.rate else churn.seconds)
+        turns = (turn * step_s for turn in range(math.ceil(churn.seconds / step_s - 1e-9)))
+        found: list[tuple[float, PlannedWorkload]] = []
+        while True:
+            at_s = max(there[0][0] + churn.age_s, 0.0) if churn.age_s else next(turns, math.inf)
+            if at_s >= churn.seconds:
+                return found
+            if churn.namespaces:
+                those = {*itertools.islice(spaces, churn.namespaces)}
+                chosen = [one for _, one in there if one.namespace in those]
+                there = deque(one for one in there if one[1].namespace not in those)
+            else:
+                chosen = [there.popleft()[1] for _ in range(max(1, round(churn.share * len(there))))]
+            for one in chosen:
+                new = PlannedWorkload(self._next, CHURN, one.of, one.namespace)
+                self._next += 1
+                self._add_later(new)
+                there.append((at_s, new))
+                found.append((at_s, one))
+
+    def adopt(self, submissions: Iterable[Submission]) -> None:
+        """Adds workloads that were not planned before the trial."""
+        classes = {of.name: of for of in self.classes}
+        for one in submissions:
+            if one.number not in self.all and one.phase in (MEASURED, CHURN) and one.of in classes:
+                self._add_later(PlannedWorkload(one.number, one.phase, classes[one.of], one.namespace))
+
+    def _add_later(self, one: PlannedWorkload) -> None:
+        self.later.append(one)
+        self.all[one.number] = one
 
     def pods(self) -> dict[int, int]:
         return {number: one.of.pods for number, one in self.all.items()}

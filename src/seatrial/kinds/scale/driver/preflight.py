@@ -9,32 +9,19 @@ from typing import Any
 
 import msgspec
 
+import seatrial.kubernetes as k8s
 from seatrial.http.http1 import RequestAttempt
 from seatrial.job.metric import value_text
 from seatrial.kinds.scale.driver.plan import BACKGROUND, CHURN, PlannedWorkload
 from seatrial.kinds.scale.work import Limit
-from seatrial.kubernetes import (
-    NODES,
-    PODS,
-    RESOURCE_QUOTAS,
-    Forbidden,
-    Kubernetes,
-    KubernetesError,
-    Manifest,
-    Resource,
-    Right,
-    Tree,
-    parse_quantity,
-    workload_rights,
-)
 
-LIMIT_RANGES = Resource("", "v1", "LimitRange", "limitranges")
+LIMIT_RANGES = k8s.Resource("", "v1", "LimitRange", "limitranges")
 _ADMISSION, _FLOW = "admissionregistration.k8s.io", "flowcontrol.apiserver.k8s.io"
 WEBHOOKS = (
-    Resource(_ADMISSION, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", False),
-    Resource(_ADMISSION, "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", False),
+    k8s.Resource(_ADMISSION, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", False),
+    k8s.Resource(_ADMISSION, "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", False),
 )
-LEVELS = Resource(_FLOW, "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations", False)
+LEVELS = k8s.Resource(_FLOW, "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations", False)
 _SELF_REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 GPU = "nvidia.com/gpu"
 OWN_RATE = 1_500.0  # submissions per second of one process, with its other work
@@ -46,7 +33,7 @@ _Labels = tuple[tuple[str, str], ...]
 class Asked(msgspec.Struct, frozen=True):
     """The total request of a trial in one namespace."""
 
-    workloads: Mapping[Resource, int]
+    workloads: Mapping[k8s.Resource, int]
     pods: int
     gpus: float
     requests: Mapping[str, float]  # cpu, memory, in base units
@@ -54,15 +41,15 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 async def limits_of(
-    client: Kubernetes, asked: Mapping[str, Asked], rate: float | None, at_once: int
-) -> tuple[list[Limit], list[Right]]:
+    client: k8s.Kubernetes, asked: Mapping[str, Asked], rate: float | None, at_once: int, churn: bool
+) -> tuple[list[Limit], list[k8s.Right]]:
     """Returns limits and missing permissions. `asked` is by namespace; `rate` is the highest offered rate."""
     kinds = {resource for one in asked.values() for resource in one.workloads}
-    wanted = sorted({right for space in asked for kind in kinds for right in workload_rights(kind, space)})
+    wanted = sorted({right for space in asked for kind in kinds for right in k8s.workload_rights(kind, space, churn)})
     found: list[Limit] = []
     try:
         answers = await asyncio.gather(*(client.can(right) for right in wanted))
-    except KubernetesError as error:
+    except k8s.KubernetesError as error:
         answers = [True] * len(wanted)
         found.append(_unknown("rights", error))
     missing = [right for right, allowed in zip(wanted, answers, strict=True) if not allowed]
@@ -76,33 +63,33 @@ async def limits_of(
     ):
         try:
             found += [Limit(what, text) for text in await asking]
-        except KubernetesError as error:
+        except k8s.KubernetesError as error:
             found.append(_unknown(what, error))
     return found, missing
 
 
-def _unknown(what: str, error: KubernetesError) -> Limit:
-    missing = error.missing if isinstance(error, Forbidden) else None
+def _unknown(what: str, error: k8s.KubernetesError) -> Limit:
+    missing = error.missing if isinstance(error, k8s.Forbidden) else None
     why = f"missing permission to {missing.right}" if missing else str(error).partition("\n")[0]
     return Limit(what, f"not checked: {why}", known=False)
 
 
-async def _all(client: Kubernetes, resource: Resource, **chosen: Any) -> list[Manifest]:
+async def _all(client: k8s.Kubernetes, resource: k8s.Resource, **chosen: Any) -> list[k8s.Manifest]:
     return [msgspec.to_builtins(one) async for one in client.list(resource, _Whole, **chosen)]
 
 
-class _Whole(Tree, frozen=True, gc=False):
+class _Whole(k8s.Tree, frozen=True, gc=False):
     webhooks: Any = None
 
 
 # ---- the namespace
 
 
-async def _quotas(client: Kubernetes, asked: Mapping[str, Asked]) -> list[str]:
+async def _quotas(client: k8s.Kubernetes, asked: Mapping[str, Asked]) -> list[str]:
     return [
         text
         for namespace, one in asked.items()
-        for quota in await _all(client, RESOURCE_QUOTAS, namespace=namespace)
+        for quota in await _all(client, k8s.RESOURCE_QUOTAS, namespace=namespace)
         for text in quota_limits(f"quota {quota['metadata']['name']} in {namespace}", quota["status"] or {}, one)
     ]
 
@@ -111,7 +98,7 @@ def quota_limits(name: str, status: Mapping[str, Any], asked: Asked) -> list[str
     """Quotas that are too small for the request. Pure."""
     wanted = {"pods": asked.pods, "count/pods": asked.pods, f"requests.{GPU}": asked.gpus, **asked.requests}
     wanted |= {f"requests.{resource}": amount for resource, amount in asked.requests.items()}
-    wanted |= {f"count/{one.title}": count for one, count in asked.workloads.items() if one != PODS}
+    wanted |= {f"count/{one.title}": count for one, count in asked.workloads.items() if one != k8s.PODS}
     hard, used = status.get("hard") or {}, status.get("used") or {}
     limits = []
     for key in sorted(hard.keys() & wanted.keys()):
@@ -121,7 +108,7 @@ def quota_limits(name: str, status: Mapping[str, Any], asked: Asked) -> list[str
     return limits
 
 
-async def _ranges(client: Kubernetes, asked: Mapping[str, Asked]) -> list[str]:
+async def _ranges(client: k8s.Kubernetes, asked: Mapping[str, Asked]) -> list[str]:
     limits = []
     for namespace in asked:
         for one in await _all(client, LIMIT_RANGES, namespace=namespace):
@@ -138,8 +125,8 @@ async def _ranges(client: Kubernetes, asked: Mapping[str, Asked]) -> list[str]:
 # ---- the cluster
 
 
-async def _nodes(client: Kubernetes, asked: Mapping[str, Asked]) -> list[str]:
-    nodes = await _all(client, NODES)
+async def _nodes(client: k8s.Kubernetes, asked: Mapping[str, Asked]) -> list[str]:
+    nodes = await _all(client, k8s.NODES)
     every = [item for one in asked.values() for item in one.on_nodes.items()]
     limits = []
     for labels in sorted({labels for labels, _ in every}):
@@ -173,12 +160,12 @@ def node_limits(nodes: Sequence[Mapping[str, Any]], pods: int, gpus: float, labe
     return limits
 
 
-async def _webhooks(client: Kubernetes, kinds: set[Resource]) -> list[str]:
+async def _webhooks(client: k8s.Kubernetes, kinds: set[k8s.Resource]) -> list[str]:
     configs = [config for resource in WEBHOOKS for config in await _all(client, resource)]
-    return webhook_limits([hook for config in configs for hook in config["webhooks"] or []], kinds | {PODS})
+    return webhook_limits([hook for config in configs for hook in config["webhooks"] or []], kinds | {k8s.PODS})
 
 
-def webhook_limits(webhooks: Sequence[Mapping[str, Any]], kinds: set[Resource]) -> list[str]:
+def webhook_limits(webhooks: Sequence[Mapping[str, Any]], kinds: set[k8s.Resource]) -> list[str]:
     """Webhooks that are called when an object of these kinds is created. Pure."""
 
     def matches(rule: Mapping[str, Any]) -> bool:
@@ -204,9 +191,9 @@ def webhook_limits(webhooks: Sequence[Mapping[str, Any]], kinds: set[Resource]) 
 # ---- API server and client
 
 
-async def _fairness(client: Kubernetes, at_once: int) -> list[str]:
+async def _fairness(client: k8s.Kubernetes, at_once: int) -> list[str]:
     """Assumes the default flow schemas; those of the cluster may differ."""
-    review = await client.create(_SELF_REVIEW, Tree)
+    review = await client.create(_SELF_REVIEW, k8s.Tree)
     groups = {*((review.status or {}).get("userInfo") or {}).get("groups", [])}
     if "system:masters" in groups:
         return []
@@ -225,7 +212,7 @@ def fairness_limits(levels: Mapping[str, Mapping[str, Any]], level: str, at_once
     return [f"requests use priority level {level} ({share}); up to {at_once} are sent at once"]
 
 
-async def _client(client: Kubernetes, rate: float | None, at_once: int) -> list[str]:
+async def _client(client: k8s.Kubernetes, rate: float | None, at_once: int) -> list[str]:
     took = []
     for _ in range(_PROBES):
         attempts: list[RequestAttempt] = []
@@ -249,29 +236,31 @@ def client_limits(round_trip_s: float, rate: float | None, at_once: int) -> list
     return limits
 
 
-def asked_of(planned: Sequence[PlannedWorkload], resources: Mapping[str, Resource]) -> Asked:
+def asked_of(planned: Sequence[PlannedWorkload], resources: Mapping[str, Sequence[k8s.Resource]]) -> Asked:
     """The total request of these workloads at one time: churn replaces workloads, and background workloads need no
-    node. `resources` is by class. Pure."""
+    node. `resources` are those of each class. Pure."""
     planned = [one for one in planned if one.phase != CHURN]
-    workloads, requests, gpus = Counter[Resource](), Counter[str](), 0.0
+    workloads, requests, gpus = Counter[k8s.Resource](), Counter[str](), 0.0
     on_nodes: dict[_Labels, tuple[int, float]] = {}
     for (of, phase), count in Counter((one.of.name, one.phase) for one in planned).items():
         one = next(one.of for one in planned if one.of.name == of)
-        workloads[resources[of]] += count
-        each_gpus, each = asked_for(one.manifest, one.pods)
+        for resource in resources[of]:
+            workloads[resource] += count
+        pod = _pod_spec([manifest.get("spec") for manifest in one.manifests])
+        each_gpus, each = asked_for(pod, one.pods)
         gpus += count * each_gpus
         requests.update({resource: amount * count for resource, amount in each.items()})
-        chosen = tuple(sorted((_pod_spec(one.manifest.get("spec")).get("nodeSelector") or {}).items()))
+        chosen = tuple(sorted((pod.get("nodeSelector") or {}).items()))
         for labels in {(), chosen} if phase != BACKGROUND else ():
             pods_before, gpus_before = on_nodes.get(labels, (0, 0.0))
             on_nodes[labels] = pods_before + count * one.pods, gpus_before + count * each_gpus
     return Asked(workloads, sum(one.of.pods for one in planned), gpus, requests, on_nodes)
 
 
-def asked_for(manifest: Mapping[str, Any], pods: int) -> tuple[float, dict[str, float]]:
-    """GPUs, and CPU and memory, of one workload with this many pods, by its first pod template. Pure."""
+def asked_for(pod: Mapping[str, Any], pods: int) -> tuple[float, dict[str, float]]:
+    """GPUs, and CPU and memory, of one workload with this many such pods. Pure."""
     gpus, requests = 0.0, dict[str, float]()
-    for container in _pod_spec(manifest.get("spec")).get("containers", ()):
+    for container in pod.get("containers", ()):
         resources = container.get("resources") or {}
         wanted = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
         gpus += _number(str(wanted.get(GPU, "0")))
@@ -281,7 +270,7 @@ def asked_for(manifest: Mapping[str, Any], pods: int) -> tuple[float, dict[str, 
     return gpus * pods, {name: amount * pods for name, amount in requests.items()}
 
 
-def _pod_spec(spec: Any) -> Manifest:
+def _pod_spec(spec: Any) -> k8s.Manifest:
     """The first spec with containers, at any depth; empty if there is none."""
     if isinstance(spec, dict) and isinstance(spec.get("containers"), list):
         return {**spec, "containers": [one for one in spec["containers"] if isinstance(one, dict)]}
@@ -291,4 +280,4 @@ def _pod_spec(spec: Any) -> Manifest:
 
 def _number(text: str) -> float:
     """Returns 0 for an unparsable quantity: a superfluous warning does no harm."""
-    return parse_quantity(text) or 0.0
+    return k8s.parse_quantity(text) or 0.0

@@ -19,7 +19,7 @@ import msgspec
 
 from seatrial.http.http1 import RequestAttempt
 from seatrial.kinds.driver import Driver, DriverError, in_background
-from seatrial.kinds.scale.driver.health import health_points
+from seatrial.kinds.scale.driver.health import health_columns
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan
 from seatrial.kinds.scale.followed import DELETED, FINISHED, POD_CREATED, READY, SCHEDULED, STARTED, UNSCHEDULABLE
 from seatrial.kinds.scale.work import FILES, STAMPS, MeasuredScale, ScaleWork, Stamp, Submission, WorkloadClass
@@ -63,7 +63,7 @@ class ProcessWorkloads:
         return self._lags
 
     def measured(self, submissions: Mapping[int, Submission], stamps: list[Stamp], end_s: float) -> MeasuredScale:
-        return MeasuredScale(["processes"], health=health_points(submissions, self._lags, [], [], end_s))
+        return MeasuredScale(["processes"], health=health_columns(submissions, self._lags, [], [], end_s))
 
     async def _measure_lag(self) -> None:
         while True:

@@ -16,7 +16,7 @@ import msgspec
 from seatrial.http.http1 import RequestAttempt
 from seatrial.kinds.driver import wait_for
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, WorkloadTarget
-from seatrial.kinds.scale.driver.stages import decoded, whole_lines
+from seatrial.kinds.scale.driver.stages import read_records
 from seatrial.kinds.scale.work import DELETED_FILE, SUBMITTED, Deletion, Submission, Tried
 from seatrial.kubernetes import KubernetesError
 
@@ -32,7 +32,7 @@ class SubmissionRecords(Generic[_T]):
     """A file with one record per workload, including those from before a restart."""
 
     def __init__(self, path: Path, kind: type[_T]) -> None:
-        self.all: dict[int, _T] = {one.number: one for one in decoded(whole_lines(path), kind)}
+        self.all: dict[int, _T] = {one.number: one for one in read_records(path, kind)}
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def add(self, record: _T) -> None:
@@ -129,7 +129,9 @@ class Submitter:
                 namespace=one.namespace,
                 phase=one.phase,
                 waited_s=sum(tried.wait_s for tried in attempts),
-                tries=tries if len(tries) > 1 else (),
+                tries=tries if len(tries) > max(len(one.of.manifests), 1) else (),
+                late_s=max(attempts[0].queued_s - intended_s, 0.0) if attempts else 0.0,
+                paused_s=_pauses_s(attempts) if one.of.wait else 0.0,
             )
         )
 
@@ -148,3 +150,9 @@ class Submitter:
             elif await wait_for(self._stopping, left_s - SPIN_S / 2):
                 return False
         return not self._stopping.is_set()
+
+
+def _pauses_s(attempts: Sequence[RequestAttempt]) -> float:
+    """The time between requests, without that before retries."""
+    pairs = ((one.answered_s, one.wait_s, then.queued_s) for one, then in itertools.pairwise(attempts))
+    return sum(max(then_s - at_s - wait_s, 0.0) for at_s, wait_s, then_s in pairs if at_s is not None)

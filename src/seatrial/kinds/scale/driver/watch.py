@@ -12,30 +12,22 @@ import os
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+import seatrial.kubernetes as k8s
 from seatrial.http.http1 import RequestAttempt
 from seatrial.job import decode
 from seatrial.kinds.driver import DriverError, in_background
 from seatrial.kinds.scale.driver.health import read_lines
 from seatrial.kinds.scale.driver.stamps import StampFeed, Stamps, form_of
-from seatrial.kinds.scale.followed import BETWEEN, PODS_LABELLED, PODS_OF_OTHERS, Followed, follow_root
-from seatrial.kinds.scale.work import CANARY, WORKLOAD_LABEL
-from seatrial.kubernetes import (
-    PODS,
-    AlreadyExists,
-    Kubernetes,
-    KubernetesError,
-    Resource,
-    Right,
-    UnknownKind,
-    load_access,
-    pod_metadata,
-)
+from seatrial.kinds.scale.followed import Followed, follow_root, followed_pods, kinds_between
+from seatrial.kinds.scale.work import CANARY, WORKLOAD_LABEL, ObjectWait
 from seatrial.targets import OwnedObjects
 
 SYNCED, FAILED = "synced", "failed "  # printed when all existing objects have been seen, or on failure
@@ -45,9 +37,10 @@ TICK_S, TICKS = 0.02, 50  # sampling interval of the own event loop's lag; sampl
 class Watched(msgspec.Struct, frozen=True):
     """A watched kind on this cluster."""
 
-    resource: Resource
+    resource: k8s.Resource
     followed: Followed
     root: bool = False  # objects of this kind may be workloads themselves
+    selector: str = ""  # new objects with these labels are workloads that others create
 
 
 class WatchWork(msgspec.Struct, frozen=True):
@@ -62,23 +55,23 @@ class WatchWork(msgspec.Struct, frozen=True):
 
 
 async def _follow(work: WatchWork) -> None:
-    access = load_access(Path(work.kubeconfig) if work.kubeconfig else None, work.context)
+    access = k8s.load_access(Path(work.kubeconfig) if work.kubeconfig else None, work.context)
     stamps = Stamps(Path(work.stamps), work.prefix, work.selector)
-    waiting = {(one.resource, namespace) for one in work.watched for namespace in work.namespaces}
+    waiting = {(one, namespace) for one in work.watched for namespace in work.namespaces}
 
     async def follow_one(one: Watched, namespace: str) -> None:
-        feed = StampFeed(stamps, one.followed, one.root, work.blind_since_s)
-        form = form_of(one.followed, annotated=one.resource == PODS)  # the canary is a pod
-        labels = work.selector if one.followed.labelled else ""
+        feed = StampFeed(stamps, one.followed, one.root, work.blind_since_s, adopts=bool(one.selector))
+        form = form_of(one.followed, annotated=one.resource == k8s.PODS)  # the canary is a pod
+        labels = one.selector or (work.selector if one.followed.labelled else "")
         chosen = {"namespace": namespace, "labels": labels, "fields": one.followed.fields}
         async for event in client.watch(one.resource, form, keep=False, **chosen):  # type: ignore[arg-type]
             feed.take(event)
             if event.object is None and waiting:
-                waiting.discard((one.resource, namespace))
+                waiting.discard((one, namespace))
                 if not waiting:
                     print(SYNCED, flush=True)
 
-    async with Kubernetes(access) as client, asyncio.TaskGroup() as group:
+    async with k8s.Kubernetes(access) as client, asyncio.TaskGroup() as group:
         group.create_task(_measure_own_loop(stamps))
         for one in work.watched:
             for namespace in work.namespaces:
@@ -114,7 +107,7 @@ async def watch_until_cancelled(path: Path) -> None:
     if following.done():
         try:
             following.result()
-        except* KubernetesError as errors:
+        except* k8s.KubernetesError as errors:
             print(FAILED + str(errors.exceptions[0]).replace("\n", " "), flush=True)
             raise SystemExit(1) from None
     following.cancel()
@@ -125,7 +118,11 @@ async def watch_until_cancelled(path: Path) -> None:
 
 _WATCH_S = 600.0  # time limit for the first list
 _END_S = 10.0
-OF_PLAIN_PODS = ("PodGroup", "Workload", "PersistentVolumeClaim", "Event")  # may belong to a pod without a job
+OF_PLAIN_PODS = ("PodGroup", "Workload", "PersistentVolumeClaim", "ResourceClaim", "Event")  # of a pod without a job
+WITHOUT_PODS = (
+    "ConfigMap", "Secret", "Service", "ServiceAccount", "PersistentVolumeClaim", "PodGroup", "ResourceClaim",
+    "ResourceClaimTemplate",
+)  # fmt: skip
 
 
 class Following(msgspec.Struct, frozen=True):
@@ -134,27 +131,42 @@ class Following(msgspec.Struct, frozen=True):
 
 
 def pods_labelled(manifests: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether the pods of all these workloads carry the attempt's labels: manifests contain their templates. Pure."""
-    return all(one.get("kind") == "Pod" or [*pod_metadata(one.get("spec"))] for one in manifests)
+    """Whether all pods of these objects carry the attempt's labels: manifests contain their templates. Pure."""
+    return all(
+        one.get("kind") == "Pod" or one.get("kind") in WITHOUT_PODS or [*k8s.pod_metadata(one.get("spec"))]
+        for one in manifests
+    )
+
+
+def kinds_unused(manifests: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """Kinds that workloads of these objects cannot have, so that nothing must be allowed to watch them. Pure."""
+    services = any(one.get("kind") == "Service" for one in manifests) or not pods_labelled(manifests)
+    claims = b'"resourceClaims"' in msgspec.json.encode(manifests) or not pods_labelled(manifests)
+    return frozenset({*(() if services else ("EndpointSlice",)), *(() if claims else ("ResourceClaim",))})
 
 
 async def followed_on(
-    client: Kubernetes, roots: Iterable[Resource], labelled: bool, named: Iterable[Followed], namespaces: Iterable[str]
+    client: k8s.Kubernetes,
+    roots: set[k8s.Resource],
+    labelled: bool,
+    named: Iterable[Followed],
+    namespaces: Iterable[str],
+    unused: frozenset[str] = frozenset(),
+    selector: str = "",
 ) -> Following:
-    """What to watch: pods, the workloads, and the kinds between them that the cluster has. `named` are the user's own,
-    which must exist. `labelled`: pods carry the attempt's labels. Raises UnknownKind."""
-    pods = PODS_LABELLED if labelled else PODS_OF_OTHERS
-    roots = {*roots}
-    found = {PODS: Watched(PODS, pods)}  # also if the workloads are pods themselves
-    for resource in roots - {PODS}:
+    """What to watch: pods, the workloads, and the kinds between them that the cluster has, except `unused` ones.
+    `named` are the user's own, which must exist. `labelled`: pods carry the attempt's labels. `selector`: others create
+    the workloads, which have these labels. Raises UnknownKind."""
+    found = {k8s.PODS: Watched(k8s.PODS, followed_pods(labelled))}  # also if the workloads are pods themselves
+    for resource in roots - {k8s.PODS}:
         found[resource] = Watched(resource, follow_root(resource.api_version, resource.kind), root=True)
     for one in named:
         resource = await client.discovery.of_kind(one.api_version, one.kind)
         found[resource] = Watched(resource, one, root=resource in roots)
     left_out, groups = [], {(resource.group, resource.kind) for resource in found}
-    between = BETWEEN if roots != {PODS} else tuple(one for one in BETWEEN if one.kind in OF_PLAIN_PODS)
-    for one in between:
-        with contextlib.suppress(UnknownKind):
+    between = [one for one in kinds_between() if roots != {k8s.PODS} or one.kind in OF_PLAIN_PODS]
+    for one in (one for one in between if one.kind not in unused):
+        with contextlib.suppress(k8s.UnknownKind):
             resource = await client.discovery.of_kind(one.api_version, one.kind)
             if resource in roots and len(roots) > 1:  # one class's workloads, between workloads and pods of another
                 found[resource] = Watched(resource, one, root=True)
@@ -162,13 +174,16 @@ async def followed_on(
                 continue  # the same kind in another version, or a workload itself
             groups.add((resource.group, resource.kind))
             group, plural = resource.group, resource.plural
-            wanted = [Right(verb, group, plural, space) for space in namespaces for verb in ("list", "watch")]
+            wanted = [k8s.Right(verb, group, plural, space) for space in namespaces for verb in ("list", "watch")]
             answers = await asyncio.gather(*(client.can(right) for right in wanted))
             if all(answers):
                 found[resource] = Watched(resource, one)
             else:
                 left_out.append(str(wanted[answers.index(False)]))
-    return Following(tuple(found.values()), tuple(left_out))
+    watched = [replace(one, selector=selector if one.resource in roots else "") for one in found.values()]
+    if selector and k8s.PODS in roots:
+        watched.append(Watched(k8s.PODS, followed_pods(labelled=True)))  # for the canary, which has no such labels
+    return Following(tuple(watched), tuple(left_out))
 
 
 @contextlib.asynccontextmanager
@@ -206,6 +221,45 @@ async def watching(work: WatchWork, path: Path) -> AsyncIterator[None]:
         path.unlink(missing_ok=True)
 
 
+class ConditionWatch:
+    """Waits until objects of the attempt have a condition, with one watch per kind and namespace."""
+
+    def __init__(self, mine: OwnedObjects, within_s: float) -> None:
+        self._mine, self._within_s = mine, within_s
+        self._met: defaultdict[tuple[ObjectWait, str, str], asyncio.Event] = defaultdict(asyncio.Event)
+
+    async def wait(self, wanted: ObjectWait, namespace: str, name: str) -> None:
+        """Raises KubernetesError if it takes too long."""
+        try:
+            async with asyncio.timeout(self._within_s):
+                await self._met[wanted, namespace, name].wait()
+        except TimeoutError:
+            why = f"is not {wanted.condition} after {self._within_s:g} s"
+            raise k8s.KubernetesError(f"{wanted.kind} {name} {why}; the objects after it were not created") from None
+
+    @contextlib.asynccontextmanager
+    async def watching(self, waited: Iterable[tuple[ObjectWait, k8s.Resource]]) -> AsyncIterator[None]:
+        async def follow(wanted: ObjectWait, resource: k8s.Resource, namespace: str) -> None:
+            chosen = {"namespace": namespace, "labels": self._mine.selector}
+            async for event in self._mine.client.watch(resource, k8s.Tree, keep=False, **chosen):  # type: ignore[arg-type]
+                if event.object is not None and has_condition(event.object.status, wanted.condition):
+                    self._met[wanted, namespace, event.object.metadata.name].set()
+
+        async with contextlib.AsyncExitStack() as stack:
+            for wanted, resource in waited:
+                for namespace in self._mine.namespaces:
+                    await stack.enter_async_context(in_background(follow(wanted, resource, namespace)))
+            yield
+
+
+def has_condition(status: Any, condition: str) -> bool:
+    """Whether this is the phase, or the type of a condition that is true. Pure."""
+    status = status if isinstance(status, dict) else {}
+    listed = status.get("conditions") if isinstance(status.get("conditions"), list) else []
+    found = [one for one in listed or () if isinstance(one, dict) and one.get("type") == condition]
+    return status.get("phase") == condition or any(one.get("status") == "True" for one in found)
+
+
 _EVERY_S = 0.2
 
 
@@ -214,7 +268,7 @@ class Canary:
 
     def __init__(self, mine: OwnedObjects, prefix: str) -> None:
         self._client, self._mine, self._name = mine.client, mine, f"{prefix}-{CANARY}"
-        self._acknowledged: dict[str, float] = {}
+        self._sent: dict[str, float] = {}  # when each acknowledged change was sent
         self.attempts: list[RequestAttempt] = []  # all its requests
 
     @contextlib.asynccontextmanager
@@ -228,38 +282,38 @@ class Canary:
             "containers": [{"name": "none", "image": "none", "securityContext": least}],
         }
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": self._name}, "spec": spec}
-        manifest = self._mine.own(pod, PODS)
+        manifest = self._mine.own(pod, k8s.PODS)
         manifest["metadata"]["labels"][WORKLOAD_LABEL] = CANARY
-        with contextlib.suppress(AlreadyExists):  # from before a restart
-            await self._client.create(manifest, resource=PODS, name=self._name)
+        with contextlib.suppress(k8s.AlreadyExists):  # from before a restart
+            await self._client.create(manifest, resource=k8s.PODS, name=self._name)
         try:
             async with in_background(self._change_it()):
                 yield
         finally:
-            with contextlib.suppress(KubernetesError):
-                await self._client.delete(PODS, self._name, grace_s=0)
+            with contextlib.suppress(k8s.KubernetesError):
+                await self._client.delete(k8s.PODS, self._name, grace_s=0)
 
     async def _change_it(self) -> None:
         for number in itertools.count():
             mark = f"{os.getpid()}-{number}"  # differs after a restart
             change = {"metadata": {"annotations": {CANARY: mark}}}
-            with contextlib.suppress(KubernetesError):  # an unacknowledged change is not measured
+            with contextlib.suppress(k8s.KubernetesError):  # an unacknowledged change is not measured
                 # Not retried, because the next change soon shows whether the server is back.
-                await self._client.patch(PODS, self._name, change, retry=False, attempts=self.attempts)
-                self._acknowledged[mark] = time.monotonic()
+                await self._client.patch(k8s.PODS, self._name, change, retry=False, attempts=self.attempts)
+                self._sent[mark] = self.attempts[-1].sent_s or self.attempts[-1].queued_s
             await asyncio.sleep(_EVERY_S)
 
     def lags(self, stamps: Path) -> list[tuple[float, float]]:
-        """(time of acknowledgement, lag in seconds) of each change; 0 if the watch was first. A change that never
-        arrived counts as arriving with the next one."""
+        """(time of arrival, lag in seconds) of each change. The server made it after it was sent, so the true lag is
+        at most this. A change that never arrived counts as arriving with the next one."""
         arrived: dict[str, float] = {}
         for line in read_lines(stamps):
             if line.canary:
                 arrived.setdefault(line.canary, line.at_s)
         found, arrived_s = list[tuple[float, float]](), math.inf
-        for mark, at_s in reversed(self._acknowledged.items()):
+        for mark, sent_s in reversed(self._sent.items()):
             arrived_s = arrived.get(mark, arrived_s)
-            found.append((at_s, max(arrived_s - at_s, 0.0)))
+            found.append((arrived_s, arrived_s - sent_s))
         return [one for one in reversed(found) if one[1] < math.inf]
 
 
