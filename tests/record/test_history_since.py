@@ -270,6 +270,9 @@ def test_rows_of_an_older_version_are_followed_too(tmp_path: Path) -> None:
         for column in ("cell", "headline", "cause"):
             connection.execute(f"ALTER TABLE cells DROP COLUMN {column}")
         connection.execute("ALTER TABLE series DROP COLUMN checked")
+        connection.execute("DROP INDEX cells_in_trouble")
+        for column in ("counts", "targets"):
+            connection.execute(f"ALTER TABLE runs DROP COLUMN {column}")
         connection.execute("PRAGMA user_version = 5")
         connection.commit()
     found = told(open_history(path), night(3, named("a", "F", 3)))

@@ -249,10 +249,13 @@ def test_words_of_version_2_are_kept(tmp_path: Path) -> None:
             "ALTER TABLE cells DROP COLUMN under_test; "
             "DROP INDEX cells_through_time; DROP TABLE causes; ALTER TABLE cells DROP COLUMN cell;"
             "ALTER TABLE cells DROP COLUMN headline; ALTER TABLE cells DROP COLUMN cause;"
-            "ALTER TABLE series DROP COLUMN checked; PRAGMA user_version = 2;"
+            "ALTER TABLE series DROP COLUMN checked; DROP INDEX cells_in_trouble;"
+            "ALTER TABLE runs DROP COLUMN counts; ALTER TABLE runs DROP COLUMN targets; PRAGMA user_version = 2;"
         )
         connection.execute("INSERT INTO marks VALUES ('r1', 't[n=a]', 5.0, 'fixed', 'why', 'ann')")
         connection.commit()
     (mark,) = history.marks()
     assert (mark.run, mark.benchmark, mark.metric, mark.label, mark.by) == ("r1", "t[n=a]", "", "fixed", "ann")
     assert history.series()[0].points[0].mark == "fixed"
+    (found,) = history.runs()
+    assert (found.counts, found.targets) == ({"passed": 1, "flaky": 0}, ["here"]), "counted again from the cells"

@@ -30,3 +30,9 @@ def new_page(browser: "Browser", **options: Any) -> "Page":
     context = browser.new_context(**options)
     context.set_default_timeout(PATIENCE_MS)
     return context.new_page()
+
+
+def until(page: "Page", expression: str, arg: object = None) -> None:
+    """Waits until the expression is true. Unlike `wait_for_function` it works under a policy that forbids `eval`."""
+    while not page.evaluate(expression, arg):
+        page.wait_for_timeout(50)

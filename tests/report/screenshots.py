@@ -12,7 +12,7 @@ import sample
 import shapes
 from browser import CHROMIUM, chromium, new_page
 
-from seatrial.record.results import read_results
+from seatrial.record.folder import read_results
 from seatrial.report import write_reports
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def main() -> None:
         take(browser, "overview-dark", page, whole="yes", color_scheme="dark")
         take(browser, "cell", page, f"#cell/{bad}")
         take(browser, "cause-dark", page, f"#cause/{shapes.release().causes[0].id}", color_scheme="dark")
-        take(browser, "layout", page, "#rows=machine&show=time&verdict=timeout", whole="yes")
+        take(browser, "layout", page, "#rows=machine&show=time&find=timeout", whole="yes")
         take(browser, "time", page, "#time", whole="yes")
         take(browser, "phone", page, size=PHONE, whole="yes")
         take(browser, "phone-cell", page, f"#cell/{bad}", size=PHONE)
@@ -84,7 +84,11 @@ def main() -> None:
             for number, run in enumerate(folders[:MOST_OF_A_KIND], 1):
                 results = read_results(run)
                 write_reports(run, results)
-                take(browser, f"{kind}-{number}", run / "report.html", whole="yes")
+                page, name = run / "report.html", f"{kind}-{number}-{results.verdict.value}"
+                take(browser, name, page)
+                take(browser, f"{name}-dark", page, color_scheme="dark", whole="yes")
+                take(browser, f"{name}-phone", page, size=PHONE, whole="yes")
+                take(browser, f"{name}-print", page, size=(703, 1000), media="print", whole="yes")
                 take(browser, f"{kind}-{number}-cell", run / "report.html", f"#cell/{results.cells[0].hash}")
 
 

@@ -82,7 +82,7 @@ def test_a_place_of_the_grid_tells_verdict_and_reason_and_leads_to_its_cell(page
         "excluded: driver too old until 2026-12",
         "excluded: needs gpu.count >=1, the machine has 0",
     }
-    assert "3 excluded, 2 reasons" in page.text
+    assert "3 excluded" in page.text
 
 
 def test_a_cell_tells_evidence_notebook_cells_resources_and_the_way_to_run_it_again(page: Page) -> None:

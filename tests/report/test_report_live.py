@@ -94,13 +94,15 @@ def test_on_a_terminal_it_says_why_cells_failed_and_how_long_the_rest_will_take(
     board = Board(run.cells, (), dict.fromkeys(ids, 1800.0))
     for number, cell in enumerate(ids[:7]):
         board.update(cell, "running", "x")
-        board.update(cell, "failed", f"import torch: reason {number}")
+        board.update(cell, "failed", f"import torch: reason {'abcdefg'[number]}")
+    board.update(ids[7], "running", "x")
+    board.update(ids[7], "failed", "import torch: reason g")
     board.update(ids[8], "running", "y")
     text = paint(board.lines(100, 30))
-    assert "… 2 earlier failures" in text
-    assert [f"reason {number}" in text for number in range(7)] == [False, False, *[True] * 5]
-    assert f"✗ {ids[6]}  import torch: reason 6" in text
-    assert re.search(r"7/12 done  \d+ s  about 2\.5 h left", text)
+    assert f"✗ 2 × import torch: reason g  e.g. {ids[7]}" in text
+    assert [f"reason {letter}" in text for letter in "abcdef"] == [*[True] * 4, False, False]
+    assert "… and 2 more reasons" in text
+    assert re.search(r"8/12 done  \d+ s  about 2\.0 h left", text)
 
 
 def test_what_is_read_again_changes_nothing() -> None:
@@ -212,3 +214,15 @@ def test_a_retried_cell_counts_again_only_when_it_ends() -> None:
     board.update(first, "running")
     board.update(first, "passed")
     assert "1/3 done" in paint(board.lines(80, 24))
+
+
+def test_the_status_line_is_never_cut() -> None:
+    run = sample.green(12)
+    board = Board(run.cells)
+    states = ("failed", "timeout", "invalid", "infra", "slower", "xpass", "xfail", "skipped", "passed", "retrying")
+    for cell, state in zip(run.cells, states, strict=False):
+        board.update(cell.id, "running")
+        board.update(cell.id, state)
+    text = paint(board.lines(50, 40))
+    assert all(f" 1 {state}" in text.replace("failed, retrying", "retrying") for state in states)
+    assert all(width(line) <= 50 for line in text.splitlines())

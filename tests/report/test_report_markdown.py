@@ -47,7 +47,7 @@ def test_a_page_has_matrix_failures_evidence_and_the_way_to_run_them_again(tmp_p
     assert "```text\nImportError: libgfortran.so.5: cannot open" in text
     assert "Rerun: `seatrial run 'examples/my suite.yaml' --select /a1b2c3d4`" in text
     assert "gpu-node-17 (the node was drained while the job ran)" in text
-    assert "- 2 × needs gpu.count &gt;=1, the machine has 0: runtime=tensorflow, machine=tiny" in text
+    assert "- 2 × needs gpu.count &gt;=1, the machine has 0: runtime tensorflow, jax; machine tiny" in text
 
 
 def test_hostile_text_makes_no_tag_no_table_column_and_no_mention(tmp_path: Path) -> None:

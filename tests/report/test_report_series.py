@@ -427,6 +427,15 @@ def test_hostile_names_are_text_on_a_page() -> None:
     assert [name for element in root.iter() for name in element.attrib if name.startswith("on")] == []
 
 
+def test_names_that_would_be_cut_to_the_same_text_are_below_their_benchmark() -> None:
+    metrics = ["notebook first.ipynb fresh.seconds", "notebook first.ipynb restart.seconds"]
+    benchmark = "works[runtime=built,machine=small]"
+    views = [view_series(msgspec.structs.replace(series([1.0], benchmark), metric=one)) for one in metrics]
+    lines = paint(history_lines(views, [], 0, 100, False), False).splitlines()
+    assert lines[1] == f"  {benchmark}"
+    assert [line.split("  ")[2] for line in lines[2:4]] == metrics
+
+
 def test_a_page_shows_each_metric_with_its_bound_changes_and_alarms() -> None:
     made = view_series(series(steps(2.0, 2.2), verdict={40: "slower"}))
     html = render_series(RunSeries("r30", [made], group_changes([made]), 7, Precision(1, 0, 0)))

@@ -93,7 +93,7 @@ def test_the_last_30_lines_of_a_run_are_causes_what_is_new_totals_and_the_report
     lines = ["".join(text for text, _ in line) for line in summary_lines(RunView(made, tmp_path), 100)]
     last = lines[-LAST_LINES:]
     assert LAST_LINES == 30
-    assert last[0] == "200 of 200 cells need attention: 26 causes"
+    assert "200 of 200 cells need attention: 26 causes" in last
     assert any("new" in line and "no clear pattern" in line for line in last)
     assert "changes since run r0" in last
     assert any(line.startswith("  200 cells newly fail: ") for line in last)
@@ -173,7 +173,7 @@ def test_a_cell_counts_as_failing_from_its_first_failure() -> None:
     text = paint(board.lines(100, 30))
     assert "↻ 35 failed, retrying" in text
     assert "exited 1 (expected 0)" in text
-    assert "30 earlier failures" in text
+    assert "35 × exited 1 (expected 0)  e.g. " in text
     for one in made.cells[:35]:
         board.update(one.id, "running")
         board.update(one.id, "passed" if one is made.cells[0] else "failed", "again")

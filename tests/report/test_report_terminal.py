@@ -7,6 +7,7 @@ import msgspec
 import pytest
 import sample
 
+from seatrial.checks.causes import find_causes
 from seatrial.job import Excluded, Finding, RunResults, Verdict
 from seatrial.report.markdown import render_markdown
 from seatrial.report.terminal.lines import paint
@@ -95,11 +96,32 @@ def test_hostile_text_reaches_no_terminal(tmp_path: Path) -> None:
 
 def test_many_failures_are_bounded_and_the_rest_is_counted(tmp_path: Path) -> None:
     text = told(sample.large(), tmp_path)
-    assert text.count("  rerun  ") == 16
-    assert "85 more cells that did not pass" in text
-    assert "… and 55 more, in report.html and results.json" in text
-    assert "seatrial run 'examples/my suite.yaml' --failed r1" in text
-    assert len(text.splitlines()) < 400
+    assert text.count("  rerun  ") == 5
+    assert "… and 95 more cells that did not pass" in text
+    assert len(text.splitlines()) < 150
+
+
+def test_a_run_of_299_cells_with_four_causes_fits_on_40_lines_with_an_example_of_each(tmp_path: Path) -> None:
+    (tmp_path / "report.html").touch()
+    causes = {"T4": "out of memory", "V100": "no kernel image", "A10": "driver too old"}
+    cells = []
+    for number in range(299):
+        machine, model = ("T4", "V100", "A10", *map(str, range(10)))[number % 13], f"m{number // 13}"
+        wrong = causes.get(machine) or ("m7 is not there" if model == "m7" else "")
+        found = [Finding("run", "exit", Verdict.FAILED, "exit", wrong)] if wrong else []
+        verdict = Verdict.FAILED if wrong else Verdict.PASSED
+        tried = [sample.attempt(verdict=verdict, headline=wrong)]
+        cells.append(sample.cell(f"{number:08x}", model, machine, verdict, *found, attempts=tried))
+    run = sample.results("s", Verdict.FAILED, cells, [])
+    text = told(msgspec.structs.replace(run, causes=find_causes(cells)), tmp_path)
+    assert len(text.splitlines()) <= 40
+    for wrong in (*causes.values(), "m7 is not there"):
+        cause = text.partition(f" ✗ {wrong}\n")[2]
+        assert cause.splitlines()[1].startswith("        e.g.   ")
+        assert cause.splitlines()[2].startswith("        log    ")
+        assert cause.splitlines()[3].startswith("        rerun  seatrial run ")
+    assert "more rows, " in text
+    assert "--failed r1" in text
 
 
 def test_many_findings_of_a_cell_are_bounded_and_the_rest_is_counted(tmp_path: Path) -> None:

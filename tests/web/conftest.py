@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from seatrial.checks import find_causes
 from seatrial.job import AttemptResult, CellResult, Exit, Finding, Outcome, Place, RunResults, Stage, StageTime, Verdict
 from seatrial.record import Journal, RunFolder, write_whole
 from seatrial.record.folder import summed_plan
@@ -83,7 +84,8 @@ async def write_journal(folder: RunFolder, cells: list[CellResult], finished: bo
             await journal.write("planned", **named, id=cell.id, host="vm", parts={"job": "here"})
             for event in ("submitted", "started", "ended", "collected", "removed"):
                 await journal.write(event, **named, part="job")
-            await journal.write("judged", **named, verdict=cell.verdict, why=cell.why)
+            again = "retrying" if attempt == 1 and not cell.verdict.good else ""
+            await journal.write("judged", **named, verdict=cell.verdict, why=cell.why, again=again)
     if finished:
         await journal.write("finished", verdict="failed")
     journal.close()
@@ -137,9 +139,10 @@ Served = Callable[..., Any]
 
 @asynccontextmanager
 async def serving(
-    runs: Path, token: str = "", recenter: Callable[..., ProposedChange | None] | None = None
+    runs: Path, token: str = "", recenter: Callable[..., ProposedChange | None] | None = None, **options: Any
 ) -> AsyncIterator[Client]:
-    site = Site(runs, open_history(runs / "history.db"), **({"recenter": recenter} if recenter else {}))
+    options |= {"recenter": recenter} if recenter else {}
+    site = Site(runs, open_history(runs / "history.db"), find_causes=find_causes, **options)
     dashboard = Dashboard(site, WebAccess.of("127.0.0.1", token))
     runner = web.AppRunner(dashboard.application(), access_log=None, shutdown_timeout=1.0)
     await runner.setup()

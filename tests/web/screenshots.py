@@ -1,16 +1,36 @@
-"""Pictures of the pages of the dashboard, as a real browser shows them: `make screenshots`."""
+"""Pictures of the pages of the dashboard, as a real browser shows them, of a month of invented history: `make
+screenshots`."""
 
-import asyncio
 import re
 import sys
 import tempfile
+import urllib.request
 from pathlib import Path
 
 from report.browser import CHROMIUM, chromium, new_page
-from web.test_serve_browser import addresses, fill, served
+from seatrial.web.files import slug
+from web.month import Month
+from web.test_serve_browser import served
 
 OUT = Path(__file__).parents[2] / "runs" / "screenshots"
-SIZES = {"": (1400, 900), "-phone": (390, 844)}
+WIDTHS = (1440, 768, 390)
+
+
+def addresses(runs: Path, address: str) -> dict[str, str]:
+    nightly = sorted(path.name for path in runs.glob("nightly-*"))
+    found = urllib.request.urlopen(f"{address}/search?q=whisper,machine=L4", timeout=60).read().decode()
+    cell = re.search(r'href="(c/nightly/[0-9a-f]+)"', found)
+    assert cell
+    return {
+        "home": "/",
+        "live": "/r/release-2026.11-live",
+        "live-cell": "/r/release-2026.11-live#why",
+        "suite": "/s/nightly",
+        "cell": f"/{cell[1]}",
+        "metric": f"/f/{slug('fsdp[model=llama-3-8b,machine=H100x8]')}/step_time",
+        "compare": f"/d/{nightly[-4]}..{nightly[-1]}",
+        "search": "/search?q=driver",
+    }
 
 
 def main() -> None:
@@ -20,16 +40,21 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         runs = Path(folder) / "runs"
         runs.mkdir()
-        asyncio.run(fill(runs))
-        with served(runs) as address, chromium() as browser:
+        month = Month(runs)
+        month.write()
+        month.in_progress()
+        with served(runs, "--allow-review") as address, chromium() as browser:
+            paths = addresses(runs, address)
             for scheme in ("light", "dark"):
-                for size, (width, height) in SIZES.items():
-                    page = new_page(browser, viewport={"width": width, "height": height}, color_scheme=scheme)
-                    for path in addresses():
+                for width in WIDTHS:
+                    page = new_page(browser, viewport={"width": width, "height": 900}, color_scheme=scheme)
+                    for name, path in paths.items():
                         page.goto(f"{address}{path}", wait_until="domcontentloaded")
-                        name = re.sub(r"[^a-z0-9]+", "-", path.lower()).strip("-")[:40] or "home"
-                        page.screenshot(path=OUT / f"dashboard-{name}-{scheme}{size}.png")
-                        print(OUT / f"dashboard-{name}-{scheme}{size}.png")
+                        if name == "live-cell":
+                            page.locator("#why a").first.click()
+                            page.wait_for_selector("html[data-shown^='cause/']")
+                        page.screenshot(path=OUT / f"dashboard-{name}-{width}-{scheme}.png")
+                        print(OUT / f"dashboard-{name}-{width}-{scheme}.png")
                     page.context.close()
 
 

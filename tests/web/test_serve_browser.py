@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from report.browser import CHROMIUM, chromium, new_page
+from report.browser import CHROMIUM, chromium, new_page, until
 from seatrial.job import CellResult, Verdict
 from seatrial.record import Ownership, RunFolder
 from seatrial.record.history import open_history
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium")]
 
 SEATRIAL = Path(sys.executable).with_name("seatrial")
-SERIOUS = {"serious", "critical"}
 LIVE = [cell_result("train", n, Verdict.FAILED if n == 2 else Verdict.PASSED) for n in range(4)]
 
 
@@ -66,9 +65,9 @@ class Site:
 
 
 @contextmanager
-def served(runs: Path) -> Iterator[str]:
+def served(runs: Path, *options: str) -> Iterator[str]:
     """The address of a dashboard in a process of its own."""
-    argv = [SEATRIAL, "serve", "--port", "0", "--runs", runs]
+    argv = [SEATRIAL, "serve", "--port", "0", "--runs", runs, *options]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -84,7 +83,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     runs = tmp_path_factory.mktemp("served") / "runs"
     runs.mkdir()
     lines = asyncio.run(fill(runs))
-    with served(runs) as address:
+    with served(runs, "--allow-review") as address:
         yield Site(runs, address, lines)
 
 
@@ -116,7 +115,8 @@ def page(browser: "Browser", site: Site) -> "Iterator[Page]":
 def addresses() -> list[str]:
     metric = f"/f/{slug('train[mode=a,n=0]')}/step_time"
     hostile = slug("<img src=x onerror=alert(1)>")
-    paths = ["/", "/s/nightly", "/c/nightly/00000000", metric, "/d/nightly-4..nightly-7", "/r/nightly-9"]
+    paths = ["/?range=all", "/search?q=n", "/s/nightly"]
+    paths += ["/c/nightly/00000000", metric, "/d/nightly-4..nightly-7", "/r/nightly-9"]
     paths += ["/r/imported-2023-11-14", f"/c/{hostile}/00000001", "/nothing"]
     return [
         *paths,
@@ -128,15 +128,16 @@ def addresses() -> list[str]:
     ]
 
 
-OURS = 9  # the first so many: of templates of our own; the report and the log have tests of theirs
+OURS = 10  # the first so many: of templates of our own
 
 
-def test_no_page_keeps_anybody_out(browser: "Browser", site: Site) -> None:
+@pytest.mark.parametrize("width", [390, 768, 1440])
+def test_no_page_keeps_anybody_out(browser: "Browser", site: Site, width: int) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
     found = []
-    page = new_page(browser, viewport={"width": 1400, "height": 900}, bypass_csp=True)
-    for path in addresses()[:OURS]:
+    page = new_page(browser, viewport={"width": width, "height": 900}, bypass_csp=True)
+    for path in [*addresses(), "/?before=nightly-7"]:
         page.emulate_media(color_scheme="light")
         page.goto(f"{site.address}{path}", wait_until="domcontentloaded")
         page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
@@ -144,9 +145,10 @@ def test_no_page_keeps_anybody_out(browser: "Browser", site: Site) -> None:
         page.emulate_media(color_scheme="dark")
         seen += Axe().run(page, options={"runOnly": ["color-contrast"]}).response["violations"]
         for one in seen:
-            if one["impact"] in SERIOUS:
-                node = one["nodes"][0]
-                found.append(f"{path} {one['id']}: {node['html'][:160]} {node.get('failureSummary', '')[:200]}")
+            node = one["nodes"][0]
+            found.append(f"{path} {one['id']}: {node['html'][:160]} {node.get('failureSummary', '')[:200]}")
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        found += [f"{path} is {wide} px wide"] if wide > width else []
     page.context.close()
     assert found == []
 
@@ -169,14 +171,61 @@ def test_what_runs_is_kept_up_to_date_and_ends_as_its_report(page: "Page", site:
         if number % 7 == 0:  # as a browser does that lost the connection, from what it saw last
             page.wait_for_selector(f"body[data-line='{number + 5}']")
             page.reload(wait_until="domcontentloaded")
-    page.wait_for_selector("h1:text('4 of 4 cells done, 1 failing')")
+    page.wait_for_selector("h1:text('4 of 4 cells done: 1 failed')")
+    page.wait_for_selector("#why li:has-text('RuntimeError: CUDA out of memory')")
     page.wait_for_selector(f"body[data-line='{len(site.lines) + 3}']")
-    live = page.locator("main").inner_html()
+    live = shown_parts(page)
     page.reload(wait_until="domcontentloaded")
-    assert page.locator("main").inner_html() == live
+    assert shown_parts(page) == live
     write_results(RunFolder(site.runs / "nightly-9"), results("nightly-9", LIVE))
     site.append(site.lines[-1])
     page.wait_for_selector("h1:text('1 of 4 cells needs attention')")
+
+
+def shown_parts(page: "Page") -> list[str]:
+    """The live parts, without times."""
+    return [re.sub(r"\d+ (s|min|h)\b", "", one) for one in page.locator("[data-part]").all_inner_texts()]
+
+
+SUITE = """
+name: live
+trials:
+  smoke:
+    kind: runtime
+    matrix: {model: [a, "<img src=x onerror=alert(1)>"], size: ["1", "2", "3"]}
+    run: ["sh -c 'echo \\"<script>alert(1)</script> ${model}\\"; test ${size} != 1 || { echo RuntimeError: no driver >&2; exit 1; }; for n in $(seq 600); do test -e FLAG && exit 0; echo step $n; sleep 0.3; done'"]
+"""  # noqa: E501
+
+
+def test_a_real_run_shows_causes_and_the_log_of_a_running_cell(page: "Page", site: Site, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    (tmp_path / "suite.yaml").write_text(SUITE.replace("FLAG", str(flag)))
+    argv = [SEATRIAL, "run", tmp_path / "suite.yaml", "--runs", site.runs, "--parallel", "4"]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as run:
+        try:
+            page.goto(f"{site.address}/", wait_until="domcontentloaded")
+            page.locator("[data-part=now] a:text-matches('^live')").first.click()
+            page.wait_for_selector("#why li:has-text('RuntimeError: no driver'):has-text('2')")
+            page.wait_for_selector("#connection:text('connected')")
+            page.locator(".running a").first.click()
+            page.wait_for_selector("pre[data-log]:has-text('step 5')")
+            assert "<script>alert(1)</script>" in page.locator("pre[data-log]").inner_text()
+            page.locator("#counts button[data-verdict=failed]").click()
+            page.wait_for_selector("#grids td.v-running.off")
+            assert page.locator("#grids td:not(.off):has(>a)").count() == 2
+            page.locator("#counts button[data-verdict=failed]").click()
+            page.locator("#counts button[data-verdict=running]").click()
+            page.wait_for_selector("#grids td.v-failed.off")
+            assert page.locator("#grids td.v-running.off").count() == 0
+            page.locator("#counts button[data-verdict=running]").click()
+            page.locator("#why a").first.click()
+            page.wait_for_selector("html[data-shown^='cause/']")
+            before = page.locator(".elapsed b").first.inner_text()
+            until(page, "text => document.querySelector('.elapsed b').textContent !== text", before)
+        finally:
+            flag.touch()
+            assert run.wait() == 1
+    page.wait_for_selector("h1:text('2 of 6 cells need attention')")
 
 
 def test_the_report_fetches_what_is_looked_at(page: "Page", site: Site) -> None:
@@ -194,13 +243,54 @@ def test_a_mark_of_a_strip_leads_to_that_cell_in_that_run(page: "Page", site: Si
 
 
 def test_a_point_of_a_metric_leads_to_its_run(page: "Page", site: Site) -> None:
-    page.goto(f"{site.address}{addresses()[3]}", wait_until="domcontentloaded")
+    page.goto(f"{site.address}{addresses()[4]}", wait_until="domcontentloaded")
     page.locator("figure.chart .hover").first.wait_for(state="attached")
     page.locator(".plot").first.focus()
     page.keyboard.press("End")
     assert "run nightly-7" in page.locator(".tip").inner_text()
     page.keyboard.press("Enter")
     page.wait_for_url("**/r/nightly-7")
+
+
+def test_search_and_filters_work_by_keyboard_and_are_in_the_url(page: "Page", site: Site) -> None:
+    page.goto(f"{site.address}/", wait_until="domcontentloaded")
+    page.keyboard.press("/")
+    page.keyboard.type("out of MEMORY")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/search?q=out+of+MEMORY")
+    page.goto(f"{site.address}/?range=30d", wait_until="domcontentloaded")
+    page.locator(".ranges a:text-is('all')").click()
+    page.wait_for_url("**/?range=all&*")
+    page.locator("select[name=suite]").select_option("nightly")
+    page.wait_for_url("**/?range=all&suite=nightly&verdict=&target=")
+    assert page.locator(".suites tbody tr").count() == 1
+    when = page.locator(".suites time").first
+    assert when.inner_text().endswith("d ago")
+    assert when.get_attribute("title").endswith("UTC")
+    page.locator(".bars a").last.click()
+    page.wait_for_url("**/r/nightly-7")
+
+
+def test_an_alert_is_reviewed_with_a_reason(page: "Page", site: Site) -> None:
+    page.goto(f"{site.address}{addresses()[4]}", wait_until="domcontentloaded")
+    form = page.locator("form.review").first
+    run = form.locator("[name=run]").get_attribute("value")
+    number = page.locator("form.review").count()
+    form.get_by_label("Known regression").check()
+    form.get_by_label("Reason").fill("<b>driver</b> 570")
+    form.get_by_label("Your name").fill("ann")
+    form.get_by_role("button").click()
+    page.wait_for_selector("td:text-is('regression: <b>driver</b> 570')")
+    assert page.locator("form.review").count() == number - 1
+    history = open_history(site.runs / "history.db")
+    assert [(one.run, one.label) for one in history.marks()] == [(run, "regression")]
+
+
+def test_a_comparison_leads_to_cells_and_causes(page: "Page", site: Site) -> None:
+    page.goto(f"{site.address}/d/nightly-4..nightly-7", wait_until="domcontentloaded")
+    assert "2 newly failing, 0 still failing, 0 fixed" in page.locator("h1").inner_text()
+    page.locator("#newly-failing + .causes .cell").first.click()
+    page.wait_for_url("**/r/nightly-7#cell/*")
 
 
 def test_pages_as_files_work_without_a_server(browser: "Browser", site: Site, tmp_path: Path) -> None:

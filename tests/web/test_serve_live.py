@@ -1,6 +1,7 @@
 """Runs that go on: pages keep themselves up to date from the journal, whoever writes it and wherever they were cut."""
 
 import asyncio
+import contextlib
 import json
 import re
 from collections.abc import AsyncIterator
@@ -12,7 +13,14 @@ import pytest
 
 from seatrial.job import CellResult, Verdict
 from seatrial.record import Ownership, RunFolder
+from seatrial.record.history import open_history
+from seatrial.record.live import run_overview
+from seatrial.report.terminal.live import Board
+from seatrial.web.catalogue import Site
+from seatrial.web.events import run_events
+from seatrial.web.follow import Followers
 from web.conftest import Client, cell_result, serving, write_journal, write_plan
+from web.month import Month
 
 CELLS = [cell_result("train", n, Verdict.FAILED if n == 2 else Verdict.PASSED) for n in range(4)]
 Event = tuple[int, str, dict[str, str]]
@@ -61,11 +69,18 @@ async def _read(answer: aiohttp.ClientResponse) -> AsyncIterator[Event]:
             fields = {}
 
 
+# What follows each part that has other elements of its kind in it.
+ENDS = {"head": "<p ", "why": '<div data-part="running"', "running": "</div>", "lists": "<p "}
+
+
 def apply(page: str, parts: dict[str, str]) -> str:
     """As the script of the page does it."""
     for name, html in parts.items():
         pattern = rf'(<(\w+)[^>]*data-part="{re.escape(name)}"[^>]*>).*?(</\2>)'
-        page, number = re.subn(pattern, lambda found: f"{found[1]}{html}{found[3]}", page, count=1, flags=re.DOTALL)  # noqa: B023
+        if name in ENDS:
+            pattern = rf'(<(div) data-part="{name}">).*?(</div>\n{ENDS[name]})'
+        made = "{1}" if name.startswith("c-") else "{0[1]}{1}{0[3]}"
+        page, number = re.subn(pattern, lambda one: made.format(one, html), page, count=1, flags=re.DOTALL)  # noqa: B023
         assert number == 1, name
     return page
 
@@ -108,6 +123,20 @@ async def test_a_page_of_any_line_is_brought_to_the_last_one(owned: Path) -> Non
                 found, _, parts = await anext(stream)
             assert found == len(lines) - 2
             assert without_line(apply(page, parts)) == without_line(pages[-1]), f"cut after line {number}"
+
+
+async def test_lines_that_come_while_an_event_is_sent_are_sent_next(owned: Path) -> None:
+    folder, lines = await lines_of(owned, CELLS)
+    append(folder, lines[0])
+    followers = Followers()
+    async with contextlib.aclosing(
+        run_events(Site(owned, open_history(owned / "history.db")), followers, folder, -1)
+    ) as stream:
+        assert b"id: 0\n" in await anext(stream)
+        append(folder, lines[1])
+        async with followers.follow(folder):  # another client, for which the line is read
+            pass
+        assert b"id: 1\n" in await anext(stream)
 
 
 async def test_a_line_that_is_not_whole_yet_is_waited_for(owned: Path) -> None:
@@ -164,10 +193,11 @@ async def test_the_end_of_a_run_makes_its_page_the_report(owned: Path) -> None:
 async def test_a_failing_cell_counts_while_it_is_tried_again(owned: Path) -> None:
     folder, lines = await lines_of(owned, CELLS)
     failed = next(number for number, line in enumerate(lines) if b'"verdict":"failed"' in line)
-    append(folder, b"".join(lines[: failed + 2]))
+    append(folder, b"".join(lines[: failed + 1]))
+    assert run_overview(folder).done == 2
     async with serving(owned) as client:
         page = (await client.get("/r/nightly-1")).text
-    assert "2 of 4 cells done, 1 failing" in page
+    assert "2 of 4 cells done: 1 to retry" in page
     assert "retrying" in page
     assert "CUDA out of memory" in page
 
@@ -216,3 +246,29 @@ async def test_the_first_page_is_told_of_runs_of_other_processes(owned: Path) ->
         async for _, _, parts in stream:
             if "0 of 4 done" in parts.get("now", ""):
                 break
+
+
+async def test_page_journal_and_terminal_count_alike(runs: Path) -> None:
+    folder = Month(runs).in_progress()
+    last: dict[str, dict[str, object]] = {}
+    for line in folder.journal.read_text().splitlines():
+        entry = json.loads(line)
+        if entry["event"] == "judged":
+            last[entry["cell"]] = entry
+    over = [entry for entry in last.values() if not entry["again"]]
+    failed = sum(entry["verdict"] != "passed" for entry in over)
+    said = f"{len(over)} of 299 cells done: {failed} failed, {len(last) - len(over)} to retry"
+    plan = folder.read_plan()
+    board = Board(plan.cells)
+    for entry in last.values():
+        id_ = next(cell.id for cell in plan.cells if cell.hash == entry["cell"])
+        board.update(id_, str(entry["again"] or entry["verdict"]))
+    shown = "".join(text for line in board.lines(200, 40) for text, _ in line)
+    assert f"{len(over)}/299 done" in shown
+    assert f"{len(last) - len(over)} failed, retrying" in shown
+    async with serving(runs) as client:
+        page = (await client.get(f"/r/{folder.run}")).text
+        home = (await client.get("/")).text
+    assert said in page
+    assert "14 in one place: torch-2.9-cu130 · A100-40x1" in re.sub(r"\s+", " ", page)
+    assert f"{len(over)} of 299 done" in home

@@ -4,16 +4,20 @@ import html
 import os
 import re
 import shutil
+import time
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 import pytest
 
+from seatrial.checks import find_causes
 from seatrial.job import Verdict
 from seatrial.record import RunFolder
 from seatrial.record.history import open_history
 from seatrial.web.files import slug
 from web.conftest import Client, cell_result, finished_run, results, serving, write_journal, write_plan, write_results
+from web.month import DRIVER, Month
 
 
 async def test_the_first_page_shows_suites_and_runs(client: Client) -> None:
@@ -61,7 +65,7 @@ async def test_a_metric_is_found_by_its_name_and_by_its_address(client: Client) 
 async def test_two_runs_are_compared(client: Client) -> None:
     page = await client.get("/d/nightly-1..nightly-2")
     assert page.status == 200
-    assert "1 of 6 cells changed" in page.text
+    assert '1 newly failing, 0 still failing, 0 fixed <span class="dim">of 6 cells in both runs' in page.text
     assert (await client.get("/d/nightly-1..nightly-9")).status == 404
     assert (await client.get("/d/nightly-1")).status == 404
 
@@ -241,3 +245,83 @@ async def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:
         page = await client.get("/")
         assert page.status == 200
         assert "seatrial run SUITE" in page.text
+
+
+async def test_the_home_page_says_what_needs_attention_and_filters_it(runs: Path) -> None:
+    month = Month(runs)
+    history = open_history(runs / "history.db")
+    history.add(*month.past())
+    async with serving(runs) as client:
+        page = await client.get("/")
+        text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", page.text.partition("<main")[2].partition("</main>")[0]))
+        assert f"New cause {DRIVER}" in text
+        assert "nightly · 14 cells · torch-2.9-cu130 · A100-40x1" in text
+        assert re.search(r"9 unreviewed alerts 3 benchmarks slower: step_time \+[67][.\d]* % to \+[89][.\d]* %", text)
+        assert "196 of 211 OK" in text
+        day = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", (await client.get("/?range=24h")).text))
+        assert f"Failing {DRIVER}" in day, "it began earlier, and fails now"
+        assert "9 unreviewed alerts" in day
+        assert "New cause" not in day
+        longest = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", (await client.get("/?range=all")).text))
+        assert f"New cause {DRIVER}" in longest
+        assert "Failing ncclSystemError" in longest, "the first run has it, so it is not new"
+        assert page.text.count('class="bad"') > 3
+        assert "smoke[model=whisper,machine=L4-24x1] in 5 of 30 runs" in (await client.get("/?range=30d")).text
+        only = (await client.get("/?range=all&suite=demo")).text
+        assert ">demo</a>" in only
+        assert "9 of 9 OK" in only
+        assert ">training</a>" not in only
+        assert "No runs match" in (await client.get("/?target=other")).text
+        assert "Nothing needs attention" in (await client.get("/?verdict=passed")).text
+        assert (await client.get("/?range=%00&suite=%3Cb%3E")).status == 200
+
+
+async def test_a_run_with_one_failure_of_many_is_not_solid_red(runs: Path) -> None:
+    cells = [cell_result("train", n, Verdict.FAILED if n == 7 else Verdict.PASSED) for n in range(200)]
+    open_history(runs / "history.db").add(results("nightly-1", cells, at_s=time.time()))
+    async with serving(runs) as client:
+        (bar,) = re.findall(r'<rect class="bad"[^>]*height="([\d.]+)"', (await client.get("/")).text)
+    assert float(bar) == 3
+
+
+async def test_search_finds_runs_cells_commits_and_causes(runs: Path) -> None:
+    history = open_history(runs / "history.db")
+    cells = [cell_result("train", n, Verdict.FAILED if n == 2 else Verdict.PASSED) for n in range(4)]
+    found = msgspec.structs.replace(results("nightly-1", cells), causes=find_causes(cells), commit="0ff1ce77aa")
+    history.add(found, results("100%_sure", cells, suite="other"))
+    async with serving(runs) as client:
+
+        async def links(words: str) -> list[str]:
+            page = await client.get(f"/search?q={quote(words)}")
+            assert page.status == 200
+            return re.findall(r'<td[^>]*><a href="([^"]+)"', page.text)
+
+        (cause,) = found.causes
+        assert await links("OUT OF memory") == [f"r/nightly-1#cause/{cause.id}", "s/nightly"]
+        assert "c/nightly/00000001" in await links("mode=b,n=1")
+        assert "c/nightly/00000003" in await links("00000003")
+        assert "r/nightly-1" in await links("0ff1ce")
+        assert "r/100%25_sure" in await links("100%_")
+        assert await links("100_") == [], "an underscore is only itself"
+        assert await links("<script>alert(1)</script>") == []
+        page = await client.get("/search?q=%3Cscript%3Ealert(1)%3C/script%3E")
+        assert "&lt;script&gt;alert(1)" in page.text
+        assert "<script>alert(1)" not in page.text
+
+
+async def test_a_comparison_keeps_fixed_new_and_old_failures_apart(runs: Path) -> None:
+    for number, failing in ((1, (0, 1)), (2, (1, 2, 3))):
+        cells = [cell_result("train", n, Verdict.FAILED if n in failing else Verdict.PASSED) for n in range(5)]
+        folder = await finished_run(runs, f"nightly-{number}", cells)
+        write_results(folder, msgspec.structs.replace(results(folder.run, cells), causes=find_causes(cells)))
+    async with serving(runs) as client:
+        page = (await client.get("/d/nightly-1..nightly-2")).text
+    sections = {
+        found[1]: found[0] for found in re.findall(r'(<section.*?<h2 id="([a-z-]+)">.*?</section>)', page, re.DOTALL)
+    }
+    assert re.findall(r"#cell/(\d+)", sections["newly-failing"]) == ["00000002", "00000003"]
+    assert re.findall(r"r/nightly-2#cell/(\d+)", sections["still-failing"]) == ["00000001"]
+    assert re.findall(r"r/nightly-1#cell/(\d+)", sections["fixed"]) == ["00000000"]
+    assert re.search(
+        r'<a href="../r/nightly-2#cause/[0-9a-f]{6}">RuntimeError: CUDA out of memory', sections["newly-failing"]
+    )

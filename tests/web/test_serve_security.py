@@ -5,12 +5,16 @@ import base64
 import os
 from pathlib import Path
 from random import Random
+from urllib.parse import quote
 
+import msgspec
 import pytest
 
+from seatrial.checks import find_causes
 from seatrial.job import CellResult, Finding, Verdict
 from seatrial.record.history import open_history
 from seatrial.web.access import CannotServe, WebAccess, host_name, read_token
+from seatrial.web.files import slug
 from web.conftest import Client, cell_result, finished_run, results, serving, write_results
 
 SECRET = "root:x:0:0:this is outside of the runs"
@@ -200,6 +204,7 @@ async def test_what_a_job_or_a_suite_says_is_text_on_every_page(runs: Path) -> N
     for number in (1, 2):
         folder = await finished_run(runs, f"nightly-{number}", [hostile_cell()])
         found = results(folder.run, [hostile_cell()], 1_700_000_000.0 + number, suite=HOSTILE)
+        found = msgspec.structs.replace(found, commit=HOSTILE, causes=find_causes(found.cells))
         write_results(folder, found, log=HOSTILE)
         open_history(runs / "history.db").add(found)
     async with serving(runs) as client:
@@ -209,6 +214,7 @@ async def test_what_a_job_or_a_suite_says_is_text_on_every_page(runs: Path) -> N
         metric = (await client.get(f"/c/{cell}")).text.partition('href="../../f/')[2].partition('"')[0]
         paths = ["/", f"/s/{suite}", f"/c/{cell}", f"/f/{metric}", "/r/nightly-1", "/d/nightly-1..nightly-2"]
         paths += ["/r/nightly-1/piece/cell/00000001", "/log/nightly-1/00000001/1"]
+        paths += ["/?range=all", "/search?q=script", f"/search?q={quote(HOSTILE)}", f"/?suite={quote(HOSTILE)}"]
         for path in paths:
             page = await client.get(path)
             assert page.status == 200, path
@@ -340,3 +346,67 @@ async def test_no_address_breaks_a_page(attacked: Path, capfd: pytest.CaptureFix
             assert status(answer) in (200, 400, 404), f"{path}: {answer[:80]!r}"
             assert SECRET.encode() not in answer, path
     assert "Traceback" not in capfd.readouterr().err
+
+
+async def alert(runs: Path) -> str:
+    """The address of a metric with an alert in run nightly-1 and a hostile name."""
+    cells = [cell_result("train", 0, Verdict.SLOWER)]
+    await finished_run(runs, "nightly-1", cells)
+    return f"/f/{slug(cells[0].benchmark)}/step_time"
+
+
+GIVEN = {"run": "nightly-1", "label": "false-alarm", "reason": HOSTILE, "by": "ann"}
+
+
+async def test_alerts_cannot_be_reviewed_unless_it_is_allowed(runs: Path) -> None:
+    path = await alert(runs)
+    async with serving(runs) as client:
+        page = await client.get(path)
+        assert 'method="post"' not in page.text
+        assert "--allow-review" in page.text
+        answer = await client.get(path, method="POST", data={**GIVEN, "token": ""})
+        assert answer.status == 405
+    assert open_history(runs / "history.db").marks() == []
+
+
+async def test_a_review_needs_the_token_of_its_form_and_all_fields(runs: Path) -> None:
+    path, history = await alert(runs), open_history(runs / "history.db")
+    async with serving(runs, review_token="its-token") as client:
+        form = {**GIVEN, "token": "its-token"}
+        refused = [
+            (403, {**form, "token": ""}, {}),
+            (403, {**form, "token": "its-tokeN"}, {}),
+            (403, {**form, "token": "\udcff"}, {}),
+            (403, form, {"Sec-Fetch-Site": "cross-site"}),
+            (403, form, {"Sec-Fetch-Site": "same-site"}),
+            (421, form, {"Host": "evil.example"}),
+            (400, {**form, "run": "nightly-2"}, {}),
+            (400, {**form, "label": "fixed"}, {}),
+            (400, {**form, "reason": "  \x1b[0m"}, {}),
+            (400, {**form, "by": ""}, {}),
+            (413, {**form, "reason": "x" * 20_000}, {}),
+        ]
+        for status_, fields, headers in refused:
+            body = "&".join(f"{name}={quote(value, errors='replace')}" for name, value in fields.items())
+            headers |= {"Content-Type": "application/x-www-form-urlencoded"}
+            assert (await client.get(path, method="POST", data=body, headers=headers)).status == status_, fields
+        for other in ("/", "/r/nightly-1", "/f/none/none"):
+            assert (await client.get(other, method="POST", data=form)).status in (404, 405)
+        assert history.marks() == []
+        answer = await client.get(path, method="POST", data=form, allow_redirects=False)
+        assert (answer.status, answer.headers["Location"]) == (303, path)
+        page = (await client.get(path)).text
+    (mark,) = history.marks()
+    assert (mark.run, mark.label, mark.reason, mark.by) == ("nightly-1", "false-alarm", HOSTILE, "ann (dashboard)")
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script>alert(1)" not in page
+
+
+async def test_a_review_needs_the_token_of_the_server_too(runs: Path) -> None:
+    path = await alert(runs)
+    async with serving(runs, TOKEN, review_token="its-token") as client:
+        form = {**GIVEN, "token": "its-token"}
+        assert (await client.get(path, method="POST", data=form)).status == 401
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        answer = await client.get(path, method="POST", data=form, headers=headers, allow_redirects=False)
+        assert answer.status == 303

@@ -1,7 +1,8 @@
-"""The run folder: everything about a run, readable on any machine that it is copied to."""
+"""The run folder: everything about a run, readable on any machine that it is copied to; and the owner of a run."""
 
 import contextlib
 import difflib
+import fcntl
 import os
 import re
 import secrets
@@ -14,8 +15,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from seatrial import SeatrialError
-from seatrial.job import Observation, Part, RunResults, Unreadable, decode, read_json, read_regular
+from seatrial.job import VERSION, Observation, Part, RunResults, Unreadable, decode, read_json, read_regular
 from seatrial.job.plan import PlanFile
+from seatrial.job.reading import boot_id, process_start
 
 _T = TypeVar("_T")
 _BEGUN = ".begun-"  # prefix of a run folder that has no plan yet
@@ -191,3 +193,134 @@ def find_run(runs: Path, name: str) -> RunFolder:
     near = difflib.get_close_matches(name, [path.name for path in known], n=3, cutoff=0.3)
     hint = f"; did you mean {', '.join(near)}?" if near else ""
     raise UnknownRun(f"run not found: {name!r} in {runs}{hint}")
+
+
+class ResultsError(SeatrialError):
+    """The results at `path` are missing or cannot be read."""
+
+    def __init__(self, path: Path, reason: str, advice: str) -> None:
+        super().__init__(f"{path}: {reason}. {advice}")
+        self.path = path
+        self.reason = reason
+        self.advice = advice
+
+
+def read_results(folder: Path) -> RunResults:
+    path, attach = folder / "results.json", f"Run `seatrial attach {folder.name}` to write it again."
+    try:
+        results = read_json(path, RunResults)
+    except FileNotFoundError as error:
+        advice = f"The run is not finished; resume it with `seatrial attach {folder.name}`."
+        raise ResultsError(path, "no results yet", advice) from error
+    except OSError as error:
+        raise ResultsError(path, error.strerror or str(error), "Check its permissions.") from error
+    except Unreadable as error:
+        raise ResultsError(path, f"not a results.json: {error}", attach) from error
+    if results.version > VERSION:
+        reason = f"version {results.version} (this Seatrial reads up to {VERSION})"
+        raise ResultsError(path, reason, "Upgrade Seatrial to read it.")
+    for cell in results.cells:
+        for name in (cell.hash, *(part for attempt in cell.attempts for part in attempt.parts)):
+            if name in ("", ".", "..") or "/" in name or "\0" in name:  # used as folder names
+                raise ResultsError(path, f"invalid cell hash or part name {name[:80]!r}", attach)
+    return results
+
+
+# The owner of a run: one process at a time, identified by host, boot, pid and start time.
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """A process is (boot, pid, start time), never a pid alone."""
+
+    host: str
+    boot: str
+    pid: int
+    start: int
+    since_s: float
+
+    @property
+    def here(self) -> bool:
+        """Whether it is or was a process of this machine since its last boot; only these can be looked up."""
+        return self.host == os.uname().nodename and self.boot == boot_id()
+
+    def works_on(self, folder: Path) -> bool:
+        """Whether it owns the run now. The lock tells this of owners that cannot be looked up: those on other machines,
+        if the file system shares locks between machines, and those that /proc hides (`hidepid`)."""
+        if self.here and not self._hidden:
+            return self.alive()
+        try:
+            file = os.open(folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(file)
+        return False
+
+    def alive(self) -> bool:
+        """Whether this process can be seen running; False on any other host."""
+        return self.here and process_start(self.pid) == self.start
+
+    @property
+    def _hidden(self) -> bool:
+        """Whether there is a process with this pid that another user may not see."""
+        if process_start(self.pid) is not None:
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except (OSError, OverflowError) as error:
+            return isinstance(error, PermissionError)
+        return False
+
+
+class RunOwned(SeatrialError):
+    """Another process owns the run."""
+
+    def __init__(self, folder: Path, owner: Owner | None) -> None:
+        self.owner = owner
+        who = "another process"
+        if owner:
+            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner.since_s))
+            who = f"process {owner.pid} on {owner.host} (since {since})"
+        super().__init__(f"{folder.name} is owned by {who}; watch it with `seatrial attach {folder.name}`")
+
+
+class Ownership:
+    """Holds the lock of a run folder from `take` until `release` or the end of this process."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+
+    @classmethod
+    def take(cls, folder: Path) -> "Ownership":
+        file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            raise RunOwned(folder, owner_of(folder)) from None
+        me = Owner(os.uname().nodename, boot_id(), os.getpid(), process_start(os.getpid()) or 0, time.time())
+        os.ftruncate(file, 0)
+        os.pwrite(file, msgspec.json.encode(me), 0)
+        return cls(file)
+
+    def release(self) -> None:
+        os.ftruncate(self._file, 0)
+        os.close(self._file)
+
+
+def owner_of(folder: Path) -> Owner | None:
+    """The current or last owner of the run; None if it was released properly."""
+    try:
+        return read_json(folder / "lock", Owner)
+    except (OSError, Unreadable):
+        return None
+
+
+def is_owned(folder: Path) -> bool:
+    """Whether a process owns the run now."""
+    owner = owner_of(folder)
+    return owner is not None and owner.works_on(folder)

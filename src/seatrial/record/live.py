@@ -14,9 +14,8 @@ from pathlib import Path
 import msgspec
 
 from seatrial.job import Unreadable, decode, read_json
-from seatrial.record.folder import DamagedRun, RecordError, RunFolder, write_whole
+from seatrial.record.folder import DamagedRun, Owner, RecordError, RunFolder, owner_of, write_whole
 from seatrial.record.journal import read_journal
-from seatrial.record.owner import Owner, owner_of
 
 LIVE = "live.jsonl"
 _MOST_BYTES = 4 << 20  # between rewrites
@@ -51,22 +50,19 @@ class LiveWriter:
             known.setdefault(state, change)
         known["last"] = change
         with contextlib.suppress(OSError):  # full disk, deleted folder
-            if self._file is None or self._bytes > self._most:
-                self._rewrite()
-            else:
+            if self._file is not None and self._bytes <= self._most:
                 self._bytes += os.write(self._file, _line(change))
+                return
+            self.close()
+            self._bytes = 0
+            changes = sorted((one for of in self._known.values() for one in of.values()), key=lambda one: one.at_s)
+            write_whole(self._path, b"".join(map(_line, dict.fromkeys(changes))), sync=False)
+            self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     def close(self) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None
-
-    def _rewrite(self) -> None:
-        self.close()
-        self._bytes = 0
-        changes = sorted((change for of in self._known.values() for change in of.values()), key=lambda one: one.at_s)
-        write_whole(self._path, b"".join(map(_line, dict.fromkeys(changes))), sync=False)
-        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
 
 def _line(change: LiveChange) -> bytes:
@@ -147,7 +143,8 @@ def run_overview(folder: RunFolder) -> RunOverview:
         cells = len(folder.read_plan().cells)
         if owned or not folder.results.exists():
             entries, _ = read_journal(folder.journal) if folder.journal.exists() else ([], 0)
-            done = len({entry.get("cell") for entry in entries if entry["event"] in ("judged", "skipped")})
+            over = (one for one in entries if one["event"] in ("judged", "skipped") and not one.get("again"))
+            done = len({entry.get("cell") for entry in over})
             state = RunState.RUNNING if owned else RunState.UNFINISHED
             return RunOverview(folder.run, state, began_s, cells, done, owner=owner if owned else None)
     except (DamagedRun, RecordError) as error:

@@ -80,7 +80,7 @@ def begin_copy(folder: RunFolder, out: str, sleep: Callable[[float], None] = tim
     address = copy_address(out, folder.run)
     system, root = file_system(address)
     goal = f"{root}/{folder.plan.name}"
-    _tried(lambda: _put(system, folder.plan, goal), f"cannot write to {address}", sleep)
+    tried(lambda: _put(system, folder.plan, goal), f"cannot write to {address}", sleep)
 
 
 def copy_run(folder: RunFolder, out: str, sleep: Callable[[float], None] = time.sleep) -> str:
@@ -92,7 +92,7 @@ def copy_run(folder: RunFolder, out: str, sleep: Callable[[float], None] = time.
 
     def copied(name: str) -> str:
         try:
-            _tried(lambda: _put(system, files[name], f"{root}/{name}"), name, sleep)
+            tried(lambda: _put(system, files[name], f"{root}/{name}"), name, sleep)
         except RecordError as error:
             return str(error)
         return ""
@@ -102,7 +102,7 @@ def copy_run(folder: RunFolder, out: str, sleep: Callable[[float], None] = time.
     if problems:
         raise RecordError(f"{len(problems)} of {len(files)} files were not copied to {address}: {problems[0]}")
     if last is not None:
-        _tried(lambda: _put(system, last, f"{root}/{_LAST}"), f"{_LAST} was not copied to {address}", sleep)
+        tried(lambda: _put(system, last, f"{root}/{_LAST}"), f"{_LAST} was not copied to {address}", sleep)
     write_whole(folder.path / COPIED, msgspec.json.encode(Copied(address, time.time())))
     return address
 
@@ -121,7 +121,7 @@ def fetch_run(address: str, cache: Path, sleep: Callable[[float], None] = time.s
     import hashlib
 
     system, root = file_system(address)
-    found = _tried(lambda: _listed(system, root), f"cannot read {address}", sleep)
+    found = tried(lambda: _listed(system, root), f"cannot read {address}", sleep)
     if "plan.json" not in found:
         plans = [name for name in found if name.count("/") == 1 and name.endswith("/plan.json")]
         runs = sorted(name.partition("/")[0] for name in plans)
@@ -135,18 +135,25 @@ def fetch_run(address: str, cache: Path, sleep: Callable[[float], None] = time.s
     wanted = [name for name in names if not _is_there(folder / name, found[name])]
 
     def fetched(name: str) -> None:
-        _tried(lambda: _get(system, f"{root}/{name}", folder / name), f"cannot read {address}/{name}", sleep)
+        tried(lambda: _get(system, f"{root}/{name}", folder / name), f"cannot read {address}/{name}", sleep)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         list(pool.map(fetched, wanted))
     return RunFolder(folder)
 
 
-def _tried(work: Callable[[], _T], doing: str, sleep: Callable[[float], None]) -> _T:
-    """Calls `work`, with retries. Raises RecordError if all attempts fail."""
+def tried(
+    work: Callable[[], _T],
+    doing: str,
+    sleep: Callable[[float], None],
+    final: tuple[type[Exception], ...] = (RecordError,),
+) -> _T:
+    """Calls `work`, with retries. Raises RecordError if all attempts fail, and `final` errors as they are."""
     for wait_s in (*WAITS_S, None):
         try:
             return work()
+        except final:
+            raise
         except Exception as error:
             if wait_s is None or isinstance(error, FOR_GOOD):
                 raise RecordError(f"{doing}: {error_text(error)}") from error

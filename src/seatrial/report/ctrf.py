@@ -80,10 +80,8 @@ def _attempt(attempt: AttemptResult) -> dict[str, object]:
 
 
 def _steps(cell: CellView) -> list[dict[str, str]]:
-    by_step: dict[str, list[Verdict]] = {}
-    for finding in cell.findings:
-        by_step.setdefault(finding.step, []).append(finding.verdict)
-    return [{"name": _text(step), "status": _STATUS.get(worst(of), "failed")} for step, of in by_step.items()]
+    statuses = {step: worst(one.verdict for one in of) for step, of in cell.by_step.items()}
+    return [{"name": _text(step), "status": _STATUS.get(verdict, "failed")} for step, verdict in statuses.items()]
 
 
 def _excluded_test(run: RunView, combination: Excluded) -> dict[str, object]:

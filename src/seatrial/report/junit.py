@@ -7,6 +7,7 @@ many or they were only deselected.
 
 import xml.etree.ElementTree as ET
 from collections import Counter
+from itertools import chain
 
 from seatrial.job import Finding, Verdict, worst
 from seatrial.job.units import count
@@ -19,21 +20,25 @@ from seatrial.report.view.words import axes_text, clock_text, one_line, shorten,
 _MOST_TEXT = 16_000  # characters of evidence in one test case
 MOST_EXCLUDED = 1_000
 
+_COUNTED = ("tests", "failures", "errors", "skipped")
 _ERRORS = frozenset({Verdict.INFRA, Verdict.INVALID, Verdict.INTERRUPTED})
 
 
 def render_junit(run: RunView) -> bytes:
-    root = ET.Element("testsuites", name=_attribute(run.suite), time=f"{run.seconds:.3f}")
     stamp = clock_text(run.started_s, "%Y-%m-%dT%H:%M:%S")
-    for cell in run.cells:
-        root.append(_suite(run, cell, stamp))
-    if run.excluded:
-        root.append(_excluded(run, stamp))
-    for name in ("tests", "failures", "errors", "skipped"):
-        root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
-    ET.indent(root)
+    counts = Counter[str]()
+    texts: list[bytes] = []
+    # One suite at a time: as elements, they take eight times the memory of their text.
+    for suite in chain((_suite(run, cell, stamp) for cell in run.cells), [_excluded(run, stamp)] * bool(run.excluded)):
+        counts.update({name: int(suite.get(name, "0")) for name in _COUNTED})
+        ET.indent(suite, level=1)
+        texts.append(ET.tostring(suite, encoding="utf-8"))
+    numbers = {name: str(counts[name]) for name in _COUNTED}
+    root = ET.Element("testsuites", {"name": _attribute(run.suite), "time": f"{run.seconds:.3f}", **numbers})
+    root.text = "\n"
     text: bytes = ET.tostring(root, encoding="utf-8")
-    return b'<?xml version="1.0" encoding="UTF-8"?>\n' + text + b"\n"
+    begin, end = text.split(b"\n")
+    return b"\n  ".join([b'<?xml version="1.0" encoding="UTF-8"?>\n' + begin, *texts]) + b"\n" + end + b"\n"
 
 
 def _suite(run: RunView, cell: CellView, stamp: str) -> ET.Element:
@@ -50,14 +55,11 @@ def _suite(run: RunView, cell: CellView, stamp: str) -> ET.Element:
         facts |= {"news-last": moment_text(cell.news.last) if cell.news.last else "", "news-against": run.against}
     for name, value in facts.items():
         ET.SubElement(properties, "property", name=_attribute(name), value=_attribute(value))
-    by_step: dict[str, list[Finding]] = {}
-    for finding in cell.findings:
-        by_step.setdefault(finding.step, []).append(finding)
-    for step, findings in by_step.items():
+    for step, findings in cell.by_step.items():
         suite.append(_case(cell, step, findings, details.step_seconds(step)))
     interrupted = run.interrupted and cell.unfinished
     if interrupted or not cell.findings or (not cell.bad_findings and cell.bad):
-        name = "job" if "job" not in by_step else "cell"
+        name = "job" if "job" not in cell.by_step else "cell"
         verdict = Verdict.INTERRUPTED if interrupted else cell.verdict
         suite.append(_case(cell, name, [Finding(name, "job", verdict, message=cell.why)], cell.seconds))
     lines = [f"status: {cell.news_text}"] if cell.news_text else []

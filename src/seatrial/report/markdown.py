@@ -15,7 +15,7 @@ from seatrial.report.view.cell import CellView
 from seatrial.report.view.grid import Matrix
 from seatrial.report.view.run import RunView, bad_rows
 from seatrial.report.view.tables import JudgedTable
-from seatrial.report.view.words import SYMBOLS, axes_text, duration_text, one_line, shorten, strip_controls
+from seatrial.report.view.words import SYMBOLS, duration_text, one_line, shorten, strip_controls
 
 MARKDOWN_BYTES = 60_000  # GitHub accepts 65,536 characters in a comment, 1 MiB in a summary
 _SHARES = {"causes": 14_000, "news": 4_000, "grid": 16_000, "cases": 8_000, "tail": 8_000}  # of it; failures: the rest
@@ -29,20 +29,6 @@ _MOST_CASES = 30  # of a trial
 _T = TypeVar("_T")
 _REST = 200  # bytes reserved for the note about omitted items
 
-_SIGNS = {
-    "passed": "✅",
-    "failed": "❌",
-    "slower": "🐢",
-    "faster": "🐇",
-    "infra": "🚧",
-    "timeout": "⏱️",
-    "invalid": "❔",
-    "skipped": "⏭️",
-    "xfail": "☑️",
-    "xpass": "⚠️",
-    "interrupted": "⏹️",
-    "excluded": "·",
-}
 # Special characters within a line: spans, links, tables, mathematics, and URLs that become links.
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$]|:(?=//|\w+:)|(?<=www)\.)", re.IGNORECASE)
 
@@ -86,15 +72,13 @@ def _sections(run: RunView) -> Iterable[list[str]]:
         cell, finding = item
         return [f"- {code(cell.id)} {code(cell.title(finding))}: {escape_text(finding.message or cell.reason)}"]
 
-    def exclusion(item: tuple[str, list[Excluded]]) -> list[str]:
-        reason, excluded = item
-        axes = [axes_text(combination.axes.items()) for combination in excluded[:5]]
-        named = "; ".join([*axes, *(["…"] if len(excluded) > 5 else [])])
-        return [f"- {len(excluded)} × {escape_text(reason)}: {escape_text(named)}"]
+    def exclusion(item: tuple[str, list[Excluded], str]) -> list[str]:
+        reason, excluded, where = item
+        return [f"- {len(excluded)} × {escape_text(reason)}{f': {escape_text(where)}' if where else ''}"]
 
     yield _list("Expected failures", run.xfails, xfail)
     skips = _list("Skipped", run.skips.items(), lambda item: [f"- {item[1]} × {escape_text(item[0])}"])
-    yield [*skips, *_list("Excluded combinations", run.excluded_by_reason.items(), exclusion)]
+    yield [*skips, *_list("Excluded combinations", run.exclusions, exclusion)]
 
 
 def _list(title: str, items: Iterable[_T], lines: Callable[[_T], list[str]]) -> list[str]:
@@ -137,14 +121,14 @@ def fenced(text: str) -> list[str]:
 
 
 def _head(run: RunView) -> list[str]:
-    counts = [f"{_SIGNS[verdict.value]} {number} {verdict.value}" for verdict, number in run.counts.items()]
+    counts = [f"{SYMBOLS[verdict.value].emoji} {number} {verdict.value}" for verdict, number in run.counts.items()]
     if run.flaky:
         counts.append(f"{SYMBOLS['flaky'].glyph} {len(run.flaky)} flaky")
     if run.excluded:
         counts.append(run.not_run)
     total = f"{count(len(run.cells), 'cell')} in {duration_text(run.seconds)}"
     lines = [
-        f"## {_SIGNS[run.verdict.value]} {escape_text(run.suite)}: {run.verdict.value}",
+        f"## {SYMBOLS[run.verdict.value].emoji} {escape_text(run.suite)}: {run.verdict.value}",
         "",
         " · ".join([total, *counts, f"run {code(run.run)}"]),
         "",
@@ -159,7 +143,7 @@ def _causes(run: RunView) -> list[str]:
         return []
     blocks = []
     for cause in run.causes[:MOST_ITEMS]:
-        text = f"{_SIGNS[cause.verdict.value]} **{len(cause.hashes)}** {escape_text(cause.text)}"
+        text = f"{SYMBOLS[cause.verdict.value].emoji} **{len(cause.hashes)}** {escape_text(cause.text)}"
         news = f" · {escape_text(cause.news_text)}" if cause.news_text else ""
         blocks.append([f"- {text}<br>{escape_text(cause.where)}{news}"])
     shown = _fitting(blocks, _SHARES["causes"], len(run.causes), "cause")
@@ -209,9 +193,9 @@ def _row(matrix: Matrix[CellView], row: int) -> str:
         cell = matrix.cells.get((row, column))
         if cell:
             new = " 🆕" if cell.newly_bad else ""
-            signs.append(_SIGNS[cell.verdict.value] + (" ↻" if cell.flaky else "") + new)
+            signs.append(SYMBOLS[cell.verdict.value].emoji + (" ↻" if cell.flaky else "") + new)
         else:
-            signs.append(_SIGNS["excluded"] if (row, column) in matrix.excluded else " ")
+            signs.append(SYMBOLS["excluded"].emoji if (row, column) in matrix.excluded else " ")
     return "| " + " | ".join([escape_text(matrix.rows[row]), *signs]) + " |"
 
 
@@ -224,14 +208,14 @@ def _case_table(table: JudgedTable) -> list[str]:
     lines += ["| case | " + " | ".join(escape_text(label) for label, _ in table.columns) + " |"]
     lines += ["| --- " * (len(table.columns) + 1) + "|"]
     for row in table.rows:
-        fields = [f"{_SIGNS[of.verdict.value]} {escape_text(of.agreement)}" if of else "–" for of in row.fields]
+        fields = [f"{SYMBOLS[of.verdict.value].emoji} {escape_text(of.agreement)}" if of else "–" for of in row.fields]
         lines.append(f"| {' | '.join([escape_text(row.name) or ' ', *fields])} |")
     return [*lines, ""]
 
 
 def _failure(cell: CellView) -> list[str]:
     findings = cell.bad_titles
-    head = f"{_SIGNS[cell.verdict.value]} <b>{_html(cell.id)}</b> {_html(cell.problem[:200])}"
+    head = f"{SYMBOLS[cell.verdict.value].emoji} <b>{_html(cell.id)}</b> {_html(cell.problem[:200])}"
     lines = ["<details>", f"<summary>{head}</summary>", ""]
     blocks = [_finding(finding, title) for title, finding in findings[:_MOST_FINDINGS]]
     lines += _fitting(blocks, MOST_FAILURE, len(findings), "finding")

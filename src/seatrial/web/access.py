@@ -7,8 +7,6 @@
 3. Tokens are compared in constant time.
 """
 
-import base64
-import binascii
 import errno
 import hmac
 import ipaddress
@@ -21,6 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from aiohttp import BasicAuth
 
 from seatrial.record import RunFolder
 
@@ -114,12 +114,11 @@ def _given_token(authorization: str) -> str:
     scheme, _, value = authorization.strip().partition(" ")
     if scheme.lower() == "bearer":
         return value.strip()
-    if scheme.lower() == "basic":
-        try:
-            return base64.b64decode(value.strip(), validate=True).decode().partition(":")[2]
-        except (binascii.Error, UnicodeDecodeError):
-            return ""
-    return ""
+    try:
+        password: str = BasicAuth.decode(authorization.strip(), "utf-8").password
+        return password
+    except ValueError:
+        return ""
 
 
 # Files that a request may read: nothing outside the runs folder, and no links.

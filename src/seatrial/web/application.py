@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import gc
+import hmac
 import logging
 import resource
 import signal
@@ -19,14 +20,15 @@ from aiohttp import web
 
 from seatrial.record.history import HistoryError
 from seatrial.web import files, pages
-from seatrial.web.access import CannotServe, NotThere, WebAccess, is_ip_address, run_folder
+from seatrial.web.access import CannotServe, NotThere, WebAccess, check_attempt, is_ip_address, run_folder
 from seatrial.web.catalogue import Site
-from seatrial.web.events import SiteFeed, last_seen, run_events, site_events, stream
+from seatrial.web.events import SiteFeed, last_seen, log_events, run_events, site_events, stream
 from seatrial.web.follow import Followers
 from seatrial.web.render import Page, error_page, web_templates
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _MOST_PATH = 2_000  # characters
+_MOST_FORM_BYTES = 16_384
 WORKERS = 4  # threads that render pages
 
 _SAFE = {
@@ -51,21 +53,13 @@ class Dashboard:
         self.busy: set[object] = set()  # connections with a request in progress
 
     def application(self) -> web.Application:
-        made = web.Application(middlewares=[self._guard])
-        routes: dict[str, Callable[..., Page]] = {
-            "/": pages.home,
-            "/r/{name}": pages.run,
-            "/r/{name}/piece/{key:.+}": pages.piece,
-            "/s/{name}": pages.suite,
-            "/c/{suite}/{name}": pages.cell,
-            "/f/{benchmark}/{metric}": pages.metric_page,
-            "/d/{names}": pages.difference,
-            "/log/{run}/{hash_}/{attempt}": pages.log,
-        }
-        for path, make in routes.items():
+        made = web.Application(middlewares=[self._guard], client_max_size=_MOST_FORM_BYTES)
+        for path, make in pages.ROUTES.items():
             made.router.add_get(path, self._page(make))
+        made.router.add_post("/f/{benchmark}/{metric}", self._review)
         made.router.add_get("/events", self._site_events)
         made.router.add_get("/r/{name}/events", self._run_events)
+        made.router.add_get("/r/{name}/log/{hash_}", self._log_events)
         made.router.add_get("/r/{name}/file/{path:.+}", self._file)
         made.on_shutdown.append(self._end_streams)
         made.on_cleanup.append(self._close)
@@ -104,7 +98,7 @@ class Dashboard:
         if not self._access.lets_in(request.headers.get("Authorization")):
             asked = {"WWW-Authenticate": 'Basic realm="seatrial", charset="UTF-8"'}
             return _error(401, "A token is required. Enter the server's token as the password.", asked)
-        if request.method not in ("GET", "HEAD"):
+        if request.method not in ("GET", "HEAD") and not (request.method == "POST" and self._site.review_token):
             return _error(405, _REASONS[405], {"Allow": "GET, HEAD"})
         if len(request.raw_path) > _MOST_PATH or "\0" in request.path:
             return _error(404, _REASONS[404])
@@ -113,11 +107,22 @@ class Dashboard:
     def _page(self, make: Callable[..., Page]) -> Handler:
         async def handler(request: web.Request) -> web.StreamResponse:
             loop = asyncio.get_running_loop()
-            options = {"before": request.query.get("before", "")} if make in _PAGED else {}
+            options = {name: request.query.get(name, "")[:_MOST_WORDS] for name in _QUERIES.get(make, ())}
             made = await loop.run_in_executor(self._pool, partial(make, self._site, **request.match_info, **options))
             return _response(made)
 
         return handler
+
+    async def _review(self, request: web.Request) -> web.StreamResponse:
+        """Records a review, if the form is of this server: other sites cannot read its token."""
+        form = {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
+        known = hmac.compare_digest(form.pop("token", "").encode("utf-8", "replace"), self._site.review_token.encode())
+        if not known or request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
+            return _error(403, "This form has expired. Reload the page and try again.")
+        review = partial(pages.review, self._site, **request.match_info, form=form)
+        if wrong := await asyncio.get_running_loop().run_in_executor(self._pool, review):
+            return _error(400, wrong)
+        return web.Response(status=303, headers={"Location": request.rel_url.raw_path})
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         loop = asyncio.get_running_loop()
@@ -130,7 +135,15 @@ class Dashboard:
 
     async def _run_events(self, request: web.Request) -> web.StreamResponse:
         folder = await asyncio.to_thread(run_folder, self._site.runs, request.match_info["name"])
-        events = run_events(self.followers, folder, last_seen(request))
+        events = run_events(self._site, self.followers, folder, last_seen(request))
+        return await stream(request, events, self._streams, _SAFE)
+
+    async def _log_events(self, request: web.Request) -> web.StreamResponse:
+        check_attempt(request.match_info["hash_"], "1")
+        folder = await asyncio.to_thread(run_folder, self._site.runs, request.match_info["name"])
+        if self._site.follow_log is None:
+            raise NotThere("Logs of running cells are not available.")
+        events = log_events(self._site, folder, request.match_info["hash_"])
         return await stream(request, events, self._streams, _SAFE)
 
     async def _site_events(self, request: web.Request) -> web.StreamResponse:
@@ -144,7 +157,13 @@ class Dashboard:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-_PAGED = (pages.home, pages.suite, pages.cell)  # pages with lists of runs
+_MOST_WORDS = 300  # characters of a value in the query of a URL
+_QUERIES: dict[Callable[..., Page], tuple[str, ...]] = {
+    pages.home: ("before", "range", "suite", "verdict", "target"),
+    pages.search: ("q",),
+    pages.suite: ("before",),
+    pages.cell: ("before",),
+}
 _REASONS = {404: "Page not found.", 405: "The dashboard is read-only."}
 
 

@@ -1,7 +1,7 @@
 """The runs of a folder, newest first. Unchanged runs are cached, because there may be thousands."""
 
 import os
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +9,7 @@ from threading import Lock
 
 from seatrial.record import RunFolder, RunOverview, RunState, owner_of, run_overview
 from seatrial.record.history import History
+from seatrial.report.view.live import FindCauses, LiveView
 from seatrial.web.follow import FollowedRun
 
 _MOST_SHOWN = 50
@@ -60,6 +61,11 @@ class Catalogue:
             past.sort(key=lambda one: -one.started_s)
             return RunList(now, past, over[-1][0] if over else "", len(all_over) - start - len(over))
 
+    def live(self, name: str) -> LiveView | None:
+        """The state of an unfinished run, as of the last `list`."""
+        found = self._followed.get(name)
+        return found.run if found and found.planned else None
+
     def _scan(self) -> None:
         there: dict[str, int] = {}
         try:
@@ -98,7 +104,7 @@ class Catalogue:
         if not owned and one.folder.results.exists():
             known.over, known.overview = True, run_overview(one.folder)
             return known.overview
-        one.take(one.read_files())
+        one.read()
         cells, began_s = len(one.run.cells), known.began_ns / 1e9
         if one.wrong:
             return RunOverview(name, RunState.DAMAGED, began_s, cells, 0, why=one.wrong)
@@ -138,12 +144,19 @@ class ProposedChange:
 Recenter = Callable[[str, str, str], ProposedChange | None]
 
 
+# From a run folder and the hash of a cell to its output while it runs. Problems are reported in the text.
+FollowLog = Callable[[RunFolder, str], AsyncGenerator[bytes]]
+
+
 @dataclass(frozen=True)
 class Site:
     runs: Path
     history: History
     recenter: Recenter = lambda suite_path, benchmark, metric: None
+    find_causes: FindCauses = lambda cells: []  # of runs in progress
+    follow_log: FollowLog | None = None
     ending: str = ""  # extension of static pages
+    review_token: str = ""  # in forms that review alerts, against requests of other sites; empty if not allowed
     options: tuple[str, ...] = ()  # appended to commands, to select these runs
 
     @cached_property

@@ -2,14 +2,17 @@
 
 1. The id of an event is the journal line that it brings the page to. A client that reconnects with `Last-Event-ID` gets
    all changes since then.
-2. Events contain the current state, not the changes in between, so slow clients get fewer events and delay nobody.
+2. Events contain the current state, not the changes in between. Slow clients get fewer events and do not delay others.
 3. A client that does not read for a minute is disconnected.
 """
 
 import asyncio
+import codecs
+import contextlib
 import sys
 import traceback
 from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 
 import msgspec
 from aiohttp import web
@@ -24,6 +27,8 @@ MOST_STREAMS = 256
 ALIVE_S = 15.0  # between keep-alive messages
 _PATIENCE_S = 60.0  # write timeout
 SITE_EVERY_S = 1.0
+LOG_EVERY_S = 0.5
+MOST_LOG_BYTES = 64 << 10  # in one event
 
 
 async def stream(
@@ -62,7 +67,7 @@ async def _send(request: web.Request, response: web.StreamResponse, events: Asyn
         await events.aclose()
 
 
-async def run_events(followers: Followers, folder: RunFolder, after: int) -> AsyncGenerator[bytes]:
+async def run_events(site: Site, followers: Followers, folder: RunFolder, after: int) -> AsyncGenerator[bytes]:
     """The changes of a run since line `after` of its journal."""
     async with followers.follow(folder) as feed:
         generation, wrong = feed.now.generation, ""
@@ -72,15 +77,41 @@ async def run_events(followers: Followers, folder: RunFolder, after: int) -> Asy
                 yield event("reload", {}, now.line)
                 return
             if now.line > after or now.wrong != wrong:
-                yield event("parts", feed.parts(after, pages.live_parts), now.line)
-                after, wrong = now.line, now.wrong
-            if now.run.finished:
+                wrong = now.wrong
+                after, parts = await feed.parts(after, partial(pages.live_parts, site))
+                yield event("parts", parts, after)
+            elif now.run.finished:
                 yield event("reload", {}, now.line)
                 return
-            try:
-                await asyncio.wait_for(feed.wait(), ALIVE_S)
-            except TimeoutError:
-                yield b": still here\n\n"
+            else:
+                try:
+                    await asyncio.wait_for(feed.wait(), ALIVE_S)
+                except TimeoutError:
+                    yield b": still here\n\n"
+
+
+async def log_events(site: Site, folder: RunFolder, hash_: str) -> AsyncGenerator[bytes]:
+    """The output of a cell while it runs, from its start. Of a burst, only the end is sent."""
+    assert site.follow_log is not None
+    async with contextlib.aclosing(site.follow_log(folder, hash_)) as blocks:
+        read = asyncio.ensure_future(anext(blocks, None))
+        text = codecs.getincrementaldecoder("utf-8")("replace")
+        try:
+            while True:
+                data, until_s = b"", asyncio.get_running_loop().time() + LOG_EVERY_S
+                while (left_s := until_s - asyncio.get_running_loop().time()) > 0:
+                    if not (await asyncio.wait([read], timeout=left_s))[0]:
+                        break
+                    if (block := read.result()) is None:
+                        yield event("log", {"text": text.decode(data, final=True)}, 0)
+                        yield event("end", {}, 0)
+                        return
+                    data = (data + block)[-MOST_LOG_BYTES:]
+                    read = asyncio.ensure_future(anext(blocks, None))
+                yield event("log", {"text": text.decode(data)}, 0) if data else b": still here\n\n"
+        finally:
+            read.cancel()
+            await asyncio.gather(read, return_exceptions=True)
 
 
 class SiteFeed(Feed):
@@ -110,6 +141,7 @@ async def site_events(feed: SiteFeed) -> AsyncGenerator[bytes]:
             if feed.number != shown:
                 shown = feed.number
                 yield event("parts", feed.parts, shown)
+                continue
             try:
                 await asyncio.wait_for(feed.wait(), ALIVE_S)
             except TimeoutError:

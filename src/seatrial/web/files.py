@@ -116,6 +116,13 @@ class Links:
     def run(self, run: str) -> str:
         return f"{self.top}r/{address(run)}{self.ending}"
 
+    def search(self, words: str) -> str:
+        """Empty for static pages."""
+        return f"{self.top}search?q={address(words)}" if self.live else ""
+
+    def cause(self, run: str, cause: str) -> str:
+        return f"{self.run(run)}#cause/{cause}"
+
     def suite(self, suite: str) -> str:
         return f"{self.top}s/{slug(suite)}{self.ending}"
 

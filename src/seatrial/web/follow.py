@@ -9,25 +9,17 @@
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 from seatrial.job import Unreadable
+from seatrial.job.plan import PlanFile
 from seatrial.record import DamagedRun, RecordError, RunFolder, read_journal
 from seatrial.report.view.live import LiveView
 
 _EVERY_S = 0.3
-
-
-class _Read(NamedTuple):
-    """The result of reading the files; not yet applied."""
-
-    run: LiveView | None  # a new state if the journal was replaced
-    entries: list[dict[str, Any]]
-    bytes_read: int
-    inode: int
-    wrong: str = ""
+_CELLS_PER_S = 1_000  # large runs are refreshed less often, because each refresh finds their causes again
 
 
 class FollowedRun:
@@ -35,7 +27,7 @@ class FollowedRun:
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self.run = LiveView({})
+        self.run = LiveView(PlanFile([], []))
         self.planned = False  # whether the plan was read
         self.generation = 0
         self.wrong = ""  # the error that stopped following
@@ -46,40 +38,39 @@ class FollowedRun:
     def line(self) -> int:
         return self.run.line
 
-    def read_files(self) -> _Read:
-        """Blocking: do not call in an event loop."""
+    def read(self) -> bool:
+        """Reads what is new. Returns whether anything changed. Blocking: do not call in an event loop."""
+        before = self.line, self.generation, self.wrong
         try:
-            run = None if self.planned else LiveView.of(self.folder.read_plan().cells)
-            try:
-                found = os.stat(self.folder.journal)
-            except FileNotFoundError:
-                return _Read(run, [], self._bytes_read, self._inode, self.wrong)
-            start, first = self._bytes_read, self.line + 1
-            if self._inode and (found.st_ino != self._inode or found.st_size < start):
-                run, start, first = LiveView.of(self.folder.read_plan().cells), 0, 0
-            elif found.st_size == start or self.wrong:
-                return _Read(run, [], start, found.st_ino, self.wrong)
-            entries, read = read_journal(self.folder.journal, start, first)
-            return _Read(run, entries, read, found.st_ino)
+            self._read()
         except (DamagedRun, RecordError, OSError, Unreadable) as error:
-            return _Read(None, [], self._bytes_read, self._inode, str(error))
+            self.wrong = str(error)
+        return (self.line, self.generation, self.wrong) != before
 
-    def take(self, read: _Read) -> bool:
-        """Applies the result of `read_files`. Returns whether anything changed."""
-        if read.run is not None:
+    def _read(self) -> None:
+        try:
+            found = os.stat(self.folder.journal)
+        except FileNotFoundError:
+            found = None
+        replaced = found and self._inode and (found.st_ino != self._inode or found.st_size < self._bytes_read)
+        if replaced or not self.planned:
+            self.run, self._bytes_read = LiveView(self.folder.read_plan()), 0
             self.generation += self.planned
-            self.run, self.planned = read.run, True
-        for entry in read.entries:
-            self.run.take(entry)
-        new = bool(read.entries) or read.wrong != self.wrong or (read.run is not None and self.generation > 0)
-        self._bytes_read, self._inode, self.wrong = read.bytes_read, read.inode, read.wrong
-        return new
+            self.planned = True
+        if replaced:
+            self.wrong = ""
+        if found:
+            self._inode = found.st_ino
+            if found.st_size != self._bytes_read and not self.wrong:
+                entries, self._bytes_read = read_journal(self.folder.journal, self._bytes_read, self.line + 1)
+                for entry in entries:
+                    self.run.take(entry)
 
 
 def read_once(folder: RunFolder) -> FollowedRun:
     """The current state of a run. Blocking: do not call in an event loop."""
     one = FollowedRun(folder)
-    one.take(one.read_files())
+    one.read()
     return one
 
 
@@ -98,9 +89,9 @@ class Feed(ABC):
     async def _update(self) -> bool:
         """Refreshes the state. Returns whether anything changed."""
 
-    async def wait(self) -> None:
-        """Waits for the next change."""
-        await self._changed.wait()
+    def wait(self) -> Coroutine[Any, Any, Literal[True]]:
+        """Waits for the next change after this call."""
+        return self._changed.wait()
 
     async def refresh(self) -> None:
         async with self._refreshing:
@@ -129,23 +120,29 @@ class Feed(ABC):
                 await asyncio.gather(reader, return_exceptions=True)
 
 
+Parts = tuple[int, dict[str, str]]
+
+
 class RunFeed(Feed):
     def __init__(self, folder: RunFolder) -> None:
         super().__init__()
         self.now = FollowedRun(folder)
-        self._made: dict[int, dict[str, str]] = {}
+        self._made: dict[int, Parts] = {}
 
     async def _update(self) -> bool:
-        new = self.now.take(await asyncio.to_thread(self.now.read_files))
+        new = await asyncio.to_thread(self.now.read)
         if new:
             self._made = {}
+        self.every_s = max(_EVERY_S, len(self.now.run.cells) / _CELLS_PER_S)
         return new
 
-    def parts(self, after: int, make: "Callable[[FollowedRun, int], dict[str, str]]") -> dict[str, str]:
-        """The changed parts since a line, rendered once for all clients."""
-        if after not in self._made:
-            self._made[after] = make(self.now, after)
-        return self._made[after]
+    async def parts(self, after: int, make: Callable[[FollowedRun, int], dict[str, str]]) -> Parts:
+        """The line of the run now, and the parts that changed since a line, rendered once for all clients, in a thread.
+        The run does not change until they are."""
+        async with self._refreshing:
+            if after not in self._made:
+                self._made[after] = self.now.line, await asyncio.to_thread(make, self.now, after)
+            return self._made[after]
 
 
 class Followers:

@@ -52,23 +52,22 @@ def _write(site: Site, folder: Path, path: str, written: WrittenSite) -> list[st
     parts = path.split("/")
     if parts[0] == "r" and len(parts) > 3 and parts[2] == "file":
         return _write_file(site, folder, path, parts[1], "/".join(parts[3:]), written)
-    makers: dict[tuple[str, int], Callable[..., Page]] = {
-        ("index.html", 1): lambda site, _: pages.home(site),
-        ("r", 2): pages.run,
-        ("s", 2): pages.suite,
-        ("c", 3): pages.cell,
-        ("f", 3): pages.metric_page,
-        ("d", 2): pages.difference,
-        ("log", 4): pages.log,
-    }
-    maker = makers.get((parts[0], len(parts)))
     try:
-        if maker is None:
-            raise NotThere("Page not found.")
-        page = maker(site, *parts[1:-1], parts[-1].removesuffix(ENDING))
+        page = (
+            pages.home(site) if path == "index.html" else _maker(parts)(site, *parts[1:-1], parts[-1][: -len(ENDING)])
+        )
     except NotThere as error:
         page = error_page(404, str(error), Links(len(parts) - 1, ENDING))
     return _keep(folder, path, page, written)
+
+
+def _maker(parts: list[str]) -> Callable[..., Page]:
+    """The page at a path with these parts. Raises NotThere."""
+    for route, make in pages.ROUTES.items():
+        _, first, *others = route.split("/")
+        if parts[0] == first and len(parts) == 1 + len(others) and parts[-1].endswith(ENDING):
+            return make
+    raise NotThere("Page not found.")
 
 
 def _write_file(site: Site, folder: Path, path: str, run: str, below: str, written: WrittenSite) -> list[str]:

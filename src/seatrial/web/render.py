@@ -34,15 +34,24 @@ def web_templates() -> "jinja2.Environment":
 
 
 @cache
+def _own(name: str) -> str:
+    return (_HERE / "static" / name).read_text(encoding="utf-8")
+
+
+@cache
 def _assets() -> tuple[str, str]:
-    style = (_HERE / "static" / "dashboard.css").read_text(encoding="utf-8")
-    script = (_HERE / "static" / "dashboard.js").read_text(encoding="utf-8")
-    return "".join((asset("page.css"), asset("chart.css"), style)), asset("chart.js") + script
+    style = asset("page.css") + asset("chart.css") + _own("dashboard.css")
+    return style, asset("chart.js") + _own("live.js") + _own("dashboard.js")
+
+
+def live_assets() -> tuple[str, str]:
+    """Style and script of the page of a run in progress: those of the report, and what keeps it up to date."""
+    return _assets()[0], asset("chart.js") + asset("page.js") + _own("live.js")
 
 
 def page(template: str, links: Links, status: int = 200, **values: Any) -> Page:
     style, script = _assets()
-    policy = content_policy(style, script, fetches=links.live)
+    policy = content_policy(style, script, fetches=links.live, forms=links.live)
     made = web_templates().get_template(template)
     html = made.render(links=links, style=style, script=script, policy=policy, **values)
     return Page(html, policy, status)

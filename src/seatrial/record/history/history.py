@@ -100,6 +100,9 @@ class History:
     run = _question(by_suite.run, lambda: None)
     cells_of_runs = _question(by_suite.cells_of_runs, list)
     run_cells = _question(by_suite.run_cells, list)
+    troubled_cells = _question(by_suite.troubled_cells, list)
+    causes_of_runs = _question(by_suite.causes_of_runs, list)
+    search = _question(by_suite.search, by_suite.Found)
     past_cells = _question(by_suite.past_cells, list)
     past = _question(read_past, RunPast)
 

@@ -1,8 +1,7 @@
 """Queries the past of a run's cells and causes: each cell's last results, the start of its current streak, and when its
 causes were seen."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
 
 from seatrial.job import Moment, RunResults, causes_by_cell
 from seatrial.record.history.data import PastResult, RunPast, cell_number, key, outcome_class
@@ -11,18 +10,9 @@ from seatrial.record.history.writing import started_at_s
 
 _LAST = 20  # results of each cell
 
-_RESULT = "run, at_s, verdict, flaky, cause"
-
-_OF_CELL = f"""
-SELECT {_RESULT} FROM cells WHERE cell = ? AND at_s < ? AND verdict <> 'skipped' AND run <> ?
+_OF_CELL = """
+SELECT run, at_s, verdict, flaky, cause FROM cells WHERE cell = ? AND at_s < ? AND verdict <> 'skipped' AND run <> ?
 ORDER BY at_s DESC, run DESC LIMIT ?
-"""
-
-_OF_SOME_CELLS = f"""
-SELECT cell, {_RESULT} FROM (
-    SELECT cell, {_RESULT}, row_number() OVER (PARTITION BY cell ORDER BY at_s DESC, run DESC) AS place
-    FROM cells WHERE cell IN (%s) AND at_s < ? AND verdict <> 'skipped' AND run <> ?
-) AS ranked WHERE place <= ? ORDER BY cell, at_s DESC, run DESC
 """
 
 # The first run of the current streak: the one after the last run with another result.
@@ -67,33 +57,17 @@ def read_past(session: Session, results: RunResults) -> RunPast:
     numbers = {cell_number(results.suite, name): name for name in until_s}
     commits = dict(session.execute('SELECT run, "commit" FROM runs WHERE "commit" <> ?', ("",)))
     cells: dict[str, list[PastResult]] = {}
-    for number, rows in _rows(session, {number: until_s[name] for number, name in numbers.items()}, run):
+    found = session.each(_OF_CELL, [(number, until_s[name], run, _LAST) for number, name in numbers.items()])
+    for name, rows in zip(numbers.values(), found, strict=True):
         by_run: dict[str, PastResult] = {}  # the worst of repeats
         for of_run, at_s, verdict, flaky, own in reversed(rows):
             past = PastResult(of_run, at_s, verdict, bool(flaky), tuple(own.split()), commits.get(of_run, ""))
             by_run[of_run] = by_run[of_run].with_repeat(past) if of_run in by_run else past
         if by_run:
-            cells[numbers[number]] = list(by_run.values())
-    return RunPast(
-        cells,
-        _streaks(session, results, cells, wanted, max(until_s.values()), run, commits),
-        _causes(session, results, max(until_s.values()), run, commits),
-    )
-
-
-def _rows(session: Session, until_s: dict[int, float], run: str) -> Iterator[tuple[int, list[Any]]]:
-    """The last results of each cell, newest first."""
-    if not session.far:
-        for number, before_s in until_s.items():
-            yield number, session.execute(_OF_CELL, (number, before_s, run, _LAST))
-        return
-    found: dict[int, list[Any]] = {}
-    for some in batches(until_s):
-        latest_s = max(until_s[number] for number in some)
-        for number, *row in session.execute(_OF_SOME_CELLS % places(some), (*some, latest_s, run, _LAST)):
-            if row[1] < until_s[number]:
-                found.setdefault(number, []).append(row)
-    yield from found.items()
+            cells[name] = list(by_run.values())
+    last_s = max(until_s.values())
+    streaks = _streaks(session, results, cells, wanted, last_s, run, commits)
+    return RunPast(cells, streaks, _causes(session, results, last_s, run, commits))
 
 
 def _streaks(

@@ -4,14 +4,14 @@ Put passwords in `~/.pgpass`, a service file or PGPASSWORD. A password in the UR
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seatrial.extras import install_command
 from seatrial.job import Unreadable
 from seatrial.record.history.data import HIDDEN, HistoryError, masked_location
-from seatrial.record.history.schema import MIGRATIONS, SCHEMA_VERSION, Session, newer, statements
+from seatrial.record.history.schema import SCHEMA_VERSION, Session, migrate, supported
 
 if TYPE_CHECKING:
     import psycopg
@@ -44,14 +44,17 @@ _BY_WORDS = {"password": "28P01", "pg_hba.conf": "28000", "does not exist": "3D0
 
 
 class PostgresSession:
-    far = True
-
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection
 
     def execute(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         cursor = self._connection.execute(_ours(sql), values)
         return cursor.fetchall() if cursor.description else []
+
+    def each(self, sql: str, values: Iterable[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
+        with self._connection.pipeline():
+            cursors = [self._connection.execute(_ours(sql), one) for one in values]
+        return [cursor.fetchall() for cursor in cursors]
 
     def many(self, sql: str, rows: list[tuple[Any, ...]]) -> None:
         if rows:
@@ -97,10 +100,7 @@ class PostgresDatabase:
         if connection.execute(_THERE).fetchone() is None:
             return None
         found = connection.execute("SELECT max(number) FROM seatrial.version").fetchone()
-        version = int(found[0] or 0) if found else 0
-        if version > SCHEMA_VERSION:
-            raise HistoryError(self.location, newer(version), "Upgrade Seatrial, or use another history.")
-        return version
+        return supported(int(found[0] or 0) if found else 0, self.location)
 
     def _migrate(self, connection: "Connection") -> None:
         """Migrates the database to our version, which is read again under the lock: others may migrate, too."""
@@ -113,12 +113,8 @@ class PostgresDatabase:
                     connection.execute("CREATE SCHEMA seatrial")
                 connection.execute("CREATE TABLE seatrial.version (number INTEGER PRIMARY KEY)")
             connection.execute("SET LOCAL search_path = seatrial")
-            for number in range(version or 0, SCHEMA_VERSION):
-                for statement in statements(MIGRATIONS[number].postgres):
-                    connection.execute(statement.encode())
-                if everywhere := MIGRATIONS[number].everywhere:
-                    everywhere(PostgresSession(connection))
-                connection.execute("INSERT INTO seatrial.version VALUES (%s)", (number + 1,))
+            for number in migrate(PostgresSession(connection), "postgres", version or 0):
+                connection.execute("INSERT INTO seatrial.version VALUES (%s)", (number,))
 
     def _patiently(self, use: "Callable[[Connection], _Answer]") -> _Answer:
         """Connects, calls `use`, disconnects; retries on a conflict with another writer."""

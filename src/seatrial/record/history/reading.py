@@ -29,25 +29,9 @@ SELECT seconds FROM attempts WHERE hash = ? AND verdict IN ('passed', 'xfail') A
 ORDER BY started_s DESC LIMIT ?
 """
 
-_OF_ALL_CELLS = """
-SELECT hash, seconds FROM (
-    SELECT hash, seconds, row_number() OVER (PARTITION BY hash ORDER BY started_s DESC) AS place
-    FROM attempts WHERE verdict IN ('passed', 'xfail') AND seconds IS NOT NULL
-) AS ranked WHERE place <= ?
-"""
-
-_POINT = "run, at_s, value, verdict, host, id, source"
-_ORDER = "at_s DESC, run DESC, hash DESC"
-
-_POINTS_OF_SERIES = f"""
-SELECT {_POINT} FROM points WHERE series = ? AND at_s BETWEEN ? AND ? ORDER BY {_ORDER} LIMIT ?
-"""
-
-_POINTS_OF_SOME = f"""
-SELECT series, {_POINT} FROM (
-    SELECT points.*, row_number() OVER (PARTITION BY series ORDER BY {_ORDER}) AS place
-    FROM points WHERE series IN (%s) AND at_s BETWEEN ? AND ?
-) AS ranked WHERE place <= ? ORDER BY series, {_ORDER}
+_POINTS_OF_SERIES = """
+SELECT run, at_s, value, verdict, host, id, source FROM points WHERE series = ? AND at_s BETWEEN ? AND ?
+ORDER BY at_s DESC, run DESC, hash DESC LIMIT ?
 """
 
 _ALARMS = """
@@ -101,19 +85,13 @@ class _Marks(msgspec.Struct, frozen=True):
 
 def durations(session: Session) -> dict[str, float]:
     """Expected duration of each cell in seconds, by hash: the median of its last 20 successful attempts."""
-    found: dict[str, list[float]] = {}
-    if session.far:
-        for cell, seconds in session.execute(_OF_ALL_CELLS, (_LAST,)):
-            found.setdefault(cell, []).append(seconds)
-    else:
-        for (cell,) in session.execute("SELECT DISTINCT hash FROM attempts"):
-            if rows := session.execute(_OF_CELL, (cell, _LAST)):
-                found[cell] = [row[0] for row in rows]
-    if not found:
+    cells = [cell for (cell,) in session.execute("SELECT DISTINCT hash FROM attempts")]
+    if not cells:
         return {}
     from statistics import median
 
-    return {cell: median(seconds) for cell, seconds in found.items()}
+    found = zip(cells, session.each(_OF_CELL, [(cell, _LAST) for cell in cells]), strict=True)
+    return {cell: median(seconds for (seconds,) in rows) for cell, rows in found if rows}
 
 
 def series(
@@ -154,13 +132,15 @@ def _names(session: Session, wanted: dict[str, str | None]) -> list[Series]:
 def filled(session: Session, names: list[Series], last: int | None = None, window: TimeWindow = ALWAYS) -> list[Series]:
     """These series with their `last` points in the window. Series without points are left out."""
     numbers = [series_id(one.benchmark, one.fingerprint, one.metric, one.unit) for one in names]
-    rows = _rows(session, numbers, ENDLESS if last is None else last, window)
+    since_s = -_LATER_S if window.since_s is None else window.since_s
+    within = since_s, _LATER_S if window.until_s is None else window.until_s, ENDLESS if last is None else last
+    rows = session.each(_POINTS_OF_SERIES, [(number, *within) for number in numbers])
     all_marks = _all_marks(session)
     commits = dict(session.execute('SELECT run, "commit" FROM runs WHERE "commit" <> ?', ("",)))
     found = [
-        msgspec.structs.replace(one, points=_points(rows[number], one, all_marks, commits))
-        for number, one in zip(numbers, names, strict=True)
-        if rows.get(number)
+        msgspec.structs.replace(one, points=_points(newest[::-1], one, all_marks, commits))
+        for newest, one in zip(rows, names, strict=True)
+        if newest
     ]
     return _with_settings(session, found)
 
@@ -194,20 +174,6 @@ def _fields(session: Session, ids: set[str]) -> dict[str, dict[str, str]]:
         query = f"SELECT id, fields FROM settings WHERE id IN ({places(some)})"
         found |= {id_: decode(text, dict[str, str]) for id_, text in session.execute(query, (*some,))}
     return found
-
-
-def _rows(session: Session, numbers: list[int], most: int, window: TimeWindow) -> dict[int, list[tuple[Any, ...]]]:
-    """The newest rows of each series in the window, oldest first."""
-    since_s = -_LATER_S if window.since_s is None else window.since_s
-    within = since_s, _LATER_S if window.until_s is None else window.until_s, most
-    if not session.far:
-        return {number: session.execute(_POINTS_OF_SERIES, (number, *within))[::-1] for number in numbers}
-    rows: dict[int, list[tuple[Any, ...]]] = {}
-    for some in batches(numbers):
-        query = _POINTS_OF_SOME % places(some)
-        for number, *row in reversed(session.execute(query, (*some, *within))):
-            rows.setdefault(number, []).append(tuple(row))
-    return rows
 
 
 def _points(rows: list[tuple[Any, ...]], series: Series, all_marks: _Marks, commits: dict[str, str]) -> list[Point]:

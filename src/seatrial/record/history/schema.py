@@ -1,15 +1,14 @@
-"""The tables of the history, the same in SQLite and PostgreSQL, and their migrations.
+"""The tables of the history, the same in SQLite and PostgreSQL, and their migrations, with the statements of
+`schema.sql`."""
 
-Only append to MIGRATIONS: the n-th migrates a database from version n to n + 1. PostgreSQL started at version 2.
-"""
-
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator
+from importlib.resources import files
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
-import msgspec
-
-from seatrial.record.history.data import cell_number, key, series_id
+from seatrial.record.history.data import HistoryError, cell_number, key, series_id
 
 _T = TypeVar("_T")
 _TOGETHER = 500
@@ -18,9 +17,10 @@ _TOGETHER = 500
 class Session(Protocol):
     """An open connection. SQL is written with `?` for each value."""
 
-    far: bool  # whether each query is a network round trip
-
     def execute(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]: ...
+
+    def each(self, sql: str, values: Iterable[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
+        """The rows of one query with each of these values; over a network in few round trips."""
 
     def many(self, sql: str, rows: list[tuple[Any, ...]]) -> None: ...
 
@@ -34,142 +34,6 @@ def batches(values: Iterable[_T]) -> Iterator[list[_T]]:
 
 def places(values: Iterable[object]) -> str:
     return ", ".join("?" for _ in values)
-
-
-class Migration(msgspec.Struct, frozen=True):
-    sqlite: str
-    postgres: str
-    also: Callable[[Session], None] | None = None  # steps in Python after `sqlite`
-    everywhere: Callable[[Session], None] | None = None  # steps in Python after `sqlite` and `postgres`
-
-
-_ATTEMPTS = """
-CREATE TABLE attempts (
-    run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, hash TEXT NOT NULL, number INTEGER NOT NULL,
-    target TEXT NOT NULL, machine TEXT NOT NULL, host TEXT NOT NULL, verdict TEXT NOT NULL, outcome TEXT NOT NULL,
-    started_s DOUBLE PRECISION NOT NULL, seconds DOUBLE PRECISION,
-    PRIMARY KEY (run, hash, number)
-)%s;
-CREATE INDEX attempts_that_passed ON attempts (hash, started_s DESC, seconds)
-    WHERE verdict IN ('passed', 'xfail') AND seconds IS NOT NULL;
-"""
-
-_VERSION_1 = f"""
-CREATE TABLE runs (
-    run TEXT PRIMARY KEY, suite TEXT NOT NULL, suite_path TEXT NOT NULL, verdict TEXT NOT NULL,
-    started_s REAL NOT NULL, seconds REAL NOT NULL, interrupted INTEGER NOT NULL, seatrial TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX runs_by_time ON runs (started_s);
-CREATE TABLE cells (
-    run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, hash TEXT NOT NULL, id TEXT NOT NULL,
-    trial TEXT NOT NULL, kind TEXT NOT NULL, verdict TEXT NOT NULL, flaky INTEGER NOT NULL, why TEXT NOT NULL,
-    PRIMARY KEY (run, hash)
-) WITHOUT ROWID;
-CREATE INDEX cells_by_hash ON cells (hash, run);
-{_ATTEMPTS % " WITHOUT ROWID"}
-CREATE TABLE metrics (
-    hash TEXT NOT NULL, name TEXT NOT NULL, started_s REAL NOT NULL,
-    run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, value REAL NOT NULL, unit TEXT NOT NULL,
-    PRIMARY KEY (hash, name, started_s, run)
-) WITHOUT ROWID;
-CREATE INDEX metrics_of_run ON metrics (run);
-"""
-
-# Version 2: series of metrics, and marks. `points` is clustered in read order and repeats columns of its cell, so that
-# reading 100,000 points needs no joins; its `id` is empty if it equals the benchmark.
-_SERIES = """
-CREATE TABLE series (
-    id BIGINT PRIMARY KEY, trial TEXT NOT NULL, benchmark TEXT NOT NULL, fingerprint TEXT NOT NULL,
-    metric TEXT NOT NULL, unit TEXT NOT NULL, better TEXT NOT NULL
-)%(plain)s;
-CREATE INDEX series_of_trial ON series (trial);
-CREATE INDEX series_of_benchmark ON series (benchmark);
-CREATE TABLE points (
-    series BIGINT NOT NULL, at_s DOUBLE PRECISION NOT NULL,
-    run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, hash TEXT NOT NULL,
-    value DOUBLE PRECISION NOT NULL, verdict TEXT NOT NULL, host TEXT NOT NULL, id TEXT NOT NULL, source TEXT NOT NULL,
-    PRIMARY KEY (series, at_s, run, hash)
-)%(plain)s;
-CREATE INDEX points_of_run ON points (run);
-CREATE TABLE marks (
-    run TEXT NOT NULL, benchmark TEXT NOT NULL, at_s DOUBLE PRECISION NOT NULL, word TEXT NOT NULL,
-    reason TEXT NOT NULL, said_by TEXT NOT NULL,
-    PRIMARY KEY (run, benchmark, at_s)
-)%(plain)s;
-CREATE INDEX cells_with_alarm ON cells (at_s) WHERE verdict IN ('slower', 'faster');
-CREATE INDEX cells_of_trial ON cells (trial, run);
-"""
-
-_VERSION_2_OF_SQLITE = f"""
-ALTER TABLE runs ADD COLUMN "commit" TEXT NOT NULL DEFAULT '';
-ALTER TABLE cells ADD COLUMN benchmark TEXT NOT NULL DEFAULT '';
-ALTER TABLE cells ADD COLUMN fingerprint TEXT NOT NULL DEFAULT '';
-ALTER TABLE cells ADD COLUMN host TEXT NOT NULL DEFAULT '';
-ALTER TABLE cells ADD COLUMN at_s DOUBLE PRECISION NOT NULL DEFAULT 0;
-{_SERIES % {"plain": " WITHOUT ROWID"}}
-"""
-
-_VERSION_2_OF_POSTGRES = f"""
-CREATE TABLE runs (
-    run TEXT PRIMARY KEY, suite TEXT NOT NULL, suite_path TEXT NOT NULL, verdict TEXT NOT NULL,
-    started_s DOUBLE PRECISION NOT NULL, seconds DOUBLE PRECISION NOT NULL, interrupted INTEGER NOT NULL,
-    seatrial TEXT NOT NULL, "commit" TEXT NOT NULL
-);
-CREATE INDEX runs_by_time ON runs (started_s);
-CREATE TABLE cells (
-    run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, hash TEXT NOT NULL, id TEXT NOT NULL,
-    trial TEXT NOT NULL, kind TEXT NOT NULL, verdict TEXT NOT NULL, flaky INTEGER NOT NULL, why TEXT NOT NULL,
-    benchmark TEXT NOT NULL, fingerprint TEXT NOT NULL, host TEXT NOT NULL, at_s DOUBLE PRECISION NOT NULL,
-    PRIMARY KEY (run, hash)
-);
-CREATE INDEX cells_by_hash ON cells (hash, run);
-{_ATTEMPTS % ""}
-{_SERIES % {"plain": ""}}
-"""
-
-# Marks of a single metric of a benchmark.
-_VERSION_3 = """
-CREATE TABLE marks_of_metrics (
-    run TEXT NOT NULL, benchmark TEXT NOT NULL, metric TEXT NOT NULL, at_s DOUBLE PRECISION NOT NULL,
-    word TEXT NOT NULL, reason TEXT NOT NULL, said_by TEXT NOT NULL,
-    PRIMARY KEY (run, benchmark, metric, at_s)
-)%s;
-INSERT INTO marks_of_metrics SELECT run, benchmark, '', at_s, word, reason, said_by FROM marks;
-DROP TABLE marks;
-ALTER TABLE marks_of_metrics RENAME TO marks;
-"""
-
-# Conditions by fingerprint, and what is under test by its digest; each set is stored once.
-_VERSION_4 = """
-CREATE TABLE settings (id TEXT PRIMARY KEY, fields TEXT NOT NULL)%s;
-ALTER TABLE cells ADD COLUMN under_test TEXT NOT NULL DEFAULT '';
-"""
-
-# The runs of a cell are queried by id, because its hash changes with the suite.
-_VERSION_5 = "CREATE INDEX cells_by_id ON cells (id, run);"
-
-# Headline and cause of a cell; `cell` is its number in the suite, the same in all runs.
-_VERSION_6 = """
-ALTER TABLE cells ADD COLUMN cell BIGINT NOT NULL DEFAULT 0;
-ALTER TABLE cells ADD COLUMN headline TEXT NOT NULL DEFAULT '';
-ALTER TABLE cells ADD COLUMN cause TEXT NOT NULL DEFAULT '';
-CREATE INDEX cells_through_time ON cells (cell, at_s, verdict, flaky, cause) WHERE verdict <> 'skipped';
-CREATE INDEX cells_of_cause ON cells (cause, at_s) WHERE cause <> '';
-"""
-
-# A cell may have several causes: `cells.cause` has their ids in order, and `causes` has each cause of a run once.
-_VERSION_7 = """
-CREATE TABLE causes (
-    cause TEXT NOT NULL, at_s DOUBLE PRECISION NOT NULL, run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
-    PRIMARY KEY (cause, at_s, run)
-)%s;
-CREATE INDEX causes_of_run ON causes (run);
-INSERT INTO causes SELECT cause, min(at_s), run FROM cells WHERE cause <> '' GROUP BY cause, run;
-DROP INDEX cells_of_cause;
-"""
-
-# The last run in which bounds checked the metric, so that lost bounds are noticed.
-_VERSION_8 = "ALTER TABLE series ADD COLUMN checked TEXT NOT NULL DEFAULT '';"
 
 
 def benchmark_of(cell_id: str) -> str:
@@ -213,22 +77,56 @@ def _number_cells(session: Session) -> None:
     session.many("UPDATE cells SET cell = ? WHERE run = ? AND hash = ?", numbered)
 
 
-MIGRATIONS = (
-    Migration(_VERSION_1, ""),
-    Migration(_VERSION_2_OF_SQLITE, _VERSION_2_OF_POSTGRES, _metrics_into_series),
-    Migration(_VERSION_3 % " WITHOUT ROWID", _VERSION_3 % ""),
-    Migration(_VERSION_4 % " WITHOUT ROWID", _VERSION_4 % ""),
-    Migration(_VERSION_5, _VERSION_5),
-    Migration(_VERSION_6, _VERSION_6, everywhere=_number_cells),
-    Migration(_VERSION_7 % " WITHOUT ROWID", _VERSION_7 % ""),
-    Migration(_VERSION_8, _VERSION_8),
-)
-SCHEMA_VERSION = len(MIGRATIONS)
+def _count_cells(session: Session) -> None:
+    counts: dict[str, dict[str, int]] = {}
+    for run, verdict, number, flaky in session.execute(
+        "SELECT run, verdict, count(*), sum(flaky) FROM cells GROUP BY run, verdict"
+    ):
+        of = counts.setdefault(run, {})
+        of[verdict] = number
+        of["flaky"] = of.get("flaky", 0) + int(flaky)
+    session.many("UPDATE runs SET counts = ? WHERE run = ?", [(json.dumps(of), run) for run, of in counts.items()])
+    targets: dict[str, list[str]] = {}
+    for run, target in session.execute("SELECT DISTINCT run, target FROM attempts ORDER BY target"):
+        targets.setdefault(run, []).append(target)
+    session.many("UPDATE runs SET targets = ? WHERE run = ?", [(json.dumps(of), run) for run, of in targets.items()])
+    texts: dict[tuple[str, str], list[Any]] = {}
+    for run, causes, verdict, why in session.execute(
+        "SELECT run, cause, verdict, CASE WHEN headline <> '' THEN headline ELSE why END FROM cells WHERE cause <> ''"
+    ):
+        texts.setdefault((run, causes.partition(" ")[0]), [verdict, why, 0])[2] += 1
+    query = "UPDATE causes SET verdict = ?, headline = ?, cells = ? WHERE run = ? AND cause = ?"
+    session.many(query, [(*values, *of) for of, values in texts.items()])
 
 
-def statements(script: str) -> list[str]:
-    return [statement for statement in script.split(";") if statement.strip()]
+_SECTION = re.compile(r"^-- version (\d+)(?: of (\w+))?$", re.MULTILINE)
+# Steps in Python after the statements of a version. PostgreSQL never had metrics of version 1.
+_STEPS: dict[tuple[int, str], Callable[[Session], None]] = {
+    (2, "sqlite"): _metrics_into_series,
+    (6, "sqlite"): _number_cells,
+    (6, "postgres"): _number_cells,
+    (9, "sqlite"): _count_cells,
+    (9, "postgres"): _count_cells,
+}
+SCHEMA_VERSION = 9
 
 
-def newer(version: int) -> str:
-    return f"written by a newer Seatrial (version {version}, this one supports {SCHEMA_VERSION})"
+def migrate(session: Session, dialect: str, version: int) -> Iterator[int]:
+    """Migrates a database of this version, which is 0 for an empty one. Yields each version that it reaches."""
+    sections = _SECTION.split((files(__package__) / "schema.sql").read_text(encoding="utf-8"))[1:]
+    scripts = list(zip(map(int, sections[::3]), sections[1::3], sections[2::3], strict=True))
+    for number in range(version + 1, SCHEMA_VERSION + 1):
+        for script in [script for of, only, script in scripts if of == number and only in (None, dialect)]:
+            for statement in script.strip().removesuffix(";").split(";"):
+                session.execute(statement if dialect == "sqlite" else statement.replace(" WITHOUT ROWID", ""))
+        if step := _STEPS.get((number, dialect)):
+            step(session)
+        yield number
+
+
+def supported(version: int, location: str) -> int:
+    """Returns the version of a database. Raises HistoryError if a newer Seatrial wrote it."""
+    if version > SCHEMA_VERSION:
+        why = f"written by a newer Seatrial (version {version}, this one supports {SCHEMA_VERSION})"
+        raise HistoryError(location, why, "Upgrade Seatrial, or use another history.")
+    return version

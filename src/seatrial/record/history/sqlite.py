@@ -2,14 +2,14 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seatrial.job import Unreadable
 from seatrial.record.history.data import HistoryError
-from seatrial.record.history.schema import MIGRATIONS, SCHEMA_VERSION, Session, newer, statements
+from seatrial.record.history.schema import SCHEMA_VERSION, Session, migrate, supported
 
 if TYPE_CHECKING:
     import sqlite3
@@ -20,13 +20,14 @@ _PATIENCE_S = 60.0  # how long a writer waits for other writers
 
 
 class SqliteSession:
-    far = False
-
     def __init__(self, connection: "sqlite3.Connection") -> None:
         self._connection = connection
 
     def execute(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql, values).fetchall()
+
+    def each(self, sql: str, values: Iterable[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
+        return [self.execute(sql, one) for one in values]
 
     def many(self, sql: str, rows: list[tuple[Any, ...]]) -> None:
         self._connection.executemany(sql, rows)
@@ -87,22 +88,13 @@ class SqliteDatabase:
         if self._version(connection) != SCHEMA_VERSION:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("BEGIN IMMEDIATE")
-            session = SqliteSession(connection)
-            for number in range(self._version(connection), SCHEMA_VERSION):
-                for statement in statements(MIGRATIONS[number].sqlite):
-                    connection.execute(statement)
-                for also in (MIGRATIONS[number].also, MIGRATIONS[number].everywhere):
-                    if also:
-                        also(session)
-                connection.execute(f"PRAGMA user_version = {number + 1}")
+            for number in migrate(SqliteSession(connection), "sqlite", self._version(connection)):
+                connection.execute(f"PRAGMA user_version = {number}")
             connection.execute("COMMIT")
         connection.execute("PRAGMA foreign_keys = ON")
 
     def _version(self, connection: "sqlite3.Connection") -> int:
-        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-        if version > SCHEMA_VERSION:
-            raise HistoryError(self.location, newer(version), "Upgrade Seatrial, or use another history.")
-        return version
+        return supported(int(connection.execute("PRAGMA user_version").fetchone()[0]), self.location)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from seatrial.job import decode
 from seatrial.record.history.data import ENDLESS, key, text
-from seatrial.record.history.schema import Session
+from seatrial.record.history.schema import Session, batches, places
 
-_RUN = 'suite, run, verdict, started_s, seconds, "commit", suite_path'
+_RUN = 'suite, run, verdict, started_s, seconds, "commit", suite_path, counts, targets'
 _RECENT = f"""
 SELECT {_RUN} FROM (
     SELECT runs.*, row_number() OVER (PARTITION BY suite ORDER BY started_s DESC, run DESC) AS place FROM runs
@@ -24,6 +25,15 @@ SELECT cells.run, runs.started_s, cells.hash, cells.id, cells.verdict, cells.fla
 """
 
 
+_FIRST_SEEN = """
+SELECT suite, cause, at_s, "commit" FROM (
+    SELECT runs.suite, causes.cause, causes.at_s, runs."commit",
+        row_number() OVER (PARTITION BY runs.suite, causes.cause ORDER BY causes.at_s, causes.run) AS place
+    FROM causes JOIN runs ON runs.run = causes.run WHERE causes.cause IN (%s)
+) AS ranked WHERE place = 1
+"""
+
+
 class SuiteRun(msgspec.Struct, frozen=True, gc=False):
     suite: str
     run: str
@@ -32,6 +42,32 @@ class SuiteRun(msgspec.Struct, frozen=True, gc=False):
     seconds: float
     commit: str
     suite_path: str
+    counts_json: str = ""
+    targets_json: str = ""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Cells by verdict, and "flaky"."""
+        return decode(self.counts_json, dict[str, int]) if self.counts_json else {}
+
+    @property
+    def targets(self) -> list[str]:
+        return decode(self.targets_json, list[str]) if self.targets_json else []
+
+
+class CauseRow(msgspec.Struct, frozen=True, gc=False):
+    """A cause in its newest run of a suite, and when it was first seen there."""
+
+    suite: str
+    id: str
+    run: str
+    at_s: float
+    verdict: str
+    text: str
+    place: str
+    cells: int
+    first_s: float
+    first_commit: str
 
 
 class SuiteRow(msgspec.Struct, frozen=True):
@@ -108,6 +144,61 @@ def cells_of_runs(session: Session, runs: Sequence[str], most: int) -> list[RunC
             break
         found += [RunCell(of, hash_, id_, verdict, bool(flaky)) for of, hash_, id_, verdict, flaky in rows]
     return found
+
+
+def troubled_cells(session: Session, runs: Sequence[str], most: int) -> list[RunCell]:
+    """The cells of these runs that were not good, or flaky; at most `most`."""
+    trouble = "(verdict NOT IN ('passed', 'xfail', 'skipped') OR flaky = 1)"  # as in the index
+    found: list[RunCell] = []
+    for some in batches(runs):
+        query = f"SELECT run, hash, id, verdict, flaky FROM cells WHERE run IN ({places(some)}) AND {trouble} LIMIT ?"
+        rows = session.execute(query, (*some, most - len(found)))
+        found += [RunCell(run, hash_, id_, verdict, bool(flaky)) for run, hash_, id_, verdict, flaky in rows]
+    return found
+
+
+def causes_of_runs(session: Session, runs: Sequence[str]) -> list[CauseRow]:
+    """The causes of these runs."""
+    return [one for some in batches(runs) for one in _causes(session, f"causes.run IN ({places(some)})", some, 1_000)]
+
+
+def _causes(session: Session, where: str, values: Sequence[str], most: int) -> list[CauseRow]:
+    """The causes for which `where` is true, newest first."""
+    query = f"""
+    SELECT runs.suite, causes.cause, causes.run, causes.at_s, causes.verdict, causes.headline, causes.place,
+        causes.cells FROM causes JOIN runs ON runs.run = causes.run WHERE {where}
+    ORDER BY causes.at_s DESC, causes.run DESC LIMIT ?"""
+    rows = {tuple(row[:2]): row for row in reversed(session.execute(query, (*values, most)))}
+    first: dict[tuple[str, ...], tuple[float, str]] = {}
+    for some in batches(sorted({cause for _, cause in rows})):
+        for suite, cause, at_s, commit in session.execute(_FIRST_SEEN % places(some), (*some,)):
+            first[suite, cause] = (at_s, commit)
+    return [CauseRow(*(*row, *first[of])) for of, row in reversed(rows.items())]
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What a search found, newest first."""
+
+    runs: list[SuiteRun] = []
+    cells: list[tuple[str, str, str]] = []  # suite, id, hash
+    causes: list[CauseRow] = []
+
+
+def search(session: Session, words: str, most: int) -> Found:
+    """Runs and suites by name, runs by commit, cells by id or hash, causes by text or id. The case does not matter."""
+    plain = text(words).lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    inside, start = f"%{plain}%", f"{plain}%"
+    like = "lower({}) LIKE ? ESCAPE '\\'".format
+    of_runs = " WHERE " + " OR ".join(map(like, ("run", "suite", '"commit"')))
+    runs = [SuiteRun(*row) for row in session.execute(_NEWEST % of_runs, (inside, inside, start, most))]
+    cells = session.execute(
+        "SELECT runs.suite, cells.id, max(cells.hash) FROM cells JOIN runs ON runs.run = cells.run"
+        f" WHERE {like('cells.id')} OR {like('cells.hash')} GROUP BY runs.suite, cells.id ORDER BY cells.id LIMIT ?",
+        (inside, start, most),
+    )
+    of_causes = f"({like('causes.headline')} OR {like('causes.cause')})"
+    found = [(str(suite), str(id_), str(hash_)) for suite, id_, hash_ in cells]
+    return Found(runs, found, _causes(session, of_causes, (inside, start), 10 * most)[:most])
 
 
 def past_cells(session: Session, suite: str, cell: str, last: int, before: str = "") -> list[PastCell]:

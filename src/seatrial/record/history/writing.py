@@ -1,6 +1,7 @@
 """Writes runs and marks to the history."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,8 +20,12 @@ def write_run(session: Session, results: RunResults) -> None:
     session.execute("DELETE FROM runs WHERE run = ?", (run,))
     took = results.started_s, results.seconds, int(results.interrupted)
     row = (run, text(results.suite), text(results.suite_path), results.verdict.value, *took)
-    columns = 'run, suite, suite_path, verdict, started_s, seconds, interrupted, seatrial, "commit"'
-    _insert(session, "runs", columns, [(*row, text(results.seatrial), key(results.commit))])
+    columns = 'run, suite, suite_path, verdict, started_s, seconds, interrupted, seatrial, "commit", counts, targets'
+    counts = Counter(cell.verdict.value for cell in results.cells)
+    counts["flaky"] = sum(cell.flaky for cell in results.cells)
+    targets = sorted({text(attempt.place.target) for cell in results.cells for attempt in cell.attempts})
+    of_cells = json.dumps(counts), json.dumps(targets)
+    _insert(session, "runs", columns, [(*row, text(results.seatrial), key(results.commit), *of_cells)])
     # By primary key: of rows with the same key the last one counts.
     cells: dict[str, _Row] = {}
     attempts: dict[_Row, _Row] = {}
@@ -38,7 +43,7 @@ def write_run(session: Session, results: RunResults) -> None:
         _metrics(results, cell, series, points)
     columns = "run, hash, id, trial, kind, verdict, flaky, why, benchmark, fingerprint, host, at_s, under_test"
     _insert(session, "cells", f"{columns}, cell, headline, cause", cells.values())
-    _insert(session, "causes", "cause, at_s, run", _causes(run, results))
+    _insert(session, "causes", "cause, at_s, run, verdict, headline, place, cells", _causes(run, results))
     _insert(session, "settings", "id, fields", _settings(results), "(id) DO NOTHING")
     columns = "run, hash, number, target, machine, host, verdict, outcome, started_s, seconds"
     _insert(session, "attempts", columns, attempts.values())
@@ -84,8 +89,12 @@ def _cell(run: str, results: RunResults, cell: CellResult, causes: str) -> _Row:
 def _causes(run: str, results: RunResults) -> list[_Row]:
     """Each cause once, with the start of its first cell."""
     started_s = {cell.hash: started_at_s(results, cell) for cell in results.cells}
-    found = {key(cause.id): [started_s[one] for one in cause.cells if one in started_s] for cause in results.causes}
-    return [(cause, min(at_s, default=results.started_s), run) for cause, at_s in found.items()]
+    found = {}
+    for cause in results.causes:
+        at_s = min((started_s[one] for one in cause.cells if one in started_s), default=results.started_s)
+        about = text(cause.text), text(" · ".join(cause.place.values())), len(cause.cells)
+        found[key(cause.id)] = (key(cause.id), at_s, run, cause.verdict.value, *about)
+    return list(found.values())
 
 
 def _settings(results: RunResults) -> list[_Row]:

@@ -3,17 +3,24 @@
 import contextlib
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePath
+
+import msgspec
 
 from seatrial.job import Finding, Verdict
 from seatrial.report.html.charts import pictures
 from seatrial.report.view.cell import CellDetails, CellView, url
 from seatrial.report.view.charts import resource_plots
+from seatrial.report.view.over_runs import metric_plot
+from seatrial.report.view.sentences import series_bound_text
+from seatrial.report.view.series import bound_levels
 from seatrial.report.view.words import duration_text, one_line, shorten, size_text
 
 _MOST_EVIDENCE = 8_000
 _MOST_FILES = 60
+_MOST_RUNS = 60  # of a metric's past
 STEP_WIDTH = 130
 INERT = frozenset((".txt", ".json", ".csv", ".png", ".jpg", ".jpeg", ".gif", ".webp"))
 LOG_PAGE = "log.html"
@@ -62,10 +69,11 @@ class StepRow:
 
 
 class CellInspector:
-    """All details of a cell. `served`: log pages of bad cells are rendered on request."""
+    """All details of a cell. `served`: log pages of bad cells are rendered on request. `run_link` is the address of
+    another run."""
 
-    def __init__(self, cell: CellView, served: bool = False) -> None:
-        served = served and cell.bad
+    def __init__(self, cell: CellView, served: bool = False, run_link: Callable[[str], str] = lambda _: "") -> None:
+        served = served and (cell.bad or cell.live)
         self.cell = cell
         self.details = details = cell.details()
         self.evidence = _evidences(cell, details, served)
@@ -74,7 +82,19 @@ class CellInspector:
         self.quiet = [row for row in steps if row.quiet]
         self.notebooks = [notebook for notebook in details.notebooks if notebook.passes]
         self.resources = [plot for part, one in details.observed.items() for plot in resource_plots(part, one)]
-        self.pictures = list(pictures(cell.charts))
+        levels = {one.metric: next(iter(found.values())) for one in cell.histories if (found := bound_levels(one))}
+        first = [one for one in cell.charts if getattr(one, "first", False)]
+        self.first = list(pictures(first, levels))
+        self.pictures = list(pictures([one for one in cell.charts if one not in first]))
+        self.over_runs = [
+            msgspec.structs.replace(
+                metric_plot(one, lambda point: run_link(point.run), _MOST_RUNS),
+                title=f"{one_line(one.metric)} over runs",
+                note=series_bound_text(one),
+            )
+            for one in cell.histories
+            if len(one.points) > 1
+        ]
         self.links = _links(details, served)
         self.more_files = max(0, len(details.kept) - _MOST_FILES)
         self.log_tail = shorten(details.log_tail(), _MOST_EVIDENCE) if cell.bad else ""

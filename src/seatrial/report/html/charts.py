@@ -3,12 +3,24 @@
 Rows come from a run folder and are not trusted."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby, repeat
 from typing import Any
 
-from seatrial.job import AnyChart, DiffToken, Distribution, Series, Table, Text, Timeline, TokenDiff, value_text
+from seatrial.job import (
+    AnyChart,
+    DiffToken,
+    Distribution,
+    History,
+    Series,
+    Table,
+    Text,
+    Tile,
+    Timeline,
+    TokenDiff,
+    value_text,
+)
 from seatrial.job.units import count
 from seatrial.report.view.charts import distribution_plot, is_share, series_plots, share_plot, timeline_plot
 from seatrial.report.view.plot import Plot, number_of
@@ -42,17 +54,20 @@ class Picture:
     sides: dict[str, list[TokenBar]] = field(default_factory=dict)
 
 
-def pictures(charts: Sequence[AnyChart]) -> Iterator[Picture]:
-    """Adjacent distribution functions share a picture."""
+def pictures(charts: Sequence[AnyChart], levels: Mapping[str, float] = {}) -> Iterator[Picture]:
+    """Adjacent distribution functions share a picture. `levels` are the bounds of metrics."""
     for alike, some in groupby(charts, is_share):
         if alike:
             plot = share_plot([chart for chart in some if isinstance(chart, Series)])
             yield Picture("plots", plot.title, [plot])
         else:
-            yield from map(_picture, some)
+            yield from (_picture(one, levels) for one in some if not isinstance(one, Tile | History))
 
 
-def _picture(chart: AnyChart) -> Picture:
+_Drawn = Table | Series | Distribution | Timeline | TokenDiff | Text
+
+
+def _picture(chart: _Drawn, levels: Mapping[str, float]) -> Picture:
     match chart:
         case Text():
             return Picture("text", chart.title, text=chart.data.text[:_MOST_TEXT])
@@ -62,7 +77,7 @@ def _picture(chart: AnyChart) -> Picture:
             sides = {"expected": _side(chart.data.expected), "got": _side(chart.data.got)}
             return Picture("token-diff", chart.title, text=text, sides=sides)
         case Series() | Timeline():
-            plots = series_plots(chart) if isinstance(chart, Series) else [timeline_plot(chart)]
+            plots = series_plots(chart, levels) if isinstance(chart, Series) else [timeline_plot(chart)]
             return Picture("plots", chart.title, plots)
         case Table() | Distribution():
             units = [chart.units.get(name, "") for name in chart.columns]

@@ -32,9 +32,14 @@ class Spot:
     verdict: str
     label: str  # tooltip
     cell: CellView | None = None
-    number: int = 1  # of cells at this position
+    cells: Sequence[CellView] = ()  # at this position
     time: str = ""
     metric: str = ""
+
+    @property
+    def part(self) -> str:
+        """The name of the live part of the page, whichever of its cells is the worst."""
+        return f"c-{min(cell.hash for cell in self.cells)}" if self.cell and self.cell.live else ""
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ class TrialGrid(Trial[CellView]):
         for panel in self._named(layout.panels):
             spots = [[spot((panel, row, column)) for column in columns] for row in rows]
             inside = [cell for place, cells in groups.items() if place[0] == panel for cell in cells]
-            made.append(Panel(panel, sum(cell.verdict.good for cell in inside), len(inside), spots))
+            made.append(Panel(panel, sum(cell.over and not cell.bad for cell in inside), len(inside), spots))
         return rows, columns, made
 
     def _named(self, axis: str) -> list[str]:
@@ -148,13 +153,13 @@ def cell_spot(cells: list[CellView]) -> Spot:
     """The spot for these cells, worst first."""
     cell = cells[0]
     took = duration_text(cell.seconds)
-    label = ("newly " if cell.newly_bad else "") + cell.verdict.value + (", flaky" if cell.flaky else "")
+    label = ("newly " if cell.newly_bad else "") + cell.state + (", flaky" if cell.flaky else "")
     label += f": {cell.headline}" if cell.headline else f" {took}" if cell.seconds else ""
     if len(cells) > 1:
         label = f"worst of {len(cells)}, {sum(one.bad for one in cells)} bad: {label}"
     metric = cell.leading_metric
     shown = value_text(metric.value, metric.unit) if metric else ""
-    return Spot(cell.verdict.value, label[:_MOST_LABEL].rstrip(), cell, len(cells), took, shown)
+    return Spot(cell.state, label[:_MOST_LABEL].rstrip(), cell, cells, took, shown)
 
 
 # Thumbnails of grids, which show the cells of a cause.

@@ -32,9 +32,9 @@ class MetricPanel:
             if view.points:
                 numbered.setdefault((view.trial, sentences.series_title(view)), []).append((number, view))
         self.more = [MetricGroup(f"{trial}: {title}", of, by_benchmark) for (trial, title), of in numbered.items()]
-        self.more.sort(key=lambda group: group.state == "passed")  # groups that need attention first
-        self.groups: list[MetricGroup] = []  # visible without expanding
-        while self.more and (not self.groups or sum(group.number for group in self.groups) < _MOST_LINES):
+        self.more.sort(key=lambda group: (not group.judged, group.state == "passed"))  # those that need attention first
+        self.groups: list[MetricGroup] = []  # visible without expanding: those with bounds or changes
+        while self.more and self.more[0].judged and sum(group.number for group in self.groups) < _MOST_LINES:
             self.groups.append(self.more.pop(0))
         self.lines = [line for group in (*self.groups, *self.more) for line in group.lines]
         points = [point for view in made.series for point in view.points]
@@ -62,6 +62,7 @@ class MetricGroup:
         self.state: str = next((line.state for line in self.lines if line.state != "passed"), "passed")
         gauges = [line.gauge for line in self.lines if line.gauge is not None]
         inside = sum(not gauge.out for gauge in gauges)
+        self.judged: bool = bool(gauges) or any(line.view.changes or line.state != "passed" for line in self.lines)
         self.within = f"{inside} of {len(gauges)} within bounds" if gauges else "no bounds yet"
 
 

@@ -14,6 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seatrial.report.html.templates import asset, render
 from seatrial.report.view.words import shorten, strip_controls
 
 if TYPE_CHECKING:
@@ -26,24 +27,6 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]+")
 _COLOUR_CODE = re.compile(r"\x1b\[([0-9;]*)m")
 _COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-<main>
-<h1 class="file">{title}</h1>
-{body}
-</main>
-</body>
-</html>
-"""
 
 _FRAME_STYLE = "body{font:14px system-ui,sans-serif;margin:8px}td,th{padding:2px 8px;text-align:right}"
 
@@ -78,8 +61,7 @@ def render_notebook(notebook: Node, title: str) -> str:
 
 
 def _page(title: str, body: str) -> str:
-    style = (Path(__file__).parent / "notebook.css").read_text(encoding="utf-8")
-    return _PAGE.format(title=escape(strip_controls(title)), style=style, body=body)
+    return render("notebook.html.j2", title=title, style=asset("notebook.css"), body=body)
 
 
 def _tags(cell: Node) -> list[str]:

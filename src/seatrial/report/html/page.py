@@ -6,7 +6,7 @@ the page's content security policy allows only our script and style, and no requ
 
 import zlib
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 from seatrial.report import ReportError
@@ -17,6 +17,7 @@ from seatrial.report.html.templates import asset, content_policy, macro, render
 from seatrial.report.view.cell import CellView, url
 from seatrial.report.view.over_runs import metric_plot, run_lanes
 from seatrial.report.view.run import RunView, worst_first
+from seatrial.report.view.words import FEW_CELLS
 
 # Fragments are shown on demand: compressed into the page in blocks, or fetched from the dashboard.
 #
@@ -28,16 +29,18 @@ BLOCK_CHARACTERS = 200_000  # per block before compression; fragments compress f
 
 
 def pack(pieces: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Blocks of (key of the first fragment, compressed markup)."""
-    blocks: list[tuple[str, list[str]]] = []
-    size = 0
-    for key, markup in sorted(pieces):
+    """Blocks of (key of the first fragment, compressed markup), from fragments sorted by key. Compresses each block
+    once it is full: the markup of all cells takes much memory."""
+    blocks: list[tuple[str, str]] = []
+    first, held, size = "", list[str](), 0
+    for key, markup in pieces:
+        if held and size + len(markup) > BLOCK_CHARACTERS:
+            blocks.append((first, deflate("".join(held))))
+            held, size = [], 0
+        first = first if held else key
+        held.append(markup)
         size += len(markup)
-        if not blocks or size > BLOCK_CHARACTERS:
-            blocks.append((key, []))
-            size = len(markup)
-        blocks[-1][1].append(markup)
-    return [(first, deflate("".join(held))) for first, held in blocks]
+    return [*blocks, (first, deflate("".join(held)))] if held else blocks
 
 
 def deflate(text: str) -> str:
@@ -58,16 +61,16 @@ class RunPage:
 
     def html(self) -> str:
         """The whole page."""
-        return render("run.html.j2", **self.values([] if self.fetched_from else self.pieces()))
+        return render("run.html.j2", **self.values(None if self.fetched_from else self.pieces()))
 
-    def pieces(self) -> list[tuple[str, str]]:
-        """Key and markup of all fragments."""
-        return [(key, self.fragment(key)) for key in self.keys()]
+    def pieces(self) -> Iterator[tuple[str, str]]:
+        """Key and markup of all fragments, sorted by key."""
+        return ((key, self.fragment(key)) for key in sorted(self.keys()))
 
-    def values(self, pieces: Sequence[tuple[str, str]]) -> dict[str, object]:
+    def values(self, pieces: Iterable[tuple[str, str]] | None) -> dict[str, object]:
         """The template variables of a page that includes these fragments; without any, the page fetches them."""
         style, script = asset("page.css") + asset("chart.css"), asset("chart.js") + asset("page.js")
-        fetched_from = "" if pieces else self.fetched_from
+        fetched_from = self.fetched_from if pieces is None else ""
         # The inspector first shows a cell of the first cause.
         bad = [cell for cause in self.run.causes[:1] for cell in cause.cells] + self.run.failures
         return {
@@ -78,11 +81,13 @@ class RunPage:
             "lists": trial_lists(self.grids),
             "metrics": self.metrics,
             "first": self.inspect(bad[0]) if bad else None,
+            "shown": self.inspect(self.run.board.cells[0]) if self.run.board.cells else None,
+            "lanes": run_lanes(self.run) if not bad and len(self.run.cells) <= FEW_CELLS else None,
             "style": style,
             "script": script,
             "policy": content_policy(style, script, bool(fetched_from)),
             "fetched_from": fetched_from,
-            "blocks": pack(pieces),
+            "blocks": [] if pieces is None else pack(pieces),
         }
 
     def keys(self) -> Iterator[str]:
@@ -119,7 +124,7 @@ class RunPage:
         raise ReportError(f"unknown page fragment {key!r}")
 
     def inspect(self, cell: CellView) -> CellInspector:
-        return CellInspector(cell, served=bool(self.fetched_from))
+        return CellInspector(cell, bool(self.fetched_from), self.run_link)
 
     @cached_property
     def _beside(self) -> set[str]:

@@ -1,7 +1,6 @@
 """The templates of pages. All values are escaped, without control characters; undefined variables are errors."""
 
 import contextlib
-import os
 import pickle
 import sys
 from base64 import b64encode
@@ -15,7 +14,7 @@ from seatrial.job import value_text
 from seatrial.job.units import count
 from seatrial.report.html import plot
 from seatrial.report.view import words
-from seatrial.report.view.plot import label_of
+from seatrial.report.view.plot import Axis, label_of
 
 if TYPE_CHECKING:
     import jinja2
@@ -30,28 +29,20 @@ def report_templates() -> "jinja2.Environment":
     `__pycache__`, as for modules; where that is not writable, they are compiled each time."""
     import jinja2
 
-    class Compiled(jinja2.BytecodeCache):
+    class Compiled(jinja2.FileSystemBytecodeCache):
+        """A damaged file is compiled again; a folder that is not writable is left alone."""
+
         def load_bytecode(self, bucket: Any) -> None:
-            with _UNREADABLE, open(self._path(bucket), "rb") as file:
-                bucket.load_bytecode(file)
+            with _UNREADABLE:
+                super().load_bytecode(bucket)
 
         def dump_bytecode(self, bucket: Any) -> None:
-            if sys.dont_write_bytecode:
-                return
-            path = self._path(bucket)
-            part = f"{path}.{os.getpid()}"  # another process may compile the same template now
-            try:
-                path.parent.mkdir(exist_ok=True)
-                Path(part).write_bytes(bucket.bytecode_to_string())
-                os.replace(part, path)
-            except OSError:
+            if not sys.dont_write_bytecode:
                 with contextlib.suppress(OSError):
-                    os.unlink(part)
+                    Path(self.directory).mkdir(exist_ok=True)
+                    super().dump_bytecode(bucket)
 
-        def _path(self, bucket: Any) -> Path:
-            version = f"{jinja2.__version__}-{sys.implementation.cache_tag}"
-            return _HERE / "templates" / "__pycache__" / f"{bucket.key}.{version}"
-
+    version = f"{jinja2.__version__}-{sys.implementation.cache_tag}"
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_HERE / "templates"),
         autoescape=True,
@@ -60,13 +51,13 @@ def report_templates() -> "jinja2.Environment":
         undefined=jinja2.StrictUndefined,
         finalize=_harmless,
         auto_reload=False,
-        bytecode_cache=Compiled(),
+        bytecode_cache=Compiled(str(_HERE / "templates" / "__pycache__"), f"%s.{version}"),
     )
     made.filters.update(one_line=words.one_line, seconds=words.duration_text, clock=words.clock_text)
     made.filters.update(axes=words.axes_text, commit=words.commit_text, size=words.size_text, stages=words.stages_text)
-    made.filters.update(metric=value_text, px=plot.pixels)
-    made.globals.update(frame=plot.Frame, plot_data=plot.data, label_of=label_of)
-    made.globals.update(symbols=words.SYMBOLS, agreements=words.AGREEMENTS, count=count)
+    made.filters.update(metric=value_text, px=plot.pixels, rough=words.rough_duration_text)
+    made.globals.update(frame=plot.Frame, plot_data=plot.data, label_of=label_of, in_seconds=Axis("s"))
+    made.globals.update(few_cells=words.FEW_CELLS, symbols=words.SYMBOLS, agreements=words.AGREEMENTS, count=count)
     return made
 
 
@@ -97,12 +88,14 @@ def asset(name: str) -> str:
     return (_HERE / "static" / name).read_text(encoding="utf-8")
 
 
-def content_policy(style: str, script: str, fetches: bool = False) -> str:
-    """The content security policy: our style and script only; requests to the own server only if `fetches`."""
+def content_policy(style: str, script: str, fetches: bool = False, forms: bool = False) -> str:
+    """The content security policy: our style and script only; only if `fetches` and `forms`, requests and forms to the
+    own server."""
     connect = "; connect-src 'self'" if fetches else ""
+    to = "'self'" if forms else "'none'"
     return (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'{connect}; "
-        "base-uri 'none'; form-action 'none'"
+        f"base-uri 'none'; form-action {to}"
     )
 
 

@@ -30,7 +30,7 @@ def cell_lines(cell: CellView, columns: int) -> list[Line]:
     if details.used:
         lines.append([("  used   ", "dim"), (", ".join(details.used), "")])
     for finding in cell.findings:
-        lines += _finding(finding, cell.title(finding), details.step_seconds(finding.step), columns)
+        lines += finding_lines(finding, cell.title(finding), details.step_seconds(finding.step), columns)
     lines += _metrics(cell)
     lines += [[("  file   ", "dim"), (f"{details.base}/{one_line(name)}", "")] for name in details.kept[:_MOST_FILES]]
     lines += more_lines(len(details.kept) - _MOST_FILES, "file")
@@ -52,7 +52,7 @@ def _attempt(attempt: AttemptResult, alone: bool) -> list[Line]:
     return lines
 
 
-def _finding(finding: Finding, title: str, took_s: float | None, columns: int) -> list[Line]:
+def finding_lines(finding: Finding, title: str, took_s: float | None, columns: int) -> list[Line]:
     mark, colour = glyph(finding.verdict.value)
     line: Line = [(f"  {mark} ", colour), (title, "bold")]
     line += [(f"  {duration_text(took_s)}", "dim")] if took_s is not None else []

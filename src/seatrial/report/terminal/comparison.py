@@ -1,5 +1,8 @@
 """The comparison of two runs for a terminal: one sentence, then metrics, causes, verdicts and other differences."""
 
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
 from seatrial.job import differences_text
 from seatrial.job.units import count
 from seatrial.report.terminal.lines import Line, glyph, section
@@ -12,8 +15,9 @@ from seatrial.report.view.compare import (
     RunComparison,
 )
 from seatrial.report.view.sentences import comparison_sentence, levels_text
-from seatrial.report.view.words import commit_text, confidence_text, fit, one_line, percent_text, shorten
+from seatrial.report.view.words import commit_text, confidence_text, fit, listed, one_line, percent_text, shorten
 
+_T = TypeVar("_T")
 _MOST = 30  # of each kind
 MANY_METRICS = 50  # from this number on, some changes look certain by chance
 
@@ -33,9 +37,11 @@ def compare_lines(found: RunComparison) -> list[Line]:
         text = f"of {len(found.metrics):,} metrics, about {chance} would look changed by chance"
         lines += [[(text, "dim")], []]
     lines += section("causes", found.causes, _cause, _MOST)
-    lines += section("changed verdicts", found.verdicts, _verdict, _MOST)
+    verdicts = _grouped(found.verdicts, lambda one: (one.before, one.after, one.why))
+    lines += section("changed verdicts", verdicts, _verdict, _MOST)
     lines += section("changes under test", found.under_test, _under_test, _MOST)
-    lines += section("different conditions: metrics are not compared", found.fingerprints, _conditions, _MOST)
+    conditions = _grouped(found.fingerprints, lambda one: differences_text(one.differences))
+    lines += section("different conditions: metrics are not compared", conditions, _conditions, _MOST)
     for run, ids in ((found.before, found.only_before), (found.after, found.only_after)):
         lines += section(f"only in {one_line(run)}", ids, lambda id_: [[(f"  {one_line(id_)}", "")]], _MOST)
     while lines and not lines[-1]:
@@ -69,10 +75,22 @@ def _cause(one: OtherCause) -> list[Line]:
     return [[head, (f"{cells}  ", "dim"), (fit(one_line(one.text), 200), "")]]
 
 
-def _verdict(one: OtherVerdict) -> list[Line]:
+def _grouped(items: Iterable[_T], key: Callable[[_T], object]) -> list[list[_T]]:
+    """Items of one text together, in the order of the first of each."""
+    groups: dict[object, list[_T]] = {}
+    for one in items:
+        groups.setdefault(key(one), []).append(one)
+    return list(groups.values())
+
+
+def _verdict(group: list[OtherVerdict]) -> list[Line]:
+    one = group[0]
     mark, colour = glyph(one.after)
     why: list[Line] = [[(f"      {one_line(shorten(one.why, 300))}", "dim")]] if one.why else []
-    return [[(f"  {mark} {one.before} → {one.after}  ", colour), (one_line(one.id), "")], *why]
+    return [
+        [(f"  {mark} {one.before} → {one.after}  ", colour), (listed([each.id for each in group], 3, "cell"), "")],
+        *why,
+    ]
 
 
 def _under_test(group: OtherUnderTest) -> list[Line]:
@@ -81,6 +99,7 @@ def _under_test(group: OtherUnderTest) -> list[Line]:
     return [[(f"  {one_line(differences_text(group.differences))}  ", ""), (f"in {where}", "dim")]]
 
 
-def _conditions(one: OtherConditions) -> list[Line]:
-    why = differences_text(one.differences) or "unknown: recorded by an older Seatrial"
-    return [[(f"  {one_line(one.benchmark)}  ", ""), (one_line(why), "dim")]]
+def _conditions(group: list[OtherConditions]) -> list[Line]:
+    why = differences_text(group[0].differences) or "unknown: recorded by an older Seatrial"
+    names = listed([one.benchmark for one in group], 3, "benchmark")
+    return [[(f"  {names}  ", ""), (one_line(why), "dim")]]

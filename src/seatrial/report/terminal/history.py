@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from seatrial.job.units import count
 from seatrial.record import RunOverview, RunState
@@ -26,6 +27,7 @@ from seatrial.report.view.words import (
 )
 
 MOST_DRAWN = 8  # series with a chart; the others get one line each
+LEAST_DRAWN = 5  # runs of a series with a chart
 _MOST_CHANGES = 9  # of one series
 _MOST_GROUPS = 10
 _MOST_MARKS = 10
@@ -38,10 +40,11 @@ def history_lines(
 ) -> list[Line]:
     """`others` is the number of metrics without a direction that are not in `views`."""
     lines: list[Line] = []
-    for view in views[:MOST_DRAWN]:
+    drawn = [view for view in views if len(views) == 1 or _is_drawn(view)][:MOST_DRAWN]
+    for view in drawn:
         lines += [*_one(view, columns, ascii_only), []]
-    if views[MOST_DRAWN:]:
-        lines += [*_list(views[MOST_DRAWN:], columns, ascii_only), []]
+    if listed := [view for view in views if view not in drawn]:
+        lines += [*_list(listed, bool(drawn), columns, ascii_only), []]
     timed = sentences.one_day(views)
     groups = [sentences.change_group_text(group, timed) for group in group_changes(views, least=2)]
     lines += section("changed together", groups, lambda text: [[(f"  {text}", "")]], _MOST_GROUPS, "older one")
@@ -63,6 +66,10 @@ def ranked(views: Sequence[SeriesView]) -> list[SeriesView]:
     return sorted(views, key=interest) if len(views) > MOST_DRAWN else list(views)
 
 
+def _is_drawn(view: SeriesView) -> bool:
+    return len({point.run for point in view.points}) >= LEAST_DRAWN
+
+
 def _one(view: SeriesView, columns: int, ascii_only: bool) -> list[Line]:
     points = view.points
     timed = sentences.one_day([view])
@@ -73,8 +80,7 @@ def _one(view: SeriesView, columns: int, ascii_only: bool) -> list[Line]:
         [(one_line(view.benchmark), "bold"), (f"  {sentences.series_title(view)}", "")],
         [(last, ""), (f"{sentences.points_text(points)}, {period}{hardware}", "dim")],
     ]
-    drawn = len({point.run for point in points}) > 1  # a single run has no curve
-    if drawn:
+    if drawn := _is_drawn(view):
         chart, bar = terminal_chart(view, columns, ascii_only), "|" if ascii_only else "│"
         lines += [[(f"{label}{bar}", "dim"), (drawing, "cyan")] for label, drawing in chart.rows]
         lines.append([(chart.axis, "dim")])
@@ -111,21 +117,32 @@ def _marks(view: SeriesView) -> list[Line]:
     return lines
 
 
-def _list(views: Sequence[SeriesView], columns: int, ascii_only: bool) -> list[Line]:
-    lines: list[Line] = [[(f"{len(views)} more series", "bold"), ("  (draw one: --benchmark B or --metric M)", "dim")]]
-    name = min(max(len(one_line(view.name)) for view in views), max(20, columns // 2))
-    for view in views[:MOST_LISTED]:
+def _list(views: Sequence[SeriesView], more: bool, columns: int, ascii_only: bool) -> list[Line]:
+    """One line each; texts about bounds once, with the number of series. `more`: some series are drawn above."""
+    title = f"{len(views)} {'more ' * more}series"
+    lines: list[Line] = [[(title, "bold"), ("  (--benchmark B or --metric M shows one in full)", "dim")]]
+    most = max(20, columns // 2)
+    # Where names would be cut to the same text, the benchmark is a heading.
+    headed = len({fit(one_line(view.name), most) for view in views}) < len({view.name for view in views})
+    names = [one_line(view.metric if headed else view.name) for view in views]
+    name = min(max(map(len, names)), most)
+    for index, view in enumerate(views[:MOST_LISTED]):
+        if headed and (index == 0 or views[index - 1].benchmark != view.benchmark):
+            lines.append([(f"  {one_line(view.benchmark)}", "bold")])
         values = [point.value for point in view.points]
         last = view.changes[-1] if view.changes else None
         text = "no change"
         if last:
             text = f"{percent_text(last.size)} {last.way} {date_text(last.at_s)} {commit_text(last.commit)}"
-        spark = sparkline(values, 16, ascii_only) if len({point.run for point in view.points}) > 1 else ""
+        spark = sparkline(values, 16, ascii_only) if _is_drawn(view) else ""
         shown = pad(metric_or_open(values[-1], view.unit), 12)
-        line: Line = [(f"  {pad(fit(one_line(view.name), name), name)}  ", "")]
+        line: Line = [(f"  {'  ' * headed}{pad(fit(names[index], name), name)}  ", "")]
         line += [(f"{spark}  " if spark else "", "cyan"), (f"{shown}  ", ""), (text, "dim")]
         lines.append(line)
-    return lines + more_lines(len(views) - MOST_LISTED, "series", "series")
+    lines += more_lines(len(views) - MOST_LISTED, "series", "series")
+    bounds = Counter(sentences.series_bound_text(view, drawn=False) for view in views)
+    shared = [(text, number) for text, number in bounds.most_common(3) if text and (number > 1 or len(views) == 1)]
+    return lines + [[(f"  {count(number, 'metric')}: {text}", "dim")] for text, number in shared]
 
 
 def trials_lines(trials: Sequence[TrialRow], runs: Sequence[SuiteRun], alarms: Iterable[Alarm]) -> list[Line]:
@@ -170,11 +187,11 @@ def alarms_lines(alarms: Sequence[Alarm]) -> list[Line]:
 
 RUNS_SHOWN = 30
 _MOST_CELLS = 30  # with one line each
-NOT_JUDGED = frozenset({"skipped"})  # not counted in the share of passed runs
+_MOST_QUIET = 8  # cells that always passed; more are only counted
 
 
 def cell_history_lines(trial: str, rows: Sequence[CellRow], columns: int) -> list[Line]:
-    """Cells with a failure or a retry, latest first; of many cells, those that always passed are only counted."""
+    """Cells with a failure or a retry, latest first. Many cells that always passed are only counted."""
     runs = list(dict.fromkeys(row.run for row in rows))
     cells: dict[str, dict[str, CellRow]] = {}
     for row in rows:
@@ -185,13 +202,16 @@ def cell_history_lines(trial: str, rows: Sequence[CellRow], columns: int) -> lis
     troubled = sorted(latest, key=lambda id_: (-latest[id_], id_))
     heading = f"  {count(len(cells), 'cell')} over {count(len(runs), 'run')}, newest on the right"
     lines: list[Line] = [[(one_line(trial), "bold"), (heading, "dim")]]
-    shown = [*troubled, *(quiet if len(cells) <= _MOST_CELLS else [])][:_MOST_CELLS]
+    folded = len(quiet) > _MOST_QUIET
+    shown = [*troubled[:_MOST_CELLS], *([] if folded else sorted(quiet))]
     name = min(max(map(width, map(one_line, shown)), default=0), max(20, columns - len(runs) - 36))
-    for id_ in shown:
-        lines.append(_cell(id_, cells[id_], runs, name, columns))
-        lines += _last_failure(cells[id_], columns)
+    for text, group in groupby(shown, lambda id_: _last_failure(cells[id_])):
+        ids = list(group)
+        lines += [_cell(id_, cells[id_], runs, name, columns) for id_ in ids]
+        who = f"these {len(ids)} " if len(ids) > 1 else ""
+        lines += [[(f"      {fit(f'{who}{text}', columns - 6)}", "dim")]] if text else []
     lines += more_lines(len(troubled) - _MOST_CELLS, "cell with a failure", "cells with a failure")
-    if quiet and len(cells) > _MOST_CELLS:
+    if folded:
         lines.append([(f"  {count(len(quiet), 'cell')} passed in every run", "green")])
     return lines
 
@@ -202,28 +222,16 @@ def _cell(id_: str, of: dict[str, CellRow], runs: list[str], name: int, columns:
         row = of.get(run)
         line.append(glyph("flaky" if row.flaky else row.verdict) if row else (" ", ""))
     used = sum(width(text) for text, _ in line)
-    return [*line, (f"  {fit(_share(list(of.values())), max(10, columns - used - 2))}", "")]
+    return [*line, (f"  {fit(sentences.share_text(list(of.values())), max(10, columns - used - 2))}", "")]
 
 
-def _share(rows: list[CellRow]) -> str:
-    judged = [row for row in rows if row.verdict not in NOT_JUDGED]
-    counted = Counter(row.verdict for row in judged)
-    flaky = sum(row.flaky for row in judged)
-    parts = [f"{counted.pop('passed', 0)} of {len(judged)} passed"]
-    parts += [f"{number} {verdict}" for verdict, number in counted.most_common()]
-    parts += [f"{flaky} flaky"] if flaky else []
-    parts += [f"{len(rows) - len(judged)} not run"] if len(judged) < len(rows) else []
-    return ", ".join(parts)
-
-
-def _last_failure(of: dict[str, CellRow], columns: int) -> list[Line]:
+def _last_failure(of: dict[str, CellRow]) -> str:
     bad = [row for row in of.values() if not row.good]
     if not bad:
-        return []
+        return ""
     last = bad[-1]
     why = one_line(last.why) or SYMBOLS[last.verdict].meaning
-    text = f"last {last.verdict} {date_text(last.at_s, timed=True)}, run {one_line(last.run)}: {why}"
-    return [[(f"      {fit(text, columns - 6)}", "dim")]]
+    return f"last {last.verdict} {date_text(last.at_s, timed=True)}, run {one_line(last.run)}: {why}"
 
 
 # The runs of a folder, one line each.

@@ -55,6 +55,20 @@ def more_lines(number: int, one: str = "", many: str = "") -> list[Line]:
     return [[(f"  … and {text}", "dim")]] if number > 0 else []
 
 
+def broken(line: Line, columns: int) -> list[Line]:
+    """A line of counts, wrapped between them if it is too long."""
+    lines: list[Line] = [[]]
+    used = 0
+    for text, style in line:
+        if used + width(text) > columns:
+            lines.append([("  ", "")])
+            used = 2
+        if text.strip() or used > 2:
+            lines[-1].append((text, style))
+            used += width(text)
+    return lines
+
+
 def section(
     title: str, items: Iterable[_T], lines: Callable[[_T], Iterable[Line]], most: int, *left: str, style: str = "bold"
 ) -> list[Line]:

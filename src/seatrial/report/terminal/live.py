@@ -7,14 +7,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from seatrial.job import CELLS_WORST_FIRST, Excluded
+from seatrial.job import CELLS_WORST_FIRST, Excluded, normalised
 from seatrial.job.units import count
-from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines
+from seatrial.report.terminal.lines import Line, broken, glyph, is_ascii, matrix_lines, more_lines
 from seatrial.report.terminal.plain import Plain
 from seatrial.report.view.grid import AxisLabels, Placed, matrices
-from seatrial.report.view.live import Tally
+from seatrial.report.view.live import VERDICT_WORDS, Tally
 from seatrial.report.view.words import duration_text, fit, one_line, rough_duration_text, to_ascii
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 REDRAWS_PER_SECOND = 2
 MOST_RUNNING = 6  # running cells listed below the matrix
-MOST_FAILED = 5  # failed cells listed below the matrix
+MOST_FAILED = 5  # reasons of failures listed below the matrix
+_normalised = lru_cache(maxsize=4096)(normalised)
 
 
 class Watching(Protocol):
@@ -100,7 +102,7 @@ class Board:
             footer = self._footer(columns)
             failed = self._failed_lines(columns, max(0, min(MOST_FAILED, height // 5)))
             running = self._running_lines(columns, max(0, min(MOST_RUNNING, height // 4)))
-            room = max(0, height - len(footer) - len(running) - len(failed) - 1)
+            room = max(0, height - len(footer) - len(running) - len(failed) - 2)  # and the number of hidden rows
             active = {self._where[cell]: None for cell in self._tally.running}
             every = ((number, row) for number, matrix in enumerate(self._matrices) for row in range(len(matrix.rows)))
             ranked = list({**active, **dict.fromkeys(reversed(self._changed)), **dict.fromkeys(every)})
@@ -109,10 +111,9 @@ class Board:
             while len(body) > room and most > 0:
                 most = max(0, most - max(1, min(len(body) - room, most // 2)))
                 body = self._body(ranked[:most], columns)
-            hidden = len(ranked) - most
-            if hidden:
-                footer[0].insert(1, (f" ({count(hidden, 'row')} not shown)", "dim"))
-            return [*body, *failed, *running, *footer]
+            if hidden := len(ranked) - most:
+                body.append([(f"… {count(hidden, 'more row')}", "dim")])
+            return [*body, *failed, *running, *footer][-height:]
 
     def _body(self, rows: list[tuple[int, int]], columns: int) -> list[Line]:
         states = self._states()
@@ -138,15 +139,19 @@ class Board:
         return states
 
     def _failed_lines(self, columns: int, most: int) -> list[Line]:
-        """The latest failures with their reasons."""
-        failed = list(self._tally.failed.items())
+        """The failures by their reasons, each with its latest cell; the largest group first."""
+        groups: dict[tuple[str, str], list[str]] = {}
+        for cell, why in self._tally.failed.items():
+            state = self._tally.state[cell]
+            groups.setdefault(("retrying" if state not in VERDICT_WORDS else state, _normalised(why)), []).append(cell)
+        largest = sorted(groups.items(), key=lambda group: -len(group[1]))
         lines: list[Line] = []
-        if len(failed) > most > 0:
-            lines.append([(f"… {count(len(failed) - most, 'earlier failure')}", "dim")])
-        for cell, why in failed[-most:] if most else []:
-            mark, colour = glyph("retrying" if cell in self._tally.again else self._tally.state[cell])
-            lines.append([(f"{mark} ", colour), (fit(f"{one_line(cell)}  {why}", columns - 2), "")])
-        return lines
+        for (state, _), cells in largest[:most]:
+            mark, colour = glyph(state)
+            number, example = (f"{len(cells)} × ", "e.g. ") if len(cells) > 1 else ("", "")
+            text = f"{number}{self._tally.failed[cells[-1]]}  {example}{one_line(cells[-1])}"
+            lines.append([(f"{mark} ", colour), (fit(text, columns - 2), "")])
+        return [*lines, *(more_lines(len(largest) - most, "reason") if most else [])]
 
     def _running_lines(self, columns: int, most: int) -> list[Line]:
         lines: list[Line] = []
@@ -170,7 +175,7 @@ class Board:
             text = "failed, retrying" if state == "retrying" else state
             if number:
                 line += [("  ", ""), (f"{mark} {number} {text}", colour)]
-        return [line, [(fit(self._note, columns), "bold yellow")]] if self._note else [line]
+        return [*broken(line, columns), *([[(fit(self._note, columns), "bold yellow")]] if self._note else [])]
 
     @contextlib.contextmanager
     def shown(self, out: TextIO) -> Iterator[None]:

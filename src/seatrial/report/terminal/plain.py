@@ -78,7 +78,9 @@ class Plain:
         now_s = time.monotonic()
         running = self._tally.running
         text = f"{duration_text(round(now_s - self._began_s))}, {len(running)} running"
-        text += f", {len(self._tally.failed)} failed" if self._tally.failed else ""
+        again = len(self._tally.again)
+        for number, word in ((len(self._tally.failed) - again, "failed"), (again, "to retry")):
+            text += f", {number} {word}" if number else ""
         left_s = self._tally.left_s(now_s)
         text += f", about {rough_duration_text(left_s)} left" if left_s is not None else ""
         named = [

@@ -11,16 +11,27 @@ from typing import TextIO
 from seatrial.job import Excluded, Finding, RunResults, Verdict
 from seatrial.job.units import count
 from seatrial.report.terminal.cell import cell_lines
-from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines, more_lines, paint, section, wants_colour
+from seatrial.report.terminal.lines import (
+    Line,
+    broken,
+    glyph,
+    is_ascii,
+    matrix_lines,
+    more_lines,
+    paint,
+    section,
+    wants_colour,
+)
 from seatrial.report.view.cell import CellView
-from seatrial.report.view.run import RunView, bad_rows, first_rows
-from seatrial.report.view.words import duration_text, excluded_text, first_line, fit, one_line, width
+from seatrial.report.view.run import CauseView, RunView, bad_rows, first_rows
+from seatrial.report.view.words import duration_text, first_line, fit, one_line, width
 
-_MOST_CELLS = 15  # failed cells shown in full; the others get one line each
+_MOST_CELLS = 5  # failed cells shown in full; of more, one of each cause
 _MOST_LINES = 30  # lines per section
 _MOST_FINDINGS = 10  # of one cell
-_MOST_ROWS = 50  # of one matrix
+_LEAST_ROWS, _MOST_ROWS = 6, 50  # of one matrix
 LAST_LINES = 30  # for causes, changes and totals at the end, so that they fit on a small terminal
+_SCREEN = 40  # lines: a matrix is shortened if failures do not fit below it
 
 
 def print_summary(
@@ -57,11 +68,14 @@ def summary_lines(run: RunView, columns: int, verbose: bool = False, strict: int
     def flaky(cell: CellView) -> list[Line]:
         return [[(f"  {one_line(cell.id)}", "")], *_attempts(cell.attempt_lines, columns)]
 
-    lines: list[Line] = [[], *_matrix(run, columns)]
-    lines += section("metrics", run.metric_summaries.items(), metrics_in_short, _MOST_LINES)
-    for cell in run.failures if verbose else run.failures[:_MOST_CELLS]:
+    lines = section("metrics", run.metric_summaries.items(), metrics_in_short, _MOST_LINES)
+    in_full = verbose or len(run.failures) <= _MOST_CELLS or not run.causes
+    shown = run.failures[: None if verbose else _MOST_CELLS] if in_full else []
+    for cell in shown:
         lines += [*(cell_lines if verbose else _failure)(cell, columns), []]
-    lines += [] if verbose else _more_failures(run, columns)
+    lines += (
+        more_lines(len(run.failures) - len(shown), "cell that did not pass", "cells that did not pass") if shown else []
+    )
     title = f"{glyph('flaky')[0]} flaky: passed on a retry"
     lines += section(title, run.flaky, flaky, _MOST_LINES, style="bold yellow")
     lines += _xfails(run, columns)
@@ -71,7 +85,9 @@ def summary_lines(run: RunView, columns: int, verbose: bool = False, strict: int
         f"changes {run.since}", run.news, lambda text: [[(f"  {fit(text, columns - 2)}", "")]], len(run.news)
     )
     end = [*news, *_totals(run, columns, strict)]
-    return [*lines, *_causes(run, columns, LAST_LINES - len(end)), *end]
+    end = [*_causes(run, columns, LAST_LINES - len(end), examples=not in_full), *end]
+    room = _SCREEN - len(end) if run.failures and not verbose else _MOST_ROWS
+    return [[], *_matrix(run, columns, room), *lines, *end]
 
 
 def _shown(folder: Path) -> str:
@@ -80,7 +96,7 @@ def _shown(folder: Path) -> str:
     return str(folder) if relative.startswith("..") else relative
 
 
-def _matrix(run: RunView, columns: int) -> list[Line]:
+def _matrix(run: RunView, columns: int, room: int) -> list[Line]:
     states: dict[str, tuple[str, str]] = {}
     for cell in run.cells:
         beside = cell.verdict.value
@@ -89,11 +105,13 @@ def _matrix(run: RunView, columns: int) -> list[Line]:
         states[cell.id] = cell.verdict.value, beside
     lines: list[Line] = []
     for matrix in run.matrices:
-        rows = first_rows(matrix, max(_MOST_ROWS, len(bad_rows(matrix))))
+        head = len(matrix_lines(matrix, states, columns, [])) + 4  # and the title, a number of rows, blank lines
+        rows = first_rows(matrix, max(_LEAST_ROWS, min(_MOST_ROWS, room // len(run.matrices) - head)))
         lines.append([(one_line(matrix.trial), "bold"), (f"  {one_line(matrix.fixed)}", "dim")])
         lines += matrix_lines(matrix, states, columns, rows)
-        if len(rows) < len(matrix.rows):
-            lines.append([(f"… and {count(len(matrix.rows) - len(rows), 'more row')} without a failure", "dim")])
+        if hidden := len(matrix.rows) - len(rows):
+            bad = len(bad_rows(matrix) - {*rows})
+            lines.append([(f"… and {count(hidden, 'more row')}, {bad or 'none'} with failures", "dim")])
         lines.append([])
     return lines
 
@@ -150,21 +168,6 @@ def _attempts(texts: Iterable[str], columns: int) -> list[Line]:
     return [line for text in texts for line in _wrapped(text, columns, "dim")]
 
 
-def _more_failures(run: RunView, columns: int) -> list[Line]:
-    rest = run.failures[_MOST_CELLS:]
-    if not rest:
-        return []
-    lines: list[Line] = [[(f"{count(len(rest), 'more cell')} that did not pass", "bold")]]
-    for cell in rest[:_MOST_LINES]:
-        mark, colour = glyph(cell.verdict.value)
-        line: Line = [(f"  {mark} ", colour), (f"/{cell.hash} {one_line(cell.id)}", "")]
-        room = columns - sum(width(text) for text, _ in line) - 2
-        lines.append([*line, (f"  {fit(cell.problem, room)}" if room > 10 else "", "dim")])
-    if len(rest) > _MOST_LINES:
-        lines.append([(f"  … and {len(rest) - _MOST_LINES:,} more, in report.html and results.json", "dim")])
-    return [*lines, [("  rerun  ", "dim"), (run.rerun_failed, "cyan")], []]
-
-
 def _xfails(run: RunView, columns: int) -> list[Line]:
     """Each expected failure once, with its cells."""
     mark, colour = glyph("xfail")
@@ -185,18 +188,34 @@ def _xfails(run: RunView, columns: int) -> list[Line]:
     return section(f"{mark} xfail: failed as expected", groups.items(), group, _MOST_LINES, style=f"bold {colour}")
 
 
-def _causes(run: RunView, columns: int, room: int) -> list[Line]:
-    """The causes of all failures, in at most `room` lines."""
+def _causes(run: RunView, columns: int, room: int, examples: bool) -> list[Line]:
+    """The causes of all failures in at most `room` lines. With `examples`, the first ones have one of their cells."""
     if not run.causes:
         return []
-    shown = run.causes[: max(1, (room - 3) // 2)]  # minus the sentence, the number of omitted causes and a blank line
     lines: list[Line] = [[(run.causes_sentence, "bold")]]
-    for cause in shown:
+    left = room - 4  # minus the sentence, the number of omitted causes, how to rerun all, and a blank line
+    for place, cause in enumerate(run.causes):
+        if place and left < 2:
+            lines += more_lines(len(run.causes) - place, "cause")
+            break
         mark, colour = glyph(cause.verdict.value)
         lines.append([(f"{len(cause.hashes):>5} {mark} ", colour), (fit(one_line(cause.text), columns - 8), "")])
         news = f" · {cause.news_short}" if cause.news_short else ""
         lines.append([(f"        {fit(cause.where + news, columns - 8)}", "dim")])
-    return [*lines, *more_lines(len(run.causes) - len(shown), "cause"), []]
+        left -= 2
+        if examples and (place == 0 or left - 3 >= 2 * (len(run.causes) - place - 1)):
+            example = _example(cause, columns)
+            lines += example
+            left -= len(example)
+    return [*lines, *([[("  rerun all  ", "dim"), (run.rerun_failed, "cyan")]] if examples else []), []]
+
+
+def _example(cause: CauseView, columns: int) -> list[Line]:
+    cell, several = cause.cells[0], len(cause.hashes) > 1
+    rerun = cause.rerun if len(cause.rerun) + 15 <= columns else cell.rerun
+    shown = [("e.g.   ", one_line(cell.id), "")] if several else []  # else its place is the cell
+    shown += [("log    ", log, "") for log in cell.details().logs[:1]]
+    return [[(f"        {name}", "dim"), (text, style)] for name, text, style in [*shown, ("rerun  ", rerun, "cyan")]]
 
 
 def _moved(run: RunView, columns: int) -> list[Line]:
@@ -213,18 +232,15 @@ def _not_run(run: RunView, columns: int) -> list[Line]:
         lines: list[Line] = [[(f"  {number:>4} × ", "dim"), (fit(first, columns - 9), "")]]
         return [*lines, *([(f"         {fit(part, columns - 9)}", "")] for part in more)]
 
-    def exclusion(item: tuple[str, list[Excluded]]) -> list[Line]:
-        reason, excluded = item
-        named = "; ".join(map(excluded_text, excluded[:2])) + (" …" if len(excluded) > 2 else "")
-        return [
-            [(f"  {len(excluded):>4} × ", "dim"), (fit(reason, columns - 9), "")],
-            [(f"         {fit(one_line(named), columns - 9)}", "dim")],
-        ]
+    def exclusion(item: tuple[str, list[Excluded], str]) -> list[Line]:
+        reason, excluded, where = item
+        first: Line = [(f"  {len(excluded):>4} × ", "dim"), (fit(reason, columns - 9), "")]
+        return [first, *([[(f"         {fit(where, columns - 9)}", "dim")]] if where else [])]
 
     mark, colour = glyph("skipped")
     skips = section(f"{mark} skipped", run.skips.items(), skip, _MOST_LINES, "reason", style=f"bold {colour}")
     title = f"{glyph('excluded')[0]} {'excluded or deselected' if 'deselected' in run.not_run else 'excluded'}"
-    return [*skips, *section(title, run.excluded_by_reason.items(), exclusion, _MOST_LINES, "reason")]
+    return [*skips, *section(title, run.exclusions, exclusion, _MOST_LINES, "reason")]
 
 
 def _totals(run: RunView, columns: int, strict: int) -> list[Line]:
@@ -248,7 +264,7 @@ def _totals(run: RunView, columns: int, strict: int) -> list[Line]:
         (f"  {one_line(run.suite)}", "bold"),
         (f"  {duration_text(run.seconds)}  run {run.run}", "dim"),
     ]
-    lines = [[("─" * columns, "dim")], head, *_broken(counts, columns)]
+    lines = [[("─" * columns, "dim")], head, *broken(counts, columns)]
     if run.interrupted and run.undone:
         lines.append(
             [
@@ -258,18 +274,4 @@ def _totals(run: RunView, columns: int, strict: int) -> list[Line]:
         )
     if (run.folder / "report.html").is_file():
         lines.append([(f"{run.base}/report.html", "cyan")])
-    return lines
-
-
-def _broken(line: Line, columns: int) -> list[Line]:
-    """A line of counts, wrapped if it is too long."""
-    lines: list[Line] = [[]]
-    used = 0
-    for text, style in line:
-        if used + width(text) > columns:
-            lines.append([("  ", "")])
-            used = 2
-        if text.strip() or used > 2:
-            lines[-1].append((text, style))
-            used += width(text)
     return lines

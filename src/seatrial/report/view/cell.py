@@ -1,7 +1,6 @@
 """A cell as all reports show it, with the steps, notebooks, logs and files of its last attempt."""
 
 import os
-from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,14 +9,17 @@ from urllib.parse import quote
 
 from seatrial.job import (
     IN_SHORT,
+    METRICS,
     AttemptResult,
     CellResult,
     Change,
     Finding,
+    History,
     Metric,
     Moment,
     Observation,
     ObservedStep,
+    Tile,
     Unreadable,
     Verdict,
     flatten_metrics,
@@ -26,11 +28,12 @@ from seatrial.job import (
 )
 from seatrial.report.view.changes import NEWLY_BAD
 from seatrial.report.view.notebook import NotebookView, notebook_view
-from seatrial.report.view.sentences import cell_news_text, listed, moment_text
-from seatrial.report.view.words import duration_text, one_line, size_text
+from seatrial.report.view.sentences import cell_news_text, moment_text
+from seatrial.report.view.words import duration_text, listed, one_line, size_text
 
 if TYPE_CHECKING:
     from seatrial.report.view.run import CauseView, RunView
+    from seatrial.report.view.series import SeriesView
 
 LOG_TAIL_BYTES = 6_000
 _NOT_REACHED = "before this step "  # start of a message of `checks.ended`
@@ -41,31 +44,42 @@ class CellView:
 
     def __init__(self, run: "RunView", result: CellResult) -> None:
         self._run = run
-        self._result = result
+        self.result = result
         self.id, self.hash, self.kind, self.axes = result.id, result.hash, result.kind, result.axes
         self.trial, self.benchmark = result.trial, result.benchmark
         self.verdict, self.flaky, self.reason = result.verdict, result.flaky, result.why
         self.done, self.unfinished = result.done, result.unfinished
         self.attempts, self.findings, self.charts = result.attempts, result.findings, result.charts
         self.news = result.news
-        self.bad = not result.verdict.good
+        self.state = run.states.get(result.hash) or result.verdict.value  # while it runs, not its verdict
+        self.over = result.hash not in run.states
+        self.bad = self.over and not result.verdict.good
+        self.live = run.live
         self.last = result.attempts[-1] if result.attempts else None
         self.seconds = self.last.seconds if self.last else None
         self.bad_findings = [finding for finding in result.findings if not finding.verdict.good]
         self.xfails = [finding for finding in result.findings if finding.verdict is Verdict.XFAIL]
 
     @property
+    def causes(self) -> "list[CauseView]":
+        return self._run.causes_of.get(self.hash, [])
+
+    @property
     def cause(self) -> "CauseView | None":
-        return self._run.cause_of.get(self.hash)
+        return next(iter(self.causes), None)
 
     @cached_property
-    def _findings_of_step(self) -> Counter[str]:
-        return Counter(finding.step for finding in self.findings)
+    def by_step(self) -> dict[str, list[Finding]]:
+        found: dict[str, list[Finding]] = {}
+        for finding in self.findings:
+            found.setdefault(finding.step, []).append(finding)
+        return found
 
     def title(self, finding: Finding) -> str:
         """The finding's step, with the check if the step has several findings."""
-        alone = self._findings_of_step[finding.step] == 1
-        return one_line(finding.step if alone else f"{finding.step} ({finding.check})")
+        alone = len(self.by_step[finding.step]) == 1
+        step = step_title(finding)
+        return one_line(step if alone else f"{step} ({finding.check})")
 
     @cached_property
     def bad_titles(self) -> list[tuple[str, Finding]]:
@@ -98,10 +112,10 @@ class CellView:
     @cached_property
     def headline(self) -> str:
         """The most informative line: what is wrong, the expected failure, or metrics; may be empty."""
-        if self.bad:
+        if not self.verdict.good:
             return one_line(self.error)
         if self.verdict is Verdict.SKIPPED:
-            return self.why
+            return self.why if self.over else ""
         if self.xfails:
             return one_line(f"{self.title(self.xfails[0])}: {self.xfails[0].message}")
         return next((one_line(one.message) for one in self.findings if one.check == IN_SHORT), "")
@@ -119,13 +133,13 @@ class CellView:
     def skips(self) -> list[str]:
         """Reasons why the cell, or some of its steps, were skipped."""
         if self.verdict is Verdict.SKIPPED:
-            return [one_line(self.reason) or "no reason given"]
+            return [one_line(self.reason) or "no reason given"] if self.over else []
         skipped = (finding for finding in self.findings if finding.verdict is Verdict.SKIPPED)
-        return [f"{one_line(one.step)}: {one_line(one.message) or 'no reason given'}" for one in skipped]
+        return [f"{one_line(step_title(one))}: {one_line(one.message) or 'no reason given'}" for one in skipped]
 
     @property
     def news_text(self) -> str:
-        return cell_news_text(self._result)
+        return cell_news_text(self.result)
 
     @property
     def newly_bad(self) -> bool:
@@ -150,6 +164,24 @@ class CellView:
         known.append(("flaky" if self.flaky else self.verdict.value, now))
         return [(outcome, f"{outcome}, {moment_text(when)}") for outcome, when in known]
 
+    @property
+    def tiles(self) -> list[Tile]:
+        return [one for one in self.charts if isinstance(one, Tile)]
+
+    @cached_property
+    def histories(self) -> "list[SeriesView]":
+        """The past of metrics for the first screen: those that the kind names, and those outside their bounds."""
+        named = [one.metric for one in self.charts if isinstance(one, History)]
+        named += [one.check.partition(" ")[2] for one in self.bad_findings if one.step == METRICS]
+        found = self._run.series.series if self._run.series and named else []
+        own = {one.metric: one for one in found if one.benchmark == self.benchmark and one.points}
+        return [own[metric] for metric in dict.fromkeys(named) if metric in own]
+
+    @property
+    def first_charts(self) -> bool:
+        """Whether it has something for the first screen."""
+        return any(isinstance(one, Tile) or getattr(one, "first", False) for one in self.charts) or bool(self.histories)
+
     @cached_property
     def packages(self) -> dict[str, str]:
         found: object = next((finding.data["packages"] for finding in self.findings if "packages" in finding.data), {})
@@ -157,7 +189,7 @@ class CellView:
 
     @cached_property
     def metrics(self) -> list[Metric]:
-        return list(flatten_metrics(self._result.metrics))
+        return list(flatten_metrics(self.result.metrics))
 
     @property
     def leading_metric(self) -> Metric | None:
@@ -252,6 +284,10 @@ class CellDetails:
         """By part, for parts that have a log."""
         tails = {part.rstrip("/"): _tail(self.folder / part / "log.txt") for part in self.parts}
         return {part: text for part, text in tails.items() if text}
+
+
+def step_title(finding: Finding) -> str:
+    return "metrics" if finding.step == METRICS else finding.step
 
 
 def attempt_why(attempt: AttemptResult) -> str:

@@ -3,7 +3,7 @@
 Rows come from a run folder and are not trusted. Values that are not finite numbers are not drawn."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from os.path import commonprefix
 from typing import Any, Literal
@@ -34,34 +34,44 @@ def share_plot(charts: Sequence[Series]) -> Plot:
     ]
     x = Axis(_unit(charts[0], charts[0].columns[0]), "log", "time")
     title = start.strip().removesuffix(" to") or titles[0]
-    return Plot(title, curves, x, Axis("%", low=0, high=100), [], _SHARES, 260, log="x")
+    return Plot(title, curves, x, Axis("%", low=0, high=105), [], _SHARES, 280, log="x")
 
 
-def series_plots(chart: Series) -> list[Plot]:
-    """One plot for each unit."""
+def series_plots(chart: Series, levels: Mapping[str, float] = {}) -> list[Plot]:
+    """One plot for each unit. `levels` are more bounds by column."""
+    bounds = {**levels, **chart.bounds}
     columns: dict[str, list[Curve]] = {}
     for place, name in enumerate(chart.columns[1:], 1):
         made = curve(name, _points(chart, place))
         if made.points:
             columns.setdefault(_unit(chart, name), []).append(made)
+    over = [at for row in chart.rows if (at := _field(row, 0)) is not None]
+    ends = (min(over), max(over)) if over and chart.units.get(chart.columns[0]) == "s" else (None, None)
     plots = []
     for unit, curves in columns.items():
         title = chart.title if len(columns) == 1 else ", ".join(one.name for one in curves)
-        x = Axis(_unit(chart, chart.columns[0]), label=one_line(chart.columns[0]))
+        x = Axis(_unit(chart, chart.columns[0]), "linear", one_line(chart.columns[0]), *ends)
         start = commonprefix([one.name for one in curves])  # noqa: RUF071
         heat = len(curves) > _MOST_CURVES and start
-        plots.append(_heat(title, curves, start, x, Axis(unit)) if heat else _over(title, curves, x, unit))
+        plots.append(_heat(title, curves, start, x, Axis(unit)) if heat else _over(title, curves, x, unit, bounds))
     return plots
 
 
-def _over(title: str, curves: list[Curve], x: Axis, unit: str) -> Plot:
+def _over(title: str, curves: list[Curve], x: Axis, unit: str, bounds: Mapping[str, float]) -> Plot:
     values = [point.y for one in curves for point in one.points]
+    levels = {one.name: bounds[one.name] for one in curves if number_of(bounds.get(one.name)) is not None}
     # Compiling takes as long as many steps: the first steps do not set the scale of the others.
     rest = max((point.y for one in curves for point in one.points[3:]), default=math.inf)
     high = 1.15 * rest if not x.unit and max(values) > 3 * rest > 0 else None
+    # Times under load grow by powers of ten.
+    wide = high is None and bool(levels) and min(values) > 0 and max(values) > 20 * min(values)
+    near = {name: level for name, level in levels.items() if wide or level <= 2 * min(rest, max(values))}
+    y = Axis(unit, "log" if wide else "linear", high=high and max([high, *(1.1 * level for level in near.values())]))
+    marks = [Mark(level, f"bound {label_of(level, y)}", "y", "bound") for level in near.values()]
     log: Literal["", "y"] = "y" if high is None and min(values) >= 0 else ""
-    note = f"by {x.label}" if not x.unit and x.label not in title else ""
-    return Plot(one_line(title), curves, x, Axis(unit, high=high), note=note, group=f"x {x.label}", log=log)
+    notes = [f"by {x.label}"] if not x.unit and x.label not in title else []
+    notes += [f"bound of {name} {label_of(level, y)}" for name, level in levels.items() if name not in near]
+    return Plot(one_line(title), curves, x, y, [], marks, note=", ".join(notes), group=f"x {x.label}", log=log)
 
 
 def _heat(title: str, curves: list[Curve], start: str, x: Axis, y: Axis) -> Plot:

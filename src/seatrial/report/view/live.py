@@ -5,22 +5,37 @@
    the changes since then.
 """
 
+import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
+from statistics import fmean
 from typing import Any, NamedTuple
 
-from seatrial.job import CELLS_WORST_FIRST, Verdict
-from seatrial.job.plan import PlannedCell
+import msgspec
+
+from seatrial.job import (
+    CELLS_WORST_FIRST,
+    AttemptResult,
+    Cause,
+    CellResult,
+    Exit,
+    Outcome,
+    Place,
+    RunResults,
+    Verdict,
+    worst_cell,
+)
+from seatrial.job.plan import PlanFile
 from seatrial.job.units import count
 from seatrial.record import RunOverview, RunState
 from seatrial.report.view.words import duration_text, one_line
 
 VERDICT_WORDS = frozenset(verdict.value for verdict in Verdict)
 AGAIN = ("retrying", "confirming")
-STATES_WORST_FIRST = (*(verdict.value for verdict in CELLS_WORST_FIRST), "running", *AGAIN, "queued", "waiting")
+_BAD, _GOOD = ([one.value for one in CELLS_WORST_FIRST if one.good is good] for good in (False, True))
+STATES_WORST_FIRST = (*_BAD, *AGAIN, *_GOOD, "running", "queued", "waiting")
 _COUNTED = (*(verdict.value for verdict in CELLS_WORST_FIRST), "flaky")
 _OUT_OF_BOUNDS = frozenset({"slower", "faster"})
 MOST_WHY = 500  # characters
@@ -32,10 +47,13 @@ class LiveCell:
     hash: str
     trial: str
     axes: dict[str, str]
+    place: Place
+    estimate_s: float | None = None
     state: str = "waiting"  # a verdict once it has one
     why: str = ""  # reason of the last bad verdict
     attempt: int = 0
-    failures: int = 0  # attempts that were not good
+    tried: tuple[AttemptResult, ...] = ()  # attempts that were judged
+    began_s: float = 0.0  # wall time of the last change to `running`
     line: int = -1  # journal line of the last change
 
     @property
@@ -44,29 +62,54 @@ class LiveCell:
 
     @property
     def bad(self) -> bool:
-        """True from the first failure on, also during retries."""
-        return not Verdict(self.state).good if self.over else self.failures > 0
+        """True for a failure that is not retried."""
+        return self.over and not Verdict(self.state).good
+
+    @property
+    def retried(self) -> bool:
+        """Whether it failed and runs again."""
+        return not self.over and any(not one.verdict.good for one in self.tried)
+
+    def result(self) -> CellResult:
+        """With the verdict of its last attempt while it is retried."""
+        verdict = Verdict(self.state) if self.over else self.tried[-1].verdict if self.retried else Verdict.SKIPPED
+        named = self.id, self.hash, self.axes, verdict, self.trial
+        return CellResult(*named, why=self.why if not verdict.good else "", attempts=list(self.tried))
+
+
+FindCauses = Callable[[Sequence[CellResult]], list[Cause]]
 
 
 @dataclass
 class LiveView:
     """A run in progress."""
 
-    cells: dict[str, LiveCell]  # by hash
+    plan: PlanFile
+    cells: dict[str, LiveCell] = field(default_factory=dict)  # by hash
     line: int = -1  # the last line read
     finished: str = ""  # its verdict
     notes: list[str] = field(default_factory=list)  # of the whole run
+    began_s: float = 0.0  # wall times of the first and the last line
+    now_s: float = 0.0
+    _causes: tuple[int, list[Cause]] = field(default_factory=lambda: (-1, []))  # with the line they were found at
 
-    @classmethod
-    def of(cls, cells: Iterable[PlannedCell]) -> "LiveView":
-        return cls({cell.hash: LiveCell(cell.id, cell.hash, cell.trial, cell.axes) for cell in cells})
+    def __post_init__(self) -> None:
+        for cell in self.plan.cells:
+            place = Place(cell.target, cell.machine)
+            self.cells[cell.hash] = LiveCell(cell.id, cell.hash, cell.trial, cell.axes, place, cell.estimate_s)
+        known = {cell.id: cell.estimate_s for cell in self.plan.cells if cell.estimate_s is not None}
+        self.tally = Tally((cell.id for cell in self.plan.cells), known)
 
     def take(self, entry: Mapping[str, Any]) -> None:
         """Applies a line of the journal. Unknown events, of a newer Seatrial, are ignored."""
         self.line += 1
+        self.now_s = float(entry.get("wall_s") or 0.0)
+        self.began_s = self.began_s or self.now_s
         cell = self.cells.get(str(entry.get("cell")))
         if cell is not None:
-            self.cells[cell.hash] = _changed(cell, entry, self.line)
+            self.cells[cell.hash] = changed = _changed(cell, entry, self.line)
+            if changed is not cell:
+                self.tally.take(cell.id, changed.state, changed.why, self.now_s)
             return
         match entry["event"]:
             case "attached":
@@ -95,37 +138,84 @@ class LiveView:
 
     @property
     def sentence(self) -> str:
-        text = f"{self.done:,} of {count(len(self.cells), 'cell')} done"
-        return f"{text}, {len(self.failing):,} failing" if self.failing else text
+        bad, again = (sum(getattr(cell, name) for cell in self.cells.values()) for name in ("bad", "retried"))
+        parts = [f"{number:,} {word}" for number, word in ((bad, "failed"), (again, "to retry")) if number]
+        head = f"{self.done:,} of {count(len(self.cells), 'cell')} done"
+        return f"{head}: {', '.join(parts)}" if parts else head
 
     @property
-    def failing(self) -> list[LiveCell]:
-        """Bad cells, latest change first."""
-        return sorted((cell for cell in self.cells.values() if cell.bad), key=lambda cell: (-cell.line, cell.hash))
+    def running(self) -> list[LiveCell]:
+        """Longest first."""
+        found = (cell for cell in self.cells.values() if cell.state == "running")
+        return sorted(found, key=lambda cell: (cell.began_s, cell.line))
+
+    @property
+    def left_s(self) -> float | None:
+        """Estimated at the last line, so that the same journal gives the same page."""
+        return self.tally.left_s(self.now_s) if self.done < len(self.cells) else None
+
+    @property
+    def states(self) -> dict[str, str]:
+        """The states of cells without a verdict, by hash."""
+        return {cell.hash: cell.state for cell in self.cells.values() if not cell.over}
+
+    def causes(self, find_causes: FindCauses) -> list[Cause]:
+        """The causes so far, of the same lines found once."""
+        if self._causes[0] != self.line:
+            self._causes = self.line, find_causes([cell.result() for cell in self.cells.values()])
+        return self._causes[1]
+
+    def results(self, run: str, find_causes: FindCauses) -> RunResults:
+        """The results so far. Cells without a verdict are `skipped`, or have the failure that is retried."""
+        cells, suite, plan = [cell.result() for cell in self.cells.values()], self.plan.suite, self.plan
+        return RunResults(
+            1,
+            run,
+            suite.name,
+            worst_cell(cell.verdict for cell in cells),
+            cells,
+            plan.excluded,
+            self.causes(find_causes),
+            suite.path or "",
+            self.began_s,
+            self.now_s - self.began_s,
+            seatrial=plan.seatrial,
+            commit=plan.options.commit,
+            target=suite.target,
+            overrides=list(suite.overrides),
+            axes=plan.axes,
+        )
 
 
 def _changed(cell: LiveCell, entry: Mapping[str, Any], line: int) -> LiveCell:
     match entry["event"]:
         case "planned":
-            again = cell.over and ("confirming" if cell.state in _OUT_OF_BOUNDS else "retrying")
+            again = cell.state if cell.state in AGAIN else ""
+            if cell.over:  # a journal of an earlier version does not say that it is retried
+                again = "confirming" if cell.state in _OUT_OF_BOUNDS else "retrying"
             attempt = entry.get("attempt")
             number = attempt if isinstance(attempt, int) else 0
             return replace(cell, line=line, state=again or "queued", attempt=number)
         case "started" | "ready" if not cell.over and cell.state != "running":
-            return replace(cell, line=line, state="running")
+            return replace(cell, line=line, state="running", began_s=float(entry.get("wall_s") or 0.0))
         case "skipped":
             return replace(cell, line=line, state="skipped", why=_why(entry))
         case "judged" | "broken":  # `broken` has no verdict
             verdict = str(entry.get("verdict"))
             verdict = verdict if verdict in VERDICT_WORDS else "invalid"
-            if Verdict(verdict).good:
-                return replace(cell, line=line, state=verdict)
-            return replace(cell, line=line, state=verdict, why=_why(entry) or cell.why, failures=cell.failures + 1)
+            again = str(entry.get("again") or "")
+            state = again if again in AGAIN else verdict
+            good, seconds = Verdict(verdict).good, entry.get("seconds")
+            why = "" if good else _why(entry)
+            made = AttemptResult(cell.attempt or 1, cell.place, [], Exit(Outcome.EXITED), Verdict(verdict), why, why)
+            if isinstance(seconds, float):
+                made = msgspec.structs.replace(made, seconds=seconds)
+            return replace(cell, line=line, state=state, why=why or cell.why, tried=(*cell.tried, made))
     return cell
 
 
 def _why(entry: Mapping[str, Any]) -> str:
-    return one_line(str(entry.get("why") or ""))[:MOST_WHY]
+    return one_line(str(entry.get("headline") or entry.get("why") or ""))[:MOST_WHY]
 
 
 # Progress of a run: what is running and since when, what failed and why, how much time is left.
@@ -146,18 +236,19 @@ class Tally:
         self.ended: dict[str, float | None] = {}  # duration in seconds
         self.failed: dict[str, str] = {}  # reason by cell, latest last; including cells being retried
         self._expected = dict(expected or {})
-        self._most_at_once = 1
+        self._began_s = math.inf
 
     def take(self, cell: str, state: str, progress: str, at_s: float) -> None:
         """Applies a change of a cell. Its time restarts when it starts running, so queueing does not count."""
         self.state[cell] = state
+        if state == "running":
+            self._began_s = min(self._began_s, at_s)
         progress = one_line(progress)
         if state not in VERDICT_WORDS and state not in AGAIN:
             before = self.running.get(cell)
             if before is None or state == "starting" or (state == "running" and before.waits):
                 before = Running(at_s, "", waits=True)
             self.running[cell] = Running(before.began_s, progress or before.doing or state, state != "running")
-            self._most_at_once = max(self._most_at_once, len(self.running))
             return
         began = self.running.pop(cell, None)
         self.failed.pop(cell, None)
@@ -172,19 +263,21 @@ class Tally:
         return [cell for cell in self.failed if self.state[cell] not in VERDICT_WORDS]
 
     def left_s(self, now_s: float) -> float | None:
-        """Estimated remaining time, from earlier durations and the parallelism so far. Cells without an earlier
-        duration count with the median; None if no duration is known."""
-        known = [*self._expected.values(), *(took for took in self.ended.values() if took is not None)]
-        if not known:
+        """Estimated remaining time, with as many cells at once as on average so far. A cell counts with its earlier
+        duration, else with the mean of this run; None if no duration is known, or nothing has run yet."""
+        took = [took_s for took_s in self.ended.values() if took_s is not None]
+        known = took or [*self._expected.values()]
+        active = [now_s - running.began_s for running in self.running.values() if not running.waits]
+        busy_s = sum(took) + sum(active)
+        if not known or busy_s <= 0:
             return None
-        usual = median(known)
-        rest = []
+        usual, rest = fmean(known), [0.0]
         for cell, state in self.state.items():
             if state not in VERDICT_WORDS:
                 running = self.running.get(cell)
                 had_s = now_s - running.began_s if running and not running.waits else 0.0
                 rest.append(max(0.0, self._expected.get(cell, usual) - had_s))
-        return max([0.0, *rest, sum(rest) / min(self._most_at_once, max(1, len(rest)))])
+        return max(*rest, sum(rest) * min(1.0, (now_s - self._began_s) / busy_s))
 
 
 def monotonic_of(wall_s: float) -> float:

@@ -64,6 +64,7 @@ def before_and_since(view: SeriesView) -> Plot | None:
 
 
 ROW = 7  # height of one attempt
+_FEW_ROWS = 12
 _MOST_ROWS = 40  # per lane; further attempts overlap
 
 
@@ -105,7 +106,8 @@ def run_lanes(run: RunView) -> Plot | None:
     note = f"from {clock_text(first, '%Y-%m-%d %H:%M:%S UTC')}, {duration_text(last - first)}{some}"
     x, rows = Axis("s", low=0, high=last - first or 1.0, label="time"), Axis(low=top - 0.5, high=-0.5, ticks=ticks)
     curves.insert(0, curve("queued", (bar for bar in queued if bar.end > bar.x), "lane"))
-    return Plot("Attempts by host", curves, x, rows, [], edges[:-1], 34 + max(2, top) * ROW, note, legend=False)
+    tall = 34 + max(2, top) * (ROW if top > _FEW_ROWS else 2 * ROW)
+    return Plot("Attempts by host", curves, x, rows, [], edges[:-1], tall, note, legend=False)
 
 
 def _words(span: _Span) -> tuple[str, str, str]:

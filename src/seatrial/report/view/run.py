@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -23,19 +23,26 @@ from seatrial.report.view import sentences
 from seatrial.report.view.cell import CellView
 from seatrial.report.view.grid import NOT_WANTED, Matrix, matrices
 from seatrial.report.view.series import RunSeries, read_series
-from seatrial.report.view.tables import JudgedTable, judged_tables
-from seatrial.report.view.words import date_text, not_run_text, one_line
+from seatrial.report.view.tables import Board, JudgedTable, judged_tables
+from seatrial.report.view.words import date_text, exclusions, not_run_text, one_line
 
+_MOST_MEASURED = 200  # cells of a cause that are compared
 MOST_MOVES = 3  # sentences about metric changes
+_GOOD = {Verdict.XFAIL: "expected failures"}
 _NO_FOLDER = Path(os.devnull)  # has no children
 _RANKS = {verdict: rank for rank, verdict in enumerate(CELLS_WORST_FIRST)}
 
 
 class RunView:
     """`folder` is the run folder, for details of cells and series; `base` is its path or URL as seen from the report.
-    If the results have only some of the cells, only their causes are included."""
+    If the results have only some of the cells, only their causes are included. `states` are those of cells that have no
+    verdict yet, by hash."""
 
-    def __init__(self, results: RunResults, folder: Path = _NO_FOLDER, base: str = "") -> None:
+    def __init__(
+        self, results: RunResults, folder: Path = _NO_FOLDER, base: str = "", states: Mapping[str, str] | None = None
+    ) -> None:
+        self.states = states or {}
+        self.live = states is not None
         self.results = results
         self.folder = folder
         self.base = base
@@ -49,8 +56,8 @@ class RunView:
         causes = [cause for cause in results.causes if not self.by_hash.keys().isdisjoint(cause.cells)]
         self.causes = [CauseView(self, cause) for cause in causes]
         views = {cause.id: cause for cause in self.causes}
-        first = {hash_: own[0].id for hash_, own in causes_by_cell(results).items()}  # a cell may have several
-        self.cause_of = {hash_: views[id_] for hash_, id_ in first.items() if id_ in views}
+        found = causes_by_cell(results).items()  # a cell may have several
+        self.causes_of = {hash_: [views[one.id] for one in own if one.id in views] for hash_, own in found}
 
     def rerun(self, selection: str) -> str:
         """The command that reruns the selected cells."""
@@ -113,12 +120,9 @@ class RunView:
         return sum(not cell.attempts or cell.verdict is Verdict.SKIPPED for cell in self.cells)
 
     @cached_property
-    def excluded_by_reason(self) -> dict[str, list[Excluded]]:
-        """Excluded combinations by reason."""
-        found: dict[str, list[Excluded]] = {}
-        for combination in self.excluded:
-            found.setdefault(one_line(combination.why) or "no reason given", []).append(combination)
-        return found
+    def exclusions(self) -> list[tuple[str, list[Excluded], str]]:
+        """Reason, excluded combinations, and their axis values."""
+        return exclusions(self.excluded)
 
     @property
     def not_run(self) -> str:
@@ -138,6 +142,10 @@ class RunView:
     def matrices(self) -> list[Matrix[CellView]]:
         """The cells of each trial as rows and columns."""
         return matrices(self.cells, self.excluded, self.axes)
+
+    @cached_property
+    def board(self) -> Board:
+        return Board(self.cells)
 
     @cached_property
     def tables(self) -> list[JudgedTable]:
@@ -195,7 +203,9 @@ class RunView:
             return "No cells were run"
         if done < len(self.cells):
             return f"{done} of {total} finished, all OK"
-        return "1 cell OK" if done == 1 else f"All {total} OK"
+        several = [f"{number} {_GOOD.get(verdict, verdict.value)}" for verdict, number in self.counts.items()]
+        kinds = f": {', '.join(several)}" if len(several) > 1 else ""
+        return "1 cell OK" if done == 1 else f"All {total} OK{kinds}"
 
 
 class CauseView:
@@ -204,12 +214,17 @@ class CauseView:
     def __init__(self, run: RunView, cause: Cause) -> None:
         self._run = run
         self._cause = cause
-        self.id, self.verdict, self.text, self.hashes = cause.id, cause.verdict, cause.text, cause.cells
+        self.id, self.verdict, self.hashes = cause.id, cause.verdict, cause.cells
         self.place, self.news = cause.place, cause.news
 
     @property
     def cells(self) -> list[CellView]:
         return [self._run.by_hash[one] for one in self.hashes if one in self._run.by_hash]
+
+    @cached_property
+    def text(self) -> str:
+        """The message, or what its findings measured: `step_time 95 ms, +48 %`."""
+        return sentences.cause_text(self._cause, [cell.result for cell in self.cells[:_MOST_MEASURED]])
 
     @cached_property
     def where(self) -> str:

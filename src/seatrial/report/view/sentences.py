@@ -4,17 +4,35 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from seatrial.job import Bound, BoundState, Cause, CellResult, Change, Moment, RunResults, pair_text
+from msgspec import structs
+
+from seatrial.job import (
+    Bound,
+    BoundState,
+    Cause,
+    CellResult,
+    Change,
+    Finding,
+    Moment,
+    RunResults,
+    Verdict,
+    flatten_metrics,
+    normalised,
+    pair_text,
+    value_text,
+)
 from seatrial.job.units import count
-from seatrial.record.history import Point
+from seatrial.record.history import CellRow, Point, RunCell
 from seatrial.report.view.changes import HISTORY
 from seatrial.report.view.compare import Movement, RunComparison
+from seatrial.report.view.plot import number_of
 from seatrial.report.view.series import ChangeGroup, LevelChange, Precision, SeriesView, bounds_outside
-from seatrial.report.view.words import commit_text, confidence_text, date_text, one_line, percent_text
+from seatrial.report.view.words import commit_text, confidence_text, date_text, listed, one_line, percent_text
 
 _K = TypeVar("_K")
 _MOST_NAMES = 4
 _MOST_RUNS = 3
+NOT_JUDGED = frozenset({"skipped"})  # not counted in the share of passed runs
 
 
 def period_text(first_s: float, last_s: float) -> str:
@@ -65,7 +83,8 @@ def series_bound_text(view: SeriesView, drawn: bool = True) -> str:
         return f"no bounds: {one_line(view.unbounded)}"
     if view.bound is None:
         return ""
-    text = bound_text(view.bound, one_day([view]))
+    bound = structs.replace(view.bound, unit=view.bound.unit or view.unit)
+    text = bound_text(bound, one_day([view]))
     outside = bounds_outside(view) if drawn else []
     if len(outside) == 2:
         return f"{text}; both are outside the chart"
@@ -97,12 +116,6 @@ def change_group_text(group: ChangeGroup, timed: bool = False) -> str:
             names = listed(sorted({name for name, _ in moves}), _MOST_NAMES)
             parts.append(f"{len(moves)} {way or 'changed'} by {' to '.join(ends)} ({names})")
     return f"{where} ({date_text(group.at_s, timed)}), {number} changed: {'; '.join(parts)}"
-
-
-def listed(names: Sequence[str], most: int) -> str:
-    """`a, b and 7 more`"""
-    more = len(names) - most
-    return ", ".join(map(one_line, names[:most])) + (f" and {more:,} more" if more > 0 else "")
 
 
 def precision_text(found: Precision) -> str:
@@ -159,6 +172,18 @@ _VERBS = {
 }
 
 
+def share_text(rows: Sequence[CellRow | RunCell]) -> str:
+    """The verdicts of a cell over runs: `25 of 30 passed, 5 failed`."""
+    judged = [row for row in rows if row.verdict not in NOT_JUDGED]
+    counted = Counter(row.verdict for row in judged)
+    flaky = sum(row.flaky for row in judged)
+    parts = [f"{counted.pop('passed', 0)} of {len(judged)} passed"]
+    parts += [f"{number} {verdict}" for verdict, number in counted.most_common()]
+    parts += [f"{flaky} flaky"] if flaky else []
+    parts += [f"{len(rows) - len(judged)} not run"] if len(judged) < len(rows) else []
+    return ", ".join(parts)
+
+
 def since_text(results: RunResults) -> str:
     """What changes are relative to."""
     return "since each cell's previous run" if results.against == HISTORY else f"since run {one_line(results.against)}"
@@ -207,7 +232,7 @@ def news_counts(results: RunResults) -> list[tuple[str, bool]]:
         return []
     changes = results.changes
     parts = [(f"{changes[one]} {words}", one in _WORRYING) for one, words in _COUNTED.items() if changes.get(one)]
-    return parts or [("no verdict changed", False)]
+    return parts or [("No verdict changed", False)]
 
 
 def cell_news_text(cell: CellResult) -> str:
@@ -272,6 +297,42 @@ def causes_sentence(results: RunResults) -> str:
     if explained >= bad:
         return f"{head}: {count(len(shared), 'cause')}"
     return f"{head}: {count(len(shared), 'cause explains', 'causes explain')} {explained}"
+
+
+_DIFFER = {"drift": "drifted", "diverged": "diverged"}
+
+
+def cause_text(cause: Cause, cells: Sequence[CellResult]) -> str:
+    """The message of a cause; instead of a measured one, how much its cells are off: `step_time 95 ms, +48 %`, or
+    `15 of 18 cases drifted, worst 0.019, tolerance 0.008`."""
+    if cause.verdict in (Verdict.SLOWER, Verdict.FASTER):
+        found = [_off(cell, finding) for cell in cells for finding in cell.findings if finding.check in cause.text]
+        known = sorted((one for one in found if one), key=lambda one: abs(one[0]))
+        if known:
+            few = f"{percent_text(known[0][0])} to " if len(known) > 1 and known[0][0] != known[-1][0] else ""
+            return f"{known[-1][1]}, {few}{percent_text(known[-1][0])}"
+    worst: tuple[float, str] = 0.0, ""
+    for cell in cells:
+        bad = {one.step: one for one in cell.findings if one.verdict is cause.verdict and "tolerance" in one.data}
+        same = normalised(cause.text) if bad else ""
+        alike = [one for one in bad.values() if normalised(one.message) == same]
+        sizes = [size for one in alike if (size := number_of(one.data.get("size"))) is not None]
+        if len(sizes) > 1 and max(sizes) > worst[0]:
+            item = alike[0].step.partition(" ")[0]
+            every = len({one.step for one in cell.findings if one.step.startswith(f"{item} ")})
+            text = f"{len(alike)} of {count(every, item)} {_DIFFER.get(alike[0].class_, 'differ')}"
+            worst = max(sizes), f"{text}, worst {max(sizes):.3g}, tolerance {alike[0].data['tolerance']:.3g}"
+    return worst[1] or cause.text
+
+
+def _off(cell: CellResult, finding: Finding) -> tuple[float, str] | None:
+    """The deviation from the center of the bounds, and the metric with its value."""
+    value, center = (number_of(finding.data.get(name)) for name in ("value", "center"))
+    name = finding.check.partition(" ")[2]
+    metric = next((one for one in flatten_metrics(cell.metrics) if one.name == name), None)
+    if value is None or not center or metric is None:
+        return None
+    return value / center - 1, f"{one_line(name)} {value_text(value, metric.unit)}"
 
 
 def cause_place(cause: Cause, results: RunResults) -> str:

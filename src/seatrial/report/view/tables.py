@@ -1,15 +1,18 @@
-"""Merges the tables that each cell of a trial has, such as its cases, into one: rows by cells.
+"""Tables over several cells: the tiles of the first screen, and the tables that each cell of a trial has, such as its
+cases, merged into one.
 
-The tables come from a run folder and are not trusted."""
+They come from a run folder and are not trusted."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
-from seatrial.job import Table, Verdict, worst
+from seatrial.job import Table, Tile, Verdict, worst
 from seatrial.report.view.cell import CellView
 from seatrial.report.view.grid import Trial, trials
+from seatrial.report.view.plot import number_of
 from seatrial.report.view.words import AGREEMENTS, one_line
 
 MOST_ROWS = 200
@@ -19,11 +22,27 @@ _NOT_ASKED = "not asked"
 _VERDICTS = {one.value: one for one in Verdict}
 
 
+class Board:
+    """The cells that have something for the first screen, bad ones first, with one column for each of their tiles."""
+
+    def __init__(self, cells: Sequence[CellView]) -> None:
+        self.cells = sorted((cell for cell in cells if cell.first_charts), key=lambda cell: not cell.bad)
+        found = [{(tile.group, tile.title): tile for tile in cell.tiles} for cell in self.cells]
+        columns = list(dict.fromkeys(column for tiles in found for column in tiles))[:MOST_COLUMNS]
+        self.heads = [(group, [title for _, title in some]) for group, some in groupby(columns, lambda one: one[0])]
+        rows = [(cell, [tiles.get(one) for one in columns]) for cell, tiles in zip(self.cells, found, strict=True)]
+        # Which columns have a bound; the others are hidden on a phone.
+        self.judged = [any(one in tiles and tiles[one].bound for tiles in found) for one in columns]
+        self.rows: list[tuple[CellView, list[Tile | None]]] = rows[:MOST_ROWS]
+
+
 @dataclass(frozen=True)
 class JudgedField:
     verdict: Verdict
     agreement: str
     message: str = ""
+    size: float = 0.0  # of the difference
+    tolerance: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +73,7 @@ class JudgedTable:
             )
             for name in names
         ]
-        rows.sort(key=lambda row: (not row.wrong, row.exact))
+        rows.sort(key=lambda row: (not row.wrong, row.exact, -max((one.size for one in row.fields if one), default=0)))
         shown = sorted(sorted(range(len(cells)), key=lambda place: not cells[place].bad)[:MOST_COLUMNS])
         # The axis values in which the cells differ.
         labels = [", ".join(cell.axes.get(axis, "–") for axis in trial.axes) or cell.id for cell in cells]
@@ -63,6 +82,10 @@ class JudgedTable:
         self.rows = [JudgedRow(row.name, tuple(row.fields[place] for place in shown)) for row in rows[:MOST_ROWS]]
         self.cases, self.configurations = len(rows), len(cells)
         self.wrong = sum(row.wrong for row in rows)
+        sizes = [
+            field.size for row in self.rows for field in row.fields if field is not None and not field.verdict.good
+        ]
+        self.largest = max(sizes, default=0.0)
         # Number of fields by agreement, including fields that are left out.
         counts = Counter(field.agreement for row in rows for field in row.fields if field is not None)
         order = [*AGREEMENTS, *(agreement for agreement in counts if agreement not in AGREEMENTS)]
@@ -70,8 +93,9 @@ class JudgedTable:
 
 
 def judged_tables(cells: Sequence[CellView]) -> list[JudgedTable]:
-    """One for each trial that has such tables."""
-    return [JudgedTable(trial) for trial in trials(cells) if any(map(_table, trial.cells))]
+    """One for each trial that has such tables, wrong ones first."""
+    found = [JudgedTable(trial) for trial in trials(cells) if any(map(_table, trial.cells))]
+    return sorted(found, key=lambda table: not table.wrong)
 
 
 def _table(cell: CellView) -> Table | None:
@@ -84,16 +108,22 @@ def _fields(cell: CellView) -> dict[str, JudgedField] | None:
     if table is None:
         return None
     judged: dict[str, list[Verdict]] = {}  # xfails are applied after the table is made
+    sizes: dict[str, tuple[float, float]] = {}
     for finding in cell.findings:
         judged.setdefault(finding.step, []).append(finding.verdict)
+        size, tolerance = (number_of(finding.data.get(name)) for name in ("size", "tolerance"))
+        if size is not None and tolerance:
+            sizes[finding.step] = max((size, tolerance), sizes.get(finding.step, (0.0, 0.0)))
     place = table.columns.index("message") if "message" in table.columns else -1
     found = {}
     for row in table.rows:
         name, verdict, agreement = (_text(value) for value in (*row, "", "", "")[:3])
-        known = judged.get(f"{table.columns[0]} {name}")
+        step = f"{table.columns[0]} {name}"
+        known = judged.get(step)
         final = worst(known) if known else _VERDICTS.get(verdict, Verdict.INVALID)
         message = _text(row[place]) if 0 <= place < len(row) else ""
-        found[name] = JudgedField(final, agreement.replace("_", " ") or final.value, message)
+        size, tolerance = sizes.get(step, (0.0, 0.0))
+        found[name] = JudgedField(final, agreement.replace("_", " ") or final.value, message, size, tolerance)
     return found
 
 

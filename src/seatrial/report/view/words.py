@@ -3,13 +3,17 @@
 import re
 import time
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from seatrial.job import Excluded, StageTime, value_text
+from seatrial.job import Excluded, StageTime, read_json, value_text
+from seatrial.job.units import count
+
+FEW_CELLS = 40  # of a run; shown large, with their durations
 
 # Escape sequences (colours, cursor, window titles); then other characters that a terminal interprets or XML forbids,
 # and marks that change the writing direction.
@@ -109,13 +113,45 @@ def axes_text(axes: Iterable[tuple[str, str]]) -> str:
     return ", ".join(f"{axis}={value}" for axis, value in axes)
 
 
-def excluded_text(combination: Excluded) -> str:
-    return f"{combination.trial}[{axes_text(combination.axes.items())}]" if combination.axes else combination.trial
+DESELECTED = ("tag", "select", "pairwise")  # causes of exclusions
+
+
+def where_text(places: Iterable[Mapping[str, str]]) -> str:
+    """`runtime a, b; machine c, d and 7 more`"""
+    labels: dict[str, dict[str, None]] = {}
+    for axes in places:
+        for axis, label in axes.items():
+            labels.setdefault(axis, {})[label] = None
+    return "; ".join(f"{axis} {listed(found)}" for axis, found in labels.items())
+
+
+def listed(names: Iterable[str], most: int = 4, what: str = "") -> str:
+    """`a, b and 7 more`, or `a, b and 7 more cells`"""
+    found = [one_line(name) for name in names]
+    more = len(found) - most
+    rest = count(more, f"more {what}") if what else f"{more:,} more"
+    return ", ".join(found[:most]) + (f" and {rest}" if more > 0 else "")
+
+
+def exclusions(excluded: Iterable[Excluded]) -> list[tuple[str, list[Excluded], str]]:
+    """Reason, combinations and their axis values, most frequent first. Needs that differ only in the machine and the
+    runtime are one reason, and so are deselected combinations."""
+    groups: dict[str, list[Excluded]] = {}
+    for one in excluded:
+        need = one.why.partition(" needs ")[2].partition(", machine ")[0]
+        why = f"needs {need}" if one.cause == "needs" and need else one_line(one.why) or "no reason given"
+        groups.setdefault(f"deselected: {why}" if one.cause in DESELECTED else one_line(why), []).append(one)
+    found = sorted(groups.items(), key=lambda item: -len(item[1]))
+    alone = [len(some) == 1 and some[0].cause == "needs" for _, some in found]
+    return [
+        (one_line(some[0].why) if is_alone else why, some, where_text(one.axes for one in some))
+        for (why, some), is_alone in zip(found, alone, strict=True)
+    ]
 
 
 def not_run_text(excluded: Sequence[Excluded]) -> str:
     """`2 excluded, 3 deselected`"""
-    deselected = sum(one.cause in ("tag", "select", "pairwise") for one in excluded)
+    deselected = sum(one.cause in DESELECTED for one in excluded)
     rest = len(excluded) - deselected
     texts = [f"{rest:,} excluded" if rest or not deselected else "", f"{deselected:,} deselected" if deselected else ""]
     return ", ".join(filter(None, texts))
@@ -132,15 +168,15 @@ def stages_text(stages: Sequence[StageTime]) -> str:
     return ", ".join(parts)
 
 
-def clock_text(at_s: float, form: str) -> str:
-    """A wall time in UTC. A time out of range is shown as 1970-01-01."""
+def clock_text(at_s: float, form: str, unknown: str = "") -> str:
+    """A wall time in UTC. A time out of range is shown as `unknown`, or as 1970-01-01."""
     try:
         return time.strftime(form, time.gmtime(at_s))
     except (OverflowError, ValueError, OSError):
-        return time.strftime(form, time.gmtime(0))
+        return unknown or clock_text(0.0, form)
 
 
-# The glyph and colour of each verdict and each state of a cell. Glyphs differ without colour, too.
+# How each verdict and each state of a cell is shown. Glyphs differ without colour, too.
 
 
 class Symbol(msgspec.Struct, frozen=True):
@@ -148,43 +184,17 @@ class Symbol(msgspec.Struct, frozen=True):
     ascii: str  # for terminals that cannot show the glyph
     colour: str  # name of a terminal colour
     meaning: str
+    emoji: str = ""  # in Markdown
 
 
-SYMBOLS: Final[dict[str, Symbol]] = {
-    "passed": Symbol("✓", "+", "green", "all checks passed"),
-    "failed": Symbol("✗", "x", "red", "a check failed"),
-    "slower": Symbol("↓", "v", "yellow", "slower than its bounds"),
-    "faster": Symbol("↑", "^", "cyan", "faster than its bounds"),
-    "infra": Symbol("!", "!", "magenta", "infrastructure failure"),
-    "timeout": Symbol("◔", "T", "yellow", "timed out"),
-    "invalid": Symbol("?", "?", "magenta", "could not be run or checked"),
-    "skipped": Symbol("○", "o", "blue", "not run, with a reason"),
-    "xfail": Symbol("≈", "~", "green", "failed as expected"),
-    "xpass": Symbol("≠", "X", "red", "passed, but expected to fail"),
-    "interrupted": Symbol("◌", ",", "yellow", "stopped before all cells finished"),
-    "flaky": Symbol("↻", "r", "yellow", "passed on a retry"),
-    "excluded": Symbol("–", "-", "", "excluded combination"),
-    "waiting": Symbol("·", ".", "", "not started"),
-    "queued": Symbol("◌", ",", "blue", "queued"),
-    "unfinished": Symbol("◌", ",", "yellow", "interrupted"),
-    "damaged": Symbol("?", "?", "red", "cannot be read"),
-    "running": Symbol("▶", ">", "cyan", "running"),
-    "retrying": Symbol("↻", "r", "yellow", "retrying"),
-    "confirming": Symbol("↻", "r", "yellow", "repeated to confirm"),
-}
+class _Words(msgspec.Struct):
+    symbols: dict[str, Symbol]
+    agreements: dict[str, str]  # how an answer compares with the expected one, best first
 
-# How an answer compares with the expected one, best first.
-AGREEMENTS: Final = {
-    "exact": "as expected",
-    "near tie": "a different token of about the same probability",
-    "drift": "log-probabilities outside the tolerance",
-    "diverged": "different text",
-    "structure": "wrong counts, stop reason, tokens or stream messages",
-    "error": "an unexpected error, or a missing expected one",
-    "counts only": "only counts and stop reason are checked",
-    "answered": "not compared",
-    "not asked": "no request sent; see the reason",
-}
+
+_WORDS = read_json(Path(__file__).with_name("symbols.json"), _Words)
+SYMBOLS: Final = _WORDS.symbols
+AGREEMENTS: Final = _WORDS.agreements
 
 _TO_ASCII = str.maketrans(
     {symbol.glyph: symbol.ascii for symbol in SYMBOLS.values()}
@@ -205,13 +215,7 @@ def metric_or_open(value: float | None, unit: str = "") -> str:
 
 def date_text(at_s: float | None, timed: bool = False) -> str:
     """A date in UTC; `timed` adds the time of day."""
-    if at_s is None:
-        return ""
-    try:
-        date = time.gmtime(at_s)
-    except (OverflowError, OSError, ValueError):
-        return "unknown time"
-    return f"{date.tm_mday} {time.strftime('%b %Y %H:%M' if timed else '%b %Y', date)}"
+    return "" if at_s is None else clock_text(at_s, "%-d %b %Y %H:%M" if timed else "%-d %b %Y", "unknown time")
 
 
 def percent_text(share: float) -> str:

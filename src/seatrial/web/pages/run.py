@@ -1,18 +1,18 @@
 """The page of a run: its report, its live state, or the record in the history if its folder was deleted. Log pages."""
 
+import itertools
 import re
 from functools import lru_cache
 from pathlib import Path
 
 from seatrial.job import RunResults
 from seatrial.record import RunFolder, RunState, owner_of, run_overview
+from seatrial.record.folder import ResultsError, read_results
 from seatrial.record.history import IMPORTED, HistoryError, PastCell
-from seatrial.record.results import ResultsError, read_results
 from seatrial.report import ReportError
 from seatrial.report.html.log_page import render_log
 from seatrial.report.html.page import RunPage
 from seatrial.report.html.templates import asset, content_policy
-from seatrial.report.view.grid import matrices
 from seatrial.report.view.live import STATES_WORST_FIRST
 from seatrial.report.view.run import RunView
 from seatrial.web.access import NotThere, check_attempt, opened_below, run_folder
@@ -20,9 +20,8 @@ from seatrial.web.catalogue import Site
 from seatrial.web.files import Links, address
 from seatrial.web.follow import FollowedRun, read_once
 from seatrial.web.pages.home import MOST_IMPORTED, is_night, night_of
-from seatrial.web.render import Page, page, part, web_templates
+from seatrial.web.render import Page, live_assets, page, part, web_templates
 
-MOST_FAILING = 60  # cells listed while a run is in progress
 MOST_PAST = 2_000  # cells shown from the history
 
 
@@ -59,16 +58,18 @@ def report(site: Site, folder: RunFolder) -> Page:
     """The report. A static file includes all fragments. Raises ResultsError and OSError."""
     made = _run_page(folder, site.ending)
     links = Links(1, site.ending)
-    pieces = [] if links.live else made.pieces()
+    pieces = None if links.live else list(made.pieces())
     values = made.values(pieces)
     html = web_templates().get_template("served_run.html.j2").render(**values, links=links)
-    return Page(html, str(values["policy"]), packed="".join(piece for _, piece in pieces))
+    return Page(html, str(values["policy"]), packed="".join(piece for _, piece in pieces or ()))
 
 
 def piece(site: Site, name: str, key: str) -> Page:
     """A fragment of the page of a run, such as a cell or a cause. Raises NotThere."""
     try:
-        return Page(_run_page(run_folder(site.runs, name), site.ending).fragment(key), "default-src 'none'")
+        folder = run_folder(site.runs, name)
+        made = _run_page(folder, site.ending) if _is_over(folder) else live_page(site, read_once(folder))
+        return Page(made.fragment(key), "default-src 'none'")
     except ReportError:
         raise NotThere("Cell or cause not found in this run.") from None
     except (ResultsError, OSError) as error:
@@ -93,30 +94,42 @@ def _known_page(folder: Path, changed_ns: int, size: int, ending: str) -> RunPag
 
 
 def _live(site: Site, folder: RunFolder, wrong: str = "") -> Page:
-    now = read_once(folder)
-    overview = run_overview(folder)
+    now, overview = read_once(folder), run_overview(folder)
     wrong = wrong or now.wrong or overview.why
-    return page(
-        "live.html.j2",
-        Links(1, site.ending),
-        run=folder.run,
-        state=overview.state.value,
-        owner=overview.owner,
-        goes_on=overview.state is RunState.RUNNING and not wrong,
-        line=now.line,
-        wrong=wrong,
-        grids=matrices(list(now.run.cells.values())) if now.run.cells else [],
-        parts=live_parts(now, -2),
-    )
+    made, links = live_page(site, now), Links(1, site.ending)
+    goes_on = links.live and overview.state is RunState.RUNNING and not wrong
+    values = made.values(None if links.live else made.pieces())
+    style, script = live_assets()
+    values |= {"style": style, "script": script, "policy": content_policy(style, script, links.live), "first": None}
+    values |= {"now": now, "state": overview.state.value, "owner": overview.owner, "goes_on": goes_on, "wrong": wrong}
+    html = web_templates().get_template("live.html.j2").render(**values, links=links)
+    return Page(html, str(values["policy"]))
 
 
-def live_parts(now: FollowedRun, after: int) -> dict[str, str]:
-    """The parts of the page that changed after a line; all of them for -2."""
-    live = now.run
-    parts = {f"c-{cell.hash}": part("live_parts.html.j2", "spot", cell) for cell in live.changed_since(after)}
-    failing = live.failing
-    parts["head"] = part("live_parts.html.j2", "head_part", live, now.wrong)
-    parts["failing"] = part("live_parts.html.j2", "failing_part", now.folder.run, failing[:MOST_FAILING], len(failing))
+def live_page(site: Site, now: FollowedRun) -> RunPage:
+    """The report of a run in progress."""
+    name, results = address(now.folder.run), now.run.results(now.folder.run, site.find_causes)
+    return RunPage(RunView(results, now.folder.path, f"{name}/file", now.run.states), f"{name}/piece/")
+
+
+def live_parts(site: Site, now: FollowedRun, after: int) -> dict[str, str]:
+    """The parts of the page that changed after a line."""
+    made = live_page(site, now)
+    values = made.values(None)
+    changed = {cell.hash for cell in now.run.changed_since(after)}
+    parts = {
+        "head": part("live_parts.html.j2", "head_part", now, made.run),
+        "why": part("overview.html.j2", "why", values["causes"], values["thumbnails"], True),
+        "running": part("live_parts.html.j2", "running_part", now.run),
+    }
+    if any(cell.hash in changed for grid in made.grids if not grid.layout.columns for cell in grid.cells):
+        parts["lists"] = part("grid.html.j2", "trial_lists", values["lists"])
+    for grid in made.grids:
+        for number, panel in enumerate(grid.panels(grid.layout)[2] if grid.layout.columns else ()):
+            parts[f"p-{grid.number}-{number}"] = f"{panel.good}/{panel.cells}"
+            for spot in filter(None, itertools.chain.from_iterable(panel.rows)):
+                if any(cell.hash in changed for cell in spot.cells):
+                    parts[spot.part] = part("grid.html.j2", "place", spot)
     return parts
 
 

@@ -1,7 +1,7 @@
 """The pages of a suite, with its cells over recent runs, and of one cell."""
 
+import re
 import shlex
-from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 
@@ -13,6 +13,7 @@ from seatrial.record.history import RunCell, SuiteRun
 from seatrial.record.history.data import IMPORTED
 from seatrial.report.html.metrics import MetricPanel
 from seatrial.report.view.run import rerun_command
+from seatrial.report.view.sentences import share_text
 from seatrial.report.view.series import RunSeries, with_bound, with_changes
 from seatrial.report.view.words import SYMBOLS, one_line
 from seatrial.web.access import NotThere
@@ -29,6 +30,8 @@ _MOST_ROWS = 400
 @dataclass(frozen=True)
 class CellStrip:
     id: str
+    trial: str
+    values: str  # of its axes
     hash: str  # in its latest run
     strip: Markup
     share: str
@@ -94,16 +97,15 @@ def strip_rows(site: Site, name: str, runs: list[SuiteRun]) -> tuple[list[CellSt
 def _row(id_: str, of: dict[str, RunCell], runs: list[str]) -> CellStrip:
     newest = next((of[run] for run in reversed(runs) if run in of), next(iter(of.values())))
     strip = Markup("").join(_mark(of[run].verdict, of[run].flaky) if run in of else _mark("", False) for run in runs)
-    return CellStrip(one_line(id_), newest.hash, strip, share_text(list(of.values())), not Verdict(newest.verdict).good)
+    rows, bad = [*of.values()], not Verdict(newest.verdict).good
+    share = share_text(rows) if any(row.verdict != "passed" or row.flaky for row in rows) else ""
+    return CellStrip(one_line(id_), *_short(id_), newest.hash, strip, share, bad)
 
 
-def share_text(cells: list[RunCell]) -> str:
-    """Counts by verdict; empty if the cell always passed."""
-    counted = Counter(cell.verdict for cell in cells)
-    flaky = sum(cell.flaky for cell in cells)
-    parts = [f"{number} {verdict}" for verdict, number in counted.most_common() if verdict != "passed"]
-    parts += [f"{flaky} flaky"] if flaky else []
-    return f"{counted['passed']} of {len(cells)} passed, {', '.join(parts)}" if parts else ""
+def _short(id_: str) -> tuple[str, str]:
+    """The trial and the axis values of `trial[axis=value,…]`."""
+    trial, _, axes = one_line(id_).removesuffix("]").partition("[")
+    return trial, re.sub(r"(^|,)[\w.-]+=", " · ", axes).removeprefix(" · ")
 
 
 def _latest_trouble(of: dict[str, RunCell], runs: list[str]) -> int:

@@ -1,18 +1,12 @@
 "use strict";
-// Updates the live parts of this page. The server sends each part whole and escaped.
 charts.enhance(document);
-const live = document.body.dataset.live;
-if (live && window.EventSource) {
-  const source = new EventSource(`${live}?after=${document.body.dataset.line}`);
-  source.addEventListener("parts", (event) => {
-    for (const [name, html] of Object.entries(JSON.parse(event.data))) {
-      const part = document.querySelector(`[data-part="${CSS.escape(name)}"]`);
-      if (part && part.innerHTML !== html) part.innerHTML = html;
-    }
-    document.body.dataset.line = event.lastEventId;
-  });
-  source.addEventListener("reload", () => { source.close(); location.reload(); });
-}
+document.addEventListener("keydown", (event) => {
+  const find = document.querySelector(".search input");
+  if (event.key !== "/" || !find || event.target.matches("input, select, textarea")) return;
+  event.preventDefault();
+  find.focus();
+});
+for (const one of document.querySelectorAll(".filters select")) one.addEventListener("change", () => one.form.submit());
 for (const button of document.querySelectorAll("button.copy")) {
   button.hidden = !navigator.clipboard;
   button.addEventListener("click", async () => {
@@ -21,10 +15,10 @@ for (const button of document.querySelectorAll("button.copy")) {
   });
 }
 // A click on a mark opens that cell in that run.
-const columns = [...document.querySelectorAll("table.strips thead .strip a")];
-document.querySelector("table.strips tbody")?.addEventListener("click", (event) => {
-  const mark = event.target.closest(".strip i");
+document.addEventListener("click", (event) => {
+  const mark = event.target.closest("table.strips tbody .strip i");
   if (!mark) return;
+  const columns = mark.closest("table").querySelectorAll("thead .strip a");
   const to = columns[[...mark.parentElement.children].indexOf(mark)];
   if (to && mark.textContent) location.href = `${to.href}#cell/${mark.closest("tr").dataset.hash}`;
 });

@@ -238,7 +238,7 @@ const enhance = figure => {
   };
 
   const table = find(figure, ".data") || figure.appendChild(make("details", { className: "data", innerHTML: "<summary>Data</summary>" }));
-  table.ontoggle = () => { if (!find(table, "table")) table.insertAdjacentHTML("beforeend", `<div class="scroll" tabindex="0" role="region" aria-label="${esc(plot.title)}">${tableOf(plot)}</div>`); };
+  table.ontoggle = () => { if (!find(table, "table")) table.insertAdjacentHTML("beforeend", `<div class="scroll" tabindex="0" role="group" aria-label="${esc(plot.title)}">${tableOf(plot)}</div>`); };
   new ResizeObserver(() => { if (area.clientWidth !== width) me.draw(); }).observe(area);
 };
 return { load, draw, enhance: inside => { for (const figure of inside.querySelectorAll("figure.chart")) if (!figure.chart) enhance(figure); } };

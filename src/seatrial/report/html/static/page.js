@@ -59,11 +59,11 @@
 
   // --- inspector
   let shown = "";
-  const inspect = async (key) => {
+  const inspect = async (key, asked = Boolean(key)) => { // not asked: the first match of a search
+    aside.classList.toggle("asked", asked);
     if (key === shown) return;
     shown = key;
     for (const link of all("a.chosen")) link.classList.remove("chosen");
-    aside.classList.toggle("asked", Boolean(key));
     let nodes = home;
     if (key) {
       try { nodes = await piece(key); } catch (error) { nodes = [document.createTextNode(String(error))]; }
@@ -74,7 +74,8 @@
     inspected.replaceChildren(...nodes);
     aside.scrollTop = 0;
     ready(inspected);
-    for (const link of all(`a[href="#${CSS.escape(key)}"]`, at("grids"))) link.classList.add("chosen");
+    for (const link of all(`#grids a[href="#${key}"], .causes a[href="#${key}"]`)) link.classList.add("chosen");
+    document.dispatchEvent(new Event("inspected"));
     status.textContent = key ? (inspected.querySelector("h2")?.textContent || "") : "";
   };
   const close = () => change((state) => { state.chosen = ""; });
@@ -86,28 +87,88 @@
     }
   };
 
-  // --- filters
+  // --- the first screen: a row of the board selects its charts
+  const board = async (hash) => {
+    const box = at("shown");
+    if (!box || hash === (box.dataset.cell || "")) return;
+    box.dataset.cell = hash;
+    box.kept ||= Array.from(box.childNodes);
+    const first = all("#first [aria-current]")[0];
+    box.given ||= first?.getAttribute("href");
+    const found = hash ? (await piece(`cell/${hash}`) || []).find((one) => one.matches?.(".first")) : null;
+    if (box.dataset.cell !== hash) return;
+    box.replaceChildren(...(found ? [found] : box.kept));
+    const href = found ? `#board=${hash}` : box.given;
+    for (const link of all("#first a[href^='#board=']")) {
+      const on = link.getAttribute("href") === href;
+      if (on) link.setAttribute("aria-current", "true"); else link.removeAttribute("aria-current");
+      link.closest("tr")?.classList.toggle("chosen", on);
+    }
+    ready(box);
+  };
+
+  // --- search: words, verdicts, and axis:value; the last two become chips
+  const VERDICTS = ["passed", "failed", "slower", "faster", "infra", "timeout", "invalid", "skipped", "xfail", "xpass", "flaky", "newly", "running", "retrying", "confirming", "queued", "waiting"];
+  let cells; // all of them, from the fragment of the table
+  const index = () => cells ||= source("view/cells").then((page) => all("[data-key='view/cells'] tbody tr", page).map((row) => {
+    const link = row.querySelector("a"), id = link.textContent.toLowerCase(), [trial, axes = ""] = id.split(/\[(.*)\]$/s);
+    return { hash: link.getAttribute("href").slice(6), kinds: row.dataset.kinds.split(" "), causes: (row.dataset.causes || "").split(" "), text: row.textContent.toLowerCase(), axes: `,trial=${trial},${axes},` };
+  }));
+  const low = (text) => text.toLowerCase(), exact = (word) => `,${low(word).replace(":", "=")},`;
+  const asked = async (query) => { // the parts of a query
+    const words = query.split(/\s+/).filter(Boolean), known = words.some((word) => word.includes(":")) ? await index() : [];
+    const kinds = words.filter((word) => VERDICTS.includes(low(word))), axes = words.filter((word) => word.includes(":") && known.some((one) => one.axes.includes(exact(word))));
+    return { words: words.filter((word) => !kinds.includes(word) && !axes.includes(word)), kinds, axes };
+  };
+  const fits = (one, { words, kinds, axes }) => (!kinds.length || kinds.some((kind) => one.kinds.includes(low(kind))))
+    && axes.every((word) => axes.some((other) => other.split(":")[0] === word.split(":")[0] && one.axes.includes(exact(other))))
+    && words.map(low).every((word) => one.text.includes(word) || one.axes.includes(word.replace(":", "=")));
   let filtered = false;
-  const filter = (state) => {
-    const wanted = state.values.get("verdict") || "", words = (state.values.get("find") || "").toLowerCase().split(/\s+/).filter(Boolean);
-    for (const button of all("#counts button")) button.setAttribute("aria-pressed", String(button.dataset.verdict === wanted));
-    if (find.value !== (state.values.get("find") || "") && document.activeElement !== find) find.value = state.values.get("find") || "";
-    const filters = Boolean(wanted || words.length);
+  const filter = async (state) => {
+    const query = state.values.get("find") || "", parts = await asked(query), cause = /^cause\/(.*)/.exec(state.chosen)?.[1];
+    const searches = Boolean(query.trim()), filters = searches || Boolean(cause);
+    for (const button of all("#counts button")) button.setAttribute("aria-pressed", String(parts.kinds.some((kind) => low(kind) === button.dataset.verdict)));
+    pin(parts);
     if (!filters && !filtered) return; // nothing to change, skip thousands of cells
     filtered = filters;
-    const fits = (kinds, text) => (!wanted || kinds.includes(wanted)) && words.every((word) => text().includes(word));
-    for (const spot of all("#grids td:has(>a)")) {
-      const kinds = Array.from(spot.classList, (name) => name.replace(/^v-/, ""));
-      spot.classList.toggle("off", filters && !fits(kinds, () => describe(spot).toLowerCase()));
+    const hits = (filters ? await index() : []).filter((one) => fits(one, parts) && (!cause || one.causes.includes(cause)));
+    if ((read().values.get("find") || "") !== query) return; // typed on meanwhile
+    const hashes = new Set(hits.map((one) => one.hash)), causes = new Set(hits.flatMap((one) => one.causes));
+    for (const spot of all("#grids td>a[href^='#cell/']")) {
+      const own = spot.dataset.cells?.split(" ") || [spot.getAttribute("href").slice(6)];
+      spot.parentElement.classList.toggle("off", filters && !own.some((hash) => hashes.has(hash)));
     }
-    for (const line of all(".causes li")) line.hidden = !fits(line.dataset.verdicts.split(" "), () => line.textContent.toLowerCase());
-    let number = 0;
+    for (const line of all(".causes li")) {
+      const text = line.textContent.toLowerCase(), said = !parts.kinds.length && !parts.axes.length && parts.words.every((word) => text.includes(low(word)));
+      line.hidden = searches && !causes.has(line.dataset.cause) && !said;
+    }
+    for (const more of all("#why details.more")) if (searches) more.open = true;
     const rows = all("#cells tbody tr");
-    for (const row of rows) {
-      row.hidden = !fits(row.dataset.kinds.split(" "), () => row.textContent.toLowerCase());
-      number += row.hidden ? 0 : 1;
+    for (const row of rows) row.hidden = filters && !hashes.has(row.querySelector("a").getAttribute("href").slice(6));
+    if (filters) status.textContent = `${hits.length} of ${(await index()).length} cells`;
+    if (searches && !state.chosen && !state.anchor) {
+      const first = all(".causes li:not([hidden])")[0]?.dataset.cause;
+      const hit = hits.find((one) => one.causes.includes(first)) || hits[0];
+      await inspect(hit ? `cell/${hit.hash}` : "", false);
     }
-    if (filters && rows.length) status.textContent = `${number} of ${rows.length} cells`;
+  };
+  const search = (query) => { // in the address, without a step back for every key
+    const state = read(), text = query.join(" ");
+    if (text.trim()) state.values.set("find", text); else state.values.delete("find");
+    history.replaceState(null, "", address(state));
+    return apply();
+  };
+  const chips = at("chips");
+  const pinned = () => all("button", chips).map((chip) => chip.dataset.word);
+  const pin = ({ words, kinds, axes }) => {
+    const focused = document.activeElement === find, typed = focused && !/\s$/.test(find.value) ? find.value.split(/\s+/) : [];
+    const chosen = [...kinds, ...axes].filter((word) => !typed.includes(word)); // not a chip before a space follows
+    if (String(chosen) !== String(pinned())) chips.replaceChildren(...chosen.map((word) => {
+      const chip = Object.assign(document.createElement("button"), { type: "button", textContent: `${word} ✕`, ariaLabel: `Remove ${word}` });
+      chip.dataset.word = word;
+      return chip;
+    }));
+    if (!typed.length) find.value = words.join(" ") + (focused && words.length ? " " : "");
   };
   const describe = (spot) => {
     const table = spot.closest("table"), row = spot.parentElement.querySelector("th")?.textContent || "";
@@ -118,6 +179,7 @@
   // --- grids: each layout is a fragment
   const lay = async (grid, state) => {
     const form = grid.querySelector(".choose");
+    if (!form) return;
     const selects = all("select:not([name=show])", form);
     grid.dataset.show = ["verdict", "time", "metric", "change"].includes(state.values.get("show")) ? state.values.get("show") : "verdict";
     form.elements.show.value = grid.dataset.show;
@@ -141,9 +203,9 @@
     if (nodes && grid.dataset.key === key) { box.replaceChildren(...nodes); rove(box); }
   };
 
-  // --- keyboard: each grid and each toolbar is one tab stop
+  // --- keyboard: each grid is one tab stop
   const rove = (box) => {
-    const items = all("a[href^='#cell/'], [role=toolbar] button", box);
+    const items = all("a[href^='#cell/']", box);
     const kept = items.find((one) => one.closest("td.bad")) || items[0];
     for (const one of items) one.tabIndex = one === kept ? 0 : -1;
   };
@@ -182,13 +244,8 @@
     const inside = event.target;
     if (inside.matches("input, select, textarea")) { if (event.key === "Escape") inside.blur(); return; }
     if (event.key.startsWith("Arrow") && inside.matches("#grids a[href^='#cell/']")) { event.preventDefault(); return move(step(inside, event.key), inside); }
-    if (event.key.startsWith("Arrow") && inside.matches("#counts button")) {
-      const buttons = all("#counts button"), by = event.key === "ArrowRight" || event.key === "ArrowDown" ? 1 : -1;
-      event.preventDefault();
-      return move(buttons[(buttons.indexOf(inside) + by + buttons.length) % buttons.length], inside);
-    }
     if (at("help").open) return;
-    if (event.key === "Escape") change((state) => { if (state.chosen) state.chosen = ""; else { state.values.delete("verdict"); state.values.delete("find"); } });
+    if (event.key === "Escape") change((state) => { if (state.chosen) state.chosen = ""; else state.values.delete("find"); });
     else if (event.key === "n") leap(1);
     else if (event.key === "p") leap(-1);
     else if (event.key === "/") { event.preventDefault(); find.focus(); }
@@ -200,18 +257,17 @@
     const box = view.querySelector(".load");
     if (!box || box.childNodes.length) return;
     const nodes = await piece(view.dataset.load);
-    if (nodes && !box.childNodes.length) { box.replaceChildren(...nodes); ready(box); }
-    filter(read());
+    if (nodes && !box.childNodes.length) { box.replaceChildren(...nodes); ready(box); filtered = true; }
+    await filter(read());
   };
 
   const apply = async () => {
     const state = read();
     const target = state.anchor ? at(state.anchor) : null;
     if (target?.matches("details")) { target.open = true; await load(target); target.scrollIntoView(); }
-    if ((state.values.get("verdict") || state.values.get("find")) && at("cells").open) await load(at("cells"));
-    await Promise.all(all(".grid").map((grid) => lay(grid, state)));
-    if (!state.anchor) await inspect(state.chosen);
-    filter(state);
+    await Promise.all([...all(".grid").map((grid) => lay(grid, state)), board(state.values.get("board") || "")]);
+    if (!state.anchor && (state.chosen || !state.values.get("find"))) await inspect(state.chosen);
+    await filter(state);
     document.documentElement.dataset.shown = state.chosen || "home";
   };
 
@@ -223,13 +279,23 @@
     }));
     form.addEventListener("submit", (event) => event.preventDefault());
   }
-  at("counts").addEventListener("click", (event) => {
-    const kind = event.target.closest("button")?.dataset.verdict;
-    if (kind) change((state) => { if (state.values.get("verdict") === kind) state.values.delete("verdict"); else state.values.set("verdict", kind); });
+  document.addEventListener("click", (event) => {
+    const kind = event.target.closest("#counts button")?.dataset.verdict;
+    if (!kind) return;
+    find.blur();
+    change((state) => {
+      const words = (state.values.get("find") || "").split(/\s+/).filter(Boolean), kept = words.filter((word) => low(word) !== kind);
+      if (kept.length === words.length) kept.push(kind);
+      if (kept.length) state.values.set("find", kept.join(" ")); else state.values.delete("find");
+    });
   });
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a[href^='#']");
     const key = link?.getAttribute("href").slice(1) || "";
+    if (key.startsWith("board=")) {
+      event.preventDefault();
+      change((state) => { state.values.set("board", key.slice(6)); });
+    }
     if (!/^(cell|cause|metric)\//.test(key)) return;
     event.preventDefault();
     change((state) => { state.chosen = key; }).then(() => {
@@ -243,20 +309,29 @@
   let typed = 0;
   find.addEventListener("input", () => {
     clearTimeout(typed);
-    typed = setTimeout(() => {
-      if (find.value) at("cells").open = true;
-      const state = read();
-      if (find.value) state.values.set("find", find.value); else state.values.delete("find");
-      history.replaceState(null, "", address(state));
-      apply();
-    }, 120);
+    typed = setTimeout(() => search([...pinned(), find.value]), 120);
+  });
+  find.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") { find.value += " "; search([...pinned(), find.value]); }
+    if (event.key === "Backspace" && !find.value) search(pinned().slice(0, -1));
+  });
+  chips.addEventListener("click", (event) => {
+    const word = event.target.closest("button")?.dataset.word;
+    search([...pinned().filter((one) => one !== word), find.value]);
+    find.focus();
   });
   for (const view of all("details[data-load]")) view.addEventListener("toggle", () => { if (view.open) load(view); });
   aside.querySelector(".close").addEventListener("click", close);
   at("help-open").addEventListener("click", () => at("help").showModal());
-  for (const one of [find, at("help-open"), aside.querySelector(".close")]) one.hidden = false;
-  for (const box of [...all(".panels"), ...all(".list"), at("counts").parentElement]) rove(box);
+  for (const one of [find.parentElement, at("help-open"), aside.querySelector(".close")]) one.hidden = false;
+  for (const box of [...all(".panels"), ...all(".list")]) rove(box);
   ready(document);
+  document.addEventListener("updated", () => { // a live page replaced some of its parts
+    for (const box of [...all(".panels"), ...all(".list")]) rove(box);
+    for (const link of all(`#grids a[href="#${shown}"], .causes a[href="#${shown}"]`)) link.classList.add("chosen");
+    cells = undefined;
+    filter(read());
+  });
   addEventListener("hashchange", apply);
   addEventListener("popstate", apply);
   apply();
