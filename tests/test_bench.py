@@ -10,7 +10,7 @@ import pytest
 from world import EVERY
 
 BENCHES = sorted((Path(__file__).resolve().parent.parent / "bench").glob("[a-z]*.py"))
-ON_CLUSTERS = {"cluster", "kubernetes_cells", "kubernetes_client", "kubernetes_load", "scale_cluster"}
+ON_CLUSTERS = {"cluster", "error", "kubernetes_cells", "kubernetes_client", "kubernetes_load", "limit", "scale_cluster"}
 WITH_PEERS = {"cells", "changes", "plan", "scan", "start"}
 SLOW = {"history", "load", "notebooks"}
 on_demand = pytest.mark.skipif(not EVERY, reason="takes long, even in its tiny form: with SEATRIAL_TEST_ALL=1")

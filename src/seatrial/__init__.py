@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from seatrial.job import CellResult, RunResults, Verdict
     from seatrial.plan import PlanError
     from seatrial.record import DamagedRun, RunOwned, UnknownRun
+    from seatrial.record.folder import ResultsError
     from seatrial.record.history import HistoryError
-    from seatrial.record.results import ResultsError
     from seatrial.suite import Suite, SuiteError
 
 __version__ = "0.3.0"
@@ -37,7 +37,7 @@ _PLACES = {
     "seatrial.plan": ("PlanError",),
     "seatrial.record": ("DamagedRun", "RunOwned", "UnknownRun"),
     "seatrial.record.history": ("HistoryError",),
-    "seatrial.record.results": ("ResultsError",),
+    "seatrial.record.folder": ("ResultsError",),
     "seatrial.suite": ("Suite", "SuiteError"),
 }
 _WHERE = {name: place for place, names in _PLACES.items() for name in names}

@@ -263,7 +263,7 @@ def read_results(run: "AnyPath", *, runs: "AnyPath" = "runs") -> "RunResults":
 
     Raises UnknownRun, and ResultsError if the run has not finished or its results cannot be read.
     """
-    from seatrial.record.results import read_results as read
+    from seatrial.record.folder import read_results as read
 
     return read(find(runs, run).path)
 

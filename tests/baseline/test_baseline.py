@@ -106,8 +106,10 @@ def test_bounds_come_from_the_runs_and_say_so(history: History) -> None:
     assert bound.lower < 2.44 < bound.upper
     assert (bound.state, bound.runs, bound.unit, bound.better) == (BoundState.USABLE, 20, "s", "lower")
     assert (bound.since_s, bound.false_alarm, bound.fingerprint) == (START_S, 0.005, "aaaa")
-    assert (entry.left_out, entry.hardware) == ({}, "some CPU")
-    assert entry.reasons == ({"at": "2027-01-09T00:00:00Z", "what": "updated from 20 of 20 runs", "why": "because"},)
+    assert (entry.keys.left_out, entry.keys.hardware) == ({}, "some CPU")
+    assert entry.keys.reasons == (
+        {"at": "2027-01-09T00:00:00Z", "what": "updated from 20 of 20 runs", "why": "because"},
+    )
 
 
 def test_only_metrics_that_say_what_is_better_get_bounds(history: History) -> None:
@@ -123,7 +125,7 @@ def test_failed_runs_and_outliers_are_left_out_with_their_reasons(history: Histo
     history.add(result("broken", 31, 0.1, Verdict.FAILED), result("odd", 32.0, 9.0))
     fill(history, "s", 33, 5, 2.44)
     entry = entry_of(new_bounds.update(chosen(history), None, WHY))
-    assert entry.left_out == {"the run failed": 1, "outlier": 1}
+    assert entry.keys.left_out == {"the run failed": 1, "outlier": 1}
     assert entry.bound.runs == 35
 
 
@@ -156,7 +158,7 @@ def test_too_few_runs_only_record_and_never_replace_bounds_in_use(history: Histo
         new_bounds.update(chosen(history), used, WHY)
     fill(history, "s", 5, 10, 2.44)
     later = entry_of(new_bounds.update(chosen(history), entry, WHY), text=edited("", "f", OURS, [made.edit]))
-    assert (later.bound.state, later.bound.why, len(later.reasons)) == (BoundState.USABLE, "", 2)
+    assert (later.bound.state, later.bound.why, len(later.keys.reasons)) == (BoundState.USABLE, "", 2)
 
 
 def test_too_wide_a_spread_calls_itself_unusable_and_needs_force_to_count(history: History) -> None:
@@ -169,8 +171,8 @@ def test_too_wide_a_spread_calls_itself_unusable_and_needs_force_to_count(histor
     forced = entry_of(new_bounds.update(chosen(history), used, replace(WHY, force=True)))
     assert forced.bound.state is BoundState.USABLE
     assert relative_half_width(forced.bound) is not None
-    assert forced.cap is not None
-    assert 0.2 < relative_half_width(forced.bound) <= forced.cap  # so the next update does not ask again
+    assert forced.keys.cap is not None
+    assert 0.2 < relative_half_width(forced.bound) <= forced.keys.cap  # so the next update does not ask again
     assert entry_of(new_bounds.update(chosen(history), forced, WHY)).bound.state is BoundState.USABLE
 
 
@@ -184,7 +186,7 @@ def test_settings_of_the_entry_are_kept(history: History) -> None:
     fill(history, "r", 0, 30, 2.44)
     settings = _read("baselines: {train: {step_time: {lower: 1, upper: 3, floor: 0.05, cap: 0.5, false_alarm: 0.01}}}")
     entry = entry_of(new_bounds.update(chosen(history), settings, WHY))
-    assert (entry.floor, entry.cap, entry.bound.false_alarm) == (0.05, 0.5, 0.01)
+    assert (entry.keys.floor, entry.keys.cap, entry.bound.false_alarm) == (0.05, 0.5, 0.01)
     assert relative_half_width(entry.bound) == pytest.approx(0.05)
 
 
@@ -195,12 +197,12 @@ def test_runs_of_an_open_regression_are_left_out_until_a_recenter_accepts_them(h
     made = new_bounds.update(chosen(history), first, WHY)
     second = entry_of(made)
     assert second.bound.runs == 30
-    assert list(second.left_out.values()) == [12]
+    assert list(second.keys.left_out.values()) == [12]
     assert any("a regression is open since run slow30" in note for note in made.notes)
     moved = adjust.recenter_entry(chosen(history), second, WHY)
     text = edited(edited("", "f", OURS, [made.edit]), "f", OURS, [moved.edit])
     third = _read(text)
-    assert third.accepted == "slow30"
+    assert third.keys.accepted.run == "slow30"
     assert third.bound.center == pytest.approx(2.60, rel=0.005)
     assert any("worse than before" in note for note in moved.notes)
     fourth = entry_of(new_bounds.update(chosen(history), third, WHY), text=text)
@@ -264,7 +266,7 @@ def test_other_conditions_get_bounds_by_an_update_only_where_the_level_is_no_wor
     entry = entry_of(moved, text=text)
     assert entry.bound.center == pytest.approx(3.0, rel=0.01)
     assert entry.bound.conditions["hardware.cores"] == "4"
-    assert "under other conditions" in entry.reasons[-1]["what"]
+    assert "under other conditions" in entry.keys.reasons[-1]["what"]
     many(history, "big", 12, 6, 1.5, "v1", cores="16")
     made = new_bounds.update(chosen(history), entry, WHY)
     assert any("hardware.cores 4 → 16" in note for note in made.notes)
@@ -313,7 +315,7 @@ def test_recenter_follows_the_last_runs_that_are_out_as_wide_as_one_run_needs_it
     wider = math.sqrt(2 / (1 + 1 / 30))  # one run is the center, which the mean of 30 was before
     width = entry.bound.upper - entry.bound.lower
     assert moved.bound.upper - moved.bound.lower == pytest.approx(width * wider, rel=1e-6)
-    assert (moved.accepted, moved.method.count("recentered")) == ("fast", 1)
+    assert (moved.keys.accepted.run, moved.keys.method.count("recentered")) == ("fast", 1)
 
 
 def test_recenter_of_their_file_keeps_their_convention(history: History) -> None:
@@ -396,7 +398,7 @@ def test_metrics_of_repeats_are_called_metrics_and_their_run_is_counted_once(his
         history.add(repeated(f"r{number}", number, 2.44, 2.45))
     entry = entry_of(new_bounds.update(chosen(history), None, WHY, form=form), form)
     assert (entry.bound.runs, entry.bound.values) == (6, 12)
-    assert entry.reasons[0]["what"] == "updated from 12 of 12 values of 6 runs"
+    assert entry.keys.reasons[0]["what"] == "updated from 12 of 12 values of 6 runs"
     (shown,) = describe.describe_baselines(as_place(entry), history)
     assert "(12 values of 6 runs since 1 Oct, 0.5 % false-alarm rate" in shown.sentence
 
@@ -405,8 +407,8 @@ def test_left_out_metrics_of_repeats_are_counted_one_by_one(history: History) ->
     for number in range(5):
         history.add(repeated(f"r{number}", number, 2.44, 2.45, 2.44, *([9.0] if number in (1, 3) else [2.45])))
     entry = entry_of(new_bounds.update(chosen(history), None, WHY))
-    assert entry.reasons[0]["what"] == "updated from 18 of 20 values of 5 runs"
-    assert "2 of 20 values left out" in entry.method
+    assert entry.keys.reasons[0]["what"] == "updated from 18 of 20 values of 5 runs"
+    assert "2 of 20 values left out" in entry.keys.method
     (shown,) = describe.describe_baselines(as_place(entry), history)
     assert "left out: 2 × outlier" in shown.details
 
@@ -508,7 +510,7 @@ def test_a_recentered_entry_tells_the_runs_of_its_level_and_how_many_its_width_i
     history.add(result("fast1", 10, 2.2, Verdict.FASTER), result("fast2", 11, 2.21, Verdict.FASTER))
     text = edited(text, "f", OURS, [adjust.recenter_entry(chosen(history), _read(text), WHY).edit])
     entry = _read(text)
-    assert (entry.left_out, entry.bound.runs, entry.bound.width_runs) == ({}, 2, 8)
+    assert (entry.keys.left_out, entry.bound.runs, entry.bound.width_runs) == ({}, 2, 8)
     (shown,) = describe.describe_baselines(as_place(entry), history)
     assert (
         "(center from 2 runs since 11 Oct, width of the bounds from 8 earlier ones, 0.5 % false-alarm rate"

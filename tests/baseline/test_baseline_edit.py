@@ -99,9 +99,9 @@ def test_what_their_tool_cannot_say_goes_into_one_key_beside_and_comes_back(tmp_
     path = tmp_path / "f.yaml"
     path.write_text(edited(THEIR, "f", THEIRS, [made]))
     entry = read_baselines(path).entries["llama-3-8b"]["step_time"]
-    assert (entry.floor, entry.bound.fingerprint, entry.bound.false_alarm) == (0.03, "12345678", 0.001)
-    assert entry.left_out == {"failed": 3}
-    assert entry.reasons == (WHY,)
+    assert (entry.keys.floor, entry.bound.fingerprint, entry.bound.false_alarm) == (0.03, "12345678", 0.001)
+    assert entry.keys.left_out == {"failed": 3}
+    assert entry.keys.reasons == (WHY,)
     assert [one for one in read_baselines(path).warnings if "by hand" in one] == []
 
 

@@ -26,7 +26,7 @@ def widened(keys: str, by: float | None = None, to: float | None = None, force: 
 def test_a_center_of_zero_is_taken_as_the_middle_of_the_bounds(by: float | None, to: float | None) -> None:
     entry = widened("lower: 1.9, upper: 2.1, center: 0, floor: 0.015", by, to)
     assert (entry.bound.lower, entry.bound.upper) == (pytest.approx(1.88), pytest.approx(2.12))
-    assert entry.floor == pytest.approx(0.06)
+    assert entry.keys.floor == pytest.approx(0.06)
 
 
 @pytest.mark.parametrize("keys", ["lower: -1, upper: 1, center: 0", "lower: -1, upper: 1"])
@@ -37,9 +37,9 @@ def test_bounds_around_zero_have_no_floor_that_could_keep_them_and_are_refused(k
 
 def test_the_floor_is_never_above_the_cap() -> None:
     entry = widened("lower: 1.99, upper: 2.01, center: 2, cap: 0.12345", to=0.12341)
-    assert entry.floor == entry.cap == 0.12345
+    assert entry.keys.floor == entry.keys.cap == 0.12345
     entry = widened("lower: -0.01, upper: 0.03, center: 0.01, cap: 2", by=0.5, force=True)
-    assert entry.floor == entry.cap == 3
+    assert entry.keys.floor == entry.keys.cap == 3
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_the_floor_is_never_above_the_cap() -> None:
     ],
 )
 def test_the_method_tells_the_width_that_it_has_now(method: str, after: str) -> None:
-    assert widened(f"lower: 1.9, upper: 2.1, center: 2, method: {method}", to=0.1).method == after
+    assert widened(f"lower: 1.9, upper: 2.1, center: 2, method: {method}", to=0.1).keys.method == after

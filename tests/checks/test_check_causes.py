@@ -164,6 +164,19 @@ def test_the_first_error_of_a_long_log_is_found_with_its_number(line: str) -> No
     assert error_line(found.window) == line
 
 
+def test_the_error_of_a_server_is_its_exception_not_the_line_that_announces_a_traceback() -> None:
+    log = """INFO:     Waiting for application startup.
+ERROR:    Traceback (most recent call last):
+  File "lifespan/on.py", line 86, in main
+ValueError: no such model
+ERROR:    Application startup failed. Exiting.
+"""
+    assert error_line(log) == "ValueError: no such model"
+    found = find_error(log.replace("Traceback", "Exception in ASGI application\nTraceback").encode())
+    assert found is not None
+    assert found.text == "ValueError: no such model"
+
+
 def test_a_log_without_an_error_and_a_log_of_garbage_give_nothing_or_text() -> None:
     assert find_error(b"error handling: on\n0 errors\n") is None
     assert find_error(b"") is None

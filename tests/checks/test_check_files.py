@@ -34,6 +34,16 @@ def test_none_is_too_few_unless_none_is_what_is_asked() -> None:
     assert judged(files(file("a"), file("b")), count=WANT_ONE)["count"] == ("failed", "files")
 
 
+def test_what_was_not_searched_is_not_counted_as_absent() -> None:
+    few = files(file("a"))
+    few.result["out"]["cut"] = "more than 5 files and folders; the rest was not searched"
+    assert judged(few) == judged(few, count=parse_requirement(">=1"))
+    assert judged(few)["count"] == ("passed", "")
+    assert judged(few, count=WANT_ONE)["count"] == ("invalid", "unjudged")
+    (finding, *_) = check_files(few, EXITED, "out", FilesExpected("*", parse_requirement(">1")), WINDOW)
+    assert "(expected >1); more than 5 files" in finding.message
+
+
 def test_every_hosts_folder_has_the_count() -> None:
     both = files(file("job/profile/0-0/a"), file("job/profile/0-1/b"))
     assert judged(both, count=WANT_ONE)["count"] == ("passed", "")

@@ -8,7 +8,7 @@ import pytest
 from seatrial.agent.readers.log import Reading
 from seatrial.agent.readers.patterns import search_output
 from seatrial.checks import RunExpected, check_job, check_kept, check_run, check_workspace
-from seatrial.checks.command import LogExpected, check_log
+from seatrial.checks.command import LogExpected, check_exit, check_log
 from seatrial.checks.evidence import most_relevant_first
 from seatrial.engine.collect import with_searches
 from seatrial.job import (
@@ -25,8 +25,7 @@ from seatrial.job import (
     is_gpu_model,
 )
 from seatrial.kinds.command import command_steps
-from seatrial.kinds.runtime.facts import Declared, check_facts
-from seatrial.kinds.runtime.judge import check_command, check_import, version_matches
+from seatrial.kinds.runtime.judge import Declared, check_command, check_facts, check_import, version_matches
 from seatrial.suite.command import Command, LogChecks
 from seatrial.suite.patterns import follow_texts
 
@@ -162,6 +161,24 @@ def test_a_wrong_exit_code_shows_what_the_command_complained_of() -> None:
     found = check_run(seen("run", output="start\nmake: *** [all] Error 1\n\n", code=2), EXITED, RunExpected())[0]
     assert found.message == "exited 2 (expected 0)"
     assert found.evidence.splitlines()[0] == "make: *** [all] Error 1"
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "wanted", "class_", "message"),
+    [
+        ("a\ntorch.OutOfMemoryError: CUDA out of memory.\n", 1, 0, "memory",
+         "out of memory (exit code 1): torch.OutOfMemoryError: CUDA out of memory."),
+        ("", 139, 0, "signal", "killed by SIGSEGV (exit code 139 from its shell)"),
+        ("MemoryError was expected", 0, 3, "exit", "exited 0 (expected 3)"),
+    ],
+)  # fmt: skip
+def test_a_command_of_any_kind_of_trial_ends_for_the_same_reasons(
+    output: str, code: int, wanted: int, class_: str, message: str
+) -> None:
+    (found,) = check_run(seen("run", output=output, code=code), EXITED, RunExpected(wanted))
+    assert (found.verdict, found.class_, found.message) == (Verdict.FAILED, class_, message)
+    if not wanted:
+        assert check_exit(seen("run", output=output, code=code), EXITED) == [found]
 
 
 def test_any_exit_code_will_do_when_none_is_expected() -> None:

@@ -97,6 +97,23 @@ def test_a_metric_with_too_much_noise_is_left_out_beside_others_and_makes_no_goo
     assert "seconds" in bounds(filled)
 
 
+def test_update_removes_an_entry_that_is_still_too_noisy_and_says_why(filled: World) -> None:
+    rows = [f"n{n},2026-10-{n:02d}T06:00:00Z,{0.1 * (1 + n % 5)}" for n in range(1, 31)]
+    (filled.folder / "noise.csv").write_text("\n".join(["run,time,value", *rows]) + "\n")
+    noise = ("--metric", "seconds", "--unit", "s", "--better", "lower", "--reason", "x")
+    filled.seatrial("baseline", "import", "suite.yaml", "noise.csv", *AB, *noise, check=0)
+    (filled.folder / "bounds.yaml").write_text(
+        "version: 1\nbaselines:\n  tiny[model=a]:\n    seconds: {upper: 9.0, unit: s, better: lower, state: unusable}\n"
+    )
+    only = filled.seatrial("baseline", "update", "suite.yaml", *AB, *noise[:2], "--reason", "x", check=0)
+    assert "removed" not in only.stderr  # nothing else would be checked
+    done = filled.seatrial("baseline", "update", "suite.yaml", *AB, "--reason", "again", check=0)
+    assert "tiny[model=a] seconds: removed, too noisy: " in done.stderr
+    assert "; add it with `--metric seconds --force`" in done.stderr
+    assert "seconds" not in bounds(filled)
+    assert "step_time" in bounds(filled)
+
+
 @pytest.mark.parametrize(
     ("args", "told"),
     [

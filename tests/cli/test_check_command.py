@@ -306,4 +306,4 @@ def test_a_trial_of_several_cells_needs_to_be_told_which(world: World) -> None:
 def test_a_runtime_trial_has_nothing_to_judge_files_by(world: World) -> None:
     world.suite("trials: {t: {kind: runtime, commands: [sh]}}")
     done = world.seatrial("check", ".", "--suite", "suite.yaml", "--trial", "t", check=2)
-    assert "only training" in done.stderr
+    assert "which has no files to check" in done.stderr

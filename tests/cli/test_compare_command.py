@@ -197,3 +197,13 @@ def test_runs_with_nothing_in_common_say_so(world: World) -> None:
     assert world.seatrial("compare", "before", "after", check=0).stdout.startswith(
         "The two runs have no cells in common."
     )
+
+
+def test_cells_with_one_change_and_one_reason_are_one_entry(world: World) -> None:
+    cells = [(f"{n:02}", f"t[n={n:02}]") for n in range(27)]
+    kept(world, run("before", *(timed(1.0, name, id=id_) for name, id_ in cells)))
+    bad = (timed(1.0, name, Verdict.FAILED, id=id_, why="exited 3 (expected 0)") for name, id_ in cells)
+    kept(world, run("after", *bad))
+    said = world.seatrial("compare", "before", "after", check=0).stdout
+    assert "  ✗ passed → failed  t[n=00], t[n=01], t[n=02] and 24 more cells" in said
+    assert said.count("exited 3 (expected 0)") == 1

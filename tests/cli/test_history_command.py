@@ -133,7 +133,7 @@ def test_without_a_trial_it_lists_what_there_is(past: History, world: World) -> 
         ),
         (["mark", "last", "--fixed"], "--reason is required"),
         (["mark", "last", "--fixed", "--reason", "  "], "--reason is required"),
-        (["mark", "last", "--reason", "x"], "--false-alarm, --regression, --fixed, --clear"),
+        (["mark", "last", "--reason", "x"], "--false-alarm, --regression, --accepted, --fixed, --clear"),
         (
             ["mark", "last", "--fixed", "--reason", "x", "--benchmark", "llama"],
             "benchmark not found in run nightly-039: 'llama'; did you mean",
@@ -261,12 +261,34 @@ def test_of_many_cells_those_with_a_failure_are_listed_and_the_others_counted(wo
     assert "  38 cells passed in every run" in lines
 
 
+def test_one_failure_of_many_cells_is_named_once(world: World) -> None:
+    history = open_history(world.folder / "runs" / "history.db")
+    why = {n: "out of memory" if n else "no such file" for n in range(27)}
+    cells = [cell(f"{n:02}", 1.0, verdict=Verdict.FAILED, why=text, metrics={}) for n, text in why.items()]
+    history.add(run("r1", *cells))
+    lines = world.seatrial("history", "t", check=0).stdout.splitlines()
+    assert [line.split(":")[-1] for line in lines if " last failed " in line] == [" no such file", " out of memory"]
+    assert sum(line.startswith("      these 26 last failed ") for line in lines) == 1
+
+
 def test_metrics_that_nobody_judges_are_counted_and_shown_when_asked(world: World) -> None:
     history = open_history(world.folder / "runs" / "history.db")
     metrics = {"loss": 0.5, "step_time": {"value": 1.0, "unit": "s", "better": "lower"}}
     history.add(run("r1", timed(1.0, metrics=metrics)))
     assert "1 unchecked metric not shown" in world.seatrial("history", "t", check=0).stdout
-    assert "loss (no unit)" in world.seatrial("history", "t", "--all", check=0).stdout
+    assert "t[n=a] loss  " in world.seatrial("history", "t", "--all", check=0).stdout
+    assert "loss (no unit)" in world.seatrial("history", "t", "--metric", "loss", check=0).stdout
+
+
+def test_series_of_few_runs_get_a_line_each_and_one_sentence_about_bounds(world: World) -> None:
+    history = open_history(world.folder / "runs" / "history.db")
+    for number in (1, 2):
+        history.add(run(f"r{number}", *(timed(number, f"{n:02}") for n in range(27))))
+    said = world.seatrial("history", "t", check=0).stdout
+    assert said.count("runs needed for a bound") == 1
+    assert "27 metrics: no bounds yet" in said
+    assert "└" not in said  # no chart
+    assert "27 cells passed in every run" in said
 
 
 def test_help_shows_the_options_of_the_trial_and_the_other_commands(world: World) -> None:

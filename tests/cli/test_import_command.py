@@ -153,7 +153,20 @@ tests: [{model: org/small, configs: [{}, {dtype_str: float32}], cases: [cases.ya
 """)
     done = world.seatrial("import", "config/small.yaml", "--out", "suite.yaml", check=0)
     assert "wrote suite.yaml: 2 serving trials, one per model configuration" in done.stdout
-    assert "the image tag, which tgis-tester takes from --image-tag" in done.stdout
+    assert "`seatrial run --set runtimes.server.image=registry.example/tgis:TAG`" in done.stdout
     plan = world.seatrial("plan", "suite.yaml", check=0).stdout
-    assert "small.tgis_native-f16" in plan
+    assert plan.startswith(
+        "   trial                  runtime  machine  cases  requests\n●  small.tgis_native-f16  server"
+    )
+    assert "small.tgis_native-f16: 1 case" not in plan
     assert "2 cells, 0 excluded of 2 combinations" in plan
+    again = world.seatrial("import", "config/small.yaml", "--out", "other.yaml", check=2)
+    assert "tgis-tester.kubeconfig already exists; use --force" in again.stderr
+    assert not (world.folder / "other.yaml").exists()
+    options = ("--map", "/app=.", "--image-tag", "v7", "--force")
+    world.seatrial("import", "config/small.yaml", "--out", "suite.yaml", *options, check=0)
+    assert 'image: "registry.example/tgis:v7"' in (world.folder / "suite.yaml").read_text()
+    assert "invalid --map '/app'" in world.seatrial("import", "config/small.yaml", "--map", "/app", check=2).stderr
+    their(world)
+    other = world.seatrial("import", "step_time_bounds.yaml", "--image-tag", "v7", check=2)
+    assert "--image-tag are for tgis-tester's config.yaml" in other.stderr

@@ -100,7 +100,8 @@ CASES = json.dumps([{"name": "a", "request": {"requests": [{"text": "x"}]}, "res
 def serving(how: str, fields: str = "") -> Act:
     command = how if " " in how else f"exec {sys.executable} $HERE/server.py {how}"
     server = f"{{command: '{command}', ready: {{within: {'1s' if 'sleep' in how else '10m'}}}}}"
-    trial = f"{{kind: serving, retries: 0, server: {server}, cases: [cases.yaml]{fields}}}"
+    once = "stream: false, batching: false, retries: 0"
+    trial = f"{{kind: serving, {once}, server: {server}, cases: [cases.yaml]{fields}}}"
     return of_suite(f"name: n\ntrials: {{t: {trial}}}", **{"server.py": SERVER, "cases.yaml": CASES})
 
 

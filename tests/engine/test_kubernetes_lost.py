@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cluster_world import SHARED, ClusterWorld, cluster_world, until
+from cluster_world import SHARED, ClusterWorld, cluster_world, until, waiting
 
 from cluster.cluster import Cluster
 from cluster.fixtures import real_cluster
@@ -110,6 +110,27 @@ def test_what_a_lost_machine_left_ends_by_itself_gpus_first_and_goes_with_its_ru
     run_object_ends(far)
 
 
+def test_a_trial_that_succeeded_leaves_a_complete_job_which_the_cluster_deletes(far: ClusterWorld) -> None:
+    far.trials(waiting("[1]"), keep="10s")
+    with far.begun(1):
+        pass
+    far.go()
+    seen = set()
+
+    def conditions() -> list[str]:
+        jobs = json.loads(far.kubectl("get", "jobs", "-l", "seatrial/part=job", "-o", "json"))["items"]
+        found = [one["type"] for job in jobs for one in job["status"].get("conditions", ()) if one["status"] == "True"]
+        seen.update(found)
+        return found
+
+    until(lambda: "Complete" in conditions(), lambda: str(seen))
+    assert not seen & {"Failed", "FailureTarget"}
+    until(lambda: "seatrial/part=job" not in far.kubectl("get", "jobs,pods,secrets,configmaps", "--show-labels"))
+    assert far.kubectl("get", "pods", "-o", "name") == ""
+    assert len(run_objects(far)) == 1
+    run_object_ends(far)
+
+
 def submitter(far: ClusterWorld, release: str) -> int:
     command = [sys.executable, "-c", SUBMITTER, str(far.kubeconfig), far.namespace, str(far.shared), release]
     return subprocess.run(command, env=far.env, timeout=600).returncode
@@ -160,7 +181,7 @@ def on_gpu(far: ClusterWorld, trials: str, **target: Any) -> None:
 
 def containers_running(far: ClusterWorld) -> list[str]:
     (pod,) = json.loads(far.kubectl("get", "pods", "-l", "seatrial/part=pod", "-o", "json"))["items"]
-    return [one["name"] for one in pod["status"]["containerStatuses"] if "running" in one["state"]]
+    return [one["name"] for one in pod["status"].get("containerStatuses", []) if "running" in one["state"]]
 
 
 def gpus_in_use(far: ClusterWorld) -> list[str]:

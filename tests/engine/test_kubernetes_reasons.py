@@ -150,5 +150,6 @@ def test_a_namespace_that_is_not_there(far: ClusterWorld) -> None:
     far.namespace, there = "no-such-namespace", far.namespace
     code, output = ran(far, "")
     assert code == 3, output
+    assert "namespace no-such-namespace does not exist" in output
     assert "kubectl create namespace no-such-namespace" in output
     far.namespace = there

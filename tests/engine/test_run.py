@@ -451,6 +451,7 @@ def test_secrets_that_cannot_be_had_are_all_named_before_anything_runs(world: Wo
     assert "secret NOT_THERE: environment variable NOT_THERE is not set" in refused.stderr
     assert "secret SHORT: environment variable SHORT has 3 characters" in refused.stderr
     assert world.jobs() == []
+    assert list((world.folder / "runs").glob("*")) == []  # no run that `attach` would have to finish
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")

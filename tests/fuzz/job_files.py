@@ -138,8 +138,7 @@ def _log(follow: dict[str, Any], data: bytes) -> object:
 
 
 def _notes(data: bytes) -> object:
-    notes = Notes()
-    return json.dumps([*notes.feed(data), *notes.flush()])
+    return json.dumps(Notes().feed(data + b"\n"))
 
 
 def _of_scale(seeds: Seeds) -> Iterator[Kind]:
@@ -152,7 +151,7 @@ def _of_scale(seeds: Seeds) -> Iterator[Kind]:
         name: b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
         for name, lines in ((SUBMITTED, submitted), (STAMPS, stamps))
     }
-    work = ScaleWork("r", "c", 1, "p", (WorkloadClass("job", {}),), 3, Arrivals("rate", rate=1.0))
+    work = ScaleWork("r", "c", 1, "p", (WorkloadClass("job", ()),), 3, Arrivals("rate", rate=1.0))
 
     def reading(name: str) -> Use:
         def use(data: bytes) -> object:

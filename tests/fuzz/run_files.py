@@ -27,8 +27,8 @@ from seatrial.record import (
     read_journal,
     run_overview,
 )
+from seatrial.record.folder import ResultsError, read_results
 from seatrial.record.history import HistoryError, open_history
-from seatrial.record.results import ResultsError, read_results
 from seatrial.report import write_reports
 from seatrial.report.terminal.summary import print_summary
 from seatrial.report.view.changes import past_of_run, with_news

@@ -13,7 +13,8 @@ SEED, COUNT = 7, 200
 KINDS = [
     "answers-errors", "answers-http", "answers-pages", "answers-pods", "answers-roots", "answers-warnings",
     "answers-watches", "baselines", "cases", "cases-json", "curves", "curves-csv",
-    "job-folders-end", "job-folders-job", "job-folders-supervisor", "journals", "kubeconfigs", "live-files", "logs",
+    "job-folders-end", "job-folders-job", "job-folders-supervisor", "journals", "kubeconfigs", "live-files",
+    "load-prompts-csv", "load-prompts-jsonl", "load-results", "load-sharegpt-json", "load-trace-jsonl", "logs",
     "metrics-json", "metrics-lines",
     "models-answers", "models-refusals", "models-streams", "models-tokens", "notebooks", "notes",
     "observations-steps", "observations-train", "owners", "past-runs", "past-runs-csv", "plans", "profiles-gz",

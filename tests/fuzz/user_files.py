@@ -10,6 +10,9 @@ import msgspec
 from fuzz import mutate
 from fuzz.fuzzing import Kind
 from fuzz.seeds import BASELINE, KUBECONFIG, ROOT, SUITE, TORCHPRIME, Seeds
+from kinds.serving.prompt_files import FILES
+from kinds.serving.test_other_load_generators import FILES as RESULTS
+from kinds.serving.test_other_load_generators import LOAD
 from migrate.test_torchprime import SUBMIT
 from seatrial import SeatrialError, plugins
 from seatrial.agent.masking.mask import Mask
@@ -18,9 +21,12 @@ from seatrial.baseline import read_for_trials
 from seatrial.baseline.past_runs import read_runs
 from seatrial.job import Unreadable
 from seatrial.job.reading import read_json
+from seatrial.kinds.arrivals_model import read_trace
 from seatrial.kinds.scale.workload import rendered
 from seatrial.kinds.serving.cases import cases_of, read_case_file
 from seatrial.kinds.serving.cases.read import CASE_LIMITS
+from seatrial.kinds.serving.prompts import read_prompts
+from seatrial.kinds.serving.results import read_results
 from seatrial.kinds.training.curve import read_curve
 from seatrial.kubernetes import KubernetesError, load_access
 from seatrial.kubernetes.credentials import Credentials
@@ -78,6 +84,12 @@ def of_users(seeds: Seeds) -> Iterator[Kind]:
     yield Kind("curves-csv", [CURVE_CSV], mutate.log_text, reading("curve.csv", read_curve), (Unreadable,))
     yield Kind("notebooks", notebooks, mutate.json_text, reading("fuzzed.ipynb", _notebook), (document.Broken,))
     yield Kind("workflows", [SUBMIT.encode()], mutate.yaml_text, reading("e2e_test.yml", _imported), (SeatrialError,))
+    for name, seed in FILES.items():
+        change = mutate.log_text if name.endswith(".csv") else mutate.json_text
+        yield Kind(f"load-{name.replace('.', '-')}", [seed], change, reading(name, _load_prompts), (SuiteError,))
+    results = [json.dumps(data).encode() for data in RESULTS.values()]
+    read = reading("load.json", lambda path: read_results(path, LOAD))
+    yield Kind("load-results", results, mutate.json_text, read, (SeatrialError,))
     yield from _of_runai(reading)
     yield Kind(
         "kubeconfigs", [KUBECONFIG.encode()], mutate.heavy_yaml, reading("kubeconfig", _kubeconfig), (KubernetesError,)
@@ -110,7 +122,7 @@ def _of_runai(reading: Callable[[str, Callable[[Path], object]], Callable[[bytes
     def filled(data: bytes) -> object:
         text = data.decode(errors="replace")
         values = dict.fromkeys(("PROJECT_PLACEHOLDER", "NUM_WORKERS_PLACEHOLDER", "NUM_GPUS"), "7")
-        made = rendered("t", text, {name: value for name, value in values.items() if name in text}, claim)
+        made, *_ = rendered("t", text, {name: value for name, value in values.items() if name in text}, claim)
         return labelled(Waves("run", "a", "runai-a", made, 1, 1, 0.0, {"seatrial/run": "run"}))
 
     times = {"creationTimestamp": "2026-05-04T10:00:01Z"}
@@ -153,6 +165,15 @@ def _cases(path: Path) -> object:
     found = read_case_file(path)
     assert found == cases_of(read_source(path, limits=CASE_LIMITS))
     return msgspec.json.encode(found)
+
+
+def _load_prompts(path: Path) -> object:
+    """Whatever it has can be sent, and its times, if it is a trace, are in order."""
+    encoded = [msgspec.json.encode(prompt) for _, prompt in read_prompts(path)]
+    if path.name == "trace.jsonl":
+        times = read_trace(path)
+        assert times == sorted(times)
+    return encoded
 
 
 def _notebook(path: Path) -> object:

@@ -38,5 +38,5 @@ def test_messages_of_a_stream_come_to_one_answer() -> None:
     ]
     tokens = (Token(" x", -0.5), Token(" y", -0.25))
     inputs = (Token("a"), Token("b"))
-    assert merge_messages(messages) == Generation(" x y", 4, 2, StopReason.EOS_TOKEN, None, 7, tokens, inputs)
-    assert merge_messages([]) == Generation()
+    assert merge_messages(messages) == (Generation(" x y", 4, 2, StopReason.EOS_TOKEN, None, 7, tokens, inputs),)
+    assert merge_messages([]) == ()

@@ -4,7 +4,7 @@ import hashlib
 import re
 
 from seatrial.job import Verdict, cause_id, normalised
-from seatrial.job.wording import first_wording, wordings
+from seatrial.job.causes import first_wording, wordings
 
 VALUES = {"a": "torch", "b": "runs/x.log", "c": "h100", "d": "n3", "e": "ImportError: no module"}
 

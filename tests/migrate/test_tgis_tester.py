@@ -1,11 +1,15 @@
 """tgis-tester's config.yaml: read as it is, checked by rules, and made into a suite with the same plan."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from seatrial import plugins
+from seatrial.kubernetes import KubernetesError, load_access
+from seatrial.kubernetes.credentials import run_plugin
 from seatrial.migrate.tgis_tester import read_tester_config, suite_from_tester
 from seatrial.plan import expand
 from seatrial.suite import Cell, SuiteError, load
@@ -45,7 +49,7 @@ CONFIGS = """\
 - {deployment_framework: hf_custom_tp, flash_attention: true}
   - {dtype_str: float32, resources: {gpu: null}}
   - {dtype_str: float32, resources: {gpu: null}, max_batch_size: 4}
-  - {num_shard: 2, resources: {gpu: 2, request_cpu: 8}}
+  - {num_shard: 2, resources: {gpu: 2, request_cpu: 3}}
   - {resources: {gpu: {mig_1g_10gb: 1}}}
 """
 COMMON = """\
@@ -135,7 +139,7 @@ def _pod(cell: Cell, config: Path) -> dict[str, Any]:
     [
         ("flan-t5-small.tgis_native-f16-flash", {"nvidia.com/gpu": "1"}, "2"),
         ("flan-t5-small.tgis_native-f32-cpu", {}, "2"),
-        ("flan-t5-small.tgis_native-f16-sharded2", {"nvidia.com/gpu": "2"}, "8"),
+        ("flan-t5-small.tgis_native-f16-sharded2", {"nvidia.com/gpu": "2"}, "3"),
         ("flan-t5-small.tgis_native-f16", {"nvidia.com/mig-1g.10gb": "1"}, "2"),
     ],
 )
@@ -172,6 +176,8 @@ def test_every_rule_has_its_text_and_all_are_said_at_once(config: Path) -> None:
   - {port: 8001, master_port: 8001}
   - {cuda_process_memory_fraction: 1.5}
   - {dtype_str: float64}
+  - {resources: {gpu: two, request_cpu: 32}}
+  - {resources: {request_cpu: 32, request_memory_gb: 97}}
 """
     config.write_text(
         CONFIG.replace("CONFIGS", bad.rstrip()).replace("max_parallel_workers: 3", "max_parallel_workers: 0")
@@ -193,7 +199,10 @@ def test_every_rule_has_its_text_and_all_are_said_at_once(config: Path) -> None:
         "memory fraction 1.5 (limit 1.0)",
         "expected one of float16, float32, bfloat16, got 'float64'",
         "product.yaml:8:25: must be greater than or equal to 1, got the number 0",
-        "14 problems",
+        "expected a map with mig_1g_10gb, mig_2g_20gb, mig_3g_40gb, got 'two'; or expected a whole number, got 'two'",
+        "product.yaml:33:31: `request_cpu` is above `limit_cpu` (32 > 4 CPUs); Kubernetes rejects such a pod",
+        "`request_memory_gb` is above `limit_memory_gb` (97 > 96 GB); Kubernetes rejects such a pod",
+        "17 problems",
     ):
         assert line in said
 
@@ -214,3 +223,42 @@ def test_what_means_nothing_is_said_and_ignored_as_there(config: Path) -> None:
     config.write_text(config.read_text().replace("  tls_secret", "  frobnicate: 3\n  tls_secret"))
     (ignored,) = read_tester_config(config).ignored
     assert "product.yaml:5:3: `frobnicate` is not used by Seatrial or tgis-tester" in ignored
+
+
+def test_a_config_beside_its_tests_finds_the_files_of_the_image_by_a_map(config: Path, tmp_path: Path) -> None:
+    beside = tmp_path / "config.yaml"
+    text = config.read_text().replace("certs/ca.pem", "/app/certs/ca.pem").replace("tests/flan", "/app/tests/flan")
+    beside.write_text(text)
+    with pytest.raises(SuiteError) as caught:
+        read_tester_config(beside)
+    said = str(caught.value)
+    assert said.count("file not found: /app/tests/flan.yaml; use `--map /app=DIR`") == 1
+    assert "2 problems" in said  # and the certificates; tests/common.yaml is found next to the config
+    found = read_tester_config(beside, (("/app", str(tmp_path)),))
+    assert found.local("/app/tests/flan.yaml") == tmp_path / "tests" / "flan.yaml"
+    assert found.local("/apples/x") == Path("/apples/x")
+    assert found.local("tests/common.yaml") == tmp_path / "tests" / "common.yaml"
+
+
+def test_the_image_tag_and_the_token_of_the_environment_are_used_as_there(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = read_tester_config(config)
+    for image, tagged in (
+        ("r.example:5000/tgis", "r.example:5000/tgis:v7"),
+        ("r.example/tgis:old", "r.example/tgis:v7"),
+    ):
+        worker = file.config.worker.model_copy(update={"image_uri": image})
+        changed = msgspec.structs.replace(file, config=file.config.model_copy(update={"worker": worker}))
+        assert f'image: "{tagged}"' in suite_from_tester(changed, config.parent, image_tag="v7").text
+    made = suite_from_tester(file, config.parent)
+    path = config.parent / "tgis-tester.kubeconfig"
+    path.write_text(made.files[path.name])
+    access = load_access(path)
+    assert (access.server, access.namespace) == ("https://api.example:6443", "tgis-test")
+    monkeypatch.setenv("TESTER_SERVICE_ACCOUNT_TOKEN", "sesame")
+    assert access.identity.plugin is not None
+    assert asyncio.run(run_plugin(access.identity.plugin, access)).token == "sesame"
+    monkeypatch.delenv("TESTER_SERVICE_ACCOUNT_TOKEN")
+    with pytest.raises(KubernetesError, match="TESTER_SERVICE_ACCOUNT_TOKEN: is not set"):
+        asyncio.run(run_plugin(access.identity.plugin, access))

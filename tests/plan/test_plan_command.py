@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from seatrial.cli.plan import _grid_lines
 from seatrial.plugins import models
 from seatrial.suite import load
 
@@ -32,6 +33,33 @@ def test_a_plan_is_a_grid_with_its_holes_and_sums(world: Any) -> None:
     assert "runtime b needs cpu >=2, machine small has 1" in text
     assert "3 cells, 1 excluded of 4 combinations; 1.50 hours, price 5.00" in text
     assert not (world.folder / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("machines", "runtimes", "columns", "header", "legend"),
+    [
+        (3, 2, 80, "runtime \\ machine  machine-00  machine-01  machine-02", 0),
+        (31, 4, 80, "machine \\ runtime  runtime-00  runtime-01  runtime-02  runtime-03", 0),  # turned
+        (31, 12, 80, "machine \\ runtime a b c d e f g h i j k l", 3),
+        (4, 31, 40, "runtime \\ machine a b c d", 2),
+    ],
+)
+def test_a_wide_matrix_is_turned_or_gets_letters_to_fit(
+    machines: int, runtimes: int, columns: int, header: str, legend: int
+) -> None:
+    axes = {
+        "runtime": tuple(f"runtime-{n:02}" for n in range(runtimes)),
+        "machine": tuple(f"machine-{n:02}" for n in range(machines)),
+    }
+    marks = {("t", runtime, machine): "●" for runtime in axes["runtime"] for machine in axes["machine"]}
+    marks["t", "runtime-01", "machine-00"] = "x"
+    lines = ["".join(text for text, _ in line) for line in _grid_lines("t", axes, marks, columns)]
+    assert lines[1] == header
+    assert max(map(len, lines)) <= columns
+    rows = [line for line in lines if "●" in line]
+    assert len(lines) == 2 + len(rows) + legend + 1
+    (excluded,) = [line for line in rows if "x" in line]
+    assert excluded.startswith("machine-00" if header.startswith("machine") else "runtime-01")
 
 
 def test_the_matrix_of_the_gradient_service_has_its_102_pairs(world: Any) -> None:

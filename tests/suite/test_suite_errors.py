@@ -13,7 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from seatrial.plugins import models
 from seatrial.suite import Suite, SuiteError, from_data, load
+from seatrial.suite.yaml.problem import Problem, SourceMark
 
 Problems = Callable[..., list[tuple[str, str]]]
 
@@ -31,7 +33,7 @@ trials:
 IN_TRIAL = [
     ("    comands: [git]", "8:5", "unknown field 'comands'; known: kind"),
     ("    rum: [git]", "8:5", "unknown field 'rum'; did you mean 'run'?"),
-    ("    run: git", "8:10", "expected a list, got 'git'; write [git]"),
+    ("    run: git", "8:10", "expected a list, got 'git'; write [\"git\"]"),
     ("    run: [3.10]", "8:11", 'YAML reads 3.10 as the number 3.1; write "3.10"'),
     ("    tags: [1]", "8:12", 'write "1"'),
     ("    env: {A: 1}", "8:14", 'YAML reads 1 as the number 1; write "1"'),
@@ -149,9 +151,20 @@ WHOLE = [
     ("name: x", "1:1", "a suite needs at least one trial"),
     ("", "1:1", "the file is empty"),
     ("- a", "1:1", "not a map"),
-    ("a: [", "2:1", "invalid YAML:"),
-    ("a: b: c", "1:5", "invalid YAML: mapping values are not allowed"),
-    ("a:\n\t- b", "2:1", "invalid YAML:"),
+    ("a: [", "2:1", "invalid YAML: a `[` or `{` is not closed, or a value is missing"),
+    ("a: [b\nc: d", "1:4", "invalid YAML: a `[` is not closed, or a comma is missing"),
+    ('a: "b\nc: d', "1:4", "invalid YAML: a quoted text is not closed"),
+    ("a: b: c", "1:5", "invalid YAML: a second `: ` in one line; quote the text that contains it"),
+    ("a:\n\t- b", "2:1", "indented with a tab; indent with spaces"),
+    ("a:\n  \tb: c", "2:3", "indented with a tab; indent with spaces"),
+    ("a:\n    b: c\n   d: e", "3:4", "wrong indentation: 3 spaces; the lines above use 0 or 4"),
+    ("a:\n  b: c\n    d: e", "3:5", "wrong indentation: 4 spaces; the line above uses 2"),
+    ("a:\n  b\n  d: e", "3:3", "the line above has no `: `; write `key: value`"),
+    ("a: [echo ${b}, c]", "1:10", 'quote text that contains ${…} inside [ ] or { }: "${…}"'),
+    ("a:\n- b\n - c", "3:2", "wrong indentation: this `- ` continues the text above; align it with the other items"),
+    ("a: b\nc", "2:1", "invalid YAML: expected `key: value`; this has no `: `"),
+    ("a: @b", "1:4", "invalid YAML: quote text that starts with this character"),
+    ("  a: b\nc: d", "2:1", "invalid YAML: text after the end of the file's map; check its indentation"),
     ("trials: {t: {kind: probe}}\n---\nx: 1", "2:1", "second YAML document"),
     ("a: *b", "1:4", "alias *b has no anchor before it"),
     ("a: &b [*b]", "1:8", "alias *b is inside its own anchor"),
@@ -194,6 +207,23 @@ def test_a_bad_field_does_not_hide_bad_names_beside_it(problems_of: Problems) ->
     assert "`why` is missing" in said
 
 
+def test_a_bad_need_does_not_hide_the_names_of_others(problems_of: Problems) -> None:
+    text = "runtimes: {r: {needs: {cpu: '=> 2', gpus: 1}}}\ntrials: {t: {kind: probe, needs: {cpu: [], vram: 4}}}"
+    said = " | ".join(message for _, message in problems_of(text))
+    assert "did you mean '>=2'?" in said
+    assert "unknown capability 'gpus'; did you mean 'gpu.count'?" in said
+    assert "unknown capability 'vram'; did you mean 'gpu.memory'?" in said
+
+
+def test_a_map_that_was_meant_as_text_is_one_problem(tmp_path: Path) -> None:
+    path = tmp_path / "suite.yaml"
+    path.write_text("trials:\n  t:\n    kind: runtime\n    run: [echo a: b]\n")
+    with pytest.raises(SuiteError) as caught:
+        load(path, *models())
+    (problem,) = caught.value.problems
+    assert problem.message.startswith("unknown field 'echo a'; if this is text, quote it")
+
+
 def test_the_text_shows_the_line_with_a_caret_under_the_place(tmp_path: Path, kinds: Any) -> None:
     path = tmp_path / "suite.yaml"
     path.write_text("trials:\n  t: {kind: probe, rum: [ls]}\n")
@@ -202,8 +232,28 @@ def test_the_text_shows_the_line_with_a_caret_under_the_place(tmp_path: Path, ki
     assert str(caught.value) == textwrap.dedent(f"""\
         {path}:2:20: unknown field 'rum'; did you mean 'run'?
             2 |   t: {{kind: probe, rum: [ls]}}
-              |                    ^
+              |                    ^^^
         1 problem""")
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "marked"),
+    [
+        ("    timeout: ten minutes  # too long", 14, "ten minutes"),
+        ("    timeout: [1, 2]", 14, "[1, 2]"),
+        ("    needs: {cpu: 4, gpus: 2}", 21, "gpus"),
+        ("    needs: {cpu: many, gpu: 2}", 18, "many"),
+        ("    run: ['it''s: x', b]", 11, "'it''s: x'"),
+        ('    run: "a # b"  # c', 10, '"a # b"'),
+        ("    image: a:b", 12, "a:b"),
+        ("    a", 1, "    a"),
+        ("\t a", 1, "\t"),
+        ("    a", 9, " "),
+    ],
+)
+def test_carets_mark_the_whole_key_or_value(line: str, column: int, marked: str) -> None:
+    carets = str(Problem("x", SourceMark("f", 1, column, line))).splitlines()[2]
+    assert carets == f"      | {' ' * min(column - 1, len(line))}{'^' * len(marked)}"
 
 
 def test_hostile_text_cannot_move_the_cursor_of_a_terminal(tmp_path: Path, kinds: Any) -> None:

@@ -72,7 +72,7 @@ def test_problems_point_into_the_file_that_they_are_in_and_say_who_includes_it(t
     [
         ("include: [aa.yaml]\n", "2:11", "No such file or directory; did you mean 'a.yaml'?"),
         ("include: [.]\n", "2:11", "cannot read the file: Is a directory"),
-        ("include: a.yaml\n", "2:10", "expected a list, got 'a.yaml'; write [a.yaml]"),
+        ("include: a.yaml\n", "2:10", "expected a list, got 'a.yaml'; write [\"a.yaml\"]"),
         ("include: [3.10]\n", "2:11", 'write "3.10"'),
     ],
 )

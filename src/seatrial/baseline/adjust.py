@@ -35,7 +35,7 @@ def recenter_entry(chosen: MetricHistory, entry: BaselineEntry, why: Why) -> Upd
     if regressions and not why.force:
         raise Refused(f"run {regressions[0]} is marked as a regression; use --force to accept its level")
     center = median(point.value for point in level)
-    floor = entry.floor
+    floor = entry.keys.floor
     if floor is None:  # hand-written bounds may be narrower than the default floor
         floor = min(FLOOR, half / abs(before)) if before else 0.0
     least = floor * abs(center)
@@ -64,7 +64,7 @@ def recenter_entry(chosen: MetricHistory, entry: BaselineEntry, why: Why) -> Upd
         "figures": len(level) if len(level) > len(runs) else None,
         "since": text_of(first.at_s),
         "width": {"runs": width_runs},
-        "method": f"{(entry.method or 'by hand').split(', recentered')[0]}, recentered on {runs_text(level)}",
+        "method": f"{(entry.keys.method or 'by hand').split(', recentered')[0]}, recentered on {runs_text(level)}",
         "cap": raised(cap_of(entry), half, center, why.force),
         "state": str(BoundState.USABLE),
         "why": None,
@@ -96,7 +96,7 @@ def widen(entry: BaselineEntry, why: Why, by: float | None = None, to: float | N
     lower, upper = around(middle(bound, half), new, bound)
     check_cap(lower, upper, center, entry, why.force)
     cap = raised(cap_of(entry), new, center, why.force)
-    method = re.sub(r", widened to [^,]*", "", entry.method) or "by hand"  # replaces an earlier width
+    method = re.sub(r", widened to [^,]*", "", entry.keys.method) or "by hand"  # replaces an earlier width
     values = {
         "lower": lower,
         "upper": upper,
@@ -177,7 +177,7 @@ def around(center: float, half: float, bound: Bound) -> tuple[float | None, floa
 
 
 def cap_of(entry: BaselineEntry | None) -> float:
-    return CAP if entry is None or entry.cap is None else entry.cap
+    return CAP if entry is None or entry.keys.cap is None else entry.keys.cap
 
 
 def check_cap(lower: float | None, upper: float | None, center: float, entry: BaselineEntry, force: bool) -> None:

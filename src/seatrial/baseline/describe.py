@@ -113,12 +113,14 @@ def _with_newest_change(entry: BaselineEntry, chosen: MetricHistory | None) -> B
 def _details(entry: BaselineEntry, chosen: MetricHistory | None) -> list[str]:
     half = relative_half_width(entry.bound)
     width = f"±{half:.2%}" if half is not None else ""
-    details = [", ".join(part for part in (width, entry.method, entry.hardware) if part not in ("", "none yet"))]
-    details.append(counted_reasons(entry.left_out))
+    details = [
+        ", ".join(part for part in (width, entry.keys.method, entry.keys.hardware) if part not in ("", "none yet"))
+    ]
+    details.append(counted_reasons(entry.keys.left_out))
     if chosen and (other := entry.bound.why_not_for(chosen.series.settings)):
         details.append(f"the last run is not checked against them: {other}")
-    if entry.reasons:
-        last = entry.reasons[-1]
+    if entry.keys.reasons:
+        last = entry.keys.reasons[-1]
         details.append(f"{last.get('at', '?')[:10]} {last.get('what', 'changed')}: {last.get('why', '?')}")
     if entry.invented:
         details.append(f"a comment in line {entry.invented[0]} marks the number as invented")

@@ -36,7 +36,7 @@ class Edit:
 
     benchmark: str
     metric: str
-    values: Mapping[str, Any]
+    values: Mapping[str, Any] | None  # None removes the entry
     reason: Mapping[str, str]
     title: str = ""
     untrue: tuple[int, ...] = ()  # lines of outdated comments, to be removed
@@ -46,7 +46,7 @@ def edited(text: str, file: str, form: str, edits: Iterable[Edit]) -> str:
     """Returns the text with the edits applied; an empty text is a new file. Raises CannotEdit."""
     edits = list(edits)
     for edit in edits:
-        for key, value in edit.values.items():
+        for key, value in (edit.values or {}).items():
             # Some YAML readers take an exponent of three digits for text.
             if isinstance(value, float) and value and not 1e-99 < abs(value) < 1e99:
                 what = f"{edit.benchmark} {edit.metric}: {key} {value:g}"
@@ -57,7 +57,12 @@ def edited(text: str, file: str, form: str, edits: Iterable[Edit]) -> str:
     wanted = msgspec.to_builtins(Source(file, before, limits=BASELINE_LIMITS).data)
     document = Document(before)
     for edit in edits:
-        changes = _written(edit, form, wanted)
+        if edit.values is None:
+            removed = ("baselines", edit.benchmark), {edit.metric: None}
+            document.set(*removed)
+            _set(wanted, *removed)
+            continue
+        changes = _written(edit, edit.values, form, wanted)
         for path, values in changes.items():
             document.set(path, values)
             entry = _set(wanted, path, values)
@@ -75,16 +80,16 @@ def edited(text: str, file: str, form: str, edits: Iterable[Edit]) -> str:
     return mark + after
 
 
-def _written(edit: Edit, form: str, data: Any) -> dict[tuple[str, ...], _Values]:
+def _written(edit: Edit, given: Mapping[str, Any], form: str, data: Any) -> dict[tuple[str, ...], _Values]:
     """The keys of the entry in the file's form, by the path of their map; the last map has the reasons."""
     if form == OURS:
         path = ("baselines", edit.benchmark, edit.metric)
-        return {path: {key: _number(value) for key, value in edit.values.items()}}
+        return {path: {key: _number(value) for key, value in given.items()}}
     values: _Values = {}
     if not (data.get("benchmarks") or {}).get(edit.benchmark):
         values["name"] = edit.title or edit.benchmark
     beside: _Values = {}
-    for key, value in edit.values.items():
+    for key, value in given.items():
         if key in _THEIR_KEYS:
             values[_THEIR_KEYS[key]] = _rounded(value, 4 if key == "center" else 8)
         elif key not in _FIXED:
@@ -93,10 +98,10 @@ def _written(edit: Edit, form: str, data: Any) -> dict[tuple[str, ...], _Values]
         sample = beside.pop("figures")
         beside["runs"] = values.get(theirs.RUNS) if sample else None
         values[theirs.RUNS] = sample or values.get(theirs.RUNS)
-    lower, upper = edit.values.get("lower"), edit.values.get("upper")
+    lower, upper = given.get("lower"), given.get("upper")
     if lower is not None and upper is not None:
         # A lower bound of 0 may be clamped; the width is not.
-        center = edit.values.get("center")
+        center = given.get("center")
         half = upper - center if lower == 0 and center is not None else (upper - lower) / 2
         values[theirs.HALF] = _rounded(half, 5)
     order = ("name", theirs.LOWER, theirs.UPPER, theirs.HALF, theirs.CENTER, theirs.RUNS)
@@ -144,7 +149,7 @@ class Updated:
     edit: Edit
     notes: tuple[str, ...] = ()
     accepted: str = ""  # the first run of the level that it accepts
-    too_noisy: str = ""  # why the bounds of a new entry would be useless
+    too_noisy: str = ""  # why the bounds of a new or unusable entry are useless
 
 
 @dataclass(frozen=True)

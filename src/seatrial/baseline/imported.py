@@ -107,7 +107,7 @@ def _in_unit_of_suite(entry: BaselineEntry, declared: DeclaredMetric) -> Baselin
 def _taken(old: BaselineEntry | None, entry: BaselineEntry, source: str, why: Why) -> Updated:
     bound, half = entry.bound, relative_half_width(entry.bound)
     off = bound.state is BoundState.DISABLED
-    cap = (old.cap if old else None) or CAP
+    cap = (old.keys.cap if old else None) or CAP
     if half is not None and half > cap and not why.force:
         raise Refused(f"±{half:.1%} exceeds the cap of ±{cap:.0%}; use --force to import it anyway")
     values = {
@@ -118,7 +118,7 @@ def _taken(old: BaselineEntry | None, entry: BaselineEntry, source: str, why: Wh
         "better": bound.better,
         "runs": bound.runs or None,
         "since": text_of(bound.since_s) if bound.since_s is not None else None,
-        "method": entry.method or f"as in {source}",
+        "method": entry.keys.method or f"as in {source}",
         "cap": half if half is not None and half > cap else cap,
         "state": str(BoundState.USABLE if off else bound.state),
         "why": None if off else bound.why or None,

@@ -56,7 +56,7 @@ def update(
         "method": interval.method,
         "false_alarm": interval.false_alarm,
         "measured": MEASURED if interval.false_alarm == FALSE_ALARM else None,
-        "floor": FLOOR if entry is None or entry.floor is None else entry.floor,
+        "floor": FLOOR if entry is None or entry.keys.floor is None else entry.keys.floor,
         "cap": raised(cap_of(entry), interval.half_width, interval.center, why.force),
         "state": str(state),
         "why": because if state is not BoundState.USABLE else None,
@@ -72,7 +72,7 @@ def update(
         last = found.changes[-1]
         since = points[last.index]
         values["changed"] = {"run": since.run, "at": text_of(since.at_s), "before": last.before, "after": last.after}
-    elif entry is None or not entry.accepted:  # else keep the accepted change
+    elif entry is None or not (entry.keys.accepted and entry.keys.accepted.run):  # else keep the accepted change
         values["changed"] = None
     other = entry.bound.why_not_for(series.settings) if entry else ""
     what = f"{'recentered' if accept else 'updated'} from {len(used)} of {runs_text(points)}"
@@ -84,7 +84,8 @@ def update(
     if marked := overruled(points, entry):
         which = f"run {marked[0]} is" if len(marked) == 1 else f"{len(marked)} runs from {marked[0]} on are"
         notes.append(f"{which} marked as a regression, but used: `baseline recenter` accepted that level")
-    too_noisy = because if state is BoundState.UNUSABLE and entry is None else ""
+    useless = state is BoundState.UNUSABLE and (entry is None or entry.bound.state is state)
+    too_noisy = because if useless else ""
     return Updated(edit, tuple(notes), used[0].run if accept and used else "", too_noisy)
 
 
@@ -106,7 +107,7 @@ def _level(
     factor = unit_factor(bound.unit, series.unit)
     if factor is None:
         raise adjust.units_differ(bound, series)
-    known = [entry.level, bound.center, bound.upper if series.better == "lower" else bound.lower]
+    known = [entry.keys.level, bound.center, bound.upper if series.better == "lower" else bound.lower]
     best = next((value * factor for value in known if value is not None), None)
     if best is None:
         return None
@@ -161,36 +162,35 @@ def _left(chosen: MetricHistory, found: Cleaned, left_out: dict[int, str]) -> li
 
 def fitted(points: Sequence[Point], better: str, entry: BaselineEntry | None) -> Fit:
     """The bounds from these points, and which points count. The entry has the level that recenter accepted."""
-    start = accepted_from(points, entry)
+    accepted = _accepted(points, entry)
     past = []
     for index, point in enumerate(points):
-        accepted = start is not None and index >= start and (index == start or _looked_at(point, entry))
-        mark: Any = "" if point.mark not in MARKS or (accepted and _is_overruled(point)) else point.mark
-        past.append(Past(point.value, point.good, point.alarm, mark, accepted, point.run))
+        is_in = index in accepted
+        mark: Any = "" if point.mark not in MARKS or (is_in and _is_overruled(point)) else point.mark
+        past.append(Past(point.value, point.good, point.alarm, mark, is_in, point.run))
     return fit_bounds(
         past,
         "higher" if better == "higher" else "lower",
         FALSE_ALARM if entry is None or entry.bound.false_alarm is None else entry.bound.false_alarm,
-        FLOOR if entry is None or entry.floor is None else entry.floor,
+        FLOOR if entry is None or entry.keys.floor is None else entry.keys.floor,
         cap_of(entry),
     )
 
 
 def accepted_from(points: Sequence[Point], entry: BaselineEntry | None) -> int | None:
     """Index of the first run of the level that recenter accepted; None if there is none in `points`."""
-    if entry is None or not (entry.accepted or entry.accepted_s is not None):
+    accepted = entry.keys.accepted if entry else None
+    if accepted is None:
         return None
-    found = next((index for index, point in enumerate(points) if point.run == entry.accepted), None)
-    if found is not None or entry.accepted_s is None:
+    found = next((index for index, point in enumerate(points) if point.run == accepted.run), None)
+    if found is not None or accepted.at is None:
         return found
-    return next((index for index, point in enumerate(points) if point.at_s >= (entry.accepted_s or 0.0)), None)
+    return next((index for index, point in enumerate(points) if point.at_s >= accepted.at), None)
 
 
 def overruled(points: Sequence[Point], entry: BaselineEntry | None) -> list[str]:
     """Runs marked as a regression that count anyway, because recenter accepted their level."""
-    start = accepted_from(points, entry)
-    level = points[start:] if start is not None else []
-    return [one.run for one in level if _is_overruled(one) and (one is level[0] or _looked_at(one, entry))]
+    return [points[index].run for index in _accepted(points, entry) if _is_overruled(points[index])]
 
 
 def counted_reasons(reasons: Mapping[str, int]) -> str:
@@ -199,9 +199,13 @@ def counted_reasons(reasons: Mapping[str, int]) -> str:
     return "left out: " + "; ".join(f"{count} × {why}" for why, count in counts) if counts else ""
 
 
-def _looked_at(point: Point, entry: BaselineEntry | None) -> bool:
-    """Whether the run was before the recenter. Times in the file are whole seconds."""
-    return entry is not None and entry.accepted_until_s is not None and point.at_s < entry.accepted_until_s + 1
+def _accepted(points: Sequence[Point], entry: BaselineEntry | None) -> list[int]:
+    """Indexes of the runs of the level that recenter accepted: its first, and later ones until the recenter."""
+    start = accepted_from(points, entry)
+    if entry is None or entry.keys.accepted is None or start is None:
+        return []
+    until_s = (entry.keys.accepted.until or 0.0) + 1  # times in the file are whole seconds
+    return [start, *(index for index in range(start + 1, len(points)) if points[index].at_s < until_s)]
 
 
 def _is_overruled(point: Point) -> bool:

@@ -13,7 +13,6 @@ from seatrial.baseline.models import (
     OURS,
     STEP_TIME,
     THEIRS,
-    AcceptedKeys,
     BaselineEntry,
     Baselines,
     Disabled,
@@ -21,13 +20,12 @@ from seatrial.baseline.models import (
     MetricKeys,
     Provenance,
     TorchprimeKeys,
-    describe_value,
     seconds_of,
 )
 from seatrial.baseline.sheet import Sheet
 from seatrial.job import Better, Bound, BoundState
 from seatrial.suite.yaml.document import Document
-from seatrial.suite.yaml.problem import KeyPath, Problem, SuiteError, nearest
+from seatrial.suite.yaml.problem import KeyPath, SuiteError, describe, nearest
 from seatrial.suite.yaml.source import FileLimits, Source, read_source
 
 # torchprime's step_time_bounds.yaml: the bounds of each benchmark's step time.
@@ -159,8 +157,8 @@ def baselines_of(source: Source, better: Mapping[str, Better] | None = None) -> 
     sheet = Sheet(source)
     form = _form(sheet)
     found = _read_torchprime(sheet) if form == THEIRS else _read_ours(sheet, better or {})
-    if sheet.problems:
-        raise SuiteError(sheet.problems)
+    if source.problems:
+        raise SuiteError(source.problems)
     if _INVENTED.search(source.text):
         found = _with_comments(sheet, found, form)
     return Baselines(source.file, form, found, sheet.warnings)
@@ -170,15 +168,11 @@ def _form(sheet: Sheet) -> str:
     data = sheet.source.data
     forms = [form for key, form in TOP.items() if isinstance(data, dict) and key in data]
     form = forms[0] if len(forms) == 1 else None
-    if form is None and not (sheet.problems and data is None):
+    if form is None and not (sheet.source.problems and data is None):
         keys = list(data) if isinstance(data, dict) else []
         why = "found both" if forms else f"found neither{nearest(keys[0], TOP) if keys else ''}"
-        sheet.problems.append(
-            Problem(
-                f"expected `baselines:` (Seatrial) or `benchmarks:` (torchprime) at the top; {why}",
-                sheet.source.mark(1, 1),
-            )
-        )
+        message = f"expected `baselines:` (Seatrial) or `benchmarks:` (torchprime) at the top; {why}"
+        sheet.source.report(message, 1, 1)
     return form or OURS
 
 
@@ -186,7 +180,7 @@ def _read_ours(sheet: Sheet, better: Mapping[str, Better]) -> _Entries:
     data = sheet.source.data if isinstance(sheet.source.data, dict) else {}
     version = data.get("version", _VERSION)
     if version != _VERSION:
-        sheet.error(("version",), f"unsupported version {describe_value(version)} (expected {_VERSION})")
+        sheet.source.report_path(("version",), f"unsupported version {describe(version)} (expected {_VERSION})")
     sheet.warn_of_slips((), data, ("version", "baselines"))
     found: _Entries = {}
     for benchmark in sheet.map(("baselines",), "of benchmarks"):
@@ -208,11 +202,8 @@ def _read_ours(sheet: Sheet, better: Mapping[str, Better]) -> _Entries:
             keys = keys.model_copy(update={"better": wanted or keys.better or "lower"})
             worse, other = ("upper", "lower") if keys.better == "lower" else ("lower", "upper")
             if getattr(keys, worse) is None and getattr(keys, other) is not None and not keys.disabled:
-                sheet.warn(
-                    at,
-                    f"`{worse}` is missing with `better: {keys.better}`, so a slower run is never reported; add it",
-                    True,
-                )
+                lost = f"`{worse}` is missing with `better: {keys.better}`, so a slower run is never reported; add it"
+                sheet.warn(at, lost, True)
             found.setdefault(benchmark, {})[metric] = _entry(sheet, at, metric, keys, "lower", "center", at)
     return found
 
@@ -249,26 +240,7 @@ def _entry(
     )
     sheet.check_shares(shares, keys, bound)
     sheet.check_sides(path, bound, lower, center, CAP if keys.cap is None else keys.cap)
-    accepted = keys.accepted or AcceptedKeys()
-    return BaselineEntry(
-        benchmark=str(path[1]),
-        metric=metric,
-        bound=bound,
-        line=sheet.line(path),
-        method=keys.method,
-        floor=keys.floor,
-        cap=keys.cap,
-        hardware=keys.hardware,
-        level=keys.level,
-        left_out={
-            why: len(runs) if isinstance(runs, list) else runs if isinstance(runs, int) else 1
-            for why, runs in (keys.left_out or {}).items()
-        },
-        accepted=accepted.run,
-        accepted_s=accepted.at,
-        accepted_until_s=accepted.until,
-        reasons=tuple({k: str(v) for k, v in one.items()} for one in keys.reasons or () if isinstance(one, dict)),
-    )
+    return BaselineEntry(str(path[1]), metric, bound, sheet.line(path), keys)
 
 
 def _with_comments(sheet: Sheet, found: _Entries, form: str) -> _Entries:

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from seatrial.baseline.models import CAP, FLOOR, TEXT_KEYS, Provenance, describe_value, relative_half_width
+from seatrial.baseline.models import CAP, FLOOR, TEXT_KEYS, Provenance, relative_half_width
 from seatrial.job import Bound, BoundState
-from seatrial.suite.yaml.problem import KeyPath, Problem, SourceMark, explain
+from seatrial.suite.yaml.problem import KeyPath, Problem, SourceMark, describe
 from seatrial.suite.yaml.source import Source
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -16,11 +16,10 @@ _MOST_WIDTH = 10.0  # half-width as a share of the center; wider is a warning ev
 
 
 class Sheet:
-    """A source with its problems and warnings."""
+    """A source with its warnings."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.problems: list[Problem] = list(source.problems)
         self._warnings: list[Problem] = []
 
     @property
@@ -30,9 +29,6 @@ class Sheet:
 
     def line(self, path: KeyPath) -> int:
         return self.source.find(path, key=True)[0].line
-
-    def error(self, path: KeyPath, message: str, key: bool = False) -> None:
-        self.problems.append(Problem(message, self.source.find(path, key)[0]))
 
     def warn(self, path: KeyPath, message: str, key: bool = False) -> None:
         self._warnings.append(Problem(message, self.source.find(path, key)[0]))
@@ -46,7 +42,7 @@ class Sheet:
         for part in path:
             value = value.get(part) if isinstance(value, dict) else None
         if value is not None and not isinstance(value, dict):
-            self.error(path, f"expected a map {what}, got {describe_value(value)}")
+            self.source.report_path(path, f"expected a map {what}, got {describe(value)}")
         return value if isinstance(value, dict) else {}
 
     def validated(self, model: type[_M], written: Any, path: KeyPath) -> _M | None:
@@ -54,12 +50,7 @@ class Sheet:
         data = self._with_raw_texts(written if written is not None else {}, path)
         if isinstance(data, dict):
             self.warn_of_slips(path, data, model.model_fields)
-        try:
-            return model.model_validate(data)
-        except ValidationError as error:
-            for loc, key, message in explain(error, model, lambda loc: self.source.find((*path, *loc))[1]):
-                self.error((*path, *loc), message, key)
-            return None
+        return self.source.validated(model, data, path)
 
     def _with_raw_texts(self, value: Any, path: KeyPath) -> Any:
         if not isinstance(value, dict):
@@ -79,24 +70,22 @@ class Sheet:
         forced = (relative_half_width(bound) or 0.0) >= 1
         if floor is not None and (floor < 0 or (floor >= 1 and not forced)):
             share = "a share of the center, from 0 to less than 1 (0.015 is 1.5 %)"
-            self.error((*path, "floor"), f"invalid `floor`: expected {share}, got {floor:g}")
+            self.source.report_path((*path, "floor"), f"invalid `floor`: expected {share}, got {floor:g}")
         elif cap is not None and cap > 1 and not forced:
-            self.error(
-                (*path, "cap"), f"invalid `cap`: expected a share of the center, at most 1 (0.2 is 20 %), got {cap:g}"
-            )
+            share = "a share of the center, at most 1 (0.2 is 20 %)"
+            self.source.report_path((*path, "cap"), f"invalid `cap`: expected {share}, got {cap:g}")
         elif floor is not None and floor > (CAP if cap is None else cap):
             which = f"the default cap of {CAP:g}" if cap is None else f"`cap` {cap:g}"
-            self.error((*path, "floor"), f"`floor` {floor:g} is above {which}; lower it, or raise `cap`")
+            self.source.report_path((*path, "floor"), f"`floor` {floor:g} is above {which}; lower it, or raise `cap`")
         elif floor is None and cap is not None and cap < FLOOR:
-            self.error(
-                (*path, "cap"), f"`cap` {cap:g} is below the default floor of {FLOOR:g}; raise it, or set `floor`"
-            )
+            which = f"the default floor of {FLOOR:g}"
+            self.source.report_path((*path, "cap"), f"`cap` {cap:g} is below {which}; raise it, or set `floor`")
 
     def check_sides(self, path: KeyPath, bound: Bound, lower: str, center: str, cap: float) -> None:
         """Checks the order and width of the bounds; `lower` and `center` are the keys in the file."""
         low, high, middle = bound.lower, bound.upper, bound.center
         if low is not None and high is not None and low > high:
-            self.error((*path, lower), f"the lower bound {low:g} is above the upper bound {high:g}")
+            self.source.report_path((*path, lower), f"the lower bound {low:g} is above the upper bound {high:g}")
             return
         if middle is not None and ((low is not None and middle < low) or (high is not None and middle > high)):
             self.warn((*path, center), f"`{center}` {middle:g} is outside its bounds {low} to {high}")
@@ -106,11 +95,8 @@ class Sheet:
         if half is None or bound.state is not BoundState.USABLE:
             return
         if half > _MOST_WIDTH:
-            self.warn(
-                (*path, lower),
-                f"±{half:,.0%} accepts almost any value; narrow the bounds, or run `seatrial baseline update`",
-                low is None,
-            )
+            advice = "narrow the bounds, or run `seatrial baseline update`"
+            self.warn((*path, lower), f"±{half:,.0%} accepts almost any value; {advice}", low is None)
         elif half > cap and low is not None and high is not None:
             self.warn((*path, lower), f"±{half:.1%} exceeds the cap of ±{cap:.0%} and would miss most regressions")
 

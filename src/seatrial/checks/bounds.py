@@ -75,17 +75,13 @@ def _finding(
         why, fix = f"measured in {metric.unit}, bounds are in {bound.unit}", _FIX_UNIT
     if not why and bound.state is BoundState.UNUSABLE:
         why = bound.why
+    if why and record:
+        return _skipped(check, f"recorded, not checked: {why}")
     if why:
-        return _unjudged(check, bound, why, fix, record)
+        return Finding(METRICS, check, Verdict.INVALID, UNJUDGED, f"{bound.metric} was not checked: {why}; {fix}")
     if factor != 1:
         metric = msgspec.structs.replace(metric, value=metric.value * (factor or 1.0), unit=bound.unit)
     return _judged(bound, check, metric, at_s, settings)
-
-
-def _unjudged(check: str, bound: Bound, why: str, fix: str, record: bool) -> Finding:
-    if record:
-        return _skipped(check, f"recorded, not checked: {why}")
-    return Finding(METRICS, check, Verdict.INVALID, UNJUDGED, f"{bound.metric} was not checked: {why}; {fix}")
 
 
 def _judged(bound: Bound, check: str, metric: Metric, at_s: float, settings: Settings) -> Finding:

@@ -35,8 +35,7 @@ def check_run(observed: ObservedStep, ended: Exit, expected: RunExpected) -> lis
         return [bad]
     exited = passed(observed, "exit", f"exit code {observed.code}")
     if expected.exit not in (None, observed.code):
-        message = f"exited {observed.code} (expected {expected.exit})"
-        exited = failed(observed, "exit", "exit", message, most_relevant_first(observed.output))
+        exited = _bad_code(observed, observed.code or 0, expected.exit or 0)
     asked = [("contains", expected.contains), ("matches", expected.matches), ("never", expected.never)]
     texts = [(word, text) for word, some in asked for text in some]
     return [exited, *(unseen(observed, f"{word} {text}") or _text(observed, word, text) for word, text in texts)]
@@ -132,18 +131,18 @@ def check_exit(observed: ObservedStep, ended: Exit) -> list[Finding]:
     return [_bad_code(observed, observed.code)]
 
 
-def _bad_code(observed: ObservedStep, code: int) -> Finding:
+def _bad_code(observed: ObservedStep, code: int, expected: int = 0) -> Finding:
     """A shell reports a signal that killed its command by an exit code above 128."""
     host = _ENDED.search(observed.output) if _several(observed) else None
     on_host = f" on host {host[1]}" if host else ""
-    if short := out_of_memory(observed.output):
+    if code and (short := out_of_memory(observed.output)):
         message = f"out of memory{on_host} (exit code {code}): {short}"
         return failed(observed, "exit", "memory", message, relevant_output(observed))
     if code > SHELL_SIGNAL and code - SHELL_SIGNAL in _KILLING:
         name = signal.Signals(code - SHELL_SIGNAL).name
         message = f"killed{on_host} by {name} (exit code {code} from its shell)"
         return failed(observed, "exit", "signal", message, relevant_output(observed))
-    return failed(observed, "exit", "exit", f"exited {code}{on_host} (expected 0)", relevant_output(observed))
+    return failed(observed, "exit", "exit", f"exited {code}{on_host} (expected {expected})", relevant_output(observed))
 
 
 def out_of_memory(output: str) -> str:

@@ -1,43 +1,40 @@
-"""Findings for how a job or a step ended: verdict and class by outcome, whatever it printed."""
+"""Findings about a job as a whole and how its steps ended, whatever they printed, and about its GPUs."""
 
 import signal
 
 from seatrial.checks.evidence import most_relevant_first
-from seatrial.job import Exit, Finding, Observation, ObservedStep, Outcome, Unkept, Verdict
+from seatrial.job import (
+    Exit,
+    Finding,
+    Gpu,
+    Observation,
+    ObservedStep,
+    Outcome,
+    Unkept,
+    Verdict,
+    is_gpu_model,
+    products_of,
+)
 
 JOB = "job"  # step of findings about the whole job
 
 # A queue timeout is `infra`; a request that can never be met is a suite error.
-OUTCOME_VERDICTS = {
-    Outcome.SIGNAL: Verdict.FAILED,
-    Outcome.MEMORY: Verdict.FAILED,
-    Outcome.TIMEOUT: Verdict.TIMEOUT,
-    Outcome.STALL: Verdict.TIMEOUT,
-    Outcome.STOPPED: Verdict.FAILED,
-    Outcome.EVICTED: Verdict.INFRA,
-    Outcome.QUEUE: Verdict.INFRA,
-    Outcome.UNREADY: Verdict.TIMEOUT,
-    Outcome.RELEASED: Verdict.SKIPPED,
-    Outcome.CANCELLED: Verdict.SKIPPED,
-    Outcome.LOST: Verdict.INFRA,
-    Outcome.REFUSED: Verdict.INVALID,
-    Outcome.INFRA: Verdict.INFRA,
+_ENDS = {
+    Outcome.SIGNAL: (Verdict.FAILED, "was killed"),
+    Outcome.MEMORY: (Verdict.FAILED, "ran out of memory"),
+    Outcome.TIMEOUT: (Verdict.TIMEOUT, "timed out"),
+    Outcome.STALL: (Verdict.TIMEOUT, "stalled"),
+    Outcome.STOPPED: (Verdict.FAILED, "was stopped early"),
+    Outcome.EVICTED: (Verdict.INFRA, "was evicted"),
+    Outcome.QUEUE: (Verdict.INFRA, "was not scheduled in time"),
+    Outcome.UNREADY: (Verdict.TIMEOUT, "was not ready in time"),
+    Outcome.RELEASED: (Verdict.SKIPPED, "was stopped because it was no longer needed"),
+    Outcome.CANCELLED: (Verdict.SKIPPED, "was cancelled"),
+    Outcome.LOST: (Verdict.INFRA, "was lost; how it ended is unknown"),
+    Outcome.REFUSED: (Verdict.INVALID, "was refused"),
+    Outcome.INFRA: (Verdict.INFRA, "could not finish: infrastructure failure"),
 }
-_WORDS = {
-    Outcome.SIGNAL: "was killed",
-    Outcome.MEMORY: "ran out of memory",
-    Outcome.TIMEOUT: "timed out",
-    Outcome.STALL: "stalled",
-    Outcome.STOPPED: "was stopped early",
-    Outcome.EVICTED: "was evicted",
-    Outcome.QUEUE: "was not scheduled in time",
-    Outcome.UNREADY: "was not ready in time",
-    Outcome.RELEASED: "was stopped because it was no longer needed",
-    Outcome.CANCELLED: "was cancelled",
-    Outcome.LOST: "was lost; how it ended is unknown",
-    Outcome.REFUSED: "was refused",
-    Outcome.INFRA: "could not finish: infrastructure failure",
-}
+OUTCOME_VERDICTS = {outcome: verdict for outcome, (verdict, _) in _ENDS.items()}
 
 
 def check_job(observation: Observation, part: str = JOB, name: str = "") -> list[Finding]:
@@ -99,14 +96,8 @@ def unread(files: ObservedStep, step: str, check: str) -> Finding | None:
     if not files.unread:
         return None
     message = f"cannot fetch the files of the job: {files.unread}"
-    return Finding(
-        step,
-        check,
-        Verdict.INFRA,
-        UNREAD,
-        message,
-        "the job itself has ended and is not run again; fix the access to its files, then run the cell again",
-    )
+    advice = "the job itself has ended and is not run again; fix the access to its files, then run the cell again"
+    return Finding(step, check, Verdict.INFRA, UNREAD, message, advice)
 
 
 def ended_badly(observed: ObservedStep, check: str, ended: Exit, step: str = "") -> Finding | None:
@@ -151,14 +142,32 @@ def describe_exit(ended: Exit) -> str:
 
 
 def _end(ended: Exit) -> str:
+    words = _ENDS[ended.outcome][1]
     if ended.signal is None:
-        return _WORDS[ended.outcome]
-    by = "" if ended.outcome is Outcome.SIGNAL else " and was killed"
-    return f"{_WORDS[ended.outcome]}{by} by {_signal_name(ended.signal)}"
-
-
-def _signal_name(number: int) -> str:
+        return words
     try:
-        return signal.Signals(number).name
+        name = signal.Signals(ended.signal).name
     except ValueError:
-        return f"signal {number}"
+        name = f"signal {ended.signal}"
+    return f"{words}{'' if ended.outcome is Outcome.SIGNAL else ' and was killed'} by {name}"
+
+
+MODEL = "gpu model"  # name of the check
+
+
+def check_gpu_model(observation: Observation, declared: Gpu, part: str = JOB) -> list[Finding]:
+    """Returns a finding if a host has fewer GPUs of the declared model than declared, and others instead. A model that
+    is not in the table of products, such as a MIG slice, need not be the name of a GPU and is not compared."""
+    if not declared.count or not products_of(declared.model or ""):
+        return []
+    others = observation.hardware.get("others")
+    findings = []
+    for host, hardware in {"": observation.hardware, **(others if isinstance(others, dict) else {})}.items():
+        found = hardware.get("gpu") if isinstance(hardware, dict) else None
+        names = [str(name) for name in found] if isinstance(found, list) else []
+        wrong = [name for name in names if not is_gpu_model(declared.model or "", name)]
+        if len(names) - len(wrong) < min(declared.count, len(names)):
+            of_host = f" on host {host}" if host else ""
+            message = f"GPU model {', '.join(dict.fromkeys(wrong))}{of_host} ({declared.model} declared)"
+            findings.append(Finding(part, MODEL, Verdict.FAILED, "gpu", message))
+    return findings

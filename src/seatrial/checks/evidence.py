@@ -4,6 +4,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator
 from heapq import heapify, heappop, heappush
+from itertools import islice
 
 import msgspec
 
@@ -38,25 +39,18 @@ def error_line(text: str) -> str:
     """The first error line of a program's output; empty if there is none."""
     plain = tidy(text)
     found = _ERROR_TEXT.search(plain) if any(word in plain for word in _WORDS_TEXT) else None
-    return _line_at(plain, found.start()).strip() if found else ""
+    return plain[plain.rfind("\n", 0, found.start()) + 1 :].partition("\n")[0].strip() if found else ""
 
 
 def find_error(log: bytes, failed: Collection[str] = ()) -> LogError | None:
     """The first error line of a whole log (all steps and hosts), with its number and the lines around it. Errors of the
     steps in `failed` take precedence."""
     headers = list(_HEADER.finditer(log))
-    first: tuple[int, str] | None = None
-    for place, start in zip(range(MOST_ERRORS), _error_lines(log), strict=False):
-        step = _step_at(log, start, headers)
-        if place == 0:
-            first = start, step
-        if step in failed or not failed:
-            first = start, step
-            break
-    return _log_error(log, *first) if first else None
-
-
-def _log_error(log: bytes, start: int, step: str) -> LogError:
+    found = ((start, _step_at(log, start, headers)) for start in islice(_error_lines(log), MOST_ERRORS))
+    first = next(found, None)
+    if first is None:
+        return None
+    start, step = first if not failed or first[1] in failed else next((one for one in found if one[1] in failed), first)
     before = log[max(0, start - _WINDOW_BYTES // 2) : start].split(b"\n")[:-1][-WINDOW_LINES:]
     after = log[start : start + _WINDOW_BYTES // 2].split(b"\n")[: WINDOW_LINES + 1]
     window = tidy(b"\n".join([*before, *after]).decode("utf-8", "replace"))
@@ -110,10 +104,6 @@ def with_log_error(findings: list[Finding], errors: dict[str, LogError]) -> list
     rest = f"\n…\n{chosen.evidence}" if chosen.evidence else ""
     evidence = f"{error.text}\n{log}:\n{error.window}{rest}"
     return [*findings[:place], msgspec.structs.replace(chosen, evidence=evidence), *findings[place + 1 :]]
-
-
-def _line_at(text: str, at: int) -> str:
-    return text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0]
 
 
 def most_relevant_first(text: str) -> str:

@@ -12,6 +12,7 @@ from seatrial.job import Exit, Finding, Observation, ObservedStep, Stage, Verdic
 from seatrial.readers.profile import entry_files
 
 _MOST_NAMED = 10  # files listed in a finding
+_ANY_MORE = 10**12  # files; whether an amount sets no upper limit
 CLOCKS_S = 2.0  # tolerance between file times and job times: file systems round, clocks differ
 # torchprime's layout, `profile/0-1/…`: the folder of worker 1 of slice 0.
 _HOST_FOLDER = re.compile(r"(?:^|/)(?:profile|outputs|xla_dumps)/(\d+-\d+)/")
@@ -65,7 +66,7 @@ def check_files(
         why = str(observed.result.get("error") or "the files could not be checked")
         return [bad or Finding(step, "count", Verdict.FAILED, "files", why, observed.output)]
     files = entry_files(observed, name)
-    findings = [_count(step, expected, files, entry_count(observed, name), sorted(hosts))]
+    findings = [_count(step, expected, files, entry_count(observed, name), sorted(hosts), str(entry.get("cut") or ""))]
     if files and (wanted := expected.size) is not None:
         sizes = [(str(one.get("path")), one["bytes"]) for one in files if isinstance(one.get("bytes"), int)]
         wrong = [
@@ -106,8 +107,10 @@ def all_good(step: str, check: str, class_: str, wrong: Sequence[str], total: in
     return Finding(step, check, Verdict.FAILED, class_, first, evidence if len(wrong) > 1 else "")
 
 
-def _count(step: str, expected: FilesExpected, files: list[dict[str, Any]], total: int, hosts: list[str]) -> Finding:
-    """Checks the count, per host if the layout has host folders."""
+def _count(
+    step: str, expected: FilesExpected, files: list[dict[str, Any]], total: int, hosts: list[str], cut: str
+) -> Finding:
+    """Checks the count, per host if the layout has host folders. `cut`: why not everything was searched."""
     by_host = {host: sum(host_in_path(str(one.get("path"))) == host for one in files) for host in hosts}
     placed = any(host_in_path(str(one.get("path"))) for one in files)
     counts = by_host if placed and total == len(files) else {"": total}
@@ -120,9 +123,12 @@ def _count(step: str, expected: FilesExpected, files: list[dict[str, Any]], tota
         host, have = wrong[0]
         in_host = f" in the folder of host {host}" if host else ""
         message = f"{count(have, 'file')} matching {expected.match!r}{in_host} (expected {wanted})"
+        message += f"; {cut}" if cut else ""
         return Finding(step, "count", Verdict.FAILED, "files", message, names)
     each = f" on each of {len(counts)} hosts" if len(counts) > 1 else ""
     shown = str(files[0].get("path")) if total == 1 and files else count(next(iter(counts.values())), "file") + each
+    if cut and expected.count and not expected.count.met_by(_ANY_MORE):
+        return Finding(step, "count", Verdict.INVALID, "unjudged", f"{shown}, but there may be more: {cut}", names)
     return Finding(step, "count", Verdict.PASSED, message=shown)
 
 

@@ -45,29 +45,39 @@ def metric_data(value: float, unit: str, better: Better | None = None, source: s
 
 
 def check_limit(
-    step: str, check: str, tries: Sequence[Mapping[str, Any]], low: float, high: float, doubt: str, unit: str = "/s"
+    step: str,
+    check: str,
+    tries: Sequence[Mapping[str, Any]],
+    low: float,
+    high: float,
+    doubt: str,
+    unit: str = "/s",
+    given: bool = False,
 ) -> Finding:
-    """The finding for a search of the highest rate (requests or workloads) within bounds.
+    """The finding for a search of the highest rate (requests or workloads) within bounds, or for `given` loads. A
+    search passes only with both ends: a rate that keeps the bounds, and one that does not.
 
     Each try has a rate, the bounds it broke, and `doubt`, why it is inconclusive; `low` is the highest rate that held.
     """
     what = "rate" if unit == "/s" else "load"
     results = [one["doubt"] or "; ".join(one["broken"]) or "holds" for one in tries]
     table = "\n".join(f"{one['rate']:>10.4g}{unit}  {result}" for one, result in zip(tries, results, strict=True))
-    if not low:
+    holds = f"{low:.4g}{unit} keeps the bounds" if low else ""
+    breaks = f"{high:.4g}{unit} does not" if high else ""
+    if not low and not doubt:
         tried = sorted(one["rate"] for one in tries)
         rates = " to ".join(f"{rate:.4g}{unit}" for rate in (*tried[:1], *tried[-1:]))
         why = "; ".join(tries[-1]["broken"]) if tries else ""
-        verdict, class_ = (Verdict.INVALID, "late") if doubt else (Verdict.FAILED, "bounds")
-        text = doubt or (f"no {what} from {rates} keeps the bounds: {why}" if tries else f"no {what} was tried")
-        return Finding(step, check, verdict, class_, text, table)
-    if doubt:
-        text = f"at least {low:.4g}{unit}; at the next higher rate, {doubt}"
-    else:
-        text = f"{low:.4g}{unit} keeps the bounds" + (
-            f", {high:.4g}{unit} does not" if high else f", the highest {what} tried"
-        )
-    return Finding(step, check, Verdict.PASSED, "", text, table, {"stages": [dict(one) for one in tries]})
+        text = f"no {what} from {rates} keeps the bounds: {why}" if tries else f"no {what} was tried"
+        return Finding(step, check, Verdict.FAILED, "bounds", text, table)
+    if doubt and (not given or not low):
+        text = "; ".join(filter(None, [f"no limit found: {doubt}", holds, breaks]))
+        return Finding(step, check, Verdict.INVALID, "late", text, table)
+    if not high and not given:
+        text = f"no limit found: {holds}, and it is the highest rate allowed (`most`)"
+        return Finding(step, check, Verdict.INVALID, "late", text, table)
+    above = f"; at the next higher {what}, {doubt}" if doubt else f", {breaks or f'the highest {what} tried'}"
+    return Finding(step, check, Verdict.PASSED, "", holds + above, table, {"stages": [dict(one) for one in tries]})
 
 
 # Known failures: excused if they fail, reported if they pass.

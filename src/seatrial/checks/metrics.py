@@ -1,7 +1,7 @@
 """Reads the metrics of a job from its log, files and profiles, and checks them against fixed limits."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean, median
 from typing import Any, Literal
 
@@ -21,6 +21,13 @@ FAR = 0.10  # a value above the steady median by this share and by SPREADS sprea
 SPREADS = 6.0
 _MAD_TO_SIGMA = 1.4826
 Aggregate = Literal["median", "mean", "last", "min", "max"]
+_AGGREGATES: dict[Aggregate, Callable[[Sequence[float]], float]] = {
+    "median": median,
+    "mean": fmean,
+    "last": lambda values: values[-1],
+    "min": min,
+    "max": max,
+}
 
 
 def warmup(values: Sequence[float]) -> int:
@@ -38,17 +45,6 @@ def warmup(values: Sequence[float]) -> int:
     limit = center + max(FAR * abs(center), SPREADS * spread)
     far = next((index for index in range(most) if not values[index] > limit), most)
     return max(far, min(FIRST, most))
-
-
-def aggregated(values: Sequence[float], how: Aggregate) -> float:
-    """Reduces the values to one."""
-    if how == "last":
-        return values[-1]
-    if how == "mean":
-        return fmean(values)
-    if how == "median":
-        return median(values)
-    return min(values) if how == "min" else max(values)
 
 
 class MetricExpected(msgspec.Struct, frozen=True):
@@ -71,9 +67,7 @@ class MetricExpected(msgspec.Struct, frozen=True):
     hosts: int = 0  # number of hosts that must each report it in their log; further ones count too
 
 
-class MeasuredMetric(msgspec.Struct, frozen=True):
-    value: float
-    source: str
+_Measured = tuple[float, str]  # a value and its source
 
 
 class NotMeasured(Exception):
@@ -86,7 +80,7 @@ def check_metric(
     """Returns the finding, and the metric for the history; None if it was not measured."""
     check = f"metric {expected.name}"
     try:
-        measured = _measure(train, files, expected)
+        value, source = _measure(train, files, expected)
     except NotMeasured as error:
         if not expected.required:
             return Finding(train.name, check, Verdict.SKIPPED, message=f"not measured: {error}"), None
@@ -95,14 +89,14 @@ def check_metric(
         if cut_short(train) or (not expected.log and cut_short(files)):
             return Finding(train.name, check, Verdict.SKIPPED, message="not measured: the job ended first"), None
         return Finding(train.name, check, Verdict.FAILED, "metric", f"not measured: {error}"), None
-    measured_text = f"{measured.value:.6g}{f' {expected.unit}' if expected.unit else ''}"
-    finding = Finding(train.name, check, Verdict.PASSED, message=f"{measured_text}, from {measured.source}")
-    low = expected.least is not None and measured.value < expected.least
-    if low or (expected.most is not None and measured.value > expected.most):
+    measured_text = f"{value:.6g}{f' {expected.unit}' if expected.unit else ''}"
+    finding = Finding(train.name, check, Verdict.PASSED, message=f"{measured_text}, from {source}")
+    low = expected.least is not None and value < expected.least
+    if low or (expected.most is not None and value > expected.most):
         limit, edge = (expected.least, "least") if low else (expected.most, "most")
-        message = f"{measured_text} (expected at {edge} {limit:g}), from {measured.source}"
+        message = f"{measured_text} (expected at {edge} {limit:g}), from {source}"
         finding = Finding(train.name, check, Verdict.FAILED, "metric", message)
-    return finding, metric_data(measured.value, expected.unit, expected.better, measured.source)
+    return finding, metric_data(value, expected.unit, expected.better, source)
 
 
 def check_reading(
@@ -164,7 +158,7 @@ def step_time_metric(taken: StepTime) -> MetricData:
     return metric_data(taken.seconds, "s", "lower", f"{taken.source} (median of {taken.count}{left_out})")
 
 
-def _measure(train: ObservedStep, files: ObservedStep, expected: MetricExpected) -> MeasuredMetric:
+def _measure(train: ObservedStep, files: ObservedStep, expected: MetricExpected) -> _Measured:
     if expected.entry:
         return _from_files(files, expected)
     if expected.log:
@@ -173,10 +167,10 @@ def _measure(train: ObservedStep, files: ObservedStep, expected: MetricExpected)
     taken = from_profile(opened)
     if taken is None:
         raise NotMeasured(f"no profile of {expected.profile!r} could be read" if not opened else "no steps are marked")
-    return MeasuredMetric(taken.seconds, f"{taken.source} (median of {taken.count})")
+    return taken.seconds, f"{taken.source} (median of {taken.count})"
 
 
-def _from_files(files: ObservedStep, expected: MetricExpected) -> MeasuredMetric:
+def _from_files(files: ObservedStep, expected: MetricExpected) -> _Measured:
     """The value from one file; of several hosts the worst, because all hosts wait for the slowest."""
     found = entry_files(files, expected.entry)
     if not found:
@@ -199,13 +193,13 @@ def _from_files(files: ObservedStep, expected: MetricExpected) -> MeasuredMetric
         values.append(value)
     how: Aggregate = expected.aggregate or ("min" if expected.better == "higher" else "max")
     where = str(found[0].get("path")) if len(found) == 1 else f"{len(found)} files {expected.match} ({how})"
-    return MeasuredMetric(_one_of(values, how), f"{expected.key} of {where}")
+    return _one_of(values, how), f"{expected.key} of {where}"
 
 
 def _one_of(values: Sequence[float], how: Aggregate) -> float:
     """Raises NotMeasured if the result overflows."""
     try:
-        value = aggregated(values, how)
+        value = _AGGREGATES[how](values)
     except OverflowError:
         value = math.inf
     if not math.isfinite(value):
@@ -219,7 +213,7 @@ def _value(one: dict[str, Any], key: str) -> float | None:
     return None if isinstance(value, str) and value not in ("nan", "inf", "-inf") else as_number(value)
 
 
-def _from_log(train: ObservedStep, expected: MetricExpected) -> MeasuredMetric:
+def _from_log(train: ObservedStep, expected: MetricExpected) -> _Measured:
     """Aggregates per host (and per rank, if lines name it) and returns the worst. A value that is not a number is never
     ignored: the metric counts as not measured."""
     taken = log_values(train, expected.log)
@@ -249,7 +243,7 @@ def _from_log(train: ObservedStep, expected: MetricExpected) -> MeasuredMetric:
     pick = min if expected.better == "higher" else max
     value, count, left_out = pick(by_host)
     first = f", first {left_out} left out" if left_out else ""
-    return MeasuredMetric(value, "the log (last value)" if how == "last" else f"the log ({how} of {count}{first})")
+    return value, "the log (last value)" if how == "last" else f"the log ({how} of {count}{first})"
 
 
 def no_numbers(taken: LogValues, host: int) -> str:

@@ -2,38 +2,53 @@
 
 import importlib
 import keyword
+import os
 from typing import Any
 
 import click
 
 from seatrial import SeatrialError, __version__
 
-COMMANDS = {
-    "init": "Create a starter suite for this machine.",
-    "plan": "Show what would run, what is excluded and why, and the cost.",
-    "run": "Run a suite.",
-    "runs": "List runs.",
-    "logs": "Show a run's logs, even while it is in progress.",
-    "attach": "Watch a run in progress, or resume an interrupted one.",
-    "cancel": "Stop a run started on this machine.",
-    "reap": "Delete leftover jobs of runs.",
-    "doctor": "Check targets and show how to fix problems.",
-    "check": "Check the log and files of a training job run elsewhere.",
-    "report": "Show a run: terminal, HTML, JUnit, JSON, Markdown.",
-    "history": "Show past results: verdicts, metrics with bounds and level changes, alerts.",
-    "serve": "Serve the dashboard: live runs, suites and metrics over time.",
-    "compare": "Compare two runs: what changed, by how much, how certain.",
-    "baseline": "Show and change the bounds of metrics.",
-    "record": "Record a trusted model server's answers as expected answers.",
-    "calibrate": "Measure the normal variation of a trusted model server's answers.",
-    "scale": "Submit, sample and plot workloads with the flags and files of Run:ai's scale test tool.",
-    "import": "Create a suite from another tool's file.",
-    "schema": "Print the JSON Schema of suites, for editors.",
+GROUPS = {
+    "Write and run a suite": {
+        "init": "Create a starter suite for this machine.",
+        "plan": "Show what would run, what is excluded and why, and the cost.",
+        "run": "Run a suite.",
+        "doctor": "Check targets and show how to fix problems.",
+    },
+    "Runs": {
+        "runs": "List runs.",
+        "logs": "Show a run's logs, even while it is in progress.",
+        "attach": "Watch a run in progress, or resume an interrupted one.",
+        "cancel": "Stop a run started on this machine.",
+        "reap": "Delete leftover jobs of runs.",
+    },
+    "Results": {
+        "report": "Show a run: terminal, HTML, JUnit, JSON, Markdown.",
+        "compare": "Compare two runs: what changed, by how much, how certain.",
+        "history": "Show past results: verdicts, metrics with bounds and level changes, alerts.",
+        "serve": "Serve the dashboard: live runs, suites and metrics over time.",
+    },
+    "Expected values": {
+        "baseline": "Show and change the bounds of metrics.",
+        "record": "Record a trusted model server's answers as expected answers.",
+        "calibrate": "Measure the normal variation of a trusted model server's answers.",
+    },
+    "Other tools": {
+        "check": "Check a training job or a load that ran elsewhere by its files.",
+        "import": "Create a suite from another tool's file.",
+        "scale": "Submit, sample and plot workloads with the flags and files of Run:ai's scale test tool.",
+        "schema": "Print the JSON Schema of suites, for editors.",
+    },
 }
-
+COMMANDS = {name: help_text for commands in GROUPS.values() for name, help_text in commands.items()}
 
 # Commands defined in another command's module.
-BESIDE = {"cancel": ("attach", "cancel_command"), "reap": ("runs", "reap_command")}
+BESIDE = {
+    "cancel": ("attach", "cancel_command"),
+    "reap": ("runs", "reap_command"),
+    "schema": ("init", "schema_command"),
+}
 
 
 class CommandGroup(click.Group):
@@ -66,7 +81,11 @@ class LazyGroup(CommandGroup):
         return command
 
     def main(self, *args: Any, **options: Any) -> Any:
-        """Like click's own, but Ctrl-C always exits 130."""
+        """Like click's own, but Ctrl-C always exits 130, and bash can complete `axis=value`."""
+        if "_SEATRIAL_COMPLETE" in os.environ:
+            from seatrial.cli import completion
+
+            completion.enable()
         try:
             return super().main(*args, **{**options, "standalone_mode": False})
         except click.ClickException as error:
@@ -91,8 +110,9 @@ class LazyGroup(CommandGroup):
             raise SystemExit(3) from None
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(list(commands.items()), col_max=12)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

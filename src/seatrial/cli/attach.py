@@ -64,7 +64,7 @@ def cancel_command(run: str, runs: Path, history: str | None) -> None:
     folder, kept = find_own(runs, run), history_of(runs, history)
     for _ in _tries():
         owner = owner_of(folder.path)
-        if owner and owner.alive():
+        if owner and owner.here and owner.works_on(folder.path):
             _stop(folder, owner)
         with contextlib.suppress(RunOwned):  # another process was faster
             if finished(folder, kept, show=False) is None:

@@ -1,4 +1,4 @@
-"""`seatrial check`: checks the log and files of a training job that ran elsewhere, without running anything."""
+"""`seatrial check`: checks a training job or a load that ran elsewhere by its files, without running anything."""
 
 import shutil
 import signal
@@ -9,28 +9,35 @@ import click
 import msgspec
 
 from seatrial import SeatrialError, __version__
-from seatrial.cli.common import HISTORY, RUNS, fail, history_of, loaded, print_lines, warn
+from seatrial.cli.common import HISTORY, RUNS, complete_cell, completed, fail, history_of, loaded, print_lines, warn
 from seatrial.cli.report import write_reports
 from seatrial.engine.check_folder import Checked, check_folder, checked_name
 from seatrial.engine.fetch_folder import fetch_folder
-from seatrial.job import VERSION, Finding, RunResults
+from seatrial.job import VERSION, RunResults, flatten_metrics
 from seatrial.plan import Selection, expand
 from seatrial.plugins import kinds
 from seatrial.record.history import HistoryError
 from seatrial.record.remote import is_address
+from seatrial.report.terminal.cell import finding_lines
 from seatrial.report.terminal.lines import Line, glyph
 from seatrial.report.view.run import RunView
-from seatrial.report.view.words import first_line, fit, one_line, width
+from seatrial.report.view.words import one_line
 from seatrial.suite import Cell, nearest
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
-@click.argument("folder", metavar="DIR|URL")
+@click.argument("folder", metavar="DIR|FILE|URL")
 @click.option("--suite", required=True, type=_FILE, help="Suite that contains the trial.")
-@click.option("--trial", required=True, metavar="TRIAL", help="Training trial with the checks to apply.")
-@click.option("--select", multiple=True, metavar="EXPR", help="The trial's cell: id glob, axis=value or /hash.")
+@click.option(
+    "--trial", required=True, metavar="TRIAL", help="Training or serving trial with the checks to apply.",
+    shell_complete=completed(lambda context: loaded(context.params["suite"]).trials),
+)  # fmt: skip
+@click.option(
+    "--select", multiple=True, metavar="EXPR", shell_complete=complete_cell,
+    help="The trial's cell: id glob, axis=value or /hash.",
+)  # fmt: skip
 @click.option("--log", "logs", multiple=True, type=_FILE, help="Log file; repeat per host.  [default: those in DIR]")
 @click.option("--exit-code", type=click.IntRange(0, 255), help="Exit code of the job, if known.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in the format of results.json.")
@@ -54,7 +61,11 @@ def command(
     history: str | None,
     **files: Path | None,
 ) -> None:
-    """Apply a training trial's checks to the log and files in DIR or at an fsspec URL. Nothing is run.
+    """Apply a trial's checks to a job or a load that ran elsewhere. Nothing is run.
+
+    \b
+    training  the log and files in DIR or at an fsspec URL
+    serving   FILE, the results (JSON) of vllm bench serve, guidellm, AIPerf or inference-perf
 
     Exit codes are those of `seatrial run`: 0 passed, 1 a check failed or a metric is out of bounds.
     """
@@ -122,29 +133,10 @@ def _print(checked: Checked, folder: str) -> None:
         [(one_line(result.id), "bold"), (f"  {one_line(folder)}{f'  log {one_line(logs)}' if logs else ''}", "dim")]
     ]
     for finding in result.findings:
-        lines += _finding_lines(finding, columns)
+        lines += finding_lines(finding, one_line(f"{finding.step} ({finding.check})"), None, columns)
     lines += [[]] if result.metrics else []
-    for name, metric in result.metrics.items():
-        value = metric if isinstance(metric, dict) else {}
-        number = value.get("value")
-        text = f"{number:.6g}" if isinstance(number, int | float) else "?"
-        measured, source = f"{text} {value.get('unit') or ''}".rstrip(), one_line(str(value.get("source") or ""))
-        lines.append([(f"    {one_line(name)} ", ""), (measured, "bold"), (f"  {source}", "dim")])
+    for metric in flatten_metrics(result.metrics):
+        measured, source = f"{metric.value:.6g} {metric.unit}".rstrip(), one_line(metric.source)
+        lines.append([(f"    {one_line(metric.name)} ", ""), (measured, "bold"), (f"  {source}", "dim")])
     lines += [[("─" * columns, "dim")], [(f"{mark} {result.verdict.value}", f"bold {colour}")]]
     print_lines(lines)
-
-
-def _finding_lines(finding: Finding, columns: int) -> list[Line]:
-    mark, colour = glyph(finding.verdict.value)
-    name = fit(one_line(f"{finding.step} {finding.check}"), columns // 2)
-    message = one_line(finding.message)
-    style = "dim" if finding.verdict.good else ""
-    lines: list[Line] = [[(f"  {mark} ", colour), (name, "" if finding.verdict.good else "bold")]]
-    if width(name) + width(message) + 6 <= columns:
-        lines[0].append((f"  {message}", style))
-    elif message:
-        lines.append([(f"      {fit(message, 400)}", style)])
-    evidence = first_line(finding.evidence)
-    if not finding.verdict.good and evidence and evidence not in message:
-        lines.append([("    │ ", "dim"), (fit(evidence, columns - 6), colour)])
-    return lines

@@ -6,18 +6,18 @@ from pathlib import Path
 import click
 
 from seatrial.api import find
-from seatrial.cli.common import HISTORY, RUNS, fail, history_of, print_lines, say
+from seatrial.cli.common import HISTORY, RUNS, complete_run, fail, history_of, print_lines, say
 from seatrial.job import RunResults
+from seatrial.record.folder import read_results
 from seatrial.record.history import History, HistoryError, Series
-from seatrial.record.results import read_results
 from seatrial.report.terminal.comparison import compare_lines
 from seatrial.report.view.compare import compare_runs, comparison_json
 from seatrial.report.view.series import POINTS_SHOWN
 
 
 @click.command()
-@click.argument("before", metavar="RUN")
-@click.argument("after", metavar="RUN")
+@click.argument("before", metavar="RUN", shell_complete=complete_run)
+@click.argument("after", metavar="RUN", shell_complete=complete_run)
 @click.option("--all", "all_metrics", is_flag=True, help="Also show metrics that are not checked.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @RUNS

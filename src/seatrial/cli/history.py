@@ -14,7 +14,20 @@ import click
 import msgspec
 
 from seatrial.api import find
-from seatrial.cli.common import HISTORY, RUNS, duration, fail, history_of, plan_of, print_json, print_lines, say
+from seatrial.cli.common import (
+    HISTORY,
+    RUN,
+    RUNS,
+    complete_run,
+    completed,
+    duration,
+    fail,
+    history_of,
+    plan_of,
+    print_json,
+    print_lines,
+    say,
+)
 from seatrial.record.history import Alarm, History, Series, TimeWindow, add_missed, add_run
 from seatrial.report.terminal import history as terminal
 from seatrial.report.terminal.lines import is_ascii
@@ -57,8 +70,13 @@ def command() -> None:
     """
 
 
+def _trials(context: click.Context) -> list[str]:
+    past = history_of(context.params.get("runs") or Path("runs"), context.params.get("history"))
+    return [one.trial for one in past.trials()]
+
+
 @command.command()
-@click.argument("trial", required=False)
+@click.argument("trial", required=False, shell_complete=completed(_trials))
 @click.option("--benchmark", metavar="B", help="Only benchmarks with this name or glob.")
 @click.option("--metric", metavar="M", help="Only metrics with this name or glob.")
 @click.option(
@@ -142,7 +160,7 @@ def _time(text: str | None, option: str, ends: bool = False) -> float | None:
 
 
 @command.command(short_help="Add runs that are missing from the history.")
-@click.argument("names", metavar="[RUN]...", nargs=-1)
+@click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_run)
 @RUNS
 @HISTORY
 def add(names: tuple[str, ...], runs: Path, history: str | None) -> None:
@@ -159,12 +177,13 @@ def add(names: tuple[str, ...], runs: Path, history: str | None) -> None:
 
 
 @command.command()
-@click.argument("run")
+@RUN
 @click.option("--false-alarm", "label", flag_value="false-alarm", help="A false alarm: the run counts as good.")
 @click.option(
     "--regression", "label", flag_value="regression",
     help="A real regression: this run and later ones are not used for bounds.",
 )  # fmt: skip
+@click.option("--accepted", "label", flag_value="accepted", help="The new level is accepted: it counts as good.")
 @click.option("--fixed", "label", flag_value="fixed", help="Fixed: this run and later ones count as good again.")
 @click.option("--clear", "label", flag_value="", help="Remove earlier marks of this run.")
 @click.option("--reason", metavar="TEXT", default="", help="The reason; stored with your name and the time.")
@@ -174,7 +193,7 @@ def add(names: tuple[str, ...], runs: Path, history: str | None) -> None:
 def mark(run: str, label: str | None, reason: str, benchmark: str | None, runs: Path, history: str | None) -> None:
     """Review the alerts of RUN. The mark decides whether the run's metrics are used to compute bounds."""
     if label is None:
-        fail("set one of --false-alarm, --regression, --fixed, --clear")
+        fail("set one of --false-alarm, --regression, --accepted, --fixed, --clear")
     if not reason.strip():
         fail("--reason is required")
     past = history_of(runs, history)
@@ -193,7 +212,7 @@ def _marked(past: History, run: str, benchmark: str | None, label: str) -> list[
         if benchmark not in known:
             fail(f"benchmark not found in run {run}: {benchmark!r}{_nearest(benchmark, known)}")
         return [benchmark]
-    if label not in ("false-alarm", "regression"):
+    if label not in ("false-alarm", "regression", "accepted"):
         return []
     alarmed = [alarm.benchmark for alarm in past.alarms() if alarm.run == run]
     if not alarmed:
@@ -236,7 +255,8 @@ def _views(series: list[Series], suite: "RunPlan | None", as_json: bool) -> list
         return terminal.ranked([view.view_series(one, bounds.get(one.benchmark, ())) for one in series])
     views = terminal.ranked([view.with_changes(one) for one in series])
     shown = len(views) if as_json else terminal.MOST_DRAWN
-    return [*map(view.with_bound, views[:shown]), *views[shown:]]
+    quick = terminal.LEAST_DRAWN  # series of few runs take no time
+    return [view.with_bound(one) if at < shown or len(one.points) < quick else one for at, one in enumerate(views)]
 
 
 def _chosen(series: list[Series], benchmark: str | None, metric: str | None) -> list[Series]:

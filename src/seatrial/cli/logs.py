@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from seatrial.api import find
-from seatrial.cli.common import RUN, RUNS, cells_of, fail, say
+from seatrial.cli.common import RUN, RUNS, cells_of, complete_cell, fail, say
 from seatrial.job import ExitCode
 from seatrial.job.plan import PlannedCell
 from seatrial.record import DamagedRun, RecordError, RunFolder
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @RUN
-@click.argument("cell", required=False)
+@click.argument("cell", required=False, shell_complete=complete_cell)
 @click.option("-f", "--follow", is_flag=True, help="Follow the logs until the jobs end.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Attempt to show.  [default: the last]")
 @RUNS

@@ -3,17 +3,17 @@
 import json
 import shutil
 import sys
+import textwrap
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from seatrial.cli.common import HISTORY, RUNS, SELECTING, fail, plan_of, print_lines, say
-from seatrial.job import Contents, Excluded, count, table_axes
+from seatrial.cli.common import HISTORY, RUNS, SELECTING, complete_cell, fail, plan_of, print_lines, say
+from seatrial.job import Contents, count, table_axes
 from seatrial.plan import Plan
-from seatrial.plan.expand import short_need
 from seatrial.plan.pairwise import REPEAT
 from seatrial.suite import Cell
 
@@ -28,7 +28,12 @@ _LISTED = 40
 @click.argument("suite", type=click.Path(path_type=Path), default=Path("seatrial.yaml"))
 @SELECTING
 @click.option("--list", "list_cells", is_flag=True, help="List every cell with its hash.")
-@click.option("--show-job", metavar="CELL", help="Print the jobs of a cell, and their Kubernetes objects, as YAML.")
+@click.option(
+    "--show-job",
+    metavar="CELL",
+    help="Print the jobs of a cell, and their Kubernetes objects, as YAML.",
+    shell_complete=complete_cell,
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with the reason for each excluded combination.")
 @click.option("--strict", is_flag=True, help="Exit 2 if there are warnings, such as bounds that cannot fail.")
 @HISTORY
@@ -99,14 +104,18 @@ def _jobs_text(made: "RunPlan", expression: str) -> str:
 
 
 def _lines(plan: "Plan", list_cells: bool, columns: int) -> "list[Line]":
-    """A grid for each trial with two axes, the cells of the others, excluded combinations by reason, totals."""
+    """A table of all trials with one combination, if there are several; a grid for each trial with two axes; the cells
+    of the others; excluded combinations by reason; totals."""
     marks = {_key(one.trial, one.axes): _MARKS.get(one.cause, _NOT_WANTED) for one in plan.excluded}
     marks |= {_key(cell.trial, cell.axes): _RUNS for cell in plan.cells}
-    grids = {trial: axes for trial, axes in plan.labels.items() if len(axes) == 2}
-    lines = [line for trial, axes in grids.items() for line in _grid_lines(trial, axes, marks, columns)]
-    if grids:
+    single = {trial: axes for trial, axes in plan.labels.items() if all(len(one) == 1 for one in axes.values())}
+    single = single if len(single) > 1 and not list_cells else {}
+    grids = {trial: axes for trial, axes in plan.labels.items() if len(axes) == 2 and trial not in single}
+    lines = _single_lines(plan, single, marks) if single else []
+    lines += [line for trial, axes in grids.items() for line in _grid_lines(trial, axes, marks, columns)]
+    if grids or single:
         lines.append([(_LEGEND, "dim")])
-    listed = [cell for cell in plan.cells if list_cells or cell.trial not in grids]
+    listed = [cell for cell in plan.cells if list_cells or (cell.trial not in grids and cell.trial not in single)]
     lines += [[(f"{cell.hash}  {cell.id}", "")] for cell in (listed if list_cells else listed[:_LISTED])]
     if len(listed) > _LISTED and not list_cells:
         lines.append([(f"and {len(listed) - _LISTED:,} more (--list shows all)", "")])
@@ -114,7 +123,7 @@ def _lines(plan: "Plan", list_cells: bool, columns: int) -> "list[Line]":
         title = "excluded" if all(one.cause in _MARKS for one in plan.excluded) else "excluded or deselected"
         lines += [[], [(f"{title} ({len(plan.excluded):,}; --json lists each)", "bold")]]
         lines += _excluded_lines(plan)
-    contents = _contents_lines(plan)
+    contents = _contents_lines(plan, single)
     lines += [[], *contents] if contents else []
     for why, number in Counter(cell.unbounded for cell in plan.cells if cell.unbounded).items():
         lines += [[], [(f"metrics of {count(number, 'cell')} will not be checked: {why}", "yellow")]]
@@ -135,28 +144,37 @@ def _key(trial: str, axes: dict[str, str]) -> tuple[str, ...]:
 def _grid_lines(
     trial: str, axes: dict[str, tuple[str, ...]], marks: dict[tuple[str, ...], str], columns: int
 ) -> "list[Line]":
-    """Uses the same rows and columns as the tables of a run."""
+    """Uses the same rows and columns as the tables of a run, or turns them if their names fit only then. Where they do
+    not fit either way, letters stand for the columns, the axis with fewer values."""
     from seatrial.report.view.words import pad, width
 
+    def names_fit(rows: str, columns_: str) -> bool:
+        first = max(map(width, (f"{rows} \\ {columns_}", *axes[rows])))
+        return first + sum(width(label) + 2 for label in axes[columns_]) <= columns
+
     (row_axis,), column_axis = table_axes({axis: len(labels) for axis, labels in axes.items()})
+    fits = names_fit(row_axis, column_axis)
+    if not fits and (names_fit(column_axis, row_axis) or len(axes[row_axis]) < len(axes[column_axis])):
+        row_axis, column_axis = column_axis, row_axis
+        fits = names_fit(row_axis, column_axis)
     turned = next(iter(axes)) == column_axis
-    keys, legend, gap = list(axes[column_axis]), "", 2
     title = f"{row_axis} \\ {column_axis}"
-    first = max(width(title), *map(width, axes[row_axis]))
-    if first + sum(width(key) + 2 for key in keys) > columns:
-        keys, gap = [_letter(number) for number in range(len(keys))], 1
-        legend = "  ".join(f"{key}={column}" for key, column in zip(keys, axes[column_axis], strict=True))
+    first = max(map(width, (title, *axes[row_axis])))
+    labels = axes[column_axis]
+    keys, gap = (list(labels), 2) if fits else ([_letter(number) for number in range(len(labels))], 1)
+    legend = "" if fits else "  ".join(f"{key}={label}" for key, label in zip(keys, labels, strict=True))
     header = [(pad(title, first), "bold"), *((f"{' ' * gap}{key}", "bold") for key in keys)]
     lines: list[Line] = [[(trial, "bold")], header]
     for row in axes[row_axis]:
         line: Line = [(pad(row, first), "")]
-        for key, column in zip(keys, axes[column_axis], strict=True):
+        for key, column in zip(keys, labels, strict=True):
             mark = marks.get((trial, column, row) if turned else (trial, row, column), " ")
             before = (width(key) - 1) // 2  # center the mark below its column's name
             after = width(key) - 1 - before
             line += [(" " * (gap + before), ""), (mark, _STYLES.get(mark, "dim")), (" " * after, "")]
         lines.append(line)
-    return [*lines, *([[(legend, "")]] if legend else []), []]
+    wrapped = textwrap.wrap(legend, columns, break_long_words=False, break_on_hyphens=False)
+    return [*lines, *([(line, "dim")] for line in wrapped), []]
 
 
 def _letter(number: int) -> str:
@@ -164,35 +182,42 @@ def _letter(number: int) -> str:
 
 
 def _excluded_lines(plan: Plan) -> "list[Line]":
-    """Reasons, most frequent first. Reasons that differ only in the cell are one line; JSON has each in full."""
-    groups: dict[str, list[Excluded]] = {}
-    for combination in plan.excluded:
-        why = short_need(combination.why) if combination.cause == "needs" else f"{combination.cause}: {combination.why}"
-        groups.setdefault(why, []).append(combination)
-    lines: list[Line] = []
-    for why, excluded in sorted(groups.items(), key=lambda item: -len(item[1])):
-        alone = len(excluded) == 1 and excluded[0].cause == "needs"
-        where = _where(combination.axes for combination in excluded)
-        shown = excluded[0].why if alone else why
-        lines.append([(f"{len(excluded):>6,}  {shown}{f'   ({where})' if where else ''}", "")])
-    return lines
+    """Reasons, most frequent first; JSON has each combination."""
+    from seatrial.report.view.words import exclusions
+
+    return [
+        [(f"{len(some):>6,}  {why}{f'   ({where})' if where else ''}", "")]
+        for why, some, where in exclusions(plan.excluded)
+    ]
 
 
-def _where(places: Iterable[dict[str, str]]) -> str:
-    """`runtime a, b; machine c, d and 7 more`"""
-    labels: dict[str, dict[str, None]] = {}
-    for axes in places:
-        for axis, label in axes.items():
-            labels.setdefault(axis, {})[label] = None
-    return "; ".join(f"{axis} {_some(list(found))}" for axis, found in labels.items())
+def _single_lines(
+    plan: Plan, trials: dict[str, dict[str, tuple[str, ...]]], marks: dict[tuple[str, ...], str]
+) -> "list[Line]":
+    """A row for each trial: its axes, and the numbers of cases and requests if they are known."""
+    from seatrial.report.view.words import pad, width
+
+    axes = list(dict.fromkeys(axis for own in trials.values() for axis in own))
+    contents = {cell.trial: cell.contents for cell in plan.cells if cell.contents is not None}
+    items = list(dict.fromkeys(f"{one.item}s" for one in contents.values()))
+    rows = [["", "trial", *axes, *items, *(["requests"] if items else [])]]
+    for trial, own in trials.items():
+        labels = {axis: label for axis, (label,) in own.items()}
+        row = [marks.get(_key(trial, labels), _NOT_WANTED), trial, *(labels.get(axis, "") for axis in axes)]
+        if items:
+            found = contents.get(trial)
+            row += [f"{found.count:,}" if found and item == f"{found.item}s" else "" for item in items]
+            row.append(f"{found.ways:,}" if found else "")
+        rows.append(row)
+    widths = [max(width(row[column]) for row in rows) for column in range(len(rows[0]))]
+    texts = ["  ".join(pad(text, widths[column]) for column, text in enumerate(row)).rstrip() for row in rows]
+    return [[(texts[0], "bold")], *([(text, "")] for text in texts[1:]), []]
 
 
-def _some(labels: list[str]) -> str:
-    return ", ".join(labels[:4]) + (f" and {len(labels) - 4} more" if len(labels) > 4 else "")
+def _contents_lines(plan: Plan, shown: Container[str]) -> "list[Line]":
+    """Contents of each trial's cells that are known in advance unless `shown`, and what is skipped, by reason."""
+    from seatrial.report.view.words import listed, where_text
 
-
-def _contents_lines(plan: Plan) -> "list[Line]":
-    """Contents of each trial's cells that are known in advance, and what is skipped, by reason."""
     trials: dict[str, list[tuple[Cell, Contents]]] = {}
     for cell in plan.cells:
         if cell.contents is not None:
@@ -202,15 +227,17 @@ def _contents_lines(plan: Plan) -> "list[Line]":
         item = found[0][1].item
         numbers = sorted({one.count for _, one in found})
         each = count(numbers[0], item) if len(numbers) == 1 else f"{numbers[0]:,} to {numbers[-1]:,} {item}s"
-        ways = count(sum(one.ways for _, one in found), "request")
-        lines.append([(f"{trial}: {each}{' in each cell' if len(found) > 1 else ''}, {ways} in all", "bold")])
+        ways, how = count(sum(one.ways for _, one in found), "request"), found[0][1].how
+        if trial not in shown or any(one.skipped for _, one in found):
+            each += " in each cell" if len(found) > 1 else ""
+            lines.append([(f"{trial}: {each}, {ways} in all{how}", "bold")])
         by_reason: dict[str, list[tuple[Cell, str]]] = {}
         for cell, one in found:
             for skipped in one.skipped:
                 by_reason.setdefault(skipped.why, []).append((cell, skipped.name))
         for why, ones in by_reason.items():
-            names = _some(list(dict.fromkeys(name for _, name in ones)))
-            where = _where(cell.axes for cell, _ in ones)
+            names = listed(dict.fromkeys(name for _, name in ones))
+            where = where_text(cell.axes for cell, _ in ones)
             lines.append([(f"{len(ones):>6,}  skipped: {why}   ({names}{f'; {where}' if where else ''})", "")])
     return lines
 

@@ -11,12 +11,12 @@ import click
 import msgspec
 
 from seatrial.api import find
-from seatrial.cli.common import AGAINST, RUN, RUNS, cells_of, compared_with, fail, say
+from seatrial.cli.common import AGAINST, RUN, RUNS, cells_of, compared_with, complete_cell, fail, say
 from seatrial.cli.common.copies import NOTIFY_NOW, checked_notify, notified
 from seatrial.job import ExitCode
 from seatrial.job.units import count
 from seatrial.record import RunFolder, RunState, run_overview, write_whole
-from seatrial.record.results import read_results
+from seatrial.record.folder import read_results
 from seatrial.report.terminal.summary import print_cells, print_summary
 from seatrial.report.view.changes import past_of_run, with_news
 from seatrial.report.view.run import RunView
@@ -39,7 +39,10 @@ _RENDERERS = {
 @AGAINST
 @NOTIFY_NOW
 @RUNS
-@click.option("--cell", metavar="CELL", help="Show matching cells in full: id, glob, axis=value or /hash.")
+@click.option(
+    "--cell", metavar="CELL", shell_complete=complete_cell,
+    help="Show matching cells in full: id, glob, axis=value or /hash.",
+)  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="Show full details of each cell that did not pass.")
 @click.option("--html", type=_FILE, metavar="FILE", help="Write the HTML report; - for standard output.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")

@@ -6,7 +6,18 @@ from typing import Any
 import click
 
 from seatrial.api import prepare
-from seatrial.cli.common import AGAINST, HISTORY, RUNS, SELECTING, compared_with, fail, history_of, plan_of, say
+from seatrial.cli.common import (
+    AGAINST,
+    HISTORY,
+    RUNS,
+    SELECTING,
+    compared_with,
+    complete_run,
+    fail,
+    history_of,
+    plan_of,
+    say,
+)
 from seatrial.cli.common.copies import NOTIFY, checked_notify, checked_out
 from seatrial.record import RecordError, remote
 
@@ -14,7 +25,9 @@ from seatrial.record import RecordError, remote
 @click.command()
 @click.argument("suite", type=click.Path(path_type=Path), default=Path("seatrial.yaml"))
 @SELECTING
-@click.option("--failed", metavar="RUN", help="Only cells that did not pass in RUN, such as `last`.")
+@click.option(
+    "--failed", metavar="RUN", shell_complete=complete_run, help="Only cells that did not pass in RUN, such as `last`."
+)
 @click.option(
     "--parallel", type=click.IntRange(min=1),
     help="Cells to run at a time on each target.  [default: the target's `parallel`, else one per CPU, 50 on clusters]",

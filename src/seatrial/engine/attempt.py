@@ -58,6 +58,11 @@ class Attempt:
             await self.finish()
         return {name: one.observation for name, one in self._phases.items() if isinstance(one, Collected | Removed)}
 
+    @property
+    def removed(self) -> bool:
+        """Whether every part is in its last phase."""
+        return all(isinstance(phase, Removed) for phase in self._phases.values())
+
     async def finish(self) -> None:
         """Takes every part to its last phase."""
         await gather_or_cancel(*(self._live(name) for name in self._parts))

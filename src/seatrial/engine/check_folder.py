@@ -14,10 +14,11 @@ import msgspec
 from seatrial import SeatrialError, plugins
 from seatrial.engine.collect import read_as_agent
 from seatrial.engine.fetch_folder import LOGS
-from seatrial.engine.judge import JudgedAttempt, judge, reason, result_of
+from seatrial.engine.judge import JudgedAttempt, judge, reason, result_of, with_bounds
 from seatrial.job import (
     AttemptResult,
     CellResult,
+    Exit,
     Job,
     Observation,
     Outcome,
@@ -27,6 +28,7 @@ from seatrial.job import (
     read_records,
     worst,
 )
+from seatrial.kinds.protocol import ChecksFiles, Judgement
 from seatrial.suite import Cell
 
 _TAIL_BYTES = 16 << 10
@@ -40,7 +42,7 @@ class Checked:
     result: CellResult
     folder: Path
     logs: tuple[Path, ...]
-    ended_s: float  # wall time: modification time of the newest log
+    ended_s: float  # wall time: modification time of the newest log, or of the result file
 
 
 def checked_name(place: str, checked: Checked) -> str:
@@ -58,10 +60,23 @@ def check_folder(
     the folder. Checks of facts that are unknown, such as the exit code, are skipped. Raises SeatrialError."""
     kind = plugins.kinds()[cell.kind]
     cell = replace(cell, gathered=kind.gather(cell))
+    # The hardware is unknown here; trust that the user chose matching bounds.
+    bounds = tuple(msgspec.structs.replace(bound, fingerprint="", conditions={}) for bound in cell.bounds)
+    # Without the advice to compute bounds: this result may not be in the history.
+    bounded = replace(cell, bounds=bounds, unbounded=cell.unbounded.partition(";")[0])
+    if isinstance(kind, ChecksFiles):
+        if not folder.exists():
+            raise SeatrialError(f"file not found: {folder}")
+        if logs or exit_code is not None or not folder.is_file():
+            what = f"trial {cell.trial!r} is of kind {cell.kind}"
+            raise SeatrialError(f"{what}; use the result file of a load generator, without --log and --exit-code")
+        ended_s = folder.stat().st_mtime
+        judgement = with_bounds(bounded, kind.judge_file(bounded, folder), {}, Settings(), ended_s)
+        return _checked(cell, judgement, Place("", ""), Exit(Outcome.EXITED), folder, (), ended_s)
     job = kind.parts(cell)[0].job.for_attempt("check", cell.hash, 1)
     train = next((step for step in job.steps if "hosts" in step.args), None)
     if train is None:
-        raise SeatrialError(f"trial {cell.trial!r} is of kind {cell.kind}; only training can be checked by its files")
+        raise SeatrialError(f"trial {cell.trial!r} is of kind {cell.kind}, which has no files to check")
     if not folder.is_dir():
         raise SeatrialError(f"{folder} is a file, not a folder" if folder.is_file() else f"folder not found: {folder}")
     found = tuple(logs) or find_logs(folder)
@@ -73,17 +88,18 @@ def check_folder(
         where = called or folder
         raise SeatrialError(f"log not found in {where} ({', '.join(LOGS)}); use --log FILE, once for each host")
     observation = _observe(job, train, folder.absolute(), found, exit_code)
-    # The hardware is unknown here; trust that the user chose matching bounds.
-    bounds = tuple(msgspec.structs.replace(bound, fingerprint="", conditions={}) for bound in cell.bounds)
-    # Without the advice to compute bounds: this result may not be in the history.
-    unbounded = cell.unbounded.partition(";")[0]
-    bounded = replace(cell, bounds=bounds, unbounded=unbounded)
     judgement = judge(bounded, kind, {"job": observation}, Settings(), time.time())
+    written_s = max((log.stat().st_mtime for log in found), default=time.time())
+    return _checked(cell, judgement, observation.place, observation.exit, folder, found, written_s)
+
+
+def _checked(
+    cell: Cell, judgement: Judgement, place: Place, ended: Exit, folder: Path, logs: tuple[Path, ...], ended_s: float
+) -> Checked:
     verdict = worst(finding.verdict for finding in judgement.findings)
     why = "" if verdict.good else reason(judgement.findings, verdict)
-    attempt = AttemptResult(1, observation.place, [], observation.exit, verdict, why)
-    written_s = max((log.stat().st_mtime for log in found), default=time.time())
-    return Checked(result_of(cell, [JudgedAttempt(attempt, judgement)]), folder, found, written_s)
+    attempt = AttemptResult(1, place, [], ended, verdict, why)
+    return Checked(result_of(cell, [JudgedAttempt(attempt, judgement)]), folder, logs, ended_s)
 
 
 def find_logs(folder: Path) -> tuple[Path, ...]:

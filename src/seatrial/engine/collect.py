@@ -143,11 +143,9 @@ def _with_found(observed: ObservedStep, found: dict[str, dict[str, Any]]) -> Obs
     both = {kind: {**had.get(kind, {}), **more.get(kind, {})} for kind in _PATTERN_KINDS}
     given_up = [*had.get("dropped", ()), *more.get("dropped", ())]
     if omitted := observed.output_omitted_bytes:
-        why = {
-            "why": f"without Python in the image, {omitted} bytes of output were not searched",
-            "fix": "print less, or add Python to it",
-        }
-        given_up += [{"pattern": text, **why} for text, match in more.get("never", {}).items() if not match["count"]]
+        why = f"without Python in the image, {omitted} bytes of output were not searched"
+        unmatched = [text for text, match in more.get("never", {}).items() if not match["count"]]
+        given_up += [{"pattern": text, "why": why, "fix": "print less, or add Python to it"} for text in unmatched]
     return msgspec.structs.replace(observed, result={**had, **both, "dropped": given_up})
 
 
@@ -172,9 +170,7 @@ async def observe(
 
 def unobserved(job: Job, place: Place, ended: Exit) -> Observation:
     """The observation of a job that never ran or whose results cannot be fetched."""
-    return Observation(
-        job=job.name, attempt=job.attempt, place=place, exit=ended, steps=read_records([], job.steps).steps
-    )
+    return Observation(job.name, job.attempt, place, ended, steps=read_records([], job.steps).steps)
 
 
 def _observed(job: Job, into: Path, apart: bool, place: Place, ended: Exit, mask: Mask) -> Observation:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from seatrial.record import RecordError
-from seatrial.record.remote import FOR_GOOD, WAITS_S, error_text, file_system
+from seatrial.record.remote import file_system, tried
 
 LOGS = ("*.log", "*.log.gz", "log*.txt")
 _MOST_FILES = 200_000  # limit of files to list
@@ -22,17 +22,11 @@ def fetch_folder(
     """Fetches the files below `address` that match one of the globs, and `logs`. A failure that may pass is retried.
     Raises RecordError, and FileNotFoundError if there is no file at all."""
     wanted = [_compiled(match) for match in matches]
-    for wait_s in (*WAITS_S, None):
-        try:
-            return _fetch(address, wanted, into, logs)
-        except RecordError:
-            raise
-        except FileNotFoundError:
-            raise FileNotFoundError(f"folder not found: {address}") from None
-        except Exception as error:
-            if wait_s is None or isinstance(error, FOR_GOOD):
-                raise RecordError(f"cannot read {address}: {error_text(error)}") from error
-        sleep(wait_s)
+    try:
+        final = (RecordError, FileNotFoundError)
+        tried(lambda: _fetch(address, wanted, into, logs), f"cannot read {address}", sleep, final)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"folder not found: {address}") from None
 
 
 def _fetch(address: str, wanted: list[re.Pattern[str]], into: Path, logs: bool) -> None:

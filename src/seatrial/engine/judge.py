@@ -103,13 +103,19 @@ def _unjudged(cell: Cell, number: int, finding: Finding) -> JudgedAttempt:
 
 def judge(cell: Cell, kind: Kind, observed: Mapping[str, Observation], settings: Settings, at_s: float) -> Judgement:
     """Returns all findings and metrics of an attempt that ran with `settings` at `at_s`."""
-    judgement = kind.judge(cell, observed)
+    return with_bounds(cell, kind.judge(cell, observed), observed, settings, at_s)
+
+
+def with_bounds(
+    cell: Cell, judgement: Judgement, observed: Mapping[str, Observation], settings: Settings, at_s: float
+) -> Judgement:
+    """Adds the findings that every kind has: of metrics by their bounds, of files, of GPUs; and known failures."""
     failed = not worst(finding.verdict for finding in judgement.findings).good
     record = cell.policy.unjudged == "record"
     metrics = check_bounds(judgement.metrics, cell.bounds, settings, cell.unbounded, at_s, failed, record)
     unkept = [finding for part, one in observed.items() for finding in check_kept(one, part)]
     gpus = []
-    if not any(finding.check == MODEL for finding in judgement.findings):  # the kind has not compared it
+    if observed and not any(one.check == MODEL for one in judgement.findings):  # the kind has not compared it
         part, subject = next(iter(observed.items()))
         gpus = check_gpu_model(subject, cell.machine.resources().gpu, part)
     findings = apply_xfails([*judgement.findings, *metrics, *gpus, *unkept], cell.xfails)

@@ -19,7 +19,7 @@ from seatrial.engine.prepare import reopen, suite_of
 from seatrial.engine.secrets import read_secrets
 from seatrial.engine.states import PartRecord, RunRecord, State, read_run
 from seatrial.job import Verdict
-from seatrial.record import LiveReader, RunFolder, owner_of, read_journal
+from seatrial.record import LiveReader, RunFolder, is_owned, read_journal
 from seatrial.targets import Target, TargetError
 
 _POLL_S = 0.25
@@ -129,9 +129,7 @@ class RunLogs:
     def _is_over(self, skipped: set[str], streams: "Mapping[LogSource, _Stream]") -> bool:
         if self._finished or all(id_ in self._over for hash_, id_ in self._cells.items() if hash_ not in skipped):
             return True
-        owner = owner_of(self._folder.path)
-        worked_on = owner is not None and owner.works_on(self._folder.path)
-        return not worked_on and all(stream.read.is_set() for stream in streams.values())
+        return not is_owned(self._folder.path) and all(stream.read.is_set() for stream in streams.values())
 
     async def _stream(
         self, source: LogSource, part: PartRecord, stream: "_Stream", queue: "asyncio.Queue[LogPiece]"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from seatrial import __version__, plugins
-from seatrial.engine.secrets import check_written
+from seatrial.engine.secrets import Secrets, check_written
 from seatrial.job import JobSpec, Part, PartSpec, Unreadable
 from seatrial.job.plan import PlanFile, RunOptions
 from seatrial.kinds.protocol import HasContents
@@ -35,10 +35,14 @@ class PreparedRun:
     _parts: dict[str, tuple[PartSpec, ...]] = field(default_factory=dict, repr=False)  # by the hash of the cell
 
     def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
-        """The parts of each attempt at the cell; computed once per process."""
+        """The parts of each attempt at the cell; computed once per process, unless they were released."""
         if cell.hash not in self._parts:
             self._parts[cell.hash] = plugins.kinds()[cell.kind].parts(cell)
         return self._parts[cell.hash]
+
+    def release(self, cell: Cell) -> None:
+        """Frees the parts of a cell that is over."""
+        self._parts.pop(cell.hash, None)
 
     def jobs(self) -> Iterator[JobSpec]:
         """The jobs of all cells. Skips a cell if its kind raises; the error is reported when the cell runs."""
@@ -48,10 +52,12 @@ class PreparedRun:
 
 
 def create(suite: Suite, plan: Plan, runs: Path, options: RunOptions) -> PreparedRun:
-    """Creates a run folder. Raises RunRefused if it would contain a secret, SuiteError if a cell lacks a file."""
+    """Creates a run folder. Raises RunRefused if it would contain a secret or one is missing, SuiteError if a cell
+    lacks a file."""
     check_written(suite)
     _check_storage(plan)
     cells, parts = _gathered_for(plan.cells)
+    Secrets(suite, (part.job for of_cell in parts.values() for part in of_cell))  # before there is a folder to resume
     plan = plan.of(cells)
     folder = RunFolder.create(runs, suite.name)
     folder.write_plan(to_file(plan, suite, folder.run, options))
@@ -151,14 +157,9 @@ def commit_of(directory: Path) -> str:
 
 
 def _git(directory: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(directory), *arguments]
     try:
-        value = subprocess.run(
-            ["git", "-C", str(directory), *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=GIT_S,
-            check=False,
-        )
+        value = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=GIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return value.stdout.decode("utf-8", "replace").strip() if value.returncode == 0 else ""

@@ -77,7 +77,7 @@ async def _reaped(name: str, target: Target, found: Found, dry: bool, running: b
     # As the target reports, or because a process on this machine owns the run folder.
     folder = Path(found.labels[RUN_FOLDER]) if RUN_FOLDER in found.labels else None
     owner = owner_of(folder) if folder else None
-    in_use = bool(found.in_use) or (owner is not None and owner.alive())
+    in_use = bool(found.in_use) or (folder is not None and owner is not None and owner.here and owner.works_on(folder))
     if found.alive and found.in_use is None and not in_use and not running:
         return Reaped(name, found, in_use, asleep=True)
     if not dry and not in_use:

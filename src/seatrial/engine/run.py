@@ -30,7 +30,17 @@ from seatrial.engine.reap import RUN_FOLDER
 from seatrial.engine.secrets import Secrets
 from seatrial.engine.states import JOURNAL_VERSION, AttemptRecord, read_run
 from seatrial.engine.verify import shapes, verify
-from seatrial.job import VERSION, CellResult, Environment, Part, PartSpec, RunResults, Unreadable, Verdict
+from seatrial.job import (
+    VERSION,
+    AttemptResult,
+    CellResult,
+    Environment,
+    Part,
+    PartSpec,
+    RunResults,
+    Unreadable,
+    Verdict,
+)
 from seatrial.job.reading import boot_id
 from seatrial.record import Journal, RecordError
 from seatrial.suite import Cell
@@ -88,6 +98,7 @@ class Run:
         RunStopped if the run cannot continue."""
         with contextlib.closing(Journal(self._folder.journal, self._at)) as journal:
             self._past = read_run(journal.past)
+            journal.past.clear()  # half of the memory of a resumed run
             try:
                 return await self._execute(journal)
             except _STOPPING as error:
@@ -201,15 +212,17 @@ class Run:
             made.append(judged)
             if len(made) < len(past):
                 continue  # finish every attempt that was started
-            if not self._again(cell, made):
+            again = self._again(cell, made)
+            if not again:
                 break
-            again = "confirming" if judged.attempt.verdict in OUT_OF_BOUNDS else "retrying"
-            self._listener.update(cell.id, again, judged.attempt.why)
+            self._listener.update(cell.id, again, _in_short(judged.attempt) or judged.attempt.why)
+        self._prepared.release(cell)
         result = result_of(cell, made, why)
         if not made and cell.hash not in self._past.skipped:
             await self._journal.write("skipped", cell=cell.hash, why=why)
         self._budget.failures += not result.verdict.good
-        self._listener.update(cell.id, result.verdict, result.why)
+        in_short = _in_short(result.attempts[-1]) if result.attempts and not result.verdict.good else ""
+        self._listener.update(cell.id, result.verdict, in_short or result.why)
         return result
 
     async def _made(self, cell: Cell, known: AttemptRecord | None, made: list[JudgedAttempt]) -> JudgedAttempt:
@@ -249,13 +262,21 @@ class Run:
         finally:
             self._attempts.discard(attempt)
         if known is not None and known.over:
-            self._removing.append(asyncio.create_task(attempt.finish()))
+            if not attempt.removed:
+                self._removing.append(asyncio.create_task(attempt.finish()))
             return judged
         last = judged.attempt
         seconds = attempt.job_seconds if last.seconds is None else last.seconds
         self._budget.charge(cell, seconds)
         await self._journal.write(
-            "judged", cell=cell.hash, attempt=number, verdict=last.verdict, why=last.why, seconds=seconds
+            "judged",
+            cell=cell.hash,
+            attempt=number,
+            verdict=last.verdict,
+            why=last.why,
+            headline=_in_short(last),
+            again=self._again(cell, [*made, judged]),
+            seconds=seconds,
         )
         return judged
 
@@ -265,25 +286,26 @@ class Run:
             return self._past.skipped[cell.hash]
         return self._stop_why or self._budget.why_not(cell)
 
-    def _again(self, cell: Cell, made: list[JudgedAttempt]) -> bool:
-        """Whether to make another attempt. Retries are only for the verdicts in the trial's `retry_on`. A cell out of
-        bounds runs again until enough runs agree on a metric, or one does not."""
+    def _again(self, cell: Cell, made: list[JudgedAttempt]) -> str:
+        """Whether to make another attempt: `retrying`, `confirming`, or empty. Retries are only for the verdicts in the
+        trial's `retry_on`. A cell out of bounds runs again until enough runs agree on a metric, or one does not."""
         if self._stop_why:
-            return False
+            return ""
         if made[-1].attempt.cancelled:  # by an interrupt of an earlier process
-            return True
+            return "retrying"
         verdict = made[-1].attempt.verdict
         broken = {finding.class_ for finding in made[-1].judgement.findings if finding.verdict is Verdict.INFRA}
         if broken == {UNREAD}:  # the job did its work; only its storage could not be read
-            return False
+            return ""
         if verdict in OUT_OF_BOUNDS:
             out = out_of_bounds(made)
             confirm = cell.policy.confirm
-            return agreeing(out) <= confirm and len(out) <= 2 * confirm
+            return "confirming" if agreeing(out) <= confirm and len(out) <= 2 * confirm else ""
         retries = cell.policy.retries if self._options.retries is None else self._options.retries
         wanted = cell.policy.retry_on
         ended = [one.attempt for one in made if not one.attempt.cancelled]
-        return verdict in wanted and sum(attempt.verdict in wanted for attempt in ended) <= retries
+        tried = sum(attempt.verdict in wanted for attempt in ended)
+        return "retrying" if verdict in wanted and tried <= retries else ""
 
     async def _follower(self, name: str) -> Follower:
         if name not in self._followers:
@@ -376,3 +398,8 @@ class Run:
         self._journal.append("interrupted")
         for attempt in list(self._attempts):
             attempt.cancel()
+
+
+def _in_short(attempt: AttemptResult) -> str:
+    """The error that a program printed; of a metric out of bounds, the reason says more."""
+    return "" if attempt.verdict in OUT_OF_BOUNDS else attempt.headline

@@ -58,6 +58,7 @@ class Wire(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.idle_since = 0.0
+        self.received_s = 0.0  # when the last bytes arrived
         self.closed = False
         self._waiting: asyncio.Future[Reply] | None = None
         self.attempt = RequestAttempt(0.0)  # of the current request
@@ -90,8 +91,9 @@ class Wire(asyncio.Protocol):
         if self._waiting is None:
             self.close()  # unsolicited data
             return
+        self.received_s = time.monotonic()
         if self.attempt.first_byte_s is None:
-            self.attempt.first_byte_s = time.monotonic()
+            self.attempt.first_byte_s = self.received_s
         try:
             self._read(data)
         except (ValueError, IndexError, zlib.error) as error:

@@ -2,18 +2,6 @@
 
 from seatrial.job.accelerators import NEAR, GpuProduct, all_products, is_gpu_model, products_of, tpu_labels
 from seatrial.job.causes import HEADLINE_CHARACTERS, cause_id, causes_by_cell, headline_of_cell, normalised
-from seatrial.job.charts import (
-    AnyChart,
-    Chart,
-    DiffToken,
-    Distribution,
-    Series,
-    Table,
-    Text,
-    Timeline,
-    TokenDiff,
-    TokenDifference,
-)
 from seatrial.job.conditions import FieldDifference, Settings, differences, differences_text, fields_digest, flat_fields
 from seatrial.job.hosts import COUNTED, merged
 from seatrial.job.lifecycle import Event, Exit, Outcome, Place, Stage, StageTime
@@ -43,18 +31,30 @@ from seatrial.job.observation import (
 from seatrial.job.reading import Unreadable, convert, decode, lines, opened_regular, read_json, read_regular
 from seatrial.job.results import (
     VERSION,
+    AnyChart,
     AttemptResult,
     Cause,
     CauseNews,
     CellNews,
     CellResult,
     Change,
+    Chart,
     Contents,
+    DiffToken,
+    Distribution,
     Excluded,
+    History,
     Moment,
     PartResult,
     RunResults,
+    Series,
     SkippedItem,
+    Table,
+    Text,
+    Tile,
+    Timeline,
+    TokenDiff,
+    TokenDifference,
 )
 from seatrial.job.spec import (
     PEER,

@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from os.path import commonprefix
 
 import msgspec
 
@@ -84,10 +85,7 @@ def _alike(before: str, after: str) -> int:
     """Length of the common start of two long values that need not be shown: all but a little before they differ."""
     if max(len(before), len(after)) <= _LONGEST:
         return 0
-    same = next(
-        (place for place, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after))
-    )
-    return max(0, same - _LONGEST // 4)
+    return max(0, len(commonprefix([before, after])) - _LONGEST // 4)  # noqa: RUF071 - of texts, not of paths
 
 
 def _shown(value: str | None, skip: int) -> str:

@@ -25,6 +25,10 @@ class FixedBound(msgspec.Struct, frozen=True):
     def name(self) -> str:
         return f"{self.metric}.{self.part}" if self.part else self.metric
 
+    @property
+    def expected(self) -> str:
+        return self.text if self.text[:1] in ("<", ">") else f"{self.operator} {self.text}"
+
     def met_by(self, value: float) -> bool:
         compare = {"<=": value <= self.value, ">=": value >= self.value, "<": value < self.value}
         return compare.get(self.operator, value > self.value)
@@ -119,9 +123,8 @@ def flatten_metrics(metrics: JsonObject, prefix: str = "") -> Iterator[Metric]:
         if isinstance(value, dict):
             if _is_number(value.get("value")):
                 better = value.get("better") if value.get("better") in ("lower", "higher") else None
-                yield Metric(
-                    name, float(value["value"]), str(value.get("unit") or ""), better, str(value.get("source") or "")
-                )
+                unit, source = str(value.get("unit") or ""), str(value.get("source") or "")
+                yield Metric(name, float(value["value"]), unit, better, source)
             elif "value" not in value:
                 yield from flatten_metrics(value, f"{name}.")
         elif _is_number(value):

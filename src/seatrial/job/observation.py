@@ -89,6 +89,7 @@ class ObservedStep(msgspec.Struct, frozen=True, omit_defaults=True):
 # Error lines of programs in any language; a log has few of them, and the first one usually gives the cause.
 ERROR_PATTERN = (
     r"\b\w*(?:Error|Exception|Interrupt)\b(?=[:(]|$)|\b(?:ERROR|error|FATAL|fatal|panic): "
+    r"(?! *(?:Traceback \(most recent|Exception in ASGI application))"  # what follows is more specific
     r"|\b(?:out of memory|core dumped)\b"
     r"|\b(?:Segmentation fault|Bus error|CUDA error)\b|\bSIG(?:SEGV|BUS|ABRT|KILL)\b|\bNCCL (?:WARN|error)\b|\bXid \("
 )

@@ -126,11 +126,17 @@ def boot_id() -> str:
         return ""
 
 
-def process_start(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot: field 22 of its stat, counted after the name in brackets.
-    None if it does not exist or is a zombie."""
+def process_fields(pid: int) -> list[bytes]:
+    """The fields of /proc/PID/stat after the name in brackets, the state first; empty if the process does not exist or
+    is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
-        return None
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+        return []
+    return fields if fields[0] not in (b"Z", b"X") else []
+
+
+def process_start(pid: int) -> int | None:
+    """When the process started, in clock ticks since boot; None if it does not exist or is a zombie."""
+    fields = process_fields(pid)
+    return int(fields[19]) if fields else None

@@ -1,13 +1,104 @@
 """The results of a run, in the format of `results.json`. Other programs read it: fields are only added."""
 
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
-from seatrial.job.charts import AnyChart
 from seatrial.job.lifecycle import Exit, Outcome, Place, StageTime
 from seatrial.job.reading import JsonObject
 from seatrial.job.verdict import EXIT_CODES, ExitCode, Finding, Verdict, worst_cell
+
+# Charts, tables and token diffs that a kind adds to its findings: typed data, which reports render. In `results.json`
+# they are the `exhibits` of a cell, each with its `kind`.
+
+
+class Chart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):
+    """Rows and columns with any values; plots skip values that are not numbers."""
+
+    title: str
+    columns: list[str] = []
+    rows: list[list[Any]] = []
+    units: dict[str, str] = {}  # by column
+    bounds: dict[str, float] = {}  # by column
+    first: bool = False  # belongs on the first screen of a report, beside the tiles
+
+
+class Table(Chart, frozen=True, tag="table"):
+    """Shown as a table."""
+
+
+class Series(Chart, frozen=True, tag="series"):
+    """Curves over the first column, which is sorted."""
+
+
+class Distribution(Chart, frozen=True, tag="distribution"):
+    """One row per metric, with columns of quantiles."""
+
+
+class Timeline(Chart, frozen=True, tag="timeline"):
+    """Rows of name, start and end."""
+
+
+class Tile(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="tile"):
+    """A number of the first screen: one of few that answer the question of the trial."""
+
+    title: str
+    value: float | None = None
+    unit: str = ""
+    group: str = ""  # tiles of one group are next to each other
+    bound: str = ""  # such as `<= 500 ms`
+    limit: float | None = None  # the value of the bound
+    verdict: Verdict | None = None  # of the bound
+    note: str = ""
+
+
+class History(msgspec.Struct, frozen=True, tag_field="kind", tag="history"):
+    """A metric of the cell over its runs, for the first screen."""
+
+    title: str
+    metric: str
+
+
+class DiffToken(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A token of an answer; `top` are the most likely tokens at its position."""
+
+    text: str = ""
+    logprob: float | None = None
+    rank: int | None = None
+    top: list["DiffToken"] = []
+
+
+class TokenDifference(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The first difference between two answers, and its size; `position` counts tokens from 0."""
+
+    agreement: str = ""
+    message: str = ""
+    position: int | None = None
+    size: float | None = None
+    tolerance: float | None = None
+    expected: DiffToken | None = None
+    got: DiffToken | None = None
+
+
+class TokenDiff(msgspec.Struct, frozen=True, tag_field="kind", tag="token-diff"):
+    """Two answers side by side where they differ."""
+
+    title: str
+    data: TokenDifference = TokenDifference()
+
+
+class TextBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    text: str = ""
+
+
+class Text(msgspec.Struct, frozen=True, tag_field="kind", tag="text"):
+    title: str
+    data: TextBody = TextBody()
+
+
+AnyChart = Table | Series | Distribution | Timeline | Tile | History | TokenDiff | Text
+
 
 VERSION = 1
 
@@ -133,6 +224,7 @@ class Contents(msgspec.Struct, frozen=True):
     ways: int  # requests of all items together
     skipped: tuple[SkippedItem, ...] = ()
     unmatched: tuple[str, ...] = ()  # rules of the trial that match no item, such as `skip[0]`
+    how: str = ""  # why there are more requests than items
 
 
 class Cause(msgspec.Struct, frozen=True):

@@ -211,12 +211,7 @@ class PartSpec(msgspec.Struct, frozen=True, omit_defaults=True):
         return Part(self.name, job, self.target, self.after, self.leads, self.uses)
 
 
-class Part(msgspec.Struct, frozen=True, omit_defaults=True):
+class Part(PartSpec, frozen=True, omit_defaults=True):
     """A part of one attempt."""
 
-    name: str
     job: Job
-    target: str
-    after: str = ""
-    leads: bool = True
-    uses: str = ""

@@ -1,12 +1,14 @@
 """Arrivals as a suite writes them: rates, shapes, and traces in files."""
 
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
+import msgspec
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from seatrial.job import Unreadable, read_regular
+from seatrial.job import Unreadable, decode, read_regular
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.suite import Duration, Model, SuiteError, Text
 from seatrial.suite.yaml.problem import Problem, SourceMark
@@ -30,6 +32,10 @@ Rate = Annotated[
 ]
 
 
+class _MooncakeRow(msgspec.Struct):
+    timestamp: float  # milliseconds
+
+
 class Ramp(Model):
     first: Rate = Field(alias="from", description="Rate at the start.")
     last: Rate = Field(alias="to", description="Rate at the end of `over` and afterwards.")
@@ -39,7 +45,7 @@ class Ramp(Model):
 class ArrivalsModel(Model):
     """When requests or workloads begin: exactly one of `SHAPES`."""
 
-    SHAPES: ClassVar[tuple[str, ...]] = ("rate", "poisson", "burst", "ramp", "steps", "trace")
+    SHAPES: ClassVar[tuple[str, ...]] = ("rate", "poisson", "burst", "ramp", "steps", "trace", "in_flight")
 
     rate: Rate | None = Field(None, description="Constant rate, evenly spaced.")
     poisson: Rate | None = Field(None, description="Random (Poisson) arrivals with this mean rate.")
@@ -51,7 +57,12 @@ class ArrivalsModel(Model):
     every_s: Duration | None = Field(None, alias="every", description="Interval of bursts, or duration of each step.")
     trace: Text | None = Field(
         None,
-        description="File, relative to the suite, with a time in seconds on each line; text after a comma is ignored.",
+        description="File, relative to the suite: a Mooncake trace, or a time in seconds on each line; text after a "
+        "comma is ignored.",
+    )
+
+    in_flight: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None = Field(
+        None, description="Closed loop: keep this many unfinished; the next is sent when one is done."
     )
 
     @model_validator(mode="after")
@@ -66,22 +77,20 @@ class ArrivalsModel(Model):
         return self
 
     def work(self, times: tuple[float, ...]) -> Arrivals:
-        if self.rate is not None:
-            return Arrivals("rate", self.rate)
-        if self.poisson is not None:
-            return Arrivals("poisson", self.poisson)
-        if self.burst is not None:
-            return Arrivals("burst", burst=self.burst, every_s=self.every_s or 0.0)
-        if self.ramp is not None:
-            return Arrivals("ramp", self.ramp.first, self.ramp.last, every_s=self.ramp.over_s)
-        if self.steps is not None:
-            return Arrivals("steps", rates=self.steps, every_s=self.every_s or 0.0)
-        return Arrivals("trace", times=times)
+        (shape,) = (name for name in self.SHAPES if getattr(self, name) is not None)
+        value, every_s = getattr(self, shape), self.every_s or 0.0
+        if isinstance(value, Ramp):
+            return Arrivals(shape, value.first, value.last, every_s=value.over_s)
+        if isinstance(value, int):
+            return Arrivals(shape, burst=value, every_s=every_s)
+        if isinstance(value, float):
+            return Arrivals(shape, value)
+        return Arrivals(shape, rates=self.steps or (), every_s=every_s, times=times)
 
 
 def read_trace(path: Path) -> list[float]:
-    """Reads the first field of each line, in seconds; returns the times relative to the earliest. The first line may
-    be a header. Raises SuiteError."""
+    """Reads the first field of each line, in seconds, or the `timestamp` of a Mooncake trace. The times returned are
+    relative to the earliest. The first line may be a header. Raises SuiteError."""
 
     def problem(message: str, line: int = 1) -> SuiteError:
         return SuiteError([Problem(message, SourceMark(str(path), line, 1))])
@@ -94,10 +103,15 @@ def read_trace(path: Path) -> list[float]:
     for number, line in enumerate(lines, 1):
         field = line.partition(",")[0].strip()
         try:
-            times.append(float(field))
-        except ValueError:
+            at_s = decode(line, _MooncakeRow).timestamp / 1000 if line.startswith("{") else float(field)
+            if not math.isfinite(at_s):
+                raise ValueError
+            times.append(at_s)
+        except (ValueError, Unreadable):
             if field and number > 1:
-                raise problem(f"invalid time {field!r}; each line must begin with seconds", number) from None
+                raise problem(
+                    f"invalid time {field!r}; each line must begin with seconds or be JSON with `timestamp`", number
+                ) from None
     if not times:
         raise problem("the trace contains no times")
     return [at_s - min(times) for at_s in sorted(times)]

@@ -87,21 +87,24 @@ def judge_command(
         expected = files_expected(entry)
         step = f"{command.reads} {name}"
         findings += check_files(files, observation.exit, name, expected, window, folders, step)
+    found, metrics = judge_metrics(command, ran, files)
+    return findings + found, metrics
+
+
+def judge_metrics(
+    checks: CommandChecks, ran: ObservedStep, files: ObservedStep, hosts: int = 1
+) -> tuple[list[Finding], dict[str, MetricData]]:
+    """The findings on `metrics` and `read`, and the metrics. `hosts`: how many must each report a metric of the log."""
+    findings: list[Finding] = []
     metrics: dict[str, MetricData] = {}
-    for name, metric in command.metrics.items():
-        finding, made = check_metric(ran, files, metric_expected(name, metric))
+    for name, metric in checks.metrics.items():
+        finding, made = check_metric(ran, files, metric_expected(name, metric, hosts))
         findings.append(finding)
         metrics |= {name: made} if made else {}
-    found, read = judge_reading(command, ran, files)
-    return findings + found, metrics | read
-
-
-def judge_reading(
-    checks: CommandChecks, ran: ObservedStep, files: ObservedStep
-) -> tuple[list[Finding], dict[str, MetricData]]:
-    """The reader's finding and metrics."""
-    reading = checks.reading
-    return ([], {}) if reading is None else check_reading(ran, files, READING, reading.reader, reading.file or "")
+    if reading := checks.reading:
+        found, read = check_reading(ran, files, READING, reading.reader, reading.file or "")
+        findings, metrics = findings + found, metrics | read
+    return findings, metrics
 
 
 def judge_bounds(checks: CommandChecks, ran: ObservedStep, metrics: Mapping[str, MetricData]) -> list[Finding]:
@@ -133,7 +136,7 @@ def files_expected(entry: Files) -> FilesExpected:
     return FilesExpected(entry.match, entry.count, entry.size, entry.fresh, entry.valid or "")
 
 
-def metric_expected(name: str, metric: Metric, hosts: int = 1) -> MetricExpected:
+def metric_expected(name: str, metric: Metric, hosts: int) -> MetricExpected:
     return MetricExpected(
         name=name,
         entry=value_name(name) if metric.file is not None else "",

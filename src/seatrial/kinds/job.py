@@ -4,16 +4,30 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 from pydantic import Field
 
 from seatrial.checks import check_workspace
-from seatrial.job import Environment, Exit, Finding, Input, JobSpec, Limits, ObservedStep, PartSpec, Resources, Step
+from seatrial.job import (
+    Environment,
+    Exit,
+    Finding,
+    Input,
+    JobSpec,
+    Limits,
+    ObservedStep,
+    PartSpec,
+    Resources,
+    Step,
+    convert,
+)
 from seatrial.suite import Cell, Model, Text, Workspace
 from seatrial.suite.values import Size
 
 DRIVER = "driver"
+_T = TypeVar("_T")
 
 
 def make_job(cell: Cell, steps: Iterable[Step], inputs: Iterable[Input]) -> JobSpec:
@@ -30,6 +44,11 @@ def make_job(cell: Cell, steps: Iterable[Step], inputs: Iterable[Input]) -> JobS
         inputs=tuple(inputs),
         hosts=cell.machine.hosts,
     )
+
+
+def as_work(model: Model, form: type[_T], **more: Any) -> _T:
+    """The values of a model, by field name, in the form that a driver reads."""
+    return convert({**model.model_dump(exclude_none=True), **more}, form)
 
 
 class DriverPlace(Model):

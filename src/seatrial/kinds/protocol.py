@@ -1,6 +1,7 @@
 """The interface of a kind of trial: its suite model, the parts of an attempt, and the checks."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
@@ -34,6 +35,14 @@ class Kind(Protocol):
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         """Checks the observations of all parts, by part name; none is missing, however the attempt ended. Pure."""
+
+
+@runtime_checkable
+class ChecksFiles(Protocol):
+    """A kind that can check the result file of another tool."""
+
+    def judge_file(self, cell: Cell, path: Path) -> Judgement:
+        """Applies the checks of the cell to the file. Raises SeatrialError."""
 
 
 @runtime_checkable

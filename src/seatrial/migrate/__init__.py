@@ -23,6 +23,14 @@ class Imported(msgspec.Struct, frozen=True):
     unknown: tuple[str, ...]  # what the file does not contain and the user must add
     about: str = ""  # short description of the trials
     warnings: tuple[str, ...] = ()  # about the file
+    files: dict[str, str] = {}  # other files, to be written next to the suite
+
+
+class TesterOptions(msgspec.Struct, frozen=True):
+    """Options for tgis-tester's config.yaml."""
+
+    moved: tuple[tuple[str, str], ...] = ()  # folders of its image, and where they are here
+    image_tag: str | None = None
 
 
 def default_out(file: Path) -> Path:
@@ -32,10 +40,20 @@ def default_out(file: Path) -> Path:
 
 
 def import_suite(
-    file: Path, out: Path, command: str | None, models: tuple[Mapping[str, Any], Mapping[str, Any]]
+    file: Path,
+    out: Path,
+    command: str | None,
+    models: tuple[Mapping[str, Any], Mapping[str, Any]],
+    tester: TesterOptions | None = None,
 ) -> Imported:
     """A suite that loads, to be written to `out`. Raises SeatrialError; a SuiteError has the lines of `file`."""
-    made = _importer(file)(file, out, command)
+    importer = _importer(file)
+    if importer is _from_tester:
+        made = _from_tester(file, out, command, tester)
+    elif tester is None:
+        made = importer(file, out, command)
+    else:
+        raise SeatrialError(f"--map and --image-tag are for tgis-tester's config.yaml; {file} is another file")
     source = Source(str(out), made.text)
     try:
         if source.problems:
@@ -101,11 +119,12 @@ def _from_workflow(file: Path, out: Path, command: str | None) -> Imported:
     return msgspec.structs.replace(made, about=f"{_count(made, 'training')}, {against}; {how}", warnings=warnings)
 
 
-def _from_tester(file: Path, out: Path, command: str | None) -> Imported:
+def _from_tester(file: Path, out: Path, command: str | None, options: TesterOptions | None = None) -> Imported:
     from seatrial.migrate.tgis_tester import read_tester_config, suite_from_tester
 
-    tester = read_tester_config(file)
-    made = suite_from_tester(tester, out.parent, command)
+    options = options or TesterOptions()
+    tester = read_tester_config(file, options.moved)
+    made = suite_from_tester(tester, out.parent, command, options.image_tag)
     about = f"{_count(made, 'serving')}, one per model configuration"
     return msgspec.structs.replace(made, about=about, warnings=tester.ignored)
 
@@ -116,13 +135,13 @@ def _count(made: Imported, kind: str) -> str:
 
 def _at_source(error: SuiteError, made: Imported, file: str) -> SuiteError:
     """The errors of the created suite, at the lines of the source file."""
-    problems = []
+    problems: dict[tuple[int, str], Problem] = {}  # a problem of several trials of one line once
     for problem in error.problems:
         names = [name for name in made.trials if f"{problem.path}.".startswith(f"trials.{name}.")]
         line = made.trials[max(names, key=len)] if names else 1
         reason = f"cannot create a suite from this: {problem.message} ({problem.path or 'the whole file'})"
-        problems.append(Problem(reason, SourceMark(file, line, 1)))
-    return SuiteError(problems)
+        problems.setdefault((line, problem.message), Problem(reason, SourceMark(file, line, 1)))
+    return SuiteError(problems.values())
 
 
 def literal(text: str) -> str:

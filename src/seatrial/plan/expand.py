@@ -56,12 +56,6 @@ def unmet(who: str, needs: Mapping[str, Requirement], machine_name: str, machine
     return ""
 
 
-def short_need(why: str) -> str:
-    """The part of such a reason without machine and runtime: `needs gpu.count >=1`."""
-    _, _, need = why.partition(" needs ")
-    return f"needs {need.partition(', machine ')[0]}"
-
-
 def _has(name: str, have: str | float) -> str:
     if isinstance(have, str):
         return have

@@ -1,26 +1,15 @@
 """Fills the `${…}` placeholders of trials and runtimes, once per combination of values."""
 
 import re
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 from pydantic import BaseModel, ValidationError
 
 from seatrial.plan.plan import PlanError
-from seatrial.suite.placeholders import PLACEHOLDER, Fill, as_text, look_up, placeholders
+from seatrial.suite.placeholders import PLACEHOLDER, Fill, as_text, filled_texts, look_up, placeholders
 from seatrial.suite.yaml.problem import dotted, explain
-
-_Path = tuple[str | int, ...]
-
-
-class _Text(NamedTuple):
-    """A text with a placeholder, and its path."""
-
-    path: _Path
-    text: str
-    fill: Fill | None
 
 
 class Resolved(NamedTuple):
@@ -35,7 +24,7 @@ class Resolver:
         self._where = where
         self._model = model
         self._data = {key: value for key, value in data.items() if key not in apart}
-        self._texts = [*_texts(self._data, model, None)]
+        self._texts = [*filled_texts(self._data, model)]
         self._axes = dict.fromkeys(name.split(".")[0] for one in self._texts for name in placeholders(one.text))
         self._known: dict[tuple[str, ...], Resolved] = {}
 
@@ -79,31 +68,3 @@ def fill(text: str, labels: Mapping[str, str], values: Mapping[str, Any], how: F
         return re.escape(shown) if escaped else shown
 
     return PLACEHOLDER.sub(put, text)
-
-
-def _texts(data: Any, model: Any, how: Fill | None, path: _Path = ()) -> Iterator[_Text]:
-    """Texts with placeholders in `data`. `model` was made from `data`, if it has the same shape."""
-    if how is Fill.NEVER:
-        return
-    if isinstance(data, str):
-        if "${" in data:
-            yield _Text(path, data, how)
-    elif isinstance(data, Mapping):
-        fields = _fields(type(model)) if isinstance(model, BaseModel) else {}
-        for key, item in data.items():
-            name, own = fields.get(key, ("", None))
-            made = getattr(model, name) if name else model.get(key) if isinstance(model, Mapping) else None
-            yield from _texts(item, made, own or how, (*path, key))
-    elif isinstance(data, list | tuple):
-        same = isinstance(model, list | tuple) and len(model) == len(data)
-        for index, item in enumerate(data):
-            yield from _texts(item, model[index] if same else None, how, (*path, index))
-
-
-@cache
-def _fields(model: type[BaseModel]) -> dict[str, tuple[str, Fill | None]]:
-    """Fields by the name that users write."""
-    return {
-        field.alias or name: (name, next((one for one in field.metadata if isinstance(one, Fill)), None))
-        for name, field in model.model_fields.items()
-    }

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -67,14 +68,18 @@ def log_values(observed: ObservedStep, name: str) -> LogValues:
     by_host: dict[int, list[LogValue]] = {}
     unread: dict[int, int] = {}
     for note in observed.notes:
-        if _is_of(note, name):
+        if note.get("note") == "values" and note.get("name") == name and isinstance(note.get("values"), list):
             for one in _readings(note):
                 by_host.setdefault(one.host, []).append(one)
             unread[_host(note)] = unread.get(_host(note), 0) + note["values"].count(NO_NUMBER)
     last = {host: readings[-1].value for host, readings in by_host.items()}
     counts = {host: len(by_host.get(host, ())) + unread.get(host, 0) for host in {*by_host, *unread}}
-    for host, summary in _summaries(observed, name):
-        value = as_number(summary.get("last"))
+    values = observed.result.get("values")
+    hosts = values.get(name) if isinstance(values, dict) else None
+    for number, summary in hosts.items() if isinstance(hosts, dict) else ():
+        if not isinstance(summary, dict) or not str(number).isdigit():
+            continue
+        host, value = int(number), as_number(summary.get("last"))
         if value is not None:
             last[host] = value
             _complete(by_host.setdefault(host, []), host, value, summary)
@@ -110,10 +115,6 @@ def value_text(value: float) -> str:
     return f"{value:.4g}" if math.isfinite(value) else ("inf" if value > 0 else "-inf")
 
 
-def _is_of(note: dict[str, Any], name: str) -> bool:
-    return note.get("note") == "values" and note.get("name") == name and isinstance(note.get("values"), list)
-
-
 def _complete(readings: list[LogValue], host: int, value: float, summary: dict[str, Any]) -> None:
     """Appends the last value if it was not kept."""
     line, step = summary.get("last_line"), summary.get("last_step")
@@ -131,28 +132,15 @@ def _host(note: dict[str, Any]) -> int:
 
 
 def _readings(note: dict[str, Any]) -> Iterator[LogValue]:
-    host = _host(note)
-    for index, item in enumerate(note["values"]):
+    columns = (note.get(key) for key in ("values", "steps", "lines", "at", "ranks"))
+    for item, step, line, at_s, rank in zip_longest(*(one if isinstance(one, list) else [] for one in columns)):
         value = as_number(item)
         if value is not None:
-            step, line, at_s, rank = (_at(note.get(key), index) for key in ("steps", "lines", "at", "ranks"))
             yield LogValue(
                 value,
-                host,
+                _host(note),
                 int(step) if isinstance(step, int | float) else None,
                 int(line) if isinstance(line, int | float) else None,
                 as_number(at_s),
                 rank if isinstance(rank, int) else None,
             )
-
-
-def _at(items: Any, index: int) -> Any:
-    return items[index] if isinstance(items, list) and index < len(items) else None
-
-
-def _summaries(observed: ObservedStep, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    values = observed.result.get("values")
-    hosts = values.get(name) if isinstance(values, dict) else None
-    for host, summary in hosts.items() if isinstance(hosts, dict) else ():
-        if isinstance(summary, dict) and str(host).isdigit():
-            yield int(host), summary

@@ -71,7 +71,7 @@ PatternTexts = Annotated[tuple[PatternText, ...], _ONE_OR_MORE, _TEXTS_SCHEMA, F
 _FRACTION = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 _PERCENT = {"type": "string", "pattern": r"^\d+(\.\d+)?\s*%$"}
 _SHARE_SCHEMA = WithJsonSchema({"anyOf": [_FRACTION, _PERCENT, {"const": False}]})
-_Share = Annotated[float | None, BeforeValidator(_share), _SHARE_SCHEMA]
+Share = Annotated[float | None, BeforeValidator(_share), _SHARE_SCHEMA]
 Tolerance = Annotated[
     str | float, BeforeValidator(_tolerance), WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, _PERCENT]})
 ]
@@ -102,7 +102,7 @@ class Files(Model):
     device: Text | None = Field(None, description="Device type that each profile must have events of.")
     devices: Amount | None = Field(None, description="Number of devices of that type.", examples=[4])
     window: tuple[_Whole, _Whole] | None = Field(None, description="First and last step allowed in a profile.")
-    agrees: _Share = Field(
+    agrees: Share = Field(
         None,
         description="Maximum difference between step times of profile and log; default: not compared.",
         examples=["5%", False],

@@ -88,8 +88,11 @@ def axis_fields(axis: str, value: Any) -> dict[str, str]:
 
 
 def _of_trial(trial: TrialModel) -> Iterator[tuple[str, str]]:
-    """The trial's own fields, without `env` and `workspace`, which are merged with the runtime's and suite's."""
-    return flat_fields({key: value for key, value in trial.work().items() if key not in (ENV, WORKSPACE)}, "")
+    """The trial's own fields, without `env` and `workspace`, which are merged with the runtime's and suite's. Switches
+    under test are named even if they have their default, so that bounds that had them as conditions still apply."""
+    switches = {name: value for name in trial.UNDER_TEST if isinstance(value := getattr(trial, name, None), bool)}
+    found = switches | trial.work()
+    return flat_fields({key: value for key, value in found.items() if key not in (ENV, WORKSPACE)}, "")
 
 
 def _of_workspace(workspace: Workspace | None) -> dict[str, str]:

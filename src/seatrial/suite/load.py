@@ -1,5 +1,6 @@
 """Loads a suite file into a Suite, or reports all of its errors."""
 
+import contextlib
 import copy
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -129,10 +130,10 @@ class _Loader:
         except ValidationError as error:
             for loc, key, message in explain(error, model, lambda loc: self._written.find((*path, *loc))[1]):
                 self._report((*path, *loc), message, key)
-            try:
-                return model.model_validate(_corrected(data, error, depth))
-            except ValidationError:
-                return None
+            for deep in (depth + 1, depth):
+                with contextlib.suppress(ValidationError):
+                    return model.model_validate(_corrected(data, error, deep))
+            return None
 
     def _entries(self, section: str) -> YamlMap:
         entries = self._data.get(section)

@@ -1,14 +1,14 @@
 """Checks that every name in a suite exists: targets, capabilities, axes and their values, steps, `${names}`."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from seatrial.job import METRICS
 from seatrial.suite.axes import listed, matching_labels
 from seatrial.suite.conditions import known_fields
 from seatrial.suite.models import Machine, Runtime
-from seatrial.suite.placeholders import as_glob, look_up, placeholders
+from seatrial.suite.placeholders import as_glob, filled_texts, look_up, placeholders
 from seatrial.suite.suite import Group, SuiteModel, axes_of
 from seatrial.suite.trial import Rule, TrialModel, Xfail
 from seatrial.suite.values import Requirement, glob_matches
@@ -25,6 +25,8 @@ _MAKES_AXES = ("runtime", "machine", "matrix", "zip", "repeat")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}")
 _ORDERED = (">=", "<=", ">", "<")
 _NUMBERS = ("cpu", "gpu.count", "tpu.slices", "accelerator.count")
+_MEANT = {"gpus": "gpu.count", "gpu_count": "gpu.count", "gpu_memory": "gpu.memory", "vram": "gpu.memory"}
+_MEANT |= {"gpu_model": "gpu.model", "cpus": "cpu", "cores": "cpu", "ram": "memory", "mem": "memory"}
 
 
 class Capabilities:
@@ -43,7 +45,8 @@ class Capabilities:
                 report((*path, name), f"{name!r} is a group of capabilities; use one of {', '.join(inside)}", True)
             elif name not in self._known:
                 if not (self._broken and name.startswith("features.")):
-                    report((*path, name), f"unknown capability {name!r}{nearest(name, self._known)}", True)
+                    near = f"; did you mean {_MEANT[name]!r}?" if name in _MEANT else nearest(name, self._known)
+                    report((*path, name), f"unknown capability {name!r}{near}", True)
             elif name == "gpu.model" and need.operator in _ORDERED:
                 report((*path, name), f"invalid gpu.model {need.text!r}: a model cannot be ordered; use its name: A100")
             elif name.endswith("memory") and any(isinstance(size, str) or size < 1024 for size in need.operands):
@@ -156,12 +159,12 @@ class TrialNames:
 
     def _check_placeholders(self, written: Mapping[str, Any], runtimes: Mapping[str, Runtime]) -> None:
         own = {key: value for key, value in written.items() if key not in NEVER_FILLED}
-        for path, text in _texts(own, self._path):
+        for path, text, _ in filled_texts(own, path=self._path):
             if path[-1] != "why":
                 self._check_text(path, text)
         for name, runtime in runtimes.items():
             inside = runtime.model_dump(by_alias=True, exclude={"needs", "tags"})
-            for path, text in _texts(inside, ("runtimes", name)):
+            for path, text, _ in filled_texts(inside, path=("runtimes", name)):
                 self._check_text(path, text, f" in trial {self._path[1]!r}, which uses this runtime")
 
     def _check_text(self, path: KeyPath, text: str, owner: str = "") -> None:
@@ -180,14 +183,3 @@ class TrialNames:
                     lack = f"unknown field ${{{name}}} of value {value.label!r} of axis {axis.name!r}"
                     self._report(path, lack + (nearest(name, fields) if fields else "; the value is not a map"))
                     break
-
-
-def _texts(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _texts(item, (*path, key))
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from _texts(item, (*path, index))

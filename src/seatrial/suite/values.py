@@ -86,6 +86,8 @@ def parse_requirement(value: Any) -> Requirement:
     if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
         raise ValueError(f'{value!r} is not a requirement; write ">=1", "<80Gi", a name, a number or a list of names')
     text = str(value).strip()
+    if text[:2] in ("=>", "=<"):
+        raise ValueError(f"invalid requirement {value!r}; did you mean '{text[1]}={text[2:].strip()}'?")
     operator = next((op for op in _OPERATORS if text.startswith(op)), "")
     operand = _operand(text[len(operator) :].strip()) if operator or isinstance(value, str) else float(value)
     if operand == "" or (operator in (">=", "<=", ">", "<") and isinstance(operand, str)):

@@ -19,11 +19,9 @@ LOG = values("step_time", [1.5, 0.02, 0.02, 0.0196, 0.0237, 0.0192])
 
 def profile(**changed: Any) -> dict[str, Any]:
     return {
-        "format": "xplane",
         "planes": [{"name": "/host:CPU", "lines": 3, "events": 2196}],
         "events": 2196,
         "errors": [],
-        "warnings": [],
         "unresolved": 0,
         "devices": {},
         "steps": STEPS,

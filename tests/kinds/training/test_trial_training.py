@@ -1,6 +1,7 @@
 """The kind `training`: what users write, and the job that it becomes."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,14 @@ def test_a_suite_becomes_what_the_agent_runs_and_reads(tmp_path: Path) -> None:
     assert files["entries"]["metric step_time"]["keys"] == ["step_execution_time"]
     assert made.limits.stall_s == 600.0
     assert [(one.source, one.path) for one in made.inputs] == [(str(tmp_path / "code"), ".")]
+
+
+def test_the_agent_keeps_the_losses_of_the_steps_of_a_recorded_curve(tmp_path: Path) -> None:
+    (tmp_path / "good.json").write_text("[[40, 2.0], [0, 5.5], [10, 4.5]]")
+    suite = "trials: {t: {kind: training, command: x, loss: {curve: good.json, tolerance: 1%}}}"
+    (cell,) = cells(tmp_path, suite)
+    (part,) = kind.parts(replace(cell, gathered=kind.gather(cell)))
+    assert step(part.job.for_attempt("run-1", cell.hash, 1), "train").args["follow"]["wanted"] == [0, 10, 40]
 
 
 def test_values_of_axes_stand_for_themselves_in_patterns(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import click
 
 from seatrial.api import find
 from seatrial.cli.baseline.scope import BaselineScope, say
-from seatrial.cli.common import RUN, RUNS, cells_of, fail
+from seatrial.cli.common import RUN, RUNS, cells_of, complete_cell, fail
+from seatrial.job import count
 from seatrial.record import write_whole
 
 if TYPE_CHECKING:
@@ -55,14 +56,17 @@ def import_runs(scope: BaselineScope, file: Path, metric: str | None, unit: str,
         for (benchmark, named), runs in groups.items()
     ]
     if found.without_value:
-        rows = f"{len(found.without_value)} row{'' if len(found.without_value) == 1 else 's'}"
-        say(f"skipped {rows} without a value, first at {found.without_value[0]}", err=True)
+        say(
+            f"skipped {count(len(found.without_value), 'row')} without a value, first at {found.without_value[0]}",
+            err=True,
+        )
     for row, runs in zip(series, groups.values(), strict=True):
         fingerprint = imported.newest_fingerprint(scope.history, row.benchmark)
         if not scope.dry_run:
             scope.history.add(*imported.past_results(runs, row, fingerprint, scope.why, file.name))
-        count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
-        summary = f"{count} of {row.metric} from {short_date(runs[0].at_s)} to {short_date(runs[-1].at_s)}"
+        summary = (
+            f"{count(len(runs), 'run')} of {row.metric} from {short_date(runs[0].at_s)} to {short_date(runs[-1].at_s)}"
+        )
         say(f"{row.benchmark}: {'would add' if scope.dry_run else 'added'} {summary} to {scope.history.location}")
         if not fingerprint:
             say(
@@ -96,7 +100,7 @@ def _metric(
 @click.command("curve", short_help="Save a run's losses as a reference curve.")
 @RUN
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--cell", metavar="CELL", help="The cell: id, glob, axis=value or /hash.")
+@click.option("--cell", metavar="CELL", shell_complete=complete_cell, help="The cell: id, glob, axis=value or /hash.")
 @click.option("--host", type=click.IntRange(min=0), help="Number of the host.  [default: the first with losses]")
 @click.option("--force", is_flag=True, help="Overwrite an existing file; accept a cell that did not pass.")
 @RUNS

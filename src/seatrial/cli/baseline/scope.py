@@ -4,6 +4,7 @@ import getpass
 import shlex
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,7 +60,7 @@ class BaselineScope:
 
     def change(self, changes: "Changes", nothing: str) -> None:
         """Changes, prints and writes each entry. Exits 1 if an entry could not be changed; `nothing` says why."""
-        from seatrial.baseline.edit import Refused
+        from seatrial.baseline.edit import Refused, Updated
 
         refused = 0
         for file in self.files:
@@ -78,13 +79,15 @@ class BaselineScope:
                         refused += 1
                 # A metric without useful bounds would make good runs invalid. The only metric is written nevertheless:
                 # a benchmark that cannot be checked must not pass.
-                noisy = [one for one in made if one.too_noisy]
-                noisy = noisy if len(noisy) < len(made) else []
-                for one in noisy:
-                    name = one.edit.metric
-                    text = f"left out, too noisy: {one.too_noisy}; add it with `--metric {name} --force`"
-                    say(f"{benchmark} {name}: {text}", err=True)
-                updates += [one for one in made if one not in noisy]
+                noisy = {one.edit.metric: one for one in made if one.too_noisy}
+                entries_after = {*file.baselines.entries.get(benchmark, {}), *(one.edit.metric for one in made)}
+                noisy = noisy if entries_after - noisy.keys() else {}
+                for name, one in noisy.items():
+                    is_old = file.entry(benchmark, name) is not None
+                    text = f"too noisy: {one.too_noisy}; add it with `--metric {name} --force`"
+                    say(f"{benchmark} {name}: {'removed' if is_old else 'left out'}, {text}", err=True)
+                    updates += [Updated(replace(one.edit, values=None))] if is_old else []
+                updates += [one for one in made if one.edit.metric not in noisy]
             self.write(file, updates)
         if refused:
             raise SystemExit(1)

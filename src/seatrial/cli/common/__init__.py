@@ -2,6 +2,7 @@
 
 import functools
 import math
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from seatrial.record import RunFolder
     from seatrial.record.history import History
     from seatrial.report.terminal.lines import Line
-    from seatrial.suite import Suite
+    from seatrial.suite import Cell, Suite
 
 RUNS = click.option(
     "--runs", type=click.Path(path_type=Path, file_okay=False), default=Path("runs"), envvar="SEATRIAL_RUNS",
@@ -28,27 +29,41 @@ RUNS = click.option(
 )  # fmt: skip
 
 
-def _complete_run(context: click.Context, _parameter: click.Parameter, beginning: str) -> list[str]:
-    """Completes run ids."""
+def completed(offer: Callable[[click.Context], Iterable[str]]) -> Callable[..., list[str]]:
+    """For `shell_complete`: what `offer` returns, as far as it fits; nothing if a file cannot be read."""
+
+    def complete(context: click.Context, _parameter: click.Parameter, beginning: str) -> list[str]:
+        try:
+            return [one for one in dict.fromkeys(offer(context)) if one.startswith(beginning)]
+        except (SeatrialError, OSError):
+            return []
+
+    return complete
+
+
+def _runs(context: click.Context) -> list[str]:
     runs = context.params.get("runs") or Path("runs")
-    names = [path.parent.name for path in runs.glob("*/plan.json")]
-    return sorted(name for name in ("last", *names) if name.startswith(beginning))
+    return ["last", *sorted(path.parent.name for path in runs.glob("*/plan.json"))]
 
 
-RUN = click.argument("run", shell_complete=_complete_run)
+complete_run = completed(_runs)
+RUN = click.argument("run", shell_complete=complete_run)
 
 HISTORY = click.option(
     "--history", metavar="FILE|URL", envvar="SEATRIAL_HISTORY",
     help="History database: a file, or postgresql://USER@HOST/DATABASE.  [default: history.db in the runs folder]",
 )  # fmt: skip
 
-AGAINST = click.option("--against", metavar="RUN", help="Compare with this run instead of each cell's previous run.")
+AGAINST = click.option(
+    "--against", metavar="RUN", shell_complete=complete_run,
+    help="Compare with this run instead of each cell's previous run.",
+)  # fmt: skip
 
 
 def compared_with(runs: Path, name: str) -> "RunResults":
     """Returns the results of the run given with --against."""
     from seatrial.api import read_results
-    from seatrial.record.results import ResultsError
+    from seatrial.record.folder import ResultsError
 
     try:
         return read_results(name, runs=runs)
@@ -68,11 +83,38 @@ def options(*decorators: Callable[..., Any]) -> Callable[[Callable[..., Any]], C
 
 
 _SELECT = "Only cells with this id or glob, axis=value or /HASH. Repeat to add more cells."
-SELECT = click.option("--select", multiple=True, metavar="EXPR", help=_SELECT)
+
+
+def _cells_named(context: click.Context) -> "Sequence[Cell | PlannedCell]":
+    """The cells of the run or suite that the command line names."""
+    from seatrial.api import load, plan
+
+    params = context.params
+    given = next(iter(context.args), None)  # click has not assigned arguments before an option without its value
+    if "run" in params:
+        return find(params.get("runs") or Path("runs"), params["run"] or given or "last").read_plan().cells
+    suite = params["suite"] if "folder" in params else given or params.get("suite")
+    return plan(load(suite or "seatrial.yaml", check_files=False)).cells
+
+
+def _expressions(context: click.Context) -> list[str]:
+    cells = _cells_named(context)
+    values = [f"{axis}={label}" for cell in cells for axis, label in cell.axes.items()]
+    return [*values, *(f"{cell.trial}[*" for cell in cells if cell.axes), *(cell.id for cell in cells)]
+
+
+complete_cell = completed(_expressions)
+complete_tag = completed(lambda context: sorted({tag for cell in _cells_named(context) for tag in cell.tags}))
+SELECT = click.option("--select", multiple=True, metavar="EXPR", help=_SELECT, shell_complete=complete_cell)
 # The options that choose cells; `plan_of` takes all but --max-cost.
 SELECTING = options(
     SELECT,
-    click.option("--tag", multiple=True, help="Only cells with this tag. Repeat to require several tags."),
+    click.option(
+        "--tag",
+        multiple=True,
+        shell_complete=complete_tag,
+        help="Only cells with this tag. Repeat to require several tags.",
+    ),
     click.option("--pairwise", is_flag=True, help="Only a small set of cells that covers every valid pair of values."),
     click.option(
         "--repeat", type=click.IntRange(min=1), help="Run each cell this many times.  [default: the trial's `repeat`]"
@@ -100,8 +142,18 @@ SELECTING = options(
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
-    click.echo(f"seatrial: {message}" if "\n" not in message else message, err=True)
+    from seatrial.report.terminal.lines import wants_colour
+
+    text = f"seatrial: {message}" if "\n" not in message else message
+    if coloured := wants_colour(sys.stderr):
+        text = _POSITION.sub("\x1b[1m\\g<0>\x1b[0m", _CARETS.sub("\x1b[1;31m\\g<0>\x1b[0m", text))
+    click.echo(text, err=True, color=coloured or None)
     raise SystemExit(code)
+
+
+# Of an error that shows its line: `suite.yaml:4:7:` or the name of the program, and the marks below that line.
+_POSITION = re.compile(r"^(seatrial|\S+:\d+:\d+):", re.MULTILINE)
+_CARETS = re.compile(r"(?<= \| )( *)\^+$", re.MULTILINE)
 
 
 def fail_with(error: SeatrialError) -> NoReturn:
@@ -212,6 +264,9 @@ def loaded(
     `look_for_files`: also check that its files exist."""
     from seatrial.api import load
 
+    if suite == Path("seatrial.yaml") and not suite.exists():
+        why = f"{suite}: cannot read the file: No such file or directory"
+        fail(f"{why}\ncreate it with `seatrial init`, or name a suite")
     return load(suite, target=target, overrides=overrides, check_files=look_for_files)
 
 

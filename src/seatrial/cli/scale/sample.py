@@ -35,12 +35,9 @@ def sample(
     backend_cluster: str | None, namespace: str | None, kubeconfig: Path | None, context: str | None,
 ) -> None:  # fmt: skip
     """Write the progress of each workload to sampled.json. Can be run at any time, repeatedly and from any machine."""
-    import msgspec
-
-    from seatrial.migrate.runai.files import SAMPLED_FILE
+    from seatrial.migrate.runai.files import SAMPLED_FILE, write_file
     from seatrial.migrate.runai.sample import backend_times, sampled, take_snapshot
     from seatrial.migrate.runai.times import ALL_SAMPLED_FILE, compatible_entries
-    from seatrial.record import write_whole
 
     if not folder.is_dir():
         fail(f"folder not found: {folder}; use the folder of `seatrial scale submit`, or create one")
@@ -55,7 +52,7 @@ def sample(
     if is_compatible:
         files = {SAMPLED_FILE: compatible_entries(found), ALL_SAMPLED_FILE: found}
     for name, content in files.items():
-        write_whole(folder / name, msgspec.json.format(msgspec.json.encode(content), indent=4) + b"\n")
+        write_file(folder / name, content)
     for remark in seen.remarks:
         click.echo(f"seatrial: {remark}", err=True)
     counts = f"{len(seen.jobs):,} jobs, {len(seen.pods):,} pods, {len(seen.groups):,} pod groups"

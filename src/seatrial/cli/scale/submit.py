@@ -79,10 +79,14 @@ def _manifest(path: Path, claim: Path | None, values: dict[str, str]) -> "Manife
     from seatrial.suite import SuiteError
 
     text, added = _template(path), _template(claim) if claim else ""
+    used = {name: value for name, value in values.items() if name in text + added}
     try:
-        return rendered(str(path), text, {name: value for name, value in values.items() if name in text + added}, added)
+        manifest, *others = rendered(str(path), text, used, added)
     except SuiteError as error:
         fail(str(error.problems[0]))
+    if others:
+        fail(f"{path} has {len(others) + 1} objects; `submit` needs exactly one, a scale trial takes several")
+    return manifest
 
 
 def _template(path: Path) -> str:
@@ -102,38 +106,12 @@ async def _submitted(
     import functools
     import signal
 
-    import msgspec
-
-    from seatrial.migrate.runai.files import SUBMISSION_FILE, SUBMITTED_FILE, BegunSubmission
     from seatrial.migrate.runai.submit import submit_workloads
-    from seatrial.record import write_whole
 
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stopping.set)
-
-    def write(name: str, data: object) -> None:
-        write_whole(folder / name, msgspec.json.format(msgspec.json.encode(data), indent=4) + b"\n")
-
-    def begin() -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in (SUBMITTED_FILE, SUBMISSION_FILE):
-            _put_aside(folder / name)
-        manifest = waves.manifest
-        begun = (waves.run, waves.namespace, manifest["apiVersion"], manifest["kind"], waves.count, context)
-        write(SUBMISSION_FILE, BegunSubmission(1, *begun))
-
-    keep, progress = functools.partial(write, SUBMITTED_FILE), functools.partial(click.echo, err=True)
-    return await submit_workloads(client, waves, begin, keep, stopping, progress), stopping.is_set()
-
-
-def _put_aside(path: Path) -> None:
-    """Renames the file of an earlier test in the same folder by its modification time."""
-    from datetime import UTC, datetime
-
-    if path.exists():
-        at = datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y%m%d-%H%M%S-%f")
-        path.rename(path.with_name(f"{path.stem}-{at}{path.suffix}"))
-        click.echo(f"renamed {path} of an earlier test to {path.stem}-{at}{path.suffix}", err=True)
+    say = functools.partial(click.echo, err=True)
+    return await submit_workloads(client, waves, folder, context, stopping, say), stopping.is_set()
 
 
 @click.command(short_help="Delete the workloads that `submit` created.")

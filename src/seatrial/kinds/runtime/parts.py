@@ -9,8 +9,7 @@ from seatrial.checks import RunExpected, check_run
 from seatrial.job import Step
 from seatrial.kinds.command import command_steps
 from seatrial.kinds.job import PlannedStep, plan_workspace
-from seatrial.kinds.runtime.facts import Declared, check_facts
-from seatrial.kinds.runtime.judge import check_command, check_import
+from seatrial.kinds.runtime.judge import Declared, check_command, check_facts, check_import
 from seatrial.kinds.runtime.model import Facts, Import, RuntimeGathered, RuntimeTrial
 from seatrial.kinds.runtime.notebook import check_notebook
 from seatrial.suite import Cell, Machine, Notebook

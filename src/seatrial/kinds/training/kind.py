@@ -10,10 +10,11 @@ from seatrial.checks import check_job, check_workspace
 from seatrial.checks.command import LogExpected, check_exit, check_log
 from seatrial.checks.files import check_files, host_folders, job_window
 from seatrial.checks.findings import MetricData, metric_data
-from seatrial.checks.metrics import check_metric, step_time_metric
+from seatrial.checks.metrics import step_time_metric
 from seatrial.job import (
     AnyChart,
     Finding,
+    History,
     Observation,
     ObservedStep,
     PartSpec,
@@ -28,9 +29,8 @@ from seatrial.kinds.command import (
     files_expected,
     follow_checks,
     judge_bounds,
-    judge_reading,
+    judge_metrics,
     keep_output,
-    metric_expected,
     read_steps,
 )
 from seatrial.kinds.job import make_job, only_part, plan_workspace, workspace_inputs
@@ -43,7 +43,6 @@ from seatrial.kinds.training.steps import check_steps, from_lines, from_log, tim
 from seatrial.readers.log import log_values
 from seatrial.readers.profile import StepTime, from_profile, profiles
 from seatrial.suite import Cell
-from seatrial.suite.command import Metric
 from seatrial.suite.patterns import for_agent
 
 TRAIN = "train"
@@ -52,6 +51,7 @@ OUTPUT = "output/train.txt"
 _STEP_TIME = "step_time"
 _MOST_HOSTS = 16  # columns of a chart; findings cover all hosts
 _MOST_ROWS = 500
+_MOST_WANTED = 10_000
 
 _Column = Mapping[int, float]  # values of a chart by step
 
@@ -102,16 +102,9 @@ class TrainingKind:
             findings += check_files(files, observation.exit, name, files_expected(entry), window, folders)
             if entry.profile:
                 findings += check_profile(files, train, name, entry, model.steps.unit)
-        metrics = _own_metrics(model, train, files)
-        for name, metric in model.metrics.items():
-            finding, made = check_metric(train, files, metric_expected(name, metric, asked))
-            findings.append(finding)
-            if made:
-                metrics[name] = made
-                findings += _against_profile(model, files, name, metric, made)
-        found, read = judge_reading(model, train, files)
-        metrics = _metrics(train) | metrics | read
-        findings += [*found, *judge_bounds(model, train, metrics)]
+        found, made = judge_metrics(model, train, files, asked)
+        metrics = _metrics(train) | _own_metrics(model, train, files) | made
+        findings += [*found, *_against_profile(model, files, made), *judge_bounds(model, train, metrics)]
         charts = _charts(train, _recorded(cell), model.steps.unit)
         return Judgement(findings, metrics, charts)
 
@@ -129,6 +122,8 @@ def _steps(cell: Cell) -> Iterator[Step]:
     follow = _follow(model)
     if model.log.hosts == "any":
         follow["any"] = True  # do not wait for other hosts once one has matched all `must`
+    if cell.gathered.curve:  # keep their losses, however many the log has
+        follow["wanted"] = [step for step, _ in cell.gathered.curve[:_MOST_WANTED]]
     args = {"command": model.command, "hosts": _hosts(cell), "follow": follow, **keep_output(model, OUTPUT)}
     yield Step(TRAIN, "command", args)
     yield from read_steps(FILES, model, ARTIFACTS if model.artifacts else None, OUTPUT)
@@ -167,18 +162,17 @@ def _loss(cell: Cell, train: ObservedStep, hosts: int) -> list[Finding]:
     return check_loss(train, expected) + broken
 
 
-def _against_profile(
-    model: TrainingTrial, files: ObservedStep, name: str, metric: Metric, made: MetricData
-) -> list[Finding]:
+def _against_profile(model: TrainingTrial, files: ObservedStep, measured: Mapping[str, MetricData]) -> list[Finding]:
     """Compares the step time that the job wrote with its profile."""
-    if name != _STEP_TIME or metric.file is None or metric.aggregate is not None:
+    metric, made = model.metrics.get(_STEP_TIME), measured.get(_STEP_TIME)
+    if metric is None or made is None or metric.file is None or metric.aggregate is not None:
         return []
     seconds = made["value"] * (unit_factor(metric.unit, "s") or 0.0)
     return [
         finding
-        for one, entry in model.files.items()
+        for name, entry in model.files.items()
         if entry.agrees is not None
-        for finding in check_profile_metric(files, one, entry.agrees, name, seconds, made.get("source", ""))
+        for finding in check_profile_metric(files, name, entry.agrees, _STEP_TIME, seconds, made.get("source", ""))
     ]
 
 
@@ -220,8 +214,8 @@ def _charts(train: ObservedStep, recorded: _Column, step_unit: str) -> list[AnyC
     losses = _by_host(train, "loss")
     if losses and recorded:
         losses |= {"recorded": recorded}
-    made = [_series("Loss by step", losses, ""), _series("Step time", _by_host(train, "step_time"), step_unit)]
-    return [chart for chart in made if chart]
+    made = [_series("Step time", _by_host(train, "step_time"), step_unit), _series("Loss by step", losses, "")]
+    return [History("Step time over runs", _STEP_TIME), *(chart for chart in made if chart)]
 
 
 def _by_host(train: ObservedStep, name: str) -> dict[str, _Column]:
@@ -249,7 +243,7 @@ def _series(title: str, columns: Mapping[str, _Column], unit: str) -> Series | N
     kept = sorted({*steps[::every], steps[-1]})
     rows = [[step, *(column.get(step) for column in columns.values())] for step in kept]
     units = dict.fromkeys(columns, unit) if unit else {}
-    return Series(title, ["step", *columns], rows, units)
+    return Series(title, ["step", *columns], rows, units, first=True)
 
 
 kind = TrainingKind()

@@ -1,7 +1,8 @@
 """Checks profiles: events, devices, steps, and agreement with the log."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from statistics import median
 
 from seatrial.checks.files import all_good, host_in_path
@@ -23,11 +24,20 @@ def check_profile(files: ObservedStep, train: ObservedStep, name: str, expected:
     opened = profiles(files, name)
     if not opened:
         return []
-    findings = [_whole(step, opened), _steps(step, opened, expected.steps)]
+    total = sum(profile.events for _, profile in opened)
+    findings = [_all(step, "profile", opened, _damage, f"{total:,} events")]
+    first = opened[0][1]
+    by_source = f"{count(len(first.steps), 'step')}, by {first.step_source}"
+    findings.append(_all(step, "steps", opened, lambda one: _wrong_steps(one, expected.steps), by_source))
     if expected.device is not None:
-        findings.append(_device(step, opened, expected.device, expected.devices))
-    if expected.window is not None:
-        findings.append(_window(step, opened, expected.window))
+        wrong_device = partial(_wrong_device, device=expected.device, devices=expected.devices)
+        findings.append(_all(step, "device", opened, wrong_device, f"all have {expected.device} events"))
+    if (window := expected.window) is not None and not any(_numbers(profile) for _, profile in opened):
+        message = "not checked: the steps of the profile have no numbers"
+        findings.append(Finding(step, "window", Verdict.SKIPPED, message=message))
+    elif window is not None:
+        good = f"steps {window[0]} to {window[1]}"
+        findings.append(_all(step, "window", opened, lambda one: _outside(one, window), good))
     if expected.agrees is not None:
         findings.append(_agrees(step, opened, train, expected.agrees, log_unit))
     return findings
@@ -48,62 +58,52 @@ def check_profile_metric(
     return [Finding(f"files {name}", check, Verdict.FAILED, "profile", wrong)]
 
 
-def _whole(step: str, opened: Sequence[tuple[str, Profile]]) -> Finding:
+def _all(
+    step: str, check: str, opened: Sequence[tuple[str, Profile]], problem: Callable[[Profile], str], good: str
+) -> Finding:
+    """One finding for all profiles; `problem` is what is wrong with one, to follow its path."""
+    wrong = [path + text for path, profile in opened if (text := problem(profile))]
+    return all_good(step, check, "profile", wrong, len(opened), good)
+
+
+def _damage(profile: Profile) -> str:
     """Checks that there are events, all have names, and the profiler reported no errors."""
-    wrong = []
-    for path, profile in opened:
-        if not profile.events:
-            wrong.append(f"{path} has no events ({len(profile.planes)} planes)")
-        elif profile.unresolved:
-            wrong.append(f"{path}: {profile.unresolved} of {profile.events} events have no name; the file is damaged")
-        elif profile.errors:
-            wrong.append(f"{path}: the profiler reported an error: {profile.errors[0][:300]}")
-    total = sum(profile.events for _, profile in opened)
-    return all_good(step, "profile", "profile", wrong, len(opened), f"{total:,} events")
+    if not profile.events:
+        return f" has no events ({len(profile.planes)} planes)"
+    if profile.unresolved:
+        return f": {profile.unresolved} of {profile.events} events have no name; the file is damaged"
+    return f": the profiler reported an error: {profile.errors[0][:300]}" if profile.errors else ""
 
 
-def _steps(step: str, opened: Sequence[tuple[str, Profile]], wanted: Threshold | None) -> Finding:
-    wrong = []
-    for path, profile in opened:
-        have = len(profile.steps)
-        if profile.ambiguous:
-            names = ", ".join(profile.ambiguous[:4])
-            advice = f"annotate steps in the program (device modules: {names})"
-            wrong.append(f"{path}: cannot tell which events are steps; {advice}")
-        elif not (wanted.met_by(have) if wanted else have >= STEPS):
-            asked = wanted.text if wanted else f">={STEPS}"
-            marks = "" if have else "; no steps are marked"
-            wrong.append(f"{path} has {count(have, 'step')} (expected {asked}){marks}")
-    first = opened[0][1]
-    good = f"{count(len(first.steps), 'step')}, by {first.step_source}"
-    return all_good(step, "steps", "profile", wrong, len(opened), good)
+def _wrong_steps(profile: Profile, wanted: Threshold | None) -> str:
+    have = len(profile.steps)
+    if profile.ambiguous:
+        names = ", ".join(profile.ambiguous[:4])
+        return f": cannot tell which events are steps; annotate steps in the program (device modules: {names})"
+    if wanted.met_by(have) if wanted else have >= STEPS:
+        return ""
+    marks = "" if have else "; no steps are marked"
+    return f" has {count(have, 'step')} (expected {wanted.text if wanted else f'>={STEPS}'}){marks}"
 
 
-def _device(step: str, opened: Sequence[tuple[str, Profile]], device: str, devices: Threshold | None) -> Finding:
-    wrong = []
-    for path, profile in opened:
-        by_type = {name.lower(): events for name, events in profile.devices.items()}
-        found = by_type.get(device.lower(), DeviceEvents())
-        if not found.events:
-            others = ", ".join(profile.devices) or "none"
-            wrong.append(f"{path} has no {device} events; devices: {others}")
-        elif devices is not None and not devices.met_by(found.count):
-            wrong.append(f"{path} has {found.count} {device} devices (expected {devices.text})")
-    return all_good(step, "device", "profile", wrong, len(opened), f"all have {device} events")
+def _wrong_device(profile: Profile, device: str, devices: Threshold | None) -> str:
+    by_type = {name.lower(): events for name, events in profile.devices.items()}
+    found = by_type.get(device.lower(), DeviceEvents())
+    if not found.events:
+        return f" has no {device} events; devices: {', '.join(profile.devices) or 'none'}"
+    if devices is not None and not devices.met_by(found.count):
+        return f" has {found.count} {device} devices (expected {devices.text})"
+    return ""
 
 
-def _window(step: str, opened: Sequence[tuple[str, Profile]], window: tuple[int, int]) -> Finding:
-    wrong, numbered = [], 0
-    for path, profile in opened:
-        numbers = [number for number, _ in profile.steps if number is not None]
-        numbered += len(numbers)
-        outside = [number for number in numbers if not window[0] <= number <= window[1]]
-        if outside:
-            shown = ", ".join(map(str, outside[:MOST_NUMBERED]))
-            wrong.append(f"{path} has steps {shown} (expected only {window[0]} to {window[1]})")
-    if not numbered:
-        return Finding(step, "window", Verdict.SKIPPED, message="not checked: the steps of the profile have no numbers")
-    return all_good(step, "window", "profile", wrong, len(opened), f"steps {window[0]} to {window[1]}")
+def _numbers(profile: Profile) -> list[int]:
+    return [number for number, _ in profile.steps if number is not None]
+
+
+def _outside(profile: Profile, window: tuple[int, int]) -> str:
+    outside = [number for number in _numbers(profile) if not window[0] <= number <= window[1]]
+    shown = ", ".join(map(str, outside[:MOST_NUMBERED]))
+    return f" has steps {shown} (expected only {window[0]} to {window[1]})" if outside else ""
 
 
 def _agrees(

@@ -2,6 +2,7 @@
 both tools can be read."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 
@@ -10,6 +11,12 @@ SUBMISSION_FILE = "submission.json"  # ours: written before the first workload i
 WORKLOAD_TYPES = ("training", "distributed", "interactive")
 NAMESPACE_PREFIX = "runai-"
 DEFAULT_PROJECT, DEFAULT_FOLDER = "project-0", "logs"
+
+
+def write_file(path: Path, data: object) -> None:
+    from seatrial.record import write_whole
+
+    write_whole(path, msgspec.json.format(msgspec.json.encode(data), indent=4) + b"\n")
 
 
 def epoch_seconds(text: str | None) -> float | None:

@@ -11,19 +11,24 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 
 from seatrial import SeatrialError
 from seatrial.kinds.scale.work import NAME
 from seatrial.kubernetes import AlreadyExists, ApiError, Kubernetes, KubernetesError, Manifest, Resource, pod_metadata
-from seatrial.migrate.runai.files import SubmittedWorkload
+from seatrial.migrate.runai.files import (
+    SUBMISSION_FILE,
+    SUBMITTED_FILE,
+    BegunSubmission,
+    SubmittedWorkload,
+    write_file,
+)
 
 SAVE_SHARE = 0.1  # maximum share of the time for writing submitted workloads
 LOOK_S, CLEAN_S = 0.5, 600.0
 _TRIES = 5  # attempts at finding a free name
-
-Keep = Callable[[list[SubmittedWorkload]], None]
 
 
 class Waves(msgspec.Struct, frozen=True):
@@ -40,12 +45,12 @@ class Waves(msgspec.Struct, frozen=True):
 async def submit_workloads(
     client: Kubernetes,
     waves: Waves,
-    begin: Callable[[], None],
-    keep: Keep,
+    folder: Path,
+    context: str,
     stopping: asyncio.Event,
-    progress: Callable[[str], None],
+    say: Callable[[str], None],
 ) -> list[SubmittedWorkload]:
-    """Raises SeatrialError before `begin` is called and before anything is created."""
+    """Writes the files of the submission to the folder. Raises SeatrialError before anything is created."""
     resource = await client.resource_of(waves.manifest)
     manifest, names, done = labelled(waves), _names(), list[SubmittedWorkload]()
 
@@ -71,20 +76,27 @@ async def submit_workloads(
         await create(next(names), dry_run=True)
     except ApiError as error:
         raise SeatrialError(f"the server rejected the {resource.kind} in a dry run: {error}") from error
-    begin()
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in (folder / SUBMITTED_FILE, folder / SUBMISSION_FILE):
+        if path.exists():
+            at = datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y%m%d-%H%M%S-%f")
+            path.rename(path.with_name(f"{path.stem}-{at}{path.suffix}"))
+            say(f"renamed {path} of an earlier test to {path.stem}-{at}{path.suffix}")
+    begun = (waves.run, waves.namespace, resource.api_version, resource.kind, waves.count, context)
+    write_file(folder / SUBMISSION_FILE, BegunSubmission(1, *begun))
     saved_s = took_s = 0.0
     while len(done) < waves.count and not stopping.is_set():
         together = min(waves.parallel, waves.count - len(done))
         done += await asyncio.gather(*(submit_one() for _ in range(together)))
         begun_s = time.monotonic()
         if begun_s - saved_s > took_s / SAVE_SHARE:
-            keep(done)
+            write_file(folder / SUBMITTED_FILE, done)
             saved_s, took_s = time.monotonic(), time.monotonic() - begun_s
-            progress(f"{len(done):,} of {waves.count:,} workloads submitted")
+            say(f"{len(done):,} of {waves.count:,} workloads submitted")
         if waves.delay_s and len(done) < waves.count:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), waves.delay_s)
-    keep(done)
+    write_file(folder / SUBMITTED_FILE, done)
     return done
 
 

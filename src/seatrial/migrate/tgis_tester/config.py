@@ -9,7 +9,7 @@ import msgspec
 from pydantic import BaseModel, Field, ValidationError
 
 from seatrial.kinds.serving.config_rules import ServerConfig, TesterModel, Whole, config_problems
-from seatrial.suite.yaml.problem import KeyPath, Problem, SuiteError, dotted, explain
+from seatrial.suite.yaml.problem import KeyPath, Problem, SourceMark, SuiteError, dotted, explain
 from seatrial.suite.yaml.source import Source, read_source
 
 
@@ -67,38 +67,61 @@ class TesterConfig(TesterModel):
 
 
 class TesterFile(msgspec.Struct, frozen=True):
-    """A config file; its relative paths start at `directory`, two levels above the file."""
-
     path: Path
-    directory: Path
     config: TesterConfig
     source: Source
     ignored: tuple[str, ...] = ()  # warnings for unused fields, with their positions
+    moved: tuple[tuple[str, str], ...] = ()  # folders of the tester's image, and where they are here
+
+    def local(self, path: str) -> Path:
+        """Where a file is here. Relative paths start two levels above the config, as for tgis-tester, or else next to
+        it, as in tgis-tester's README."""
+        for folder, here in self.moved:
+            if path == folder or path.startswith(f"{folder}/"):
+                return Path(here).absolute() / path.removeprefix(folder).lstrip("/")
+        around = self.path.absolute().parent
+        found = (base / path for base in (around.parent, around))
+        return next((one for one in found if one.exists()), around.parent / path)
 
 
-def read_tester_config(path: Path) -> TesterFile:
+def read_tester_config(path: Path, moved: tuple[tuple[str, str], ...] = ()) -> TesterFile:
     """Raises SuiteError with all problems of the file, including those of the configuration rules."""
     source = read_source(path)
     problems = list(source.problems)
 
-    def blame(path: KeyPath, message: str, key: bool = False) -> None:
-        problems.append(Problem(message, source.find(path, key)[0], dotted(path)))
+    def blame(path: KeyPath, message: str) -> None:
+        problems.append(Problem(message, source.find(path)[0], dotted(path)))
 
     config: TesterConfig | None = None
     try:
         config = TesterConfig.model_validate(source.data)
     except ValidationError as error:
+        ones: dict[tuple[SourceMark, str], Problem] = {}
         for loc, key, message in explain(error, TesterConfig, lambda loc: source.find(loc)[1]):
-            blame(loc, message, key)
+            mark = source.find(loc, key)[0]
+            place = mark, message if key else ""  # a value can be wrong in several ways, one for each of its types
+            whole = f"{ones[place].message}; or {message}" if place in ones else message
+            ones[place] = Problem(whole, mark, dotted(loc))
+        problems += ones.values()
     for test, spec in _items(source.data, "tests"):
         for number, one in _items(spec, "configs"):
             with contextlib.suppress(ValidationError):  # check the readable ones despite errors elsewhere
                 for field, why in config_problems(ServerConfig.model_validate(one)):
-                    blame(("tests", test, "configs", number, field), why)
+                    blame(("tests", test, "configs", number, *field.split(".")), why)
+    if config is not None:
+        ignored = tuple(_unknown(source, TesterConfig, source.data, ()))
+        found = TesterFile(path, config, source, ignored, moved)
+        files: dict[KeyPath, str | None] = {("runner", "ca_cert_path"): config.runner.ca_cert_path}
+        for test, tested in enumerate(config.tests):
+            files |= {("tests", test, "cases", number): case for number, case in enumerate(tested.cases)}
+        for where, name in files.items():
+            if name is not None and not found.local(name).is_file():
+                top = "/".join(name.split("/")[:2])
+                hint = f"; use `--map {top}=DIR` for files of tgis-tester's image" if name.startswith("/") else ""
+                blame(where, f"file not found: {found.local(name)}{hint}")
     if problems or config is None:
         raise SuiteError(problems)
-    ignored = tuple(_unknown(source, TesterConfig, source.data, ()))
-    return TesterFile(path, path.absolute().parent.parent, config, source, ignored)
+    return found
 
 
 def _items(data: Any, name: str) -> Iterable[tuple[int, Any]]:

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from string import Template
 
 from seatrial.kinds.serving.config_rules import ResourceSpec, ServerConfig
 from seatrial.migrate import Imported, literal, suite_name, unique_name
@@ -14,6 +15,7 @@ CLUSTER, SERVER = "cluster", "server"
 LAUNCHER, VLLM = "exec text-generation-launcher", "exec python -m vllm_tgis_adapter"
 EMBEDDINGS = "http://127.0.0.1:8090"
 CERTIFICATES = "/mnt/certs"
+KUBECONFIG, TOKEN = "tgis-tester.kubeconfig", "TESTER_SERVICE_ACCOUNT_TOKEN"
 # The same for every server.
 COMMON = {
     "NCCL_ASYNC_ERROR_HANDLING": "1",
@@ -37,15 +39,20 @@ _SCRATCH = {"home-tgis": "/home/tgis", "home-vllm": "/home/vllm", "tmp": "/tmp"}
 _A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
 
 
-def suite_from_tester(file: TesterFile, folder: Path, command: str | None = None) -> Imported:
+def suite_from_tester(
+    file: TesterFile, folder: Path, command: str | None = None, image_tag: str | None = None
+) -> Imported:
     """The suite as text, for a file in `folder`. `command` starts the server in its image."""
     made = _Suite(file, folder.absolute(), command)
+    image = file.config.worker.image_uri
+    named, _, tag = image.rpartition(":")  # a port of the registry is followed by a path
+    untagged = image if not named or "/" in tag else named
     data = {
         "name": suite_name(file.path.stem, "tgis-tester"),
         "env": {name: literal(value) for name, value in made.variables.items()},
         "targets": made.targets,
         "machines": made.machines,
-        "runtimes": {SERVER: {"image": literal(file.config.worker.image_uri)}},
+        "runtimes": {SERVER: {"image": literal(f"{untagged}:{image_tag}" if image_tag else image)}},
     }
     lines = [
         f"# Created from {printable(os.path.relpath(file.path.absolute(), made.folder))} by `seatrial import`.",
@@ -57,7 +64,11 @@ def suite_from_tester(file: TesterFile, folder: Path, command: str | None = None
     ]
     for name, trial in made.trials.items():
         lines += [f"  {scalar(name)}:", "    <<: *serving", *block(trial, 4, Indent())]
-    return Imported("\n".join(lines) + "\n", made.lines, tuple(made.unknown()))
+    unknown = made.unknown()
+    if not image_tag:
+        start = "another image tag" if untagged != image else "the image tag"
+        unknown.append(f"{start}: use --image-tag here, or `seatrial run --set runtimes.{SERVER}.image={untagged}:TAG`")
+    return Imported("\n".join(lines) + "\n", made.lines, tuple(unknown), files={KUBECONFIG: made.kubeconfig()})
 
 
 class _Suite:
@@ -115,7 +126,8 @@ class _Suite:
                 "ready": ready,
                 "tls": {"ca": literal(self._relative(runner.ca_cert_path))} if runner.ca_cert_path else {},
             },
-            **({"stream": True} if runner.generate_stream else {}),
+            **({} if runner.generate_stream else {"stream": False}),
+            "batching": False,
             "compare": compare | ({"embeddings": embeddings} if self._embeds else {}),
             "concurrency": max(1, config.max_concurrent_requests),
             "timeout": {"queue": _duration(worker.scheduled_timeout_secs)},
@@ -134,8 +146,7 @@ class _Suite:
         return trial
 
     def _relative(self, path: str) -> str:
-        """tgis-tester's relative paths start two levels above the config."""
-        return os.path.relpath(self._file.directory / path, self.folder)
+        return os.path.relpath(self._file.local(path), self.folder)
 
     def _machine(self, config: ServerConfig) -> str:
         resources = config.resources
@@ -181,6 +192,7 @@ class _Suite:
         spec = {"containers": [container], "volumes": [{"name": name, "emptyDir": {}} for name in _SCRATCH]}
         return {
             "kind": "kubernetes",
+            "kubeconfig": os.path.relpath(self.folder / KUBECONFIG),
             "namespace": cluster.namespace,
             **({"parallel": worker.max_parallel_workers} if worker.max_parallel_workers else {}),
             "pull": "Always",
@@ -192,16 +204,26 @@ class _Suite:
             "template": {"spec": spec},
         }
 
+    def kubeconfig(self) -> str:
+        """Access as tgis-tester has it: its account, with the token of its environment variable. Without the token."""
+        cluster = self._config.cluster
+        template = Template(Path(__file__).with_name("kubeconfig.yaml").read_text())
+        return template.substitute(
+            server=scalar(cluster.api_endpoint),
+            account=scalar(cluster.service_account_name),
+            namespace=scalar(cluster.namespace),
+        )
+
     def unknown(self) -> list[str]:
         config = self._config
         cluster, worker = config.cluster, config.worker
         lines = [
-            f"access to the cluster: set `context` of the targets to a kubeconfig context for {cluster.api_endpoint} "
-            f"with the account {cluster.service_account_name} (suites contain no tokens)",
+            f"the token of the account {cluster.service_account_name}: set {TOKEN}, which {KUBECONFIG} reads; or set "
+            f"`context` of the targets to a kubeconfig context of your own for {cluster.api_endpoint}",
+            f"the CA of the API server, which tgis-tester does not verify: add `certificate-authority` to {KUBECONFIG} "
+            "unless this machine trusts it",
             f"the command that starts the server in its image: assumed `{self._command}` (or use --command)",
         ]
-        if ":" not in worker.image_uri.rpartition("/")[2]:
-            lines.append("the image tag, which tgis-tester takes from --image-tag: add it to `runtimes.server.image`")
         if len(self.targets) > 1:
             lines.append(
                 f"the limit of {worker.max_parallel_workers} servers over all targets: run `seatrial run --parallel "

@@ -1,6 +1,10 @@
 """Suite errors: all problems at once, each with its position, line and the nearest known name."""
 
+import contextlib
 import difflib
+import json
+import math
+import re
 import types
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origin
@@ -98,8 +102,23 @@ def _excerpt(mark: SourceMark) -> list[str]:
     start = max(0, mark.column - 1 - _WIDTH // 2) if len(mark.text) > _WIDTH else 0
     text = mark.text[start : start + _WIDTH]
     split = max(0, mark.column - 1 - start)
-    before, after = (printable(part.replace("\t", " ")) for part in (text[:split], text[split:]))
-    return [f"{mark.line:>5} | {before}{after}", f"{'':>5} | {' ' * len(before)}^"]
+    inside_list = sum(mark.text[: mark.column - 1].count(char) * (1 if char in "[{" else -1) for char in "[]{}") > 0
+    in_path = mark.file.startswith("--") and "=" in text[split:]  # of `--set PATH=VALUE`
+    marked = (_PATH_SPAN if in_path else _FLOW_SPAN if inside_list else _BLOCK_SPAN).match(text, split)
+    end = marked.end() if marked else split
+    before, inside, after = (printable(part.replace("\t", " ")) for part in (text[:split], text[split:end], text[end:]))
+    return [
+        f"{mark.line:>5} | {before}{inside}{after}",
+        f"{'':>5} | {' ' * len(before)}{'^' * max(1, len(inside.rstrip()))}",
+    ]
+
+
+# The key or value that starts at a position: tabs, a quoted text, or up to `: `, ` #`, the end of the line and, inside
+# a list or map in brackets, up to the next item.
+_QUOTED = r""""(?:[^"\\]|\\.)*"|'(?:[^']|'')*'"""
+_PATH_SPAN = re.compile(r"\[[^\]=]*\]?|[^.=\[]+")
+_BLOCK_SPAN = re.compile(rf"\t+|{_QUOTED}|(?:(?!:(?:\s|$)|\s\#).)+")
+_FLOW_SPAN = re.compile(rf"{_QUOTED}|(?:(?!:(?:\s|$)|\s\#|[,\]}}]).)+")
 
 
 KeyPath = tuple[str | int, ...]
@@ -120,7 +139,10 @@ def dotted(path: KeyPath) -> str:
 def explain(error: ValidationError, model: type[BaseModel], raw_at: Any) -> Iterator[tuple[KeyPath, bool, str]]:
     """Translates pydantic's errors: for each, its path, whether the key is wrong, and the message. `raw_at(path)`
     returns a scalar's text."""
-    for item in _merged(error.errors(include_url=False)):
+    items = _merged(error.errors(include_url=False))
+    # `- echo a: b` is a map to YAML.
+    split = {item["loc"][:-1] for item in items if item["type"] == "extra_forbidden" and " " in str(item["loc"][-1])}
+    for item in items:
         loc: KeyPath = tuple(item["loc"])
         if loc and loc[-1] == "[key]":
             loc = loc[:-1]
@@ -129,8 +151,12 @@ def explain(error: ValidationError, model: type[BaseModel], raw_at: Any) -> Iter
             known = _field_names(_annotations_at(model, loc[:-1]))
             name, is_former = str(loc[-1]), loc[-1] in known  # a former name is unknown if the current one is set too
             hint = " (a former name of a field already set); remove it" if is_former else nearest(name, known)
+            if " " in name:
+                hint = "; if this is text, quote it to its end, because YAML reads `: ` as the end of a key"
             yield loc, True, f"unknown field {name!r}{hint}"
         elif kind == "missing":
+            if loc[:-1] in split:
+                continue
             fields = [_fields(annotation).get(str(loc[-1])) for annotation in _annotations_at(model, loc[:-1])]
             described = next((f" ({one.description.rstrip('.')})" for one in fields if one and one.description), "")
             yield loc[:-1], True, f"`{loc[-1]}` is missing{described}"
@@ -177,16 +203,16 @@ def _message(kind: str, item: Any, model: type[BaseModel], loc: KeyPath, raw: st
     if isinstance(value, dict) and set(value) == {"secret"}:
         return "a secret cannot be used here; use `env: {NAME: {secret: ...}}`"
     if kind == "string_type" and isinstance(value, int | float):
-        written = raw if raw is not None else str(value)
-        return f'expected text, but YAML reads {written} as {_named(value)}; write "{written}"'
+        written = raw if raw is not None else json.dumps(value)
+        return f'expected text, but YAML reads {written} as {describe(value)}; write "{written}"'
     if kind in ("model_type", "dict_type", "model_attributes_type"):
         allowed = _annotations_at(model, loc)
         fields, meant = _field_names(allowed), next((one.MAIN for one in allowed if hasattr(one, "MAIN")), None)
         advice = f"; write {{{meant}: {value}}}" if meant and _is_scalar(value) and value is not None else ""
-        return f"expected a map{' with ' + ', '.join(fields[:12]) if fields else ''}, got {_named(value)}{advice}"
+        return f"expected a map{' with ' + ', '.join(fields[:12]) if fields else ''}, got {describe(value)}{advice}"
     if kind in ("tuple_type", "list_type"):
-        advice = f"; write [{value}]" if _is_scalar(value) else ""
-        return f"expected a list, got {_named(value)}{advice}"
+        advice = f"; write [{json.dumps(value, ensure_ascii=False)}]" if _is_scalar(value) else ""
+        return f"expected a list, got {describe(value)}{advice}"
     if kind == "too_short":
         return f"expected at least {count(context['min_length'], 'item')}, got {context['actual_length']}"
     if kind == "literal_error":
@@ -194,20 +220,30 @@ def _message(kind: str, item: Any, model: type[BaseModel], loc: KeyPath, raw: st
         known = [str(choice) for each in literals for choice in get_args(each)]
         near = closest(value, known) if isinstance(value, str) else None
         hint = f"; did you mean {near!r}?" if near else ""
-        return f"expected one of {', '.join(known)}, got {_named(value)}{hint}"
+        return f"expected one of {', '.join(known)}, got {describe(value)}{hint}"
     if kind == "value_error":
         return str(context.get("error") or item["msg"].removeprefix("Value error, "))
     if kind in _EXPECTED:
         *others, last = item.get("expected") or [_EXPECTED[kind]]
-        return f"expected {', '.join(others)}{' or ' if others else ''}{last}, got {_named(value)}"
-    return f"{item['msg'].replace('Input should', 'must').replace('String should', 'must')}, got {_named(value)}"
+        advice = _number_advice(value) if last == "a number" else ""
+        return f"expected {', '.join(others)}{' or ' if others else ''}{last}, got {describe(value)}{advice}"
+    return f"{item['msg'].replace('Input should', 'must').replace('String should', 'must')}, got {describe(value)}"
+
+
+def _number_advice(value: Any) -> str:
+    """For a text where a number was expected."""
+    if isinstance(value, str) and value.strip().lstrip("+-.").lower() in ("nan", "inf", "infinity"):
+        return "; remove the line"
+    with contextlib.suppress(ValueError):
+        return "; write it without quotes" if isinstance(value, str) and math.isfinite(float(value)) else ""
+    return ""
 
 
 def _is_scalar(value: Any) -> bool:
     return isinstance(value, str | int | float | bool) or value is None
 
 
-def _named(value: Any) -> str:
+def describe(value: Any) -> str:
     if value is None:
         return "nothing (null)"
     if isinstance(value, bool):

@@ -8,14 +8,16 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import yaml
+from pydantic import BaseModel, ValidationError
 
 from seatrial.limited_yaml import MAX_VALUES, YamlLimit, limited_events
-from seatrial.suite.yaml.problem import Problem, SourceMark, SuiteError, printable
+from seatrial.suite.yaml.problem import KeyPath, Problem, SourceMark, SuiteError, explain, printable
 
 YamlMap = dict[str, Any]  # any YAML, as written
+_M = TypeVar("_M", bound=BaseModel)
 
 
 class FileLimits(NamedTuple):
@@ -83,6 +85,18 @@ class Source:
     def report(self, message: str, line: int, column: int) -> None:
         self.problems.append(Problem(message, self.mark(line, column), chain=self.chain))
 
+    def report_path(self, path: KeyPath, message: str, key: bool = False) -> None:
+        self.problems.append(Problem(message, self.find(path, key)[0], chain=self.chain))
+
+    def validated(self, model: type[_M], data: Any, path: KeyPath = ()) -> _M | None:
+        """The model of `data`, which is at `path`. None if it has errors, which are then in `problems`."""
+        try:
+            return model.model_validate(data)
+        except ValidationError as error:
+            for loc, key, message in explain(error, model, lambda loc: self.find((*path, *loc))[1]):
+                self.report_path((*path, *loc), message, key)
+            return None
+
     def find(self, path: Sequence[str | int], key: bool = False) -> tuple[SourceMark, str | None]:
         """The position of the value at `path` (of its key, if `key`) or of the nearest enclosing value; its raw text.
 
@@ -145,9 +159,11 @@ class YamlReader:
             return self._documents(limited_events(text, limits.max_values, limits.too_many))
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            why = " ".join(part for part in (error.context, error.problem) if part)
             line, column = (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
-            self._source.report(why if isinstance(error, YamlLimit) else f"invalid YAML: {why}", line, column)
+            if isinstance(error, YamlLimit):
+                self._source.report(str(error.problem), line, column)
+            else:
+                self._source.report(*_syntax_problem(error, line, column, _LINE_END.split(text)))
         except yaml.reader.ReaderError as error:
             line = len(_LINE_END.findall(self._source.text[: error.position])) + 1
             self._source.report(f"invalid YAML: character {printable(chr(error.character))!r} is not allowed", line, 1)
@@ -167,7 +183,7 @@ class YamlReader:
         return root
 
     def _node(self, event: Any, events: Iterator[Any], depth: int) -> Node:
-        node = Node(event.start_mark.line + 1, event.start_mark.column + 1)
+        node, last = Node(event.start_mark.line + 1, event.start_mark.column + 1), event.end_mark.line + 1
         if isinstance(event, yaml.AliasEvent):
             return self._anchors[str(event.anchor)]
         if event.tag not in _TAGS:
@@ -178,6 +194,8 @@ class YamlReader:
                 node.data = plain_value(event.value)
                 if not isinstance(node.data, str):
                     node.raw = event.value
+                elif last > node.line:
+                    self._check_continued(node.line + 1, last)
         elif isinstance(event, yaml.SequenceStartEvent):
             self._sequence(node, events, depth)
         else:
@@ -185,6 +203,15 @@ class YamlReader:
         if event.anchor:
             self._anchors[event.anchor] = node
         return node
+
+    def _check_continued(self, first: int, last: int) -> None:
+        """Reports a `- ` that is indented so far that YAML takes it for more of the text above."""
+        for line in range(first, last + 1):
+            text = self._source.mark(line, 1).text
+            if text.lstrip().startswith("- "):
+                column = len(text) - len(text.lstrip()) + 1
+                message = "wrong indentation: this `- ` continues the text above; align it with the other items"
+                self._source.report(message, line, column)
 
     def _sequence(self, node: Node, events: Iterator[Any], depth: int) -> None:
         items: list[Node] = []
@@ -229,6 +256,42 @@ class YamlReader:
             self._source.report_at(key, f"duplicate {key.data!r}; first at {self._source.file}:{line}:{column}")
             return False
         return True
+
+
+def _syntax_problem(error: yaml.MarkedYAMLError, line: int, column: int, lines: list[str]) -> tuple[str, int, int]:
+    """What is wrong, in words of the file instead of the parser, with its line and column."""
+    why = " ".join(part for part in (error.context, error.problem) if part)
+    text = lines[line - 1] if line <= len(lines) else ""
+    indent = re.match(r"[ \t]*", text)[0]  # type: ignore[index]  # it always matches
+    if "\t" in indent:
+        return "indented with a tab; indent with spaces", line, indent.index("\t") + 1
+    if "${" in text and error.context and "flow" in error.context:
+        return 'quote text that contains ${…} inside [ ] or { }: "${…}"', line, text.index("${") + 1
+    above = [(one, len(one) - len(one.lstrip())) for one in lines[: line - 1] if one.strip() and one.strip()[0] != "#"]
+    if column == len(indent) + 1 and "expected key" in why:
+        levels = sorted({level for _, level in above if level <= above[-1][1]} - {len(indent)})[-2:]
+        near = " or ".join(map(str, levels))
+        return f"wrong indentation: {len(indent)} spaces; the lines above use {near}", line, column
+    if above and "mapping values" in why and ": " not in text[: column - 1]:  # the value above goes on in this line
+        if len(indent) > above[-1][1]:
+            return f"wrong indentation: {len(indent)} spaces; the line above uses {above[-1][1]}", line, len(indent) + 1
+        return "the line above has no `: `; write `key: value`", line, len(indent) + 1
+    meaning, start = next((_SYNTAX[part] for part in _SYNTAX if part in why), why), error.context_mark
+    if start is not None and start.line + 1 < line and ("not closed" in meaning or "has no" in meaning):
+        line, column = start.line + 1, start.column + 1  # where it begins
+    return f"invalid YAML: {meaning}", line, column
+
+
+_SYNTAX = {  # a part of libyaml's message
+    "mapping values are not allowed": "a second `: ` in one line; quote the text that contains it",
+    "could not find expected ':'": "expected `key: value`; this has no `: `",
+    "expected ',' or ']'": "a `[` is not closed, or a comma is missing",
+    "expected node content": "a `[` or `{` is not closed, or a value is missing",
+    "expected ',' or '}'": "a `{` is not closed, or a comma is missing",
+    "unexpected end of stream": "a quoted text is not closed",
+    "cannot start any token": "quote text that starts with this character",
+    "expected <document start>": "text after the end of the file's map; check its indentation",
+}
 
 
 def plain_value(text: str) -> Any:
