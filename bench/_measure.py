@@ -3,13 +3,15 @@ bench: in full, and tiny with SEATRIAL_BENCH_TINY=1, which only shows that it st
 
 import ctypes
 import fcntl
+import json
 import os
 import resource
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -57,6 +59,43 @@ def cpu_of_one(argv: Sequence[str | Path], **options: object) -> tuple[float, fl
     return used.ru_utime + used.ru_stime, time.monotonic() - began, process.returncode
 
 
+def whole_of(argv: Sequence[str | Path], **options: object) -> tuple[float, float, int]:
+    """(CPU seconds, wall seconds, most bytes) of a command and of all that it starts, measured by a process of its own.
+    Bytes are resident in all of these processes at once; shared ones count in each."""
+    command = [sys.executable, __file__, *(str(part) for part in argv)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, **options)  # type: ignore[call-overload]
+    cpu_s, wall_s, most_bytes = json.loads(done.stdout)
+    return cpu_s, wall_s, most_bytes
+
+
+def _resident_bytes() -> int:
+    """Of all processes that this one started, and of theirs."""
+    parents, pages = dict[int, int](), dict[int, int]()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, IndexError):
+            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            pages[int(entry.name)] = int((entry / "statm").read_text().split()[1])
+    found = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return sum(pages.get(pid, 0) for pid in found - {os.getpid()}) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _measure_whole(argv: Sequence[str]) -> None:
+    most, over = [0], threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.2):
+            most.append(_resident_bytes())
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    cpu_s, wall_s, _ = cpu_of(argv)  # on a busy machine a trial may be invalid
+    over.set()
+    looking.join()
+    print(json.dumps([cpu_s, wall_s, max(most)]))
+
+
 @contextmanager
 def cache_lock() -> Iterator[None]:
     """Held while something is put into the cache: benches may run at the same time."""
@@ -83,3 +122,7 @@ def table(title: str, rows: Sequence[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         print(f"  {name:<{width}}  {value}")
+
+
+if __name__ == "__main__":
+    _measure_whole(sys.argv[1:])

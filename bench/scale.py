@@ -38,7 +38,7 @@ async def submissions(
     from seatrial.kinds.driver import Driver, Given
     from seatrial.kinds.scale.driver.cluster import ClusterWorkloads
     from seatrial.kinds.scale.driver.plan import SubmissionPlan
-    from seatrial.kinds.scale.driver.stages import lateness, rate_of, share_of
+    from seatrial.kinds.scale.driver.stages import rate_of, share_of
     from seatrial.kinds.scale.driver.submit import Submitter
     from seatrial.kinds.scale.work import STAMPS, ScaleWork, WorkloadClass
     from seatrial.kubernetes import Kubernetes
@@ -50,7 +50,7 @@ async def submissions(
     spec = {"schedulingGates": [{"name": "bench/never"}], "containers": [{"name": "main", "image": "none"}]}
     manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": spec}
     name = f"bench-{uuid.uuid4().hex[:6]}"  # those of an earlier call may still be there
-    work = ScaleWork(name, "00000000", 1, name, (WorkloadClass("job", manifest),), count, arrivals)
+    work = ScaleWork(name, "00000000", 1, name, (WorkloadClass("job", (manifest,)),), count, arrivals)
     plan = SubmissionPlan(work)
     async with Kubernetes(access, at_once=256) as client, contextlib.AsyncExitStack() as opened:
         mine = ClusterObjects(client, kind.options(), work.run, work.cell, work.attempt)
@@ -68,7 +68,7 @@ async def submissions(
             await _all_seen(folder / STAMPS, count)
         used = cpu_s() + sum(map(_cpu_s, watchers)) - before
     submitted = submitter.submitted.all.values()
-    late = lateness(submitted)
+    late = [one.late_s for one in submitted]
     done = [one.acknowledged_s for one in submitted if one.acknowledged_s is not None]
     return rate_of(done) or 0.0, share_of(late, 0.5), share_of(late, 0.99), used / count
 
@@ -94,7 +94,7 @@ def watched(folder: Path) -> tuple[float, float, float, int, float]:
     """Seconds that the server took to send, seconds until all was written, CPU microseconds an event, events that were
     lost, and bytes of memory a workload, of the process that watches."""
     from seatrial.kinds.scale.driver.watch import PROGRAM, Watched, WatchWork
-    from seatrial.kinds.scale.followed import PODS_LABELLED
+    from seatrial.kinds.scale.followed import followed_pods
     from seatrial.kubernetes import PODS
 
     server = subprocess.Popen(
@@ -106,7 +106,7 @@ def watched(folder: Path) -> tuple[float, float, float, int, float]:
     cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.stdout.readline().strip()}"}}
     context = {"name": "x", "context": {"cluster": "c"}}
     kubeconfig.write_text(json.dumps({"clusters": [cluster], "contexts": [context], "current-context": "x"}))
-    watch = Watched(PODS, PODS_LABELLED)
+    watch = Watched(PODS, followed_pods(labelled=True))
     work = WatchWork(str(kubeconfig), None, ("default",), "a=b", str(stamps), "bench", (watch,))
     given.write_bytes(msgspec.json.encode(work))
     begun_s = time.monotonic()
@@ -143,7 +143,7 @@ def _resident(pid: int) -> int:
 
 def analysis(folder: Path) -> None:
     """In a process of its own: prints CPU seconds and megabytes for all stages of many workloads, from their file."""
-    from seatrial.kinds.scale.driver.stages import reached_stages, read_stamps, stage_metrics
+    from seatrial.kinds.scale.driver.stages import reached_stages, read_stamps, stage_metrics, timeline_of
     from seatrial.kinds.scale.followed import POD_CREATED, READY, SCHEDULED, STARTED
     from seatrial.kinds.scale.work import Stamp, Submission
 
@@ -157,8 +157,9 @@ def analysis(folder: Path) -> None:
                 file.write(msgspec.json.encode(Stamp(number, f"{number:036d}", stage, at_s)) + b"\n")
     before = cpu_s()
     reached = reached_stages(submissions, read_stamps(folder / "many.jsonl"), {})
+    timeline = timeline_of(submissions, reached, 1e6)
     for stage in stages:
-        stage_metrics(stage, submissions, reached, 1e6, 0.0)
+        stage_metrics(stage, timeline)
     print(cpu_s() - before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 

@@ -11,10 +11,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from _measure import ROOT, SEATRIAL, cpu_of_one, left_out, sized, table
+from _measure import ROOT, SEATRIAL, cpu_of_one, left_out, sized, table, whole_of
 from kubernetes_client import REAL_CREATES, go_creates, go_program
 
 sys.path.insert(0, str(ROOT))
@@ -23,6 +25,7 @@ from cluster import Unavailable, up
 
 FAKE_NODES, SECONDS, ROUNDS = sized((50, 15, 3), (5, 2, 1))
 RATES = sized((20, 40, 80), (10,))
+WHOLE = sized((2_000, 40), (20, 10))  # pods, a second
 AT_ONCE = 5_000  # of kube-burner's rate and burst: more than any server takes
 SUITE = """
 name: bench
@@ -72,22 +75,26 @@ def trial(kubeconfig: Path, audit_log: Path, rate: int) -> list[tuple[str, str]]
     ]
 
 
-def burner(kubeconfig: Path, prefix: str, count: int, rate: int, gate: str = GATE, wait_s: int = 0) -> dict[str, float]:
+@contextmanager
+def pod_template(gate: str) -> Iterator[str]:
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as template:
         template.write(POD.format(gate=gate))
         template.flush()
-        argv = [
-            str(go_program("burner")),
-            "-kubeconfig",
-            str(kubeconfig),
-            "-prefix",
-            prefix,
-            "-template",
-            template.name,
-        ]
-        numbers = {"-count": count, "-qps": rate, "-burst": rate if rate == AT_ONCE else 1, "-wait": f"{wait_s}s"}
-        argv += [part for name, value in numbers.items() for part in (name, str(value))]
-        answer: dict[str, float] = json.loads(subprocess.check_output(argv))
+        yield template.name
+
+
+def burner_command(kubeconfig: Path, prefix: str, count: int, rate: int, template: str, wait_s: int) -> list[str]:
+    options = {
+        "-kubeconfig": kubeconfig, "-prefix": prefix, "-template": template, "-count": count, "-qps": rate,
+        "-burst": rate if rate == AT_ONCE else 1, "-wait": f"{wait_s}s",
+    }  # fmt: skip
+    return [str(go_program("burner")), *(str(part) for option in options.items() for part in option)]
+
+
+def burner(kubeconfig: Path, prefix: str, count: int, rate: int, gate: str = GATE, wait_s: int = 0) -> dict[str, float]:
+    with pod_template(gate) as template:
+        output = subprocess.check_output(burner_command(kubeconfig, prefix, count, rate, template, wait_s))
+    answer: dict[str, float] = json.loads(output)
     if answer["failed"]:
         raise SystemExit(f"the peer failed at {answer['failed']} creates")
     return answer
@@ -153,6 +160,32 @@ def costs(kubeconfig: Path) -> list[tuple[str, str]]:
     return rows
 
 
+def whole(kubeconfig: Path, with_go: bool) -> list[tuple[str, str]]:
+    """A complete trial, with planning, report and clean-up, beside the peer, which only creates and follows."""
+    count, rate = WHOLE
+
+    def row(name: str, cpu_s: float, wall_s: float, most: int, more: str) -> tuple[str, str]:
+        return name, f"{cpu_s:.1f} s of CPU, {most / 1e6:.0f} MB, {wall_s:.0f} s; {more}"
+
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        suite = SUITE.replace("    audit_log: {audit_log}\n", "")
+        (folder / "suite.yaml").write_text(suite.format(kubeconfig=kubeconfig, count=count, rate=rate))
+        environment = {**os.environ, "SEATRIAL_STATE": str(folder / "state")}
+        used = whole_of([SEATRIAL, "run", "suite.yaml"], cwd=folder, env=environment)
+        (found,) = folder.glob("runs/*/results.json")
+        cell = json.loads(found.read_text())["cells"][0]
+        stages = [one for one in cell["findings"] if one["check"] == "in short"]
+        rows = [row("Seatrial", *used, stages[0]["message"])]
+    if with_go:
+        with tempfile.NamedTemporaryFile("w+", suffix=".json") as answer, pod_template("") as template:
+            argv = burner_command(kubeconfig, "whole", count, rate, template, wait_s=120)
+            used = whole_of(["sh", "-c", f'"$@" > {answer.name}', "sh", *argv])
+            seen = json.loads(Path(answer.name).read_text())["seen"]
+        rows.append(row("kube-burner's way", *used, f"{seen:.0f} of {count} scheduled"))
+    return rows
+
+
 def main() -> None:
     try:
         cluster = up("bench-scale", fake_nodes=FAKE_NODES, gpus=8)
@@ -162,6 +195,8 @@ def main() -> None:
     if with_go:
         go_program("burner")  # built before anything is measured
     with cluster:
+        rows, load = whole(cluster.kubeconfig, with_go), os.getloadavg()[0]
+        table(f"{WHOLE[0]:,} pods at {WHOLE[1]}/s, all processes from start to end, load {load:.0f}", rows)
         for rate in RATES:
             rows = trial(cluster.kubeconfig, cluster.audit_log, rate)
             rows += peer(cluster.kubeconfig, cluster.audit_log, rate) if with_go else []

@@ -30,6 +30,8 @@ trials:
     cases: [cases.json]
     compare: {{rule: text}}
     concurrency: 32
+    stream: false
+    batching: false
 """
 
 

@@ -66,7 +66,7 @@ def _waits(arrivals: NDArray[np.float64]) -> NDArray[np.float64]:
 def _merging(workloads: int, drivers: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         work = ScaleWork(
-            "run", "cell", 1, "p", (WorkloadClass("job", {}),), workloads // drivers, Arrivals("rate", rate=100.0)
+            "run", "cell", 1, "p", (WorkloadClass("job", ()),), workloads // drivers, Arrivals("rate", rate=100.0)
         )
         size = sum(_write(Path(folder) / str(number), work, number) for number in range(drivers))
         begun_s, cpu_s = time.perf_counter(), time.process_time()

@@ -36,7 +36,7 @@ def schemas() -> dict[str, Schema]:
 
 
 def updated(text: str, known: Mapping[str, Schema]) -> str:
-    """A page with its tables as they should be. Raises KeyError for an unknown model."""
+    """A page with current tables. Raises KeyError for an unknown model."""
     return TABLE.sub(lambda found: f"{found[1]}{table(known, found[2], found[3])}{found[4]}", text)
 
 
