@@ -88,8 +88,9 @@ def test_a_metric_with_too_much_noise_is_left_out_beside_others_and_makes_no_goo
     noise = ("--metric", "seconds", "--unit", "s", "--better", "lower", "--reason", "x")
     filled.seatrial("baseline", "import", "suite.yaml", "noise.csv", *AB, *noise, check=0)
     done = filled.seatrial("baseline", "update", "suite.yaml", *AB, "--reason", "first", check=0)
-    assert "tiny[model=a] seconds: left out, too noisy: " in done.stderr
-    assert "; add it with `--metric seconds --force`" in done.stderr
+    assert "tiny[model=a]: 1 metric left out, because bounds from these runs would be useless:\n" in done.stderr
+    assert "\n  seconds: too noisy: good runs need bounds of ±" in done.stderr
+    assert "\n  To add one anyway, use `--metric NAME --force`.\n" in done.stderr
     assert "step_time" in bounds(filled)
     assert "seconds" not in bounds(filled)
     named = ("--metric", "seconds", "--reason", "wanted")
@@ -108,8 +109,8 @@ def test_update_removes_an_entry_that_is_still_too_noisy_and_says_why(filled: Wo
     only = filled.seatrial("baseline", "update", "suite.yaml", *AB, *noise[:2], "--reason", "x", check=0)
     assert "removed" not in only.stderr  # nothing else would be checked
     done = filled.seatrial("baseline", "update", "suite.yaml", *AB, "--reason", "again", check=0)
-    assert "tiny[model=a] seconds: removed, too noisy: " in done.stderr
-    assert "; add it with `--metric seconds --force`" in done.stderr
+    assert "tiny[model=a]: 1 metric removed, because bounds from these runs would be useless:\n" in done.stderr
+    assert "\n  seconds: too noisy: good runs need bounds of ±" in done.stderr
     assert "seconds" not in bounds(filled)
     assert "step_time" in bounds(filled)
 

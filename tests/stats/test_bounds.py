@@ -283,7 +283,7 @@ def test_a_bound_wider_than_the_cap_says_that_it_is_unusable_and_keeps_its_metri
     assert seen.state == "unusable"
     assert seen.half_width is not None
     assert seen.half_width > 0.2
-    assert f"{seen.half_width * 100:.3g} % of the center exceeds the cap of 20 %" in seen.why
+    assert f"bounds of ±{seen.half_width * 100:.3g} %, and the cap is ±20 %" in seen.why
     assert prediction_interval([1.0, 1.2, 0.8, 1.1, 0.9, 1.0], cap=2).state == "usable"
 
 

@@ -284,10 +284,7 @@ def _unusable(center: float, half: float, cap: float) -> str:
         return ""
     if center == 0:
         return "the runs scatter around 0, where a relative width is meaningless; write bounds by hand"
-    return (
-        f"too noisy: half-width {_percent(half / abs(center))} of the center exceeds the cap of {_percent(cap)}. "
-        "Find out why good runs vary, or raise the cap"
-    )
+    return f"too noisy: good runs need bounds of ±{_percent(half / abs(center))}, and the cap is ±{_percent(cap)}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -82,11 +82,16 @@ class BaselineScope:
                 noisy = {one.edit.metric: one for one in made if one.too_noisy}
                 entries_after = {*file.baselines.entries.get(benchmark, {}), *(one.edit.metric for one in made)}
                 noisy = noisy if entries_after - noisy.keys() else {}
-                for name, one in noisy.items():
-                    is_old = file.entry(benchmark, name) is not None
-                    text = f"too noisy: {one.too_noisy}; add it with `--metric {name} --force`"
-                    say(f"{benchmark} {name}: {'removed' if is_old else 'left out'}, {text}", err=True)
-                    updates += [Updated(replace(one.edit, values=None))] if is_old else []
+                removed = {name for name in noisy if file.entry(benchmark, name) is not None}
+                for names, what in ((noisy.keys() - removed, "left out"), (removed, "removed")):
+                    if names:
+                        count = f"{len(names)} metric{'s' * (len(names) > 1)}"
+                        say(f"{benchmark}: {count} {what}, because bounds from these runs would be useless:", err=True)
+                    for name in sorted(names):
+                        say(f"  {name}: {noisy[name].too_noisy}", err=True)
+                if noisy:
+                    say("  To add one anyway, use `--metric NAME --force`.", err=True)
+                updates += [Updated(replace(noisy[name].edit, values=None)) for name in sorted(removed)]
                 updates += [one for one in made if one.edit.metric not in noisy]
             self.write(file, updates)
         if refused:
