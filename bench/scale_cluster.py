@@ -1,7 +1,7 @@
 """A scale trial on a real API server with fake nodes: how much of the offered rate is sent, how far the watch is from
-the server's own audit log, and what a submission costs. Beside it on the same server in the same run the same by a Go
-program that works as kube-burner does (bench/go-client/burner), since kube-burner cannot be had from every module
-proxy; and bare creates with client-go, which render, record and follow nothing."""
+the server's own audit log, and what a submission costs. Beside it on the same server in the same run: kube-burner,
+where it can be built, and a Go program that works as it does (bench/go-client/burner); and bare creates with client-go,
+which render, record and follow nothing."""
 
 import asyncio
 import json
@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from _measure import ROOT, SEATRIAL, cpu_of_one, left_out, sized, table, whole_of
-from kubernetes_client import REAL_CREATES, go_creates, go_program
+from _measure import ROOT, SEATRIAL, TINY, cpu_of_one, left_out, sized, table, whole_of
+from kubernetes_client import REAL_CREATES, go_creates, go_program, kube_burner
 
 sys.path.insert(0, str(ROOT))
 
@@ -49,6 +49,20 @@ metadata: {{name: "{{{{.Name}}}}"}}
 spec: {{{gate}containers: [{{name: main, image: none, resources: {{requests: {{cpu: 1m, memory: 1Mi}}}}}}]}}
 """
 GATE = "schedulingGates: [{name: bench/never}], "
+KUBE_BURNER_JOB = """
+global: {{gc: false, measurements: [{{name: podLatency}}]}}
+metricsEndpoints: [{{indexer: {{type: local, metricsDirectory: metrics}}}}]
+jobs:
+- name: whole
+  namespace: whole
+  namespacedIterations: false
+  jobIterations: {count}
+  qps: {rate}
+  burst: {rate}
+  podWait: false
+  waitWhenFinished: true
+  objects: [{{objectTemplate: pod.yaml, replicas: 1}}]
+"""
 
 
 def trial(kubeconfig: Path, audit_log: Path, rate: int) -> list[tuple[str, str]]:
@@ -183,6 +197,16 @@ def whole(kubeconfig: Path, with_go: bool) -> list[tuple[str, str]]:
             used = whole_of(["sh", "-c", f'"$@" > {answer.name}', "sh", *argv])
             seen = json.loads(Path(answer.name).read_text())["seen"]
         rows.append(row("kube-burner's way", *used, f"{seen:.0f} of {count} scheduled"))
+    if with_go and not TINY and (program := kube_burner()):
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place)
+            (folder / "pod.yaml").write_text(POD.format(gate="").replace("{{.Name}}", "whole-{{.Iteration}}"))
+            (folder / "job.yaml").write_text(KUBE_BURNER_JOB.format(count=count, rate=rate))
+            argv = [str(program), "init", "--config", "job.yaml"]
+            used = whole_of(argv, cwd=folder, env={**os.environ, "KUBECONFIG": str(kubeconfig)})
+            (latencies,) = folder.glob("metrics/podLatencyMeasurement-*.json")
+            seen = sum("schedulingLatency" in one for one in json.loads(latencies.read_text()))
+        rows.append(row("kube-burner 2.7.3", *used, f"{seen:,} of {count:,} pods measured, until all are running"))
     return rows
 
 
