@@ -10,7 +10,7 @@ from seatrial.job import value_text
 from seatrial.report.view.cell import CellView
 from seatrial.report.view.grid import MOST_EXCLUDED_ROWS, Trial, trials
 from seatrial.report.view.run import CauseView, RunView, worst_first
-from seatrial.report.view.words import duration_text, one_line
+from seatrial.report.view.words import duration_text, grouped, one_line
 
 MOST_PANELS = 12
 MOST_PLACED = 60_000  # cells times layouts; larger grids have only one layout
@@ -86,9 +86,7 @@ class TrialGrid(Trial[CellView]):
 
     def panels(self, layout: Layout) -> tuple[list[str], list[str], list[Panel]]:
         """Row names, column names, and panels."""
-        groups: dict[tuple[str, str, str], list[CellView]] = {}
-        for cell in self.cells:
-            groups.setdefault(_place(cell.axes, layout), []).append(cell)
+        groups = grouped(self.cells, lambda cell: _place(cell.axes, layout))
         reasons: dict[tuple[str, str, str], str] = {}
         known = {row for _, row, _ in groups}
         for combination in self.excluded:

@@ -8,7 +8,7 @@ from seatrial.report.view import sentences
 from seatrial.report.view.cell import CellView
 from seatrial.report.view.over_runs import metric_plot
 from seatrial.report.view.series import RunSeries, SeriesView, bound_levels
-from seatrial.report.view.words import commit_text, date_text, metric_or_open, percent_text
+from seatrial.report.view.words import commit_text, date_text, grouped, metric_or_open, percent_text
 
 SPARK_WIDTH = 270
 GAUGE_WIDTH = 100
@@ -27,11 +27,9 @@ class MetricPanel:
         by_benchmark: dict[str, CellView] = {}
         for cell in cells:
             by_benchmark.setdefault(cell.benchmark, cell)
-        numbered: dict[tuple[str, str], list[tuple[int, SeriesView]]] = {}
-        for number, view in enumerate(made.series):
-            if view.points:
-                numbered.setdefault((view.trial, sentences.series_title(view)), []).append((number, view))
-        self.more = [MetricGroup(f"{trial}: {title}", of, by_benchmark) for (trial, title), of in numbered.items()]
+        numbered = [(number, view) for number, view in enumerate(made.series) if view.points]
+        groups = grouped(numbered, lambda one: f"{one[1].trial}: {sentences.series_title(one[1])}")
+        self.more = [MetricGroup(title, of, by_benchmark) for title, of in groups.items()]
         self.more.sort(key=lambda group: (not group.judged, group.state == "passed"))  # those that need attention first
         self.groups: list[MetricGroup] = []  # visible without expanding: those with bounds or changes
         while self.more and self.more[0].judged and sum(group.number for group in self.groups) < _MOST_LINES:

@@ -1,8 +1,5 @@
 """The comparison of two runs for a terminal: one sentence, then metrics, causes, verdicts and other differences."""
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
-
 from seatrial.job import differences_text
 from seatrial.job.units import count
 from seatrial.report.terminal.lines import Line, glyph, section
@@ -15,9 +12,17 @@ from seatrial.report.view.compare import (
     RunComparison,
 )
 from seatrial.report.view.sentences import comparison_sentence, levels_text
-from seatrial.report.view.words import commit_text, confidence_text, fit, listed, one_line, percent_text, shorten
+from seatrial.report.view.words import (
+    commit_text,
+    confidence_text,
+    fit,
+    grouped,
+    listed,
+    one_line,
+    percent_text,
+    shorten,
+)
 
-_T = TypeVar("_T")
 _MOST = 30  # of each kind
 MANY_METRICS = 50  # from this number on, some changes look certain by chance
 
@@ -37,10 +42,10 @@ def compare_lines(found: RunComparison) -> list[Line]:
         text = f"of {len(found.metrics):,} metrics, about {chance} would look changed by chance"
         lines += [[(text, "dim")], []]
     lines += section("causes", found.causes, _cause, _MOST)
-    verdicts = _grouped(found.verdicts, lambda one: (one.before, one.after, one.why))
+    verdicts = grouped(found.verdicts, lambda one: (one.before, one.after, one.why)).values()
     lines += section("changed verdicts", verdicts, _verdict, _MOST)
     lines += section("changes under test", found.under_test, _under_test, _MOST)
-    conditions = _grouped(found.fingerprints, lambda one: differences_text(one.differences))
+    conditions = grouped(found.fingerprints, lambda one: differences_text(one.differences)).values()
     lines += section("different conditions: metrics are not compared", conditions, _conditions, _MOST)
     for run, ids in ((found.before, found.only_before), (found.after, found.only_after)):
         lines += section(f"only in {one_line(run)}", ids, lambda id_: [[(f"  {one_line(id_)}", "")]], _MOST)
@@ -73,14 +78,6 @@ def _cause(one: OtherCause) -> list[Line]:
     cells = f"{one.before} → {count(one.after, 'cell')}"
     head = (f"  {mark} {change}  ", colour if one.after else "green")
     return [[head, (f"{cells}  ", "dim"), (fit(one_line(one.text), 200), "")]]
-
-
-def _grouped(items: Iterable[_T], key: Callable[[_T], object]) -> list[list[_T]]:
-    """Items of one text together, in the order of the first of each."""
-    groups: dict[object, list[_T]] = {}
-    for one in items:
-        groups.setdefault(key(one), []).append(one)
-    return list(groups.values())
 
 
 def _verdict(group: list[OtherVerdict]) -> list[Line]:

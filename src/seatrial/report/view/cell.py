@@ -29,7 +29,7 @@ from seatrial.job import (
 from seatrial.report.view.changes import NEWLY_BAD
 from seatrial.report.view.notebook import NotebookView, notebook_view
 from seatrial.report.view.sentences import cell_news_text, moment_text
-from seatrial.report.view.words import duration_text, listed, one_line, size_text
+from seatrial.report.view.words import duration_text, grouped, listed, one_line, size_text
 
 if TYPE_CHECKING:
     from seatrial.report.view.run import CauseView, RunView
@@ -70,10 +70,7 @@ class CellView:
 
     @cached_property
     def by_step(self) -> dict[str, list[Finding]]:
-        found: dict[str, list[Finding]] = {}
-        for finding in self.findings:
-            found.setdefault(finding.step, []).append(finding)
-        return found
+        return grouped(self.findings, lambda finding: finding.step)
 
     def title(self, finding: Finding) -> str:
         """The finding's step, with the check if the step has several findings."""
@@ -84,9 +81,7 @@ class CellView:
     @cached_property
     def bad_titles(self) -> list[tuple[str, Finding]]:
         """The bad findings with their titles. The steps that a job did not reach have one together."""
-        alike: dict[tuple[str, str], list[Finding]] = {}
-        for at, one in enumerate(self.bad_findings):
-            alike.setdefault((one.message, "" if one.message.startswith(_NOT_REACHED) else str(at)), []).append(one)
+        alike = grouped(self.bad_findings, lambda one: one.message if one.message.startswith(_NOT_REACHED) else id(one))
         return [(listed([self.title(one) for one in found], 3), found[0]) for found in alike.values()]
 
     @property

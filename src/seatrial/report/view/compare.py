@@ -1,6 +1,6 @@
 """Compares two runs: which metrics changed, by how much and how certain, and other differences."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from math import fsum
 from typing import cast
 
@@ -21,6 +21,7 @@ from seatrial.job import (
 from seatrial.record.history import Series, benchmark_of
 from seatrial.report.view.changes import change_of
 from seatrial.report.view.series import past_values
+from seatrial.report.view.words import grouped
 
 SURE_OF_MOVE = 0.99  # confidence that a metric changed
 LEAST_MOVE = 0.01  # smaller relative changes are ignored
@@ -156,7 +157,7 @@ class RunPair:
     def compare(self, past: Iterable[Series] = ()) -> RunComparison:
         before, after = self._before, self._after
         # By id without `repeat`: the runs may have different numbers of repeats.
-        of_before, of_after = (_grouped(run.cells, lambda cell: benchmark_of(cell.id)) for run in (before, after))
+        of_before, of_after = (grouped(run.cells, lambda cell: benchmark_of(cell.id)) for run in (before, after))
         both = [(name, of_before.pop(name), of_after.pop(name)) for name in list(of_before) if name in of_after]
         both += _renamed(of_before, of_after)
         tried = _tried(before, after)
@@ -185,13 +186,6 @@ def _causes(before: RunResults, after: RunResults) -> list[OtherCause]:
     return made
 
 
-def _grouped(cells: Iterable[CellResult], key: Callable[[CellResult], str]) -> dict[str, list[CellResult]]:
-    found: dict[str, list[CellResult]] = {}
-    for cell in cells:
-        found.setdefault(key(cell), []).append(cell)
-    return found
-
-
 def _renamed(before: dict[str, list[CellResult]], after: dict[str, list[CellResult]]) -> list[_Tried]:
     """Removes from both the cells with different ids but the same benchmark, and returns them as pairs."""
     known: dict[str, str] = {}
@@ -218,7 +212,7 @@ def _benchmark(cell: CellResult) -> str:
 
 def _tried(before: RunResults, after: RunResults) -> list[_Tried]:
     """The benchmarks that ran in both, with their cells."""
-    was, now = (_grouped((cell for cell in run.cells if cell.attempts), _benchmark) for run in (before, after))
+    was, now = (grouped((cell for cell in run.cells if cell.attempts), _benchmark) for run in (before, after))
     return [(name, cells, now[name]) for name, cells in was.items() if name in now]
 
 
@@ -235,12 +229,9 @@ def _other_conditions(tried: Iterable[_Tried]) -> list[OtherConditions]:
 
 
 def _other_under_test(tried: Iterable[_Tried]) -> list[OtherUnderTest]:
-    groups: dict[tuple[FieldDifference, ...], list[str]] = {}
-    for name, was, now in tried:
-        if was[0].conditions and now[0].conditions:  # otherwise neither was recorded
-            found = tuple(differences(was[0].under_test, now[0].under_test))
-            groups.setdefault(found, []).append(name)
-    return [OtherUnderTest(list(found), names) for found, names in groups.items() if found]
+    recorded = [(name, was[0], now[0]) for name, was, now in tried if was[0].conditions and now[0].conditions]
+    groups = grouped(recorded, lambda one: tuple(differences(one[1].under_test, one[2].under_test)))
+    return [OtherUnderTest(list(found), [name for name, *_ in some]) for found, some in groups.items() if found]
 
 
 def _values(results: RunResults, unjudged: bool) -> _Values:
@@ -259,12 +250,10 @@ def _values(results: RunResults, unjudged: bool) -> _Values:
 
 def _in_units_of(before: _Values, after: _Values) -> _Values:
     """The metrics of `after`, converted to their units in `before` where possible."""
-    units: dict[tuple[str, ...], list[str]] = {}
-    for key in before:
-        units.setdefault(key[:3], []).append(key[3])
+    units = grouped(before, lambda key: key[:3])
     made = {}
     for key, (metric, values) in after.items():
-        known = units.get(key[:3], [])
+        known = [same[3] for same in units.get(key[:3], [])]
         factors = [(unit, factor) for unit in known if (factor := unit_factor(key[3], unit)) is not None]
         unit, factor = (key[3], 1.0) if key[3] in known or not factors else factors[0]
         made[(*key[:3], unit)] = (metric, [value * factor for value in values])

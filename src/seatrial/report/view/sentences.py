@@ -27,7 +27,7 @@ from seatrial.report.view.changes import HISTORY
 from seatrial.report.view.compare import Movement, RunComparison
 from seatrial.report.view.plot import number_of
 from seatrial.report.view.series import ChangeGroup, LevelChange, Precision, SeriesView, bounds_outside
-from seatrial.report.view.words import commit_text, confidence_text, date_text, listed, one_line, percent_text
+from seatrial.report.view.words import commit_text, confidence_text, date_text, grouped, listed, one_line, percent_text
 
 _K = TypeVar("_K")
 _MOST_NAMES = 4
@@ -194,10 +194,7 @@ def news_sentences(results: RunResults) -> list[str]:
     compared = [cell for cell in results.cells if cell.news and cell.news.change is not Change.FIRST]
     if not results.against or not compared:
         return []
-    by_change: dict[Change, list[CellResult]] = {}
-    for cell in results.cells:
-        if cell.news:
-            by_change.setdefault(cell.news.change, []).append(cell)
+    by_change = grouped(results.cells, lambda cell: cell.news and cell.news.change)
     lines = [
         f"{count(len(ids), 'cell')} {verbs[len(ids) > 1]}: {listed(ids, NAMED)}"
         for change, verbs in _VERBS.items()

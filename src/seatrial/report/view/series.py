@@ -21,6 +21,7 @@ from seatrial.job import (
     unit_factor,
 )
 from seatrial.record.history import ACCEPTED, Alarm, History, Point, Series, recent_values
+from seatrial.report.view.words import grouped
 
 if TYPE_CHECKING:
     from seatrial.stats.changes import ChangePoint
@@ -217,12 +218,9 @@ def unjudged_alarms(points: Iterable[Point]) -> list[Point]:
 
 def group_changes(views: Iterable[SeriesView], least: int = 1) -> list[ChangeGroup]:
     """Level changes grouped by commit, newest first; only groups of at least `least` series."""
-    groups: dict[str, list[tuple[str, LevelChange]]] = {}
-    for one in views:
-        for moved in one.changes:
-            groups.setdefault(moved.commit or f"run {moved.run}", []).append((one.name, moved))
+    every = [(one.name, moved) for one in views for moved in one.changes]
     made = []
-    for moves in groups.values():
+    for moves in grouped(every, lambda move: move[1].commit or f"run {move[1].run}").values():
         if len({name for name, _ in moves}) >= least:
             first = min((moved for _, moved in moves), key=lambda moved: (moved.at_s, moved.run))
             made.append(ChangeGroup(first.commit, first.run, first.at_s, moves))

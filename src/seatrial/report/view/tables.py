@@ -107,10 +107,8 @@ def _fields(cell: CellView) -> dict[str, JudgedField] | None:
     table = _table(cell)
     if table is None:
         return None
-    judged: dict[str, list[Verdict]] = {}  # xfails are applied after the table is made
     sizes: dict[str, tuple[float, float]] = {}
     for finding in cell.findings:
-        judged.setdefault(finding.step, []).append(finding.verdict)
         size, tolerance = (number_of(finding.data.get(name)) for name in ("size", "tolerance"))
         if size is not None and tolerance:
             sizes[finding.step] = max((size, tolerance), sizes.get(finding.step, (0.0, 0.0)))
@@ -119,8 +117,8 @@ def _fields(cell: CellView) -> dict[str, JudgedField] | None:
     for row in table.rows:
         name, verdict, agreement = (_text(value) for value in (*row, "", "", "")[:3])
         step = f"{table.columns[0]} {name}"
-        known = judged.get(step)
-        final = worst(known) if known else _VERDICTS.get(verdict, Verdict.INVALID)
+        judged = cell.by_step.get(step)  # xfails are applied after the table is made
+        final = worst(one.verdict for one in judged) if judged else _VERDICTS.get(verdict, Verdict.INVALID)
         message = _text(row[place]) if 0 <= place < len(row) else ""
         size, tolerance = sizes.get(step, (0.0, 0.0))
         found[name] = JudgedField(final, agreement.replace("_", " ") or final.value, message, size, tolerance)

@@ -3,16 +3,18 @@
 import re
 import time
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from seatrial.job import Excluded, StageTime, read_json, value_text
 from seatrial.job.units import count
 
+_T = TypeVar("_T")
+_K = TypeVar("_K")
 FEW_CELLS = 40  # of a run; shown large, with their durations
 
 # Escape sequences (colours, cursor, window titles); then other characters that a terminal interprets or XML forbids,
@@ -133,15 +135,24 @@ def listed(names: Iterable[str], most: int = 4, what: str = "") -> str:
     return ", ".join(found[:most]) + (f" and {rest}" if more > 0 else "")
 
 
+def grouped(items: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]:
+    """The items by key, in the order of the first item of each key."""
+    groups: dict[_K, list[_T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
 def exclusions(excluded: Iterable[Excluded]) -> list[tuple[str, list[Excluded], str]]:
     """Reason, combinations and their axis values, most frequent first. Needs that differ only in the machine and the
     runtime are one reason, and so are deselected combinations."""
-    groups: dict[str, list[Excluded]] = {}
-    for one in excluded:
+
+    def reason(one: Excluded) -> str:
         need = one.why.partition(" needs ")[2].partition(", machine ")[0]
         why = f"needs {need}" if one.cause == "needs" and need else one_line(one.why) or "no reason given"
-        groups.setdefault(f"deselected: {why}" if one.cause in DESELECTED else one_line(why), []).append(one)
-    found = sorted(groups.items(), key=lambda item: -len(item[1]))
+        return f"deselected: {why}" if one.cause in DESELECTED else one_line(why)
+
+    found = sorted(grouped(excluded, reason).items(), key=lambda item: -len(item[1]))
     alone = [len(some) == 1 and some[0].cause == "needs" for _, some in found]
     return [
         (one_line(some[0].why) if is_alone else why, some, where_text(one.axes for one in some))

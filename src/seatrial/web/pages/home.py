@@ -13,10 +13,10 @@ import msgspec
 
 from seatrial.job import CELLS_WORST_FIRST, Cause, Verdict, worst_cell
 from seatrial.job.units import count
-from seatrial.record.history import IMPORTED, Alarm, CauseRow, Found, HistoryError, RunCell, Series, SuiteRow, SuiteRun
+from seatrial.record.history import IMPORTED, CauseRow, Found, HistoryError, RunCell, Series, SuiteRow, SuiteRun
 from seatrial.report.view.live import LiveView, RunLine
 from seatrial.report.view.series import with_changes
-from seatrial.report.view.words import clock_text, one_line, percent_text
+from seatrial.report.view.words import clock_text, grouped, one_line, percent_text
 from seatrial.web.access import NotThere
 from seatrial.web.catalogue import RunList, Site
 from seatrial.web.files import Links
@@ -42,15 +42,10 @@ def is_night(name: str) -> bool:
 
 def nights(runs: Iterable[SuiteRun]) -> list[SuiteRun]:
     """One run per night, with the worst verdict of its rows."""
-    found: dict[str, list[SuiteRun]] = {}
-    for run in runs:
-        found.setdefault(night_of(run.at_s), []).append(run)
     made = []
-    for name, of in found.items():
-        worst, cells = (
-            worst_cell(Verdict(one.verdict) for one in of),
-            sum((Counter(one.counts) for one in of), Counter()),
-        )
+    for name, of in grouped(runs, lambda run: night_of(run.at_s)).items():
+        worst = worst_cell(Verdict(one.verdict) for one in of)
+        cells: Counter[str] = sum((Counter(one.counts) for one in of), Counter())
         made.append(msgspec.structs.replace(of[0], run=name, verdict=worst.value, counts_json=json.dumps(cells)))
     return made
 
@@ -195,10 +190,8 @@ def _attention(
                 Attention(one.verdict or "failed", kind, one.text, _of(one), link, one.first_s, one.first_commit)
             )
     runs = {run.run: run for of in recent.values() for run in of}
-    alerts: dict[tuple[str, str], list[Alarm]] = {}
-    for alarm in site.history.alarms():
-        if alarm.run in runs and not alarm.mark:
-            alerts.setdefault((runs[alarm.run].suite, alarm.verdict), []).append(alarm)
+    alarms = [alarm for alarm in site.history.alarms() if alarm.run in runs and not alarm.mark]
+    alerts = grouped(alarms, lambda alarm: (runs[alarm.run].suite, alarm.verdict))
     named = {one.benchmark: one for one in site.history.names(judged=True)} if alerts else {}
     for (suite, verdict), some in alerts.items():
         benchmarks = list(dict.fromkeys(alarm.benchmark for alarm in some))
@@ -211,9 +204,8 @@ def _attention(
         made.append(Attention(verdict, kind, text, about, to, some[0].at_s, some[0].commit))
     recent = {suite: [run for run in of if run.at_s >= shown.since_s] for suite, of in recent.items()}
     runs = {run.run: run for of in recent.values() for run in of}
-    troubled: dict[tuple[str, str], list[RunCell]] = {}
-    for cell in site.history.troubled_cells([run for run in runs if not is_night(run)], _MOST_TROUBLED):
-        troubled.setdefault((runs[cell.run].suite, cell.id), []).append(cell)
+    bad_cells = site.history.troubled_cells([run for run in runs if not is_night(run)], _MOST_TROUBLED)
+    troubled = grouped(bad_cells, lambda cell: (runs[cell.run].suite, cell.id))
     flaky: dict[str, list[tuple[int, float, RunCell]]] = {}  # by suite: number of bad runs, time of the last, cell
     for (suite, _), cells in troubled.items():
         order = [run.run for run in recent[suite]]
