@@ -106,8 +106,7 @@ def _cut(text: str, most: int = _MOST_TEXT) -> str:
 def code(text: str, most: int = _MOST_TEXT) -> str:
     """A code span that the text cannot close. Not for tables, where | would end it."""
     line = _cut(text, most) or " "
-    longest = max((len(run) for run in re.findall("`+", line)), default=0)
-    fence = "`" * (longest + 1)
+    fence = "`" * (_longest_fence(line) + 1)
     space = " " if line.startswith("`") or line.endswith("`") else ""
     return f"{fence}{space}{line}{space}{fence}"
 
@@ -115,9 +114,12 @@ def code(text: str, most: int = _MOST_TEXT) -> str:
 def fenced(text: str) -> list[str]:
     """A code block that the text cannot close."""
     shown = strip_controls(shorten(text, _MOST_EVIDENCE)).rstrip("\n")
-    longest = max((len(run) for run in re.findall("`+", shown)), default=0)
-    fence = "`" * max(3, longest + 1)
+    fence = "`" * max(3, _longest_fence(shown) + 1)
     return [f"{fence}text", *shown.split("\n"), fence]
+
+
+def _longest_fence(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)
 
 
 def _head(run: RunView) -> list[str]:

@@ -1,6 +1,5 @@
 """The history for a terminal: charts, bounds, level changes, alerts and their reviews, cells and runs."""
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -15,6 +14,7 @@ from seatrial.report.view.live import RunLine
 from seatrial.report.view.series import SeriesView, alarm_precision, group_changes, unjudged_alarms
 from seatrial.report.view.words import (
     SYMBOLS,
+    clock_text,
     commit_text,
     date_text,
     fit,
@@ -251,7 +251,7 @@ def _run(run: RunOverview, name: int) -> Line:
     line: Line = [
         (pad(f"{mark} {shown.state}", 15), f"bold {colour}"),
         (f"{pad(one_line(run.run), name)}  ", ""),
-        (f"{_local_time(run.started_s)}  {pad(shown.took, 12)}", "dim"),
+        (f"{clock_text(run.started_s, '%Y-%m-%d %H:%M', '?', local=True)}  {pad(shown.took, 12)}", "dim"),
     ]
     if run.state is RunState.DAMAGED:
         return [*line, (one_line(run.why), "")]
@@ -264,10 +264,3 @@ def _run(run: RunOverview, name: int) -> Line:
         mark, colour = glyph(word)
         line.append((f"  {mark} {number}", colour))
     return line
-
-
-def _local_time(at_s: float) -> str:
-    try:
-        return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_s))
-    except (OverflowError, ValueError, OSError):  # out of range
-        return "?"

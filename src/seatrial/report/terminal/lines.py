@@ -1,7 +1,7 @@
 """Lines of styled text for a terminal, painted with or without colours or in ASCII."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TextIO, TypeVar
 
 from seatrial.job.units import count
@@ -79,21 +79,20 @@ def section(
 
 
 def matrix_lines(
-    matrix: Matrix[Placed], cells: dict[str, tuple[str, str]], columns: int, rows: Iterable[int] | None = None
+    matrix: Matrix[Placed], cells: dict[str, tuple[str, str]], columns: int, rows: Sequence[int]
 ) -> list[Line]:
     """A matrix, `columns` wide. `cells` maps ids to a key of SYMBOLS and a text that is shown if there is room.
 
-    `rows` selects the rows to draw. Columns that do not fit are continued in blocks below.
+    Only `rows` are drawn. Columns that do not fit are continued in blocks below.
     """
-    shown = list(range(len(matrix.rows)) if rows is None else rows)
-    label = min(max([width(matrix.rows[row]) for row in shown] + [width(matrix.row_title)]), max(columns // 3, 8))
+    label = min(max([width(matrix.rows[row]) for row in rows] + [width(matrix.row_title)]), max(columns // 3, 8))
     each, wide = _column_width(matrix, cells, columns - label)
     per_block = max(1, (columns - label) // (each + _gutter(each)))
     lines: list[Line] = []
     for start in range(0, len(matrix.columns), per_block):
         block = range(start, min(start + per_block, len(matrix.columns)))
         lines += _headings(matrix, block, label, each)
-        lines += [_row(matrix, row, block, cells, label, each, wide) for row in shown]
+        lines += [_row(matrix, row, block, cells, label, each, wide) for row in rows]
     return lines
 
 

@@ -24,7 +24,7 @@ from seatrial.report.terminal.lines import (
 )
 from seatrial.report.view.cell import CellView
 from seatrial.report.view.run import CauseView, RunView, bad_rows, first_rows
-from seatrial.report.view.words import duration_text, first_line, fit, one_line, width
+from seatrial.report.view.words import duration_text, first_line, fit, grouped, one_line, width
 
 _MOST_CELLS = 5  # failed cells shown in full; of more, one of each cause
 _MOST_LINES = 30  # lines per section
@@ -59,16 +59,16 @@ def _print(made: Callable[[int], list[Line]], stream: TextIO | None = None) -> N
 def summary_lines(run: RunView, columns: int, verbose: bool = False, strict: int = 0) -> list[Line]:
     """`columns` wide, but ids, paths and commands are never cut or wrapped, so that they can be copied."""
 
-    def metrics_in_short(item: tuple[str, str]) -> list[Line]:
-        cell, text = item
-        head: Line = [(f"  {one_line(cell)}", "")]
-        fits = width(cell) + 4 + width(text) <= columns
-        return [[*head, (f"  {text}", "dim")]] if fits else [head, *_wrapped(text, columns, "dim")]
+    def metrics_in_short(cell: CellView) -> list[Line]:
+        head: Line = [(f"  {one_line(cell.id)}", "")]
+        fits = width(cell.id) + 4 + width(cell.headline) <= columns
+        return [[*head, (f"  {cell.headline}", "dim")]] if fits else [head, *_wrapped(cell.headline, columns, "dim")]
 
     def flaky(cell: CellView) -> list[Line]:
         return [[(f"  {one_line(cell.id)}", "")], *_attempts(cell.attempt_lines, columns)]
 
-    lines = section("metrics", run.metric_summaries.items(), metrics_in_short, _MOST_LINES)
+    measured = [cell for cell in run.cells if cell.verdict is Verdict.PASSED and cell.headline]
+    lines = section("metrics", measured, metrics_in_short, _MOST_LINES)
     in_full = verbose or len(run.failures) <= _MOST_CELLS or not run.causes
     shown = run.failures[: None if verbose else _MOST_CELLS] if in_full else []
     for cell in shown:
@@ -171,14 +171,13 @@ def _attempts(texts: Iterable[str], columns: int) -> list[Line]:
 def _xfails(run: RunView, columns: int) -> list[Line]:
     """Each expected failure once, with its cells."""
     mark, colour = glyph("xfail")
-    groups: dict[tuple[str, str, str], list[str]] = {}
-    for cell, finding in run.xfails:
-        what = (cell.title(finding), finding.class_, one_line(finding.message or cell.reason))
-        groups.setdefault(what, []).append(one_line(cell.id))
+    groups = grouped(
+        run.xfails, lambda one: (one[0].title(one[1]), one[1].class_, one_line(one[1].message or one[0].reason))
+    )
 
-    def group(item: tuple[tuple[str, str, str], list[str]]) -> list[Line]:
+    def group(item: tuple[tuple[str, str, str], list[tuple[CellView, Finding]]]) -> list[Line]:
         (step, kind, message), cells = item
-        named = "; ".join(cells[:2]) + (" …" if len(cells) > 2 else "")
+        named = "; ".join(one_line(cell.id) for cell, _ in cells[:2]) + (" …" if len(cells) > 2 else "")
         return [
             [(f"  {len(cells):>4} × ", "dim"), (fit(step, columns - 9 - len(kind) - 2), "bold"), (f"  {kind}", colour)],
             *([(f"     {text}", "") for text, _ in line] for line in _wrapped(message, columns - 5)),

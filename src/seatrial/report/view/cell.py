@@ -59,6 +59,12 @@ class CellView:
         self.seconds = self.last.seconds if self.last else None
         self.bad_findings = [finding for finding in result.findings if not finding.verdict.good]
         self.xfails = [finding for finding in result.findings if finding.verdict is Verdict.XFAIL]
+        self.tiles = [one for one in result.charts if isinstance(one, Tile)]
+        change = result.news.change if result.news else None
+        self.newly_bad = change in NEWLY_BAD  # it was good, or bad in another way, in its previous run
+        self.change = change.value if change and change is not Change.SAME else ""  # empty if none or unknown
+        # The folders of its parts, relative to its own; "" if it is a single job.
+        self.parts = [f"{part}/" for part in self.last.parts] if self.last and self.last.parts else [""]
 
     @property
     def causes(self) -> "list[CauseView]":
@@ -137,16 +143,6 @@ class CellView:
         return cell_news_text(self.result)
 
     @property
-    def newly_bad(self) -> bool:
-        """It is bad, and was good or bad in another way in its previous run."""
-        return self.news is not None and self.news.change in NEWLY_BAD
-
-    @property
-    def change(self) -> str:
-        """The change since its previous run; empty if none or unknown."""
-        return self.news.change.value if self.news and self.news.change is not Change.SAME else ""
-
-    @property
     def past(self) -> list[tuple[str, str]]:
         """Its runs, oldest first, including this one: a verdict or `flaky`, and a description. Empty without earlier
         runs."""
@@ -158,10 +154,6 @@ class CellView:
         now = Moment(results.run, results.started_s, results.commit)
         known.append(("flaky" if self.flaky else self.verdict.value, now))
         return [(outcome, f"{outcome}, {moment_text(when)}") for outcome, when in known]
-
-    @property
-    def tiles(self) -> list[Tile]:
-        return [one for one in self.charts if isinstance(one, Tile)]
 
     @cached_property
     def histories(self) -> "list[SeriesView]":
@@ -175,7 +167,7 @@ class CellView:
     @property
     def first_charts(self) -> bool:
         """Whether it has something for the first screen."""
-        return any(isinstance(one, Tile) or getattr(one, "first", False) for one in self.charts) or bool(self.histories)
+        return bool(self.tiles or any(getattr(one, "first", False) for one in self.charts) or self.histories)
 
     @cached_property
     def packages(self) -> dict[str, str]:
@@ -195,11 +187,6 @@ class CellView:
     def rerun(self) -> str:
         """The command that reruns this cell."""
         return self._run.rerun(f"--select /{self.hash}")
-
-    @property
-    def parts(self) -> list[str]:
-        """The folders of its parts, relative to its own; `""` if it is a single job."""
-        return [f"{part}/" for part in self.last.parts] if self.last and self.last.parts else [""]
 
     def details(self) -> "CellDetails":
         """Not cached: the samples of thousands of cells would stay in memory."""

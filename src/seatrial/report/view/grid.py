@@ -39,7 +39,6 @@ class Matrix(Generic[_P_co]):
     trial: str
     fixed: str  # axes with a single value, as text
     row_title: str
-    column_title: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     cells: Mapping[tuple[int, int], _P_co]
@@ -141,7 +140,6 @@ def _matrix(trial: Trial[_P]) -> Matrix[_P]:
         trial.name,
         trial.fixed({*row_axes, column_axis}),
         " × ".join(row_axes),
-        column_axis,
         tuple(rows),
         tuple(columns) or ("",),
         placed,

@@ -2,13 +2,13 @@
 
 Notes come from a run folder and are not trusted."""
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from seatrial.job import ObservedStep
+from seatrial.report.view.plot import number_of
 from seatrial.report.view.words import one_line
 
 _MOST_CELLS = 120
@@ -98,6 +98,5 @@ def _state(note: Mapping[str, Any]) -> str:
 
 def nonnegative(value: Any) -> float | None:
     """The value if it is a finite, non-negative number, otherwise None. For untrusted notes."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if 0 <= value <= sys.float_info.max else None
+    number = number_of(value)
+    return number if number is not None and number >= 0 else None

@@ -13,7 +13,6 @@ from seatrial.job import (
     Cause,
     Change,
     Excluded,
-    Finding,
     RunResults,
     Verdict,
     causes_by_cell,
@@ -58,38 +57,28 @@ class RunView:
         views = {cause.id: cause for cause in self.causes}
         found = causes_by_cell(results).items()  # a cell may have several
         self.causes_of = {hash_: [views[one.id] for one in own if one.id in views] for hash_, own in found}
+        # Cells that are not good, worst first.
+        self.failures = sorted((cell for cell in self.cells if cell.bad), key=lambda cell: _RANKS[cell.verdict])
+        self.flaky = [cell for cell in self.cells if cell.flaky]
+        self.newly_bad = sum(cell.newly_bad for cell in self.cells)
+        self.xfails = [(cell, finding) for cell in self.cells for finding in cell.xfails]
+        self.not_run = not_run_text(self.excluded)
+        # Excluded combinations without those deselected in this run.
+        self.declared_exclusions = [one for one in self.excluded if one.cause not in NOT_WANTED]
+        # What changed, one sentence per kind of change, and since when; empty if nothing was compared.
+        self.news, self.since = sentences.news_sentences(results), sentences.since_text(results)
+        self.causes_sentence = sentences.causes_sentence(results)
+        self.rerun_failed = self.rerun(f"--failed {self.run}")  # all cells that did not pass
 
     def rerun(self, selection: str) -> str:
         """The command that reruns the selected cells."""
         return rerun_command(self.results, selection)
-
-    @property
-    def rerun_failed(self) -> str:
-        """The command that reruns all cells that did not pass."""
-        return self.rerun(f"--failed {self.run}")
 
     @cached_property
     def counts(self) -> dict[Verdict, int]:
         """Number of cells by verdict, worst first, without zeros."""
         counted = Counter(cell.verdict for cell in self.cells)
         return {verdict: counted[verdict] for verdict in CELLS_WORST_FIRST if counted[verdict]}
-
-    @cached_property
-    def failures(self) -> list[CellView]:
-        """Cells that are not good, worst first."""
-        return sorted((cell for cell in self.cells if cell.bad), key=lambda cell: _RANKS[cell.verdict])
-
-    @cached_property
-    def flaky(self) -> list[CellView]:
-        return [cell for cell in self.cells if cell.flaky]
-
-    @cached_property
-    def newly_bad(self) -> int:
-        return sum(cell.newly_bad for cell in self.cells)
-
-    @cached_property
-    def xfails(self) -> list[tuple[CellView, Finding]]:
-        return [(cell, finding) for cell in self.cells for finding in cell.xfails]
 
     def same_packages(self, cell: CellView) -> int:
         """Number of other cells with the same packages."""
@@ -123,20 +112,6 @@ class RunView:
     def exclusions(self) -> list[tuple[str, list[Excluded], str]]:
         """Reason, excluded combinations, and their axis values."""
         return exclusions(self.excluded)
-
-    @property
-    def not_run(self) -> str:
-        return not_run_text(self.excluded)
-
-    @property
-    def declared_exclusions(self) -> list[Excluded]:
-        """Excluded combinations without those deselected in this run."""
-        return [combination for combination in self.excluded if combination.cause not in NOT_WANTED]
-
-    @cached_property
-    def metric_summaries(self) -> dict[str, str]:
-        """One line of metrics for each passed cell that has more than its duration."""
-        return {cell.id: cell.headline for cell in self.cells if cell.verdict is Verdict.PASSED and cell.headline}
 
     @cached_property
     def matrices(self) -> list[Matrix[CellView]]:
@@ -175,23 +150,9 @@ class RunView:
         ]
 
     @property
-    def news(self) -> list[str]:
-        """One sentence per kind of change; empty if nothing was compared."""
-        return sentences.news_sentences(self.results)
-
-    @property
     def news_counts(self) -> list[tuple[str, bool]]:
         """Short form of `news`, each with whether it is bad."""
         return sentences.news_counts(self.results)
-
-    @property
-    def since(self) -> str:
-        """What changes are relative to."""
-        return sentences.since_text(self.results)
-
-    @cached_property
-    def causes_sentence(self) -> str:
-        return sentences.causes_sentence(self.results)
 
     @property
     def sentence(self) -> str:
@@ -216,6 +177,8 @@ class CauseView:
         self._cause = cause
         self.id, self.verdict, self.hashes = cause.id, cause.verdict, cause.cells
         self.place, self.news = cause.place, cause.news
+        self.news_text = sentences.cause_news_text(cause)
+        self.news_short = sentences.cause_news_text(cause, short=True)  # without the run
 
     @property
     def cells(self) -> list[CellView]:
@@ -234,15 +197,6 @@ class CauseView:
     def extent(self) -> str:
         """How many of the cells at its place it covers; without a place, the same as `where`."""
         return f"({self.where.rpartition('(')[2]}" if self.place else self.where
-
-    @property
-    def news_text(self) -> str:
-        return sentences.cause_news_text(self._cause)
-
-    @property
-    def news_short(self) -> str:
-        """`news_text` without the run."""
-        return sentences.cause_news_text(self._cause, short=True)
 
     @cached_property
     def new(self) -> int:

@@ -179,10 +179,10 @@ def stages_text(stages: Sequence[StageTime]) -> str:
     return ", ".join(parts)
 
 
-def clock_text(at_s: float, form: str, unknown: str = "") -> str:
-    """A wall time in UTC. A time out of range is shown as `unknown`, or as 1970-01-01."""
+def clock_text(at_s: float, form: str, unknown: str = "", local: bool = False) -> str:
+    """A wall time, in UTC unless `local`. A time out of range is shown as `unknown`, or as 1970-01-01."""
     try:
-        return time.strftime(form, time.gmtime(at_s))
+        return time.strftime(form, (time.localtime if local else time.gmtime)(at_s))
     except (OverflowError, ValueError, OSError):
         return unknown or clock_text(0.0, form)
 
