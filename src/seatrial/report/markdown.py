@@ -6,10 +6,9 @@ pages accept: each section has its share and counts what it leaves out.
 
 import itertools
 import re
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Iterable
 
-from seatrial.job import Excluded, Finding
+from seatrial.job import Finding
 from seatrial.job.units import count
 from seatrial.report.view.cell import CellView
 from seatrial.report.view.grid import Matrix
@@ -26,7 +25,6 @@ MOST_COMMAND = 2_000
 _MOST_FINDINGS = 20  # of one cell
 MOST_ITEMS = 100
 _MOST_CASES = 30  # of a trial
-_T = TypeVar("_T")
 _REST = 200  # bytes reserved for the note about omitted items
 
 # Special characters within a line: spans, links, tables, mathematics, and URLs that become links.
@@ -61,31 +59,25 @@ def _fitting(blocks: Iterable[list[str]], room: int, number: int, one: str, many
 
 def _sections(run: RunView) -> Iterable[list[str]]:
     """The sections after the failures."""
-    yield _list("Metric changes", [*run.moved, *run.regressions], lambda text: [f"- {escape_text(text)}"])
-    yield _list(
-        "Flaky: passed on a retry",
-        run.flaky,
-        lambda cell: [f"- {code(cell.id)}", *(f"  - {escape_text(place)}" for place in cell.attempt_lines)],
-    )
-
-    def xfail(item: tuple[CellView, Finding]) -> list[str]:
-        cell, finding = item
-        return [f"- {code(cell.id)} {code(cell.title(finding))}: {escape_text(finding.message or cell.reason)}"]
-
-    def exclusion(item: tuple[str, list[Excluded], str]) -> list[str]:
-        reason, excluded, where = item
-        return [f"- {len(excluded)} × {escape_text(reason)}{f': {escape_text(where)}' if where else ''}"]
-
-    yield _list("Expected failures", run.xfails, xfail)
-    skips = _list("Skipped", run.skips.items(), lambda item: [f"- {item[1]} × {escape_text(item[0])}"])
-    yield [*skips, *_list("Excluded combinations", run.exclusions, exclusion)]
+    yield _list("Metric changes", [f"- {escape_text(text)}" for text in (*run.moved, *run.regressions)])
+    flaky = ([code(cell.id), *map(escape_text, cell.attempt_lines)] for cell in run.flaky)
+    yield _list("Flaky: passed on a retry", ["- " + "\n  - ".join(lines) for lines in flaky])
+    xfails = [
+        f"- {code(cell.id)} {code(cell.title(finding))}: {escape_text(finding.message or cell.reason)}"
+        for cell, finding in run.xfails
+    ]
+    yield _list("Expected failures", xfails)
+    skips = _list("Skipped", [f"- {number} × {escape_text(reason)}" for reason, number in run.skips.items()])
+    excluded = [
+        f"- {len(some)} × {escape_text(reason)}{f': {escape_text(where)}' if where else ''}"
+        for reason, some, where in run.exclusions
+    ]
+    yield [*skips, *_list("Excluded combinations", excluded)]
 
 
-def _list(title: str, items: Iterable[_T], lines: Callable[[_T], list[str]]) -> list[str]:
+def _list(title: str, items: list[str]) -> list[str]:
     """At most MOST_ITEMS items and the number of omitted ones; empty without items."""
-    found = list(items)
-    shown = [line for one in found[:MOST_ITEMS] for line in lines(one)]
-    return [f"### {title}", "", *shown, *_rest(len(found)), ""] if found else []
+    return [f"### {title}", "", *items[:MOST_ITEMS], *_rest(len(items)), ""] if items else []
 
 
 def _bytes(lines: list[str]) -> int:

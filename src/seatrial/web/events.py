@@ -29,6 +29,7 @@ _PATIENCE_S = 60.0  # write timeout
 SITE_EVERY_S = 1.0
 LOG_EVERY_S = 0.5
 MOST_LOG_BYTES = 64 << 10  # in one event
+_STILL_HERE = b": still here\n\n"
 
 
 async def stream(
@@ -83,11 +84,8 @@ async def run_events(site: Site, followers: Followers, folder: RunFolder, after:
             elif now.run.finished:
                 yield event("reload", {}, now.line)
                 return
-            else:
-                try:
-                    await asyncio.wait_for(feed.wait(), ALIVE_S)
-                except TimeoutError:
-                    yield b": still here\n\n"
+            elif not await feed.changes_within(ALIVE_S):
+                yield _STILL_HERE
 
 
 async def log_events(site: Site, folder: RunFolder, hash_: str) -> AsyncGenerator[bytes]:
@@ -108,7 +106,7 @@ async def log_events(site: Site, folder: RunFolder, hash_: str) -> AsyncGenerato
                         return
                     data = (data + block)[-MOST_LOG_BYTES:]
                     read = asyncio.ensure_future(anext(blocks, None))
-                yield event("log", {"text": text.decode(data)}, 0) if data else b": still here\n\n"
+                yield event("log", {"text": text.decode(data)}, 0) if data else _STILL_HERE
         finally:
             read.cancel()
             await asyncio.gather(read, return_exceptions=True)
@@ -141,11 +139,8 @@ async def site_events(feed: SiteFeed) -> AsyncGenerator[bytes]:
             if feed.number != shown:
                 shown = feed.number
                 yield event("parts", feed.parts, shown)
-                continue
-            try:
-                await asyncio.wait_for(feed.wait(), ALIVE_S)
-            except TimeoutError:
-                yield b": still here\n\n"
+            elif not await feed.changes_within(ALIVE_S):
+                yield _STILL_HERE
 
 
 def event(name: str, data: Mapping[str, str], number: int) -> bytes:

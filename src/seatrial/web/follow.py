@@ -9,9 +9,8 @@
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Literal
 
 from seatrial.job import Unreadable
 from seatrial.job.plan import PlanFile
@@ -89,9 +88,12 @@ class Feed(ABC):
     async def _update(self) -> bool:
         """Refreshes the state. Returns whether anything changed."""
 
-    def wait(self) -> Coroutine[Any, Any, Literal[True]]:
-        """Waits for the next change after this call."""
-        return self._changed.wait()
+    async def changes_within(self, seconds: float) -> bool:
+        """Waits for the next change after this call. Returns False if there was none in this time."""
+        try:
+            return await asyncio.wait_for(self._changed.wait(), seconds)
+        except TimeoutError:
+            return False
 
     async def refresh(self) -> None:
         async with self._refreshing:

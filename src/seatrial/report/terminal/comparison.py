@@ -35,20 +35,20 @@ def compare_lines(found: RunComparison) -> list[Line]:
     ]
     about = f"{sides[0]} → {sides[1]}, {count(found.cells, 'cell')} in both"
     lines: list[Line] = [[(comparison_sentence(found), "bold")], [(about, "dim")], []]
-    lines += section("changed metrics", moved, _movement, _MOST)
-    lines += section("possible changes", [one for one in found.metrics if one.maybe], _movement, _MOST)
+    lines += section("changed metrics", map(_movement, moved), _MOST)
+    lines += section("possible changes", [_movement(one) for one in found.metrics if one.maybe], _MOST)
     if len(found.metrics) >= MANY_METRICS and moved:
         chance = max(1, round(len(found.metrics) / 100))
         text = f"of {len(found.metrics):,} metrics, about {chance} would look changed by chance"
         lines += [[(text, "dim")], []]
-    lines += section("causes", found.causes, _cause, _MOST)
+    lines += section("causes", map(_cause, found.causes), _MOST)
     verdicts = grouped(found.verdicts, lambda one: (one.before, one.after, one.why)).values()
-    lines += section("changed verdicts", verdicts, _verdict, _MOST)
-    lines += section("changes under test", found.under_test, _under_test, _MOST)
+    lines += section("changed verdicts", map(_verdict, verdicts), _MOST)
+    lines += section("changes under test", map(_under_test, found.under_test), _MOST)
     conditions = grouped(found.fingerprints, lambda one: differences_text(one.differences)).values()
-    lines += section("different conditions: metrics are not compared", conditions, _conditions, _MOST)
+    lines += section("different conditions: metrics are not compared", map(_conditions, conditions), _MOST)
     for run, ids in ((found.before, found.only_before), (found.after, found.only_after)):
-        lines += section(f"only in {one_line(run)}", ids, lambda id_: [[(f"  {one_line(id_)}", "")]], _MOST)
+        lines += section(f"only in {one_line(run)}", [[[(f"  {one_line(id_)}", "")]] for id_ in ids], _MOST)
     while lines and not lines[-1]:
         lines.pop()
     return lines

@@ -46,8 +46,8 @@ def history_lines(
     if listed := [view for view in views if view not in drawn]:
         lines += [*_list(listed, bool(drawn), columns, ascii_only), []]
     timed = sentences.one_day(views)
-    groups = [sentences.change_group_text(group, timed) for group in group_changes(views, least=2)]
-    lines += section("changed together", groups, lambda text: [[(f"  {text}", "")]], _MOST_GROUPS, "older one")
+    together = [sentences.change_group_text(group, timed) for group in group_changes(views, least=2)]
+    lines += section("changed together", [[[(f"  {text}", "")]] for text in together], _MOST_GROUPS, "older one")
     if others:
         hidden = count(others, "unchecked metric")
         lines.append([(f"{hidden} not shown; use --all for all of them, --metric NAME for one", "dim")])

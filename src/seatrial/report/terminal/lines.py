@@ -1,15 +1,14 @@
 """Lines of styled text for a terminal, painted with or without colours or in ASCII."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from typing import TextIO, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TextIO
 
 from seatrial.job.units import count
 from seatrial.report.view.grid import Matrix, Placed
 from seatrial.report.view.words import SYMBOLS, fit, one_line, pad, strip_controls, to_ascii, width
 
 Line = list[tuple[str, str]]  # (text, style); a style is words of _CODES
-_T = TypeVar("_T")
 
 _COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan")
 _CODES = {"bold": "1", "dim": "2"} | {name: str(code) for code, name in enumerate(_COLOURS, 31)}
@@ -69,12 +68,10 @@ def broken(line: Line, columns: int) -> list[Line]:
     return lines
 
 
-def section(
-    title: str, items: Iterable[_T], lines: Callable[[_T], Iterable[Line]], most: int, *left: str, style: str = "bold"
-) -> list[Line]:
+def section(title: str, items: Iterable[list[Line]], most: int, *left: str, style: str = "bold") -> list[Line]:
     """A title, the lines of at most `most` items, the number of omitted ones, a blank line; empty without items."""
     found = list(items)
-    shown = [line for one in found[:most] for line in lines(one)]
+    shown = [line for lines in found[:most] for line in lines]
     return [[(title, style)], *shown, *more_lines(len(found) - most, *left), []] if found else []
 
 

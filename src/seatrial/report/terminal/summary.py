@@ -64,11 +64,8 @@ def summary_lines(run: RunView, columns: int, verbose: bool = False, strict: int
         fits = width(cell.id) + 4 + width(cell.headline) <= columns
         return [[*head, (f"  {cell.headline}", "dim")]] if fits else [head, *_wrapped(cell.headline, columns, "dim")]
 
-    def flaky(cell: CellView) -> list[Line]:
-        return [[(f"  {one_line(cell.id)}", "")], *_attempts(cell.attempt_lines, columns)]
-
     measured = [cell for cell in run.cells if cell.verdict is Verdict.PASSED and cell.headline]
-    lines = section("metrics", measured, metrics_in_short, _MOST_LINES)
+    lines = section("metrics", map(metrics_in_short, measured), _MOST_LINES)
     in_full = verbose or len(run.failures) <= _MOST_CELLS or not run.causes
     shown = run.failures[: None if verbose else _MOST_CELLS] if in_full else []
     for cell in shown:
@@ -77,13 +74,13 @@ def summary_lines(run: RunView, columns: int, verbose: bool = False, strict: int
         more_lines(len(run.failures) - len(shown), "cell that did not pass", "cells that did not pass") if shown else []
     )
     title = f"{glyph('flaky')[0]} flaky: passed on a retry"
-    lines += section(title, run.flaky, flaky, _MOST_LINES, style="bold yellow")
+    flaky = [[[(f"  {one_line(cell.id)}", "")], *_attempts(cell.attempt_lines, columns)] for cell in run.flaky]
+    lines += section(title, flaky, _MOST_LINES, style="bold yellow")
     lines += _xfails(run, columns)
     lines += _not_run(run, columns)
     lines += _moved(run, columns)
-    news = section(
-        f"changes {run.since}", run.news, lambda text: [[(f"  {fit(text, columns - 2)}", "")]], len(run.news)
-    )
+    changes = [[[(f"  {fit(text, columns - 2)}", "")]] for text in run.news]
+    news = section(f"changes {run.since}", changes, len(changes))
     end = [*news, *_totals(run, columns, strict)]
     end = [*_causes(run, columns, LAST_LINES - len(end), examples=not in_full), *end]
     room = _SCREEN - len(end) if run.failures and not verbose else _MOST_ROWS
@@ -184,7 +181,7 @@ def _xfails(run: RunView, columns: int) -> list[Line]:
             [(f"         {fit(named, columns - 9)}", "dim")],
         ]
 
-    return section(f"{mark} xfail: failed as expected", groups.items(), group, _MOST_LINES, style=f"bold {colour}")
+    return section(f"{mark} xfail: failed as expected", map(group, groups.items()), _MOST_LINES, style=f"bold {colour}")
 
 
 def _causes(run: RunView, columns: int, room: int, examples: bool) -> list[Line]:
@@ -237,9 +234,9 @@ def _not_run(run: RunView, columns: int) -> list[Line]:
         return [first, *([[(f"         {fit(where, columns - 9)}", "dim")]] if where else [])]
 
     mark, colour = glyph("skipped")
-    skips = section(f"{mark} skipped", run.skips.items(), skip, _MOST_LINES, "reason", style=f"bold {colour}")
+    skips = section(f"{mark} skipped", map(skip, run.skips.items()), _MOST_LINES, "reason", style=f"bold {colour}")
     title = f"{glyph('excluded')[0]} {'excluded or deselected' if 'deselected' in run.not_run else 'excluded'}"
-    return [*skips, *section(title, run.exclusions, exclusion, _MOST_LINES, "reason")]
+    return [*skips, *section(title, map(exclusion, run.exclusions), _MOST_LINES, "reason")]
 
 
 def _totals(run: RunView, columns: int, strict: int) -> list[Line]:
