@@ -130,8 +130,8 @@ class Dashboard:
         log = await loop.run_in_executor(self._pool, partial(pages.beside_log, self._site, run, path))
         if log is not None:
             return _response(log)
-        found = await loop.run_in_executor(self._pool, partial(files.open_file, self._site.runs, run, path))
-        return await files.send_file(request, found, dict(_SAFE))
+        file = await loop.run_in_executor(self._pool, partial(files.open_file, self._site.runs, run, path))
+        return await files.send_file(request, file, path, dict(_SAFE))
 
     async def _run_events(self, request: web.Request) -> web.StreamResponse:
         folder = await asyncio.to_thread(run_folder, self._site.runs, request.match_info["name"])

@@ -74,15 +74,15 @@ async def run_events(site: Site, followers: Followers, folder: RunFolder, after:
         generation, wrong = feed.now.generation, ""
         while True:
             now = feed.now
-            if now.generation != generation or after > now.line:
-                yield event("reload", {}, now.line)
+            if now.generation != generation or after > now.run.line:
+                yield event("reload", {}, now.run.line)
                 return
-            if now.line > after or now.wrong != wrong:
+            if now.run.line > after or now.wrong != wrong:
                 wrong = now.wrong
                 after, parts = await feed.parts(after, partial(pages.live_parts, site))
                 yield event("parts", parts, after)
             elif now.run.finished:
-                yield event("reload", {}, now.line)
+                yield event("reload", {}, now.run.line)
                 return
             elif not await feed.changes_within(ALIVE_S):
                 yield _STILL_HERE

@@ -9,6 +9,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 from urllib.parse import quote
 
 from aiohttp import web
@@ -27,14 +28,7 @@ _TYPES = dict.fromkeys((".txt", ".log", ".json", ".jsonl", ".csv"), "text/plain;
 _HIDDEN = frozenset({"job.json"})  # the submitted job, with its environment variables
 
 
-@dataclass(frozen=True)
-class OpenFile:
-    descriptor: int
-    name: str
-    bytes: int
-
-
-def open_file(runs: Path, run: str, path: str) -> OpenFile:
+def open_file(runs: Path, run: str, path: str) -> BinaryIO:
     """Opens a file of an attempt: cells/HASH/NUMBER/… The caller closes it. Raises NotThere."""
     parts = path.split("/")
     if len(parts) < 4 or parts[0] != "cells":
@@ -43,20 +37,20 @@ def open_file(runs: Path, run: str, path: str) -> OpenFile:
     if parts[-1] in _HIDDEN and "files" not in parts:
         raise NotThere("job.json is not shown: it contains environment variables.")
     with opened_below(run_folder(runs, run).path, path) as found:
-        return OpenFile(os.dup(found), parts[-1], os.fstat(found).st_size)
+        return os.fdopen(os.dup(found), "rb")
 
 
-async def send_file(request: web.Request, found: OpenFile, headers: dict[str, str]) -> web.StreamResponse:
-    """Sends as many bytes as the file had when it was opened, since it may grow."""
-    with open(found.descriptor, "rb") as file:
-        headers |= {"Content-Security-Policy": _SANDBOX, "Content-Length": str(found.bytes)}
-        known = _TYPES.get(PurePosixPath(found.name).suffix.lower())
+async def send_file(request: web.Request, file: BinaryIO, name: str, headers: dict[str, str]) -> web.StreamResponse:
+    """Sends as many bytes as the file has now, since it may grow."""
+    with file:
+        left = os.fstat(file.fileno()).st_size
+        headers |= {"Content-Security-Policy": _SANDBOX, "Content-Length": str(left)}
+        known = _TYPES.get(PurePosixPath(name).suffix.lower())
         headers["Content-Type"] = known or "application/octet-stream"
         if known is None:
             headers["Content-Disposition"] = "attachment"
         response = web.StreamResponse(headers=headers)
         await response.prepare(request)
-        left = found.bytes
         while left > 0 and (data := file.read(min(CHUNK_BYTES, left))):
             await response.write(data)
             left -= len(data)

@@ -33,18 +33,14 @@ class FollowedRun:
         self._bytes_read = 0
         self._inode = 0
 
-    @property
-    def line(self) -> int:
-        return self.run.line
-
     def read(self) -> bool:
         """Reads what is new. Returns whether anything changed. Blocking: do not call in an event loop."""
-        before = self.line, self.generation, self.wrong
+        before = self.run.line, self.generation, self.wrong
         try:
             self._read()
         except (DamagedRun, RecordError, OSError, Unreadable) as error:
             self.wrong = str(error)
-        return (self.line, self.generation, self.wrong) != before
+        return (self.run.line, self.generation, self.wrong) != before
 
     def _read(self) -> None:
         try:
@@ -61,7 +57,7 @@ class FollowedRun:
         if found:
             self._inode = found.st_ino
             if found.st_size != self._bytes_read and not self.wrong:
-                entries, self._bytes_read = read_journal(self.folder.journal, self._bytes_read, self.line + 1)
+                entries, self._bytes_read = read_journal(self.folder.journal, self._bytes_read, self.run.line + 1)
                 for entry in entries:
                     self.run.take(entry)
 
@@ -143,7 +139,7 @@ class RunFeed(Feed):
         The run does not change until they are."""
         async with self._refreshing:
             if after not in self._made:
-                self._made[after] = self.now.line, await asyncio.to_thread(make, self.now, after)
+                self._made[after] = self.now.run.line, await asyncio.to_thread(make, self.now, after)
             return self._made[after]
 
 

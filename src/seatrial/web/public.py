@@ -76,12 +76,12 @@ def _write_file(site: Site, folder: Path, path: str, run: str, below: str, writt
         log = pages.beside_log(site, run, below)
         if log is not None:
             return _keep(folder, path, log, written)
-        found = open_file(site.runs, run, below)
+        file = open_file(site.runs, run, below)
     except NotThere:
         written.left_out.append(path)
         return []
-    with open(found.descriptor, "rb") as file:
-        if found.bytes > MOST_FILE_BYTES:
+    with file:
+        if os.fstat(file.fileno()).st_size > MOST_FILE_BYTES:
             written.left_out.append(path)
         else:
             write_whole(folder / path, file.read(MOST_FILE_BYTES), sync=False, mode=_MODE)

@@ -65,9 +65,5 @@ def part(template: str, name: str, *values: Any) -> str:
 def error_page(status: int, message: str, links: Links | None = None) -> Page:
     """An error page. Without `links` it works at any depth of the served site."""
     home = links.home if links else "/"
-    links = links or Links(0)
-    try:
-        title = HTTPStatus(status).phrase
-    except ValueError:
-        title = "Error"
-    return page("error.html.j2", links, status, title=title, message=message, home=home)
+    title = HTTPStatus(status).phrase
+    return page("error.html.j2", links or Links(0), status, title=title, message=message, home=home)

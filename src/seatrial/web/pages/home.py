@@ -93,19 +93,6 @@ class Bar(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SuiteLine:
-    suite: str
-    runs: int
-    bars: list[Bar]
-    imported: bool
-    causes: list[CauseRow]  # of its last run
-
-    @property
-    def last(self) -> Bar:
-        return self.bars[-1]
-
-
-@dataclass(frozen=True)
 class Attention:
     """Something to look at."""
 
@@ -138,7 +125,7 @@ def home(site: Site, before: str = "", **chosen: str) -> Page:
         return page("older_runs.html.j2", links, before=before, past=list(map(RunLine, found.past)), found=found)
     shown = Filters(**{**chosen, "range": chosen["range"] if chosen.get("range") in RANGES else Filters.range})
     rows: list[SuiteRow] = []
-    suites: list[SuiteLine] = []
+    suites: list[tuple[SuiteRow, list[Bar], list[CauseRow]]] = []  # the causes are of its last run
     attention: list[Attention] = []
     try:
         rows = site.history.suites(_SHOWN)
@@ -153,7 +140,7 @@ def home(site: Site, before: str = "", **chosen: str) -> Page:
             if row.suite in recent:
                 own = [cause for cause in causes if cause.suite == row.suite]
                 bars = [_bar(run) for run in recent[row.suite]]
-                suites.append(SuiteLine(row.suite, row.runs, bars, row.suite == IMPORTED, own))
+                suites.append((row, bars, own))
         attention = _attention(site, links, recent, causes, shown)
     except HistoryError as error:
         wrong = str(error)
@@ -165,6 +152,7 @@ def home(site: Site, before: str = "", **chosen: str) -> Page:
         past=list(map(RunLine, found.past)),
         found=found,
         suites=suites,
+        imported=IMPORTED,
         attention=attention,
         shown=shown,
         ranges=list(RANGES),
