@@ -10,7 +10,7 @@ import pytest
 from record.past import run, timed
 from seatrial.job import CellResult, RunResults, Verdict
 from seatrial.record.history import open_history
-from seatrial.report.view.compare import RunComparison, compare_runs
+from seatrial.report.view.compare import RunComparison, RunPair
 from world import World
 
 
@@ -31,7 +31,7 @@ def kept(world: World, results: RunResults) -> Path:
 
 
 def compared(before: list[CellResult], after: list[CellResult]) -> RunComparison:
-    return compare_runs(run("before", *before), run("after", *after))
+    return RunPair(run("before", *before), run("after", *after)).compare()
 
 
 def test_repeats_of_both_sides_tell_a_move_from_noise() -> None:
@@ -58,11 +58,11 @@ def test_single_runs_are_compared_with_the_noise_of_the_history(tmp_path: Path) 
     before, after, near = (run(name, *values(value)) for name, value in (("b", 2.0), ("a", 2.2), ("n", 2.03)))
     for results in (before, after, near):
         history.add(results)
-    (one,) = compare_runs(before, after, history.filled(history.names(run="a"))).metrics
+    (one,) = RunPair(before, after).compare(history.filled(history.names(run="a"))).metrics
     assert one.moved
     assert one.noise == pytest.approx(0.01, abs=0.005)
     assert one.noise_runs >= 29
-    assert not compare_runs(before, near, history.filled(history.names(run="n"))).metrics[0].moved
+    assert not RunPair(before, near).compare(history.filled(history.names(run="n"))).metrics[0].moved
 
 
 def test_single_runs_without_history_are_never_called_sure() -> None:

@@ -19,7 +19,7 @@ from seatrial.report.terminal.lines import paint
 from seatrial.report.terminal.live import Board
 from seatrial.report.terminal.summary import LAST_LINES, summary_lines
 from seatrial.report.view.changes import past_of_run, with_news
-from seatrial.report.view.compare import compare_runs
+from seatrial.report.view.compare import RunPair
 from seatrial.report.view.run import RunView
 from seatrial.report.view.sentences import cause_news_text, cell_news_text, news_sentences
 from seatrial.report.view.series import run_series, view_series, write_series
@@ -157,7 +157,7 @@ def test_a_comparison_says_which_causes_are_new_or_gone_and_what_newly_fails() -
     fixed = [cell(n, one.axes, "") for n, one in enumerate(before.cells)]
     fixed[5] = cell(5, before.cells[5].axes, "NCCL error: unhandled")
     before = msgspec.structs.replace(before, run="r0", cells=fixed, causes=find_causes(fixed))
-    text = paint(compare_lines(compare_runs(before, after)))
+    text = paint(compare_lines(RunPair(before, after).compare()))
     assert "12 verdicts changed (11 newly failing, 1 fixed)" in text
     assert "✗ new  0 → 10 cells  RuntimeError: " in text
     assert "✗ gone  1 → 0 cells  NCCL error: unhandled" in text

@@ -11,7 +11,7 @@ from seatrial.job import RunResults
 from seatrial.record.folder import read_results
 from seatrial.record.history import History, HistoryError, Series
 from seatrial.report.terminal.comparison import compare_lines
-from seatrial.report.view.compare import compare_runs, comparison_json
+from seatrial.report.view.compare import RunPair, comparison_json
 from seatrial.report.view.series import POINTS_SHOWN
 
 
@@ -29,7 +29,8 @@ def command(before: str, after: str, all_metrics: bool, as_json: bool, runs: Pat
     Exits 0 if the runs could be compared, whatever changed.
     """
     first, second = _results(runs, before), _results(runs, after)
-    found = compare_runs(first, second, _past(history_of(runs, history), second, all_metrics), all_metrics)
+    past = _past(history_of(runs, history), second, all_metrics)
+    found = RunPair(first, second, all_metrics).compare(past)
     if as_json:
         click.echo(json.dumps(comparison_json(found), indent=1, ensure_ascii=False))
         return

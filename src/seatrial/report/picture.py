@@ -35,25 +35,20 @@ class Box:
     new: bool = False
 
 
-@dataclass(frozen=True)
-class Label:
-    x: float
-    y: float
-    text: str
-    kind: str  # title, head, row or note
-
-
 class _Sheet:
     """The drawing so far; `y` is where the next line goes."""
 
     def __init__(self) -> None:
         self.y = float(_MARGIN)
         self.boxes: list[Box] = []
-        self.labels: list[Label] = []
+        self.labels: list[tuple[float, float, str, str]] = []  # x, y, text; title, head, row or note
         self.sparks: list[tuple[float, str, str, Frame]] = []  # y, name, last value, dots
 
-    def write(self, text: str, kind: str, x: float = _MARGIN, columns: int = 140) -> None:
-        self.labels.append(Label(x, self.y + 12, fit(one_line(text), columns), kind))
+    def label(self, text: str, kind: str, x: float = _MARGIN, columns: int = 140) -> None:
+        self.labels.append((x, self.y + 12, fit(one_line(text), columns), kind))
+
+    def write(self, text: str, kind: str) -> None:
+        self.label(text, kind)
         self.y += LINE
 
 
@@ -95,12 +90,10 @@ def _grid(sheet: _Sheet, matrix: Matrix[CellView], rows: list[int]) -> None:
     room = int(each / CHARACTER)
     if room >= 3:
         for column, name in enumerate(matrix.columns[:shown]):
-            x = _MARGIN + LABEL_WIDTH + column * each
-            sheet.labels.append(Label(x, sheet.y + 12, fit(one_line(name), room), "note"))
+            sheet.label(name, "note", _MARGIN + LABEL_WIDTH + column * each, room)
         sheet.y += LINE
     for row in rows:
-        columns = int(LABEL_WIDTH / CHARACTER) - 1
-        sheet.labels.append(Label(_MARGIN, sheet.y + 12, fit(one_line(matrix.rows[row]), columns), "row"))
+        sheet.label(matrix.rows[row], "row", columns=int(LABEL_WIDTH / CHARACTER) - 1)
         for column in range(shown):
             box = _box(matrix, row, column, _MARGIN + LABEL_WIDTH + column * each, sheet.y, each - 2)
             sheet.boxes += [box] if box else []

@@ -54,10 +54,6 @@ def payload(run: RunView, sent_s: float) -> dict[str, object]:
     }
 
 
-def signature(body: bytes, secret: str) -> str:
-    return f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
-
-
 def notify(url: str, run: RunView, secret: str, pauses_s: Sequence[float] = PAUSES_S) -> None:
     """Posts the payload. The response body is not read, redirects are not followed. Raises ReportError, which has only
     the host of the URL, because the rest may be a secret."""
@@ -65,7 +61,7 @@ def notify(url: str, run: RunView, secret: str, pauses_s: Sequence[float] = PAUS
     headers = {
         "Content-Type": "application/json",
         "User-Agent": f"seatrial/{__version__}",
-        SIGNATURE: signature(body, secret),
+        SIGNATURE: f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}",
     }
     opener = urllib.request.build_opener(_NoRedirect)
     for pause_s in (*pauses_s, None):
@@ -73,14 +69,9 @@ def notify(url: str, run: RunView, secret: str, pauses_s: Sequence[float] = PAUS
         if not why:
             return
         if not again or pause_s is None:
-            raise ReportError(f"cannot notify {shown_host(url)}: {why}")
+            host = urlsplit(url)
+            raise ReportError(f"cannot notify {host.scheme}://{one_line(host.hostname or '')}: {why}")
         time.sleep(pause_s)
-
-
-def shown_host(url: str) -> str:
-    """The URL without the parts that may be secret."""
-    found = urlsplit(url)
-    return f"{found.scheme}://{one_line(found.hostname or '')}"
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from seatrial.job import value_text
 from seatrial.report.view.cell import CellView
-from seatrial.report.view.grid import MOST_EXCLUDED_ROWS, Trial, trials
-from seatrial.report.view.run import CauseView, RunView, worst_first
+from seatrial.report.view.grid import MOST_EXCLUDED_ROWS, Trial
+from seatrial.report.view.run import CauseView, worst_first
 from seatrial.report.view.words import duration_text, grouped, one_line
 
 MOST_PANELS = 12
@@ -117,30 +117,20 @@ class TrialGrid(Trial[CellView]):
         return [*self.values[axis], *([""] if lacking else [])]
 
 
-@dataclass(frozen=True)
-class TrialList:
-    """Trials without columns: one trial with a single axis, or all trials with a single cell."""
-
-    trial: str
-    about: str
-    rows: list[tuple[str, Spot | None]]
+TrialList = tuple[str, str, list[tuple[str, Spot | None]]]  # trial, description, rows
 
 
 def trial_lists(grids: Sequence[TrialGrid]) -> list[TrialList]:
-    single = [(grid.name, cell_spot(grid.cells)) for grid in grids if not grid.layout.rows and grid.cells]
-    made = [TrialList("", "", [*single])]
+    """The trials without columns: those with a single cell together, and each with a single axis."""
+    alone = [grid for grid in grids if not grid.layout.rows and grid.cells]
+    made: list[TrialList] = [("", "", [(grid.name, cell_spot(grid.cells)) for grid in alone])] if alone else []
     for grid in grids:
         if grid.layout.rows and not grid.layout.columns:
             names, _, (panel,) = grid.panels(grid.layout)
             about = ", ".join(part for part in (f"by {grid.layout.rows}", grid.fixed()) if part)
             rows = [(name, spots[0]) for name, spots in zip(names, panel.rows, strict=True)]
-            made.append(TrialList(grid.name, about, rows))
-    return [one for one in made if one.rows]
-
-
-def trial_grids(run: RunView) -> list[TrialGrid]:
-    found = enumerate(trials(run.cells, run.excluded, run.axes))
-    return [TrialGrid(one.name, one.cells, one.excluded, one.labels, number) for number, one in found]
+            made.append((grid.name, about, rows))
+    return made
 
 
 def _place(axes: Mapping[str, str], layout: Layout) -> tuple[str, str, str]:

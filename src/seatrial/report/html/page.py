@@ -11,10 +11,11 @@ from functools import cached_property
 
 from seatrial.report import ReportError
 from seatrial.report.html.cell import CellInspector
-from seatrial.report.html.grid import Thumbnail, TrialGrid, thumbnail, thumbnail_of, trial_grids, trial_lists
+from seatrial.report.html.grid import Thumbnail, TrialGrid, thumbnail, thumbnail_of, trial_lists
 from seatrial.report.html.metrics import MetricLine, MetricPanel, metric_facts
 from seatrial.report.html.templates import asset, content_policy, macro, render
 from seatrial.report.view.cell import CellView, url
+from seatrial.report.view.grid import trials
 from seatrial.report.view.over_runs import metric_plot, run_lanes
 from seatrial.report.view.run import RunView, worst_first
 from seatrial.report.view.words import FEW_CELLS
@@ -133,7 +134,8 @@ class RunPage:
 
     @cached_property
     def grids(self) -> list[TrialGrid]:
-        return trial_grids(self.run)
+        found = enumerate(trials(self.run.cells, self.run.excluded, self.run.axes))
+        return [TrialGrid(one.name, one.cells, one.excluded, one.labels, number) for number, one in found]
 
     @cached_property
     def thumbnails(self) -> dict[str, Thumbnail]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TextIO
 
-from seatrial.job import Excluded, Finding, RunResults, Verdict
+from seatrial.job import METRICS, Excluded, Finding, RunResults, Verdict
 from seatrial.job.units import count
 from seatrial.report.terminal.cell import cell_lines
 from seatrial.report.terminal.lines import (
@@ -251,8 +251,10 @@ def _totals(run: RunView, columns: int, strict: int) -> list[Line]:
         counts += [("   ", ""), (f"{sign} {number} {verdict.value}", tone)]
         if verdict is Verdict.PASSED and run.flaky:
             counts.append((f" ({len(run.flaky)} flaky)", "yellow"))
-    if run.unjudged:
-        counts += [("   ", ""), (f"{glyph('skipped')[0]} {count(run.unjudged, 'metric')} not checked", "yellow")]
+    # Metrics that have a baseline but were not checked.
+    found = [one for cell in run.cells if cell.verdict is not Verdict.SKIPPED for one in cell.findings]
+    if unjudged := sum(one.verdict is Verdict.SKIPPED and one.step == METRICS for one in found):
+        counts += [("   ", ""), (f"{glyph('skipped')[0]} {count(unjudged, 'metric')} not checked", "yellow")]
     if run.excluded:
         counts += [("   ", ""), (f"{glyph('excluded')[0]} {run.not_run}", "dim")]
     head: Line = [
@@ -261,10 +263,11 @@ def _totals(run: RunView, columns: int, strict: int) -> list[Line]:
         (f"  {duration_text(run.seconds)}  run {run.run}", "dim"),
     ]
     lines = [[("─" * columns, "dim")], head, *broken(counts, columns)]
-    if run.interrupted and run.undone:
+    undone = sum(not cell.attempts or cell.verdict is Verdict.SKIPPED for cell in run.cells)
+    if run.interrupted and undone:
         lines.append(
             [
-                (f"{count(run.undone, 'cell')} not finished; to run them and the failed ones: ", "yellow"),
+                (f"{count(undone, 'cell')} not finished; to run them and the failed ones: ", "yellow"),
                 (run.rerun_failed, "cyan"),
             ]
         )

@@ -229,15 +229,11 @@ class CellDetails:
     def peak_memory_bytes(self) -> int | None:
         return max((step.peak_memory_bytes for step in self.steps.values() if step.peak_memory_bytes), default=None)
 
-    @cached_property
-    def cpu_s(self) -> float | None:
-        metrics = [step.cpu_s for step in self.steps.values() if step.cpu_s is not None]
-        return sum(metrics) if metrics else None
-
     @property
     def used(self) -> list[str]:
         """CPU time and peak memory, if known."""
-        cpu = [f"{duration_text(self.cpu_s)} CPU"] if self.cpu_s is not None else []
+        cpu_s = [step.cpu_s for step in self.steps.values() if step.cpu_s is not None]
+        cpu = [f"{duration_text(sum(cpu_s))} CPU"] if cpu_s else []
         return cpu + ([f"peak {size_text(self.peak_memory_bytes)}"] if self.peak_memory_bytes else [])
 
     @cached_property

@@ -128,15 +128,9 @@ def comparison_json(found: RunComparison) -> dict[str, object]:
     return {"version": 1, **msgspec.to_builtins(found), "figures": metrics}
 
 
-def compare_runs(
-    before: RunResults, after: RunResults, past: Iterable[Series] = (), unjudged: bool = False
-) -> RunComparison:
-    """`past` gives the noise of metrics; `unjudged` also compares metrics that are not checked."""
-    return RunPair(before, after, unjudged).compare(past)
-
-
 class RunPair:
-    """Two runs to compare. `changed` finds the metrics for which the past is needed."""
+    """Two runs to compare; with `unjudged`, also metrics that are not checked. `changed` finds the metrics for which
+    the past is needed, which gives their noise."""
 
     def __init__(self, before: RunResults, after: RunResults, unjudged: bool = False) -> None:
         self._before, self._after = before, after

@@ -122,10 +122,6 @@ class LiveView:
             case "finished":
                 self.finished = str(entry.get("verdict"))
 
-    def changed_since(self, line: int) -> list[LiveCell]:
-        """Cells that changed after this line."""
-        return [cell for cell in self.cells.values() if cell.line > line]
-
     @property
     def counts(self) -> list[tuple[str, int]]:
         """Number of cells by state, worst first."""

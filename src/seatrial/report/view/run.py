@@ -9,7 +9,6 @@ from pathlib import Path
 
 from seatrial.job import (
     CELLS_WORST_FIRST,
-    METRICS,
     Cause,
     Change,
     Excluded,
@@ -92,21 +91,6 @@ class RunView:
     def skips(self) -> dict[str, int]:
         """Number of skipped cells and steps by reason."""
         return dict(Counter(reason for cell in self.cells for reason in cell.skips))
-
-    @cached_property
-    def unjudged(self) -> int:
-        """Number of metrics that have a baseline but were not checked."""
-        return sum(
-            finding.verdict is Verdict.SKIPPED and finding.step == METRICS
-            for cell in self.cells
-            if cell.verdict is not Verdict.SKIPPED
-            for finding in cell.findings
-        )
-
-    @cached_property
-    def undone(self) -> int:
-        """Number of cells that were not run."""
-        return sum(not cell.attempts or cell.verdict is Verdict.SKIPPED for cell in self.cells)
 
     @cached_property
     def exclusions(self) -> list[tuple[str, list[Excluded], str]]:

@@ -116,7 +116,7 @@ def live_parts(site: Site, now: FollowedRun, after: int) -> dict[str, str]:
     """The parts of the page that changed after a line."""
     made = live_page(site, now)
     values = made.values(None)
-    changed = {cell.hash for cell in now.run.changed_since(after)}
+    changed = {cell.hash for cell in now.run.cells.values() if cell.line > after}
     parts = {
         "head": part("live_parts.html.j2", "head_part", now, made.run),
         "why": part("overview.html.j2", "why", values["causes"], values["thumbnails"], True),
