@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
 from seatrial.job import Excluded, table_axes
-from seatrial.report.view.words import axes_text
+from seatrial.report.view.words import axes_text, grouped
 
 # Exclusion causes that mean "deselected in this run"; these combinations are not shown.
 NOT_WANTED = frozenset({"tag", "select"})
@@ -14,14 +14,11 @@ NOT_WANTED = frozenset({"tag", "select"})
 MOST_EXCLUDED_ROWS = 200
 
 
-class _OnAxes(Protocol):
-    @property
-    def axes(self) -> dict[str, str]: ...
-
-
-class Placed(_OnAxes, Protocol):
+class Placed(Protocol):
     """Anything with axis values: a planned cell, a cell's result."""
 
+    @property
+    def axes(self) -> dict[str, str]: ...
     @property
     def id(self) -> str: ...
     @property
@@ -61,9 +58,8 @@ class Trial(Generic[_P]):
     def values(self) -> dict[str, list[str]]:
         """The values of each axis: first those in `labels`, then others in order of appearance."""
         found: dict[str, dict[str, None]] = {}
-        items: list[_OnAxes] = [*self.cells, *self.excluded]
-        for item in items:
-            for axis, value in item.axes.items():
+        for axes in (*(cell.axes for cell in self.cells), *(one.axes for one in self.excluded)):
+            for axis, value in axes.items():
                 found.setdefault(axis, {})[value] = None
         return {
             axis: list(dict.fromkeys([*(value for value in self.labels.get(axis, ()) if value in seen), *seen]))
@@ -83,25 +79,18 @@ class Trial(Generic[_P]):
 
 def trials(cells: Iterable[_P], excluded: Iterable[Excluded] = (), labels: AxisLabels | None = None) -> list[Trial[_P]]:
     """The trials of a run. If cells were deselected, only exclusions among the remaining axis values are kept."""
-    found: dict[str, Trial[_P]] = {}
-
-    def trial(name: str) -> Trial[_P]:
-        return found.setdefault(name, Trial(name, [], [], (labels or {}).get(name, {})))
-
-    for cell in cells:
-        trial(cell.trial or cell.id.partition("[")[0]).cells.append(cell)
-    selected = False
-    for combination in excluded:
-        if combination.cause in NOT_WANTED:
-            selected = True
-        else:
-            trial(combination.trial).excluded.append(combination)
-    if not selected:
-        return list(found.values())
-    for one in found.values():
-        values = {pair for cell in one.cells for pair in cell.axes.items()}
-        one.excluded[:] = [combination for combination in one.excluded if values.issuperset(combination.axes.items())]
-    return [one for one in found.values() if one.cells]
+    by_trial = grouped(cells, lambda cell: cell.trial or cell.id.partition("[")[0])
+    every = list(excluded)
+    wanted = [one for one in every if one.cause not in NOT_WANTED]
+    selected, all_excluded = len(wanted) < len(every), grouped(wanted, lambda one: one.trial)
+    made = []
+    for name in by_trial if selected else {**by_trial, **all_excluded}:
+        own, left_out = by_trial.get(name, []), all_excluded.get(name, [])
+        if selected:
+            values = {pair for cell in own for pair in cell.axes.items()}
+            left_out = [one for one in left_out if values.issuperset(one.axes.items())]
+        made.append(Trial(name, own, left_out, (labels or {}).get(name, {})))
+    return made
 
 
 def matrices(
@@ -119,7 +108,7 @@ def _matrix(trial: Trial[_P]) -> Matrix[_P]:
     reasons: dict[tuple[int, int], str] = {}
     places = {axis: {value: place for place, value in enumerate(values[axis])} for axis in row_axes}
 
-    def order(item: _OnAxes) -> list[int]:
+    def order(item: Placed | Excluded) -> list[int]:
         return [places[axis].get(item.axes.get(axis, ""), -1) for axis in row_axes]
 
     def row_label(axes: Mapping[str, str]) -> str:

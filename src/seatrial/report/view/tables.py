@@ -107,20 +107,16 @@ def _fields(cell: CellView) -> dict[str, JudgedField] | None:
     table = _table(cell)
     if table is None:
         return None
-    sizes: dict[str, tuple[float, float]] = {}
-    for finding in cell.findings:
-        size, tolerance = (number_of(finding.data.get(name)) for name in ("size", "tolerance"))
-        if size is not None and tolerance:
-            sizes[finding.step] = max((size, tolerance), sizes.get(finding.step, (0.0, 0.0)))
     place = table.columns.index("message") if "message" in table.columns else -1
     found = {}
     for row in table.rows:
         name, verdict, agreement = (_text(value) for value in (*row, "", "", "")[:3])
         step = f"{table.columns[0]} {name}"
-        judged = cell.by_step.get(step)  # xfails are applied after the table is made
+        judged = cell.by_step.get(step, [])  # xfails are applied after the table is made
         final = worst(one.verdict for one in judged) if judged else _VERDICTS.get(verdict, Verdict.INVALID)
         message = _text(row[place]) if 0 <= place < len(row) else ""
-        size, tolerance = sizes.get(step, (0.0, 0.0))
+        pairs = [(number_of(one.data.get("size")), number_of(one.data.get("tolerance"))) for one in judged]
+        size, tolerance = max(((size, most) for size, most in pairs if size is not None and most), default=(0.0, 0.0))
         found[name] = JudgedField(final, agreement.replace("_", " ") or final.value, message, size, tolerance)
     return found
 

@@ -153,10 +153,13 @@ def exclusions(excluded: Iterable[Excluded]) -> list[tuple[str, list[Excluded], 
         return f"deselected: {why}" if one.cause in DESELECTED else one_line(why)
 
     found = sorted(grouped(excluded, reason).items(), key=lambda item: -len(item[1]))
-    alone = [len(some) == 1 and some[0].cause == "needs" for _, some in found]
     return [
-        (one_line(some[0].why) if is_alone else why, some, where_text(one.axes for one in some))
-        for (why, some), is_alone in zip(found, alone, strict=True)
+        (
+            one_line(some[0].why) if [one.cause for one in some] == ["needs"] else why,
+            some,
+            where_text(one.axes for one in some),
+        )
+        for why, some in found
     ]
 
 
