@@ -158,25 +158,22 @@ class Discovery:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._known: list[Resource] | None = None
+        self._known = BY_KIND
         self._read_at = float("-inf")
         self._turn = asyncio.Lock()
 
     async def of_kind(self, api_version: str, kind: str) -> Resource:
         """The resource of a manifest's `apiVersion` and `kind`."""
-        known = BY_KIND.get((api_version, kind))
-        if known is not None:
-            return known
-        for reread in (False, True):
+        key = (api_version, kind)
+        if key not in self._known:
             async with self._turn:
-                if self._known is None or (reread and time.monotonic() - self._read_at >= REDISCOVER_S):
-                    self._known = [*await self._group("/api"), *await self._group("/apis")]
+                if time.monotonic() - self._read_at >= REDISCOVER_S:
+                    served = [*await self._group("/api"), *await self._group("/apis")]
+                    self._known = {(one.api_version, one.kind): one for one in reversed(served)} | BY_KIND
                     self._read_at = time.monotonic()
-            for resource in self._known or []:
-                if (resource.api_version, resource.kind) == (api_version, kind):
-                    return resource
-        names = {f"{resource.api_version} {resource.kind}" for resource in self._known or []}
-        wanted = f"{api_version} {kind}"
+        if key in self._known:
+            return self._known[key]
+        names, wanted = {" ".join(one) for one in self._known}, " ".join(key)
         near = difflib.get_close_matches(wanted, sorted(names), n=3, cutoff=0.7)
         hint = f"did you mean {', '.join(near)}?" if near else "is its custom resource definition installed?"
         raise UnknownKind(f"unknown kind {wanted} on the cluster; {hint}")
