@@ -138,9 +138,9 @@ async def test_pages_and_deletion_by_label(client: Kubernetes) -> None:
     assert sorted(names) == sorted(f"{own}-{n}" for n in range(1, 60, 2))
     everywhere = [item async for item in client.list(CONFIG_MAPS, namespace="", fields=f"metadata.name={own}-3")]
     assert [item.metadata.namespace for item in everywhere] == [client.access.namespace]
-    await client.delete_all(CONFIG_MAPS, labels="part=1", most=12)
+    await client.delete_some(CONFIG_MAPS, labels="part=1", most=12)
     assert len([item async for item in client.list(CONFIG_MAPS, labels="part=1")]) == 18
-    await client.delete_all(CONFIG_MAPS, labels="part=1")
+    await client.delete_some(CONFIG_MAPS, labels="part=1")
     left = [item.metadata.labels.get("part") async for item in client.list(CONFIG_MAPS, labels="part")]
     assert left == ["0"] * 30
 

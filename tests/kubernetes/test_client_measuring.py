@@ -129,6 +129,6 @@ async def test_on_a_real_server_bytes_go_in_and_all_goes_out_at_once(real_cluste
         await asyncio.gather(*making)
         assert [attempt.status for attempt in attempts] == [201] * 50
         assert all(times(attempt) == sorted(times(attempt)) and len(times(attempt)) == 4 for attempt in attempts)
-        await client.delete_all(CONFIG_MAPS, labels=f"of={label}")
+        await client.delete_some(CONFIG_MAPS, labels=f"of={label}")
         with pytest.raises(NotFound):
             await client.get(CONFIG_MAPS, f"{label}-0")

@@ -295,7 +295,7 @@ async def test_who_wants_metadata_alone_asks_for_no_more(stub: Stub) -> None:
     assert stub.requests[1].headers["accept"] == "application/json"
 
 
-async def test_delete_all_must_be_told_which(stub: Stub) -> None:
+async def test_delete_some_must_be_told_which(stub: Stub) -> None:
     async with stub.client() as client:
         with pytest.raises(ValueError, match="would delete everything"):
-            await client.delete_all(PODS, labels="")
+            await client.delete_some(PODS, labels="")

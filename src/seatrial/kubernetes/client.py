@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
-from typing import Any, TypedDict, Unpack, cast
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
@@ -29,7 +29,7 @@ from seatrial.kubernetes.rights import Right
 from seatrial.kubernetes.watch import WATCH_PATIENCE_S, Watch
 
 FIELD_MANAGER = "seatrial"  # name in the server's record of changes
-DELETED_AT_ONCE = 500  # a server does little else while it deletes
+DELETED_AT_ONCE = 500  # a server that deletes thousands at once is busy with nothing else
 MERGE = "application/merge-patch+json"
 
 
@@ -187,21 +187,15 @@ class Kubernetes:
             return False
         return True
 
-    async def delete_all(
-        self, resource: Resource, *, grace_s: int | None = None, most: int = 0, **chosen: Unpack[Chosen]
-    ) -> None:
-        """Deletes all objects with these labels in one request, or at most `most`: a server that deletes thousands at
-        once is busy with nothing else. Labels are required, because without them it would delete everything."""
+    async def delete_some(self, resource: Resource, *, most: int = DELETED_AT_ONCE, **chosen: Unpack[Chosen]) -> bool:
+        """Deletes as many objects as a server handles well in one request; whether there are more. Labels are required,
+        because without them it would delete everything."""
         selection = self._selection(resource, chosen)
         if not selection.labels:
-            raise ValueError("delete_all without labels would delete everything")
-        query = {**selection.query(), **({"limit": str(most)} if most else {})}
-        request, options = selection.request("deletecollection"), _delete_options(grace_s)
+            raise ValueError("delete_some without labels would delete everything")
+        query = {**selection.query(), "limit": str(most)}
+        request, options = selection.request("deletecollection"), _delete_options(grace_s=0)
         await self.connection.request(request, query.items(), body=options, accept=accept(Object, many=True))
-
-    async def delete_some(self, resource: Resource, **chosen: Unpack[Chosen]) -> bool:
-        """Deletes as many objects as a server handles well in one request; whether there are more."""
-        await self.delete_all(resource, grace_s=0, most=DELETED_AT_ONCE, **chosen)
         return await self.has_any(resource, **chosen)
 
     # Permissions and kinds
@@ -249,12 +243,12 @@ class Kubernetes:
         assert resource is not None
         wanted = decoder(Object).decode(body).metadata.labels
         try:
-            found = await self.get(resource, name, namespace=namespace)
+            found = await self.get(resource, name, into, namespace=namespace)
         except Forbidden:  # no permission to read what we may create
             raise error from None
         if any(found.metadata.labels.get(key) != value for key, value in wanted.items()):
             raise error
-        return cast(O, found) if into is Object else await self.get(resource, name, into, namespace=namespace)
+        return found
 
 
 def _delete_options(grace_s: int | None) -> bytes:
