@@ -14,12 +14,11 @@ from seatrial.targets.kubernetes.manifest.placement import QUEUE, marked, second
 from seatrial.targets.kubernetes.manifest.pod import (
     REPLICATED_JOB,
     VOLUME,
-    Hosts,
     check_text,
-    hosts_of,
     plain_script,
     pod_deadline_s,
     pod_template,
+    subdomain,
 )
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.protocol import TargetError, refused
@@ -108,13 +107,12 @@ def make(
         # The server accepts a probe for an unknown port, and the job would never be ready.
         listed = ", ".join(port.name for port in job.ports) or "none"
         raise refused(f"`ready` of {job.title} names port {job.ready.port!r}, which it lacks; its ports: {listed}")
-    hosts = hosts_of(job, options, namespace)
-    ours = pod_template(job, options, _image(job, options), agent, inputs, hosts)
+    ours = pod_template(job, options, namespace, _image(job, options), agent, inputs)
     template = templated(ours, options.template)
     metadata = _metadata(job, namespace, "job")
     metadata["annotations"] = {TITLE: job.title}
     metadata["ownerReferences"] = [dict(run_owner)]
-    secret, service = _secret(job, namespace, secrets), _service(job, namespace, hosts)
+    secret, service = _secret(job, namespace, secrets), _service(job, options, namespace)
     return JobObjects(
         root=marked(root_object(job, options, metadata, template), options),
         config=marked(_config(job, namespace, bool(inputs)), options),
@@ -203,9 +201,9 @@ def _secret(job: Job, namespace: str, secrets: Mapping[str, str]) -> Manifest | 
     return {**head, "immutable": True, "type": "Opaque", "stringData": values}
 
 
-def _service(job: Job, namespace: str, hosts: Hosts) -> Manifest | None:
+def _service(job: Job, options: KubernetesOptions, namespace: str) -> Manifest | None:
     """DNS names for several hosts, also before they are ready; a JobSet has its own service."""
-    if hosts.subdomain is None:
+    if subdomain(job, options) is None:
         return None
     chosen = {names.RUN: names.label_value(job.run), names.JOB: names.object_name(job.name)}
     spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": chosen}
@@ -230,8 +228,6 @@ _OWN_FIELDS = ("command", "args", "terminationMessagePath", "terminationMessageP
 
 def templated(ours: Manifest, patch: Mapping[str, Any]) -> Manifest:
     """`ours` with the patch applied. Raises TargetError (REFUSED) if the patch is invalid or removes what is needed."""
-    if not patch:
-        return ours
     made = _merged(ours, patch, ())
     lost = list(_lost(ours, made))
     if lost:

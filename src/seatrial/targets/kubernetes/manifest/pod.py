@@ -34,25 +34,19 @@ MASTER_PORT = 29500
 REPLICATED_JOB = "h"  # short: NAME-h-0-NUMBER-RANDOM must fit into 63 characters
 
 
-class Hosts(msgspec.Struct, frozen=True):
-    """DNS names of the hosts, valid in all pods of the namespace; empty for a single host."""
-
-    names: tuple[str, ...] = ()
-    subdomain: str | None = None  # of the pods, if no controller sets it
+def subdomain(job: Job, options: KubernetesOptions) -> str | None:
+    """The subdomain of a job's pods, which gives its hosts DNS names. None for one host, or if a JobSet sets it."""
+    return names.object_name(job.name) if job.hosts > 1 and options.workload == "job" else None
 
 
-def hosts_of(job: Job, options: KubernetesOptions, namespace: str) -> Hosts:
-    if job.hosts <= 1:
-        return Hosts()
-    name, jobset = names.object_name(job.name), options.workload == "jobset"
-    slices = job.resources.slices
+def host_names(job: Job, options: KubernetesOptions, namespace: str) -> list[str]:
+    """DNS names of several hosts, valid in all pods of the namespace."""
+    name, slices, jobset = names.object_name(job.name), job.resources.slices, options.workload == "jobset"
     pods = [f"{name}-{REPLICATED_JOB}-{number}" for number in range(slices)] if jobset else [name]
-    numbers = range(job.hosts // slices)
-    hosts = tuple(f"{pod}-{number}.{name}.{namespace}.svc" for pod in pods for number in numbers)
-    return Hosts(hosts, subdomain=None if jobset else name)
+    return [f"{pod}-{number}.{name}.{namespace}.svc" for pod in pods for number in range(job.hosts // slices)]
 
 
-def trial_variables(job: Job, options: KubernetesOptions, hosts: Hosts) -> list[Manifest]:
+def trial_variables(job: Job, options: KubernetesOptions, namespace: str) -> list[Manifest]:
     """Variables of the trial. Later sources override earlier ones; Seatrial's own override all."""
     own = {
         "HOME": f"{names.VOLUME}/home",
@@ -61,9 +55,10 @@ def trial_variables(job: Job, options: KubernetesOptions, hosts: Hosts) -> list[
         # Each pod has its own network, so every port keeps the requested number.
         **job_variables(job, {port.name: port.number for port in job.ports}),
     }
+    hosts = host_names(job, options, namespace)
     if job.hosts > 1:
-        own |= {"SEATRIAL_HOSTS": str(job.hosts), "SEATRIAL_HOSTNAMES": ",".join(hosts.names)}
-        own |= {"MASTER_ADDR": hosts.names[0], "MASTER_PORT": str(MASTER_PORT)}
+        own |= {"SEATRIAL_HOSTS": str(job.hosts), "SEATRIAL_HOSTNAMES": ",".join(hosts)}
+        own |= {"MASTER_ADDR": hosts[0], "MASTER_PORT": str(MASTER_PORT)}
     slices, devices = job.resources.slices, job.resources.gpu.count or job.resources.accelerator
     plain = {**({} if devices else _NO_GPU), **options.env, **job.env}
     made = {name: _literal(name, value) for name, value in plain.items()}
@@ -71,7 +66,7 @@ def trial_variables(job: Job, options: KubernetesOptions, hosts: Hosts) -> list[
     made |= {name: {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name}}} for name in job.secrets}
     if slices > 1:
         own |= {"MEGASCALE_NUM_SLICES": str(slices), "SEATRIAL_SLICES": str(slices)}
-        own["MEGASCALE_COORDINATOR_ADDRESS"] = hosts.names[0]
+        own["MEGASCALE_COORDINATOR_ADDRESS"] = hosts[0]
         number = {"valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{names.JOB_INDEX}']"}}}
         made |= {name: {"name": name, **number} for name in ("MEGASCALE_SLICE_ID", "SEATRIAL_SLICE")}
     made |= {name: _literal(name, value) for name, value in own.items()}
@@ -111,7 +106,7 @@ def pod_deadline_s(job: Job, options: KubernetesOptions) -> float:
 
 
 def pod_template(
-    job: Job, options: KubernetesOptions, image: str, agent: str, inputs: Sequence[str], hosts: Hosts
+    job: Job, options: KubernetesOptions, namespace: str, image: str, agent: str, inputs: Sequence[str]
 ) -> Manifest:
     name, selector = names.object_name(job.name), placement.node_selector(job, options)
     spec: Manifest = {
@@ -119,7 +114,7 @@ def pod_template(
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": seconds(job.limits.grace_s + GRACE_MARGIN_S),
         "activeDeadlineSeconds": seconds(pod_deadline_s(job, options)),
-        "containers": [_trial(job, options, image, bool(inputs), hosts), _keeper(job, options, image)],
+        "containers": [_trial(job, options, namespace, image, bool(inputs)), _keeper(job, options, image)],
         "volumes": [
             *_own_volumes(name, agent, inputs, options),
             *({"name": f"volume-{number}", **_source(volume)} for number, volume in enumerate(options.volumes)),
@@ -134,7 +129,7 @@ def pod_template(
         "nodeSelector": selector,
         "tolerations": [toleration.model_dump(exclude_none=True) for toleration in options.tolerations],
         "affinity": placement.affinity(job, options),
-        "subdomain": hosts.subdomain,
+        "subdomain": subdomain(job, options),
     }
     spec |= {key: value for key, value in chosen.items() if value}
     secure(spec, options)
@@ -144,7 +139,7 @@ def pod_template(
     return {"metadata": {"labels": labels}, "spec": spec}
 
 
-def _trial(job: Job, options: KubernetesOptions, image: str, inputs: bool, hosts: Hosts) -> Manifest:
+def _trial(job: Job, options: KubernetesOptions, namespace: str, image: str, inputs: bool) -> Manifest:
     mounts: list[Manifest] = [
         {"name": AGENT, "mountPath": names.AGENT, "readOnly": True},
         {"name": CONFIG, "mountPath": names.CONFIG, "readOnly": True},
@@ -157,7 +152,7 @@ def _trial(job: Job, options: KubernetesOptions, image: str, inputs: bool, hosts
         part = {} if volume.path is None else {"subPath": volume.path}
         mounts.append({"name": f"volume-{number}", "mountPath": volume.at, **read_only, **part})
     made = _container(names.TRIAL, "start.sh", options, image)
-    made |= {"env": trial_variables(job, options, hosts), "volumeMounts": mounts}
+    made |= {"env": trial_variables(job, options, namespace), "volumeMounts": mounts}
     made |= {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
     if wanted := placement.resources(job, options):
         made["resources"] = wanted
