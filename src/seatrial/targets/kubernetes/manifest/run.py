@@ -144,15 +144,12 @@ def _parents(goal: PurePosixPath, source: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _walk(goal: PurePosixPath, folder: Path) -> Iterator[tuple[str, Path]]:
-    with os.scandir(folder) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
-    for entry in entries:
-        path = Path(entry.path)
-        if not (entry.is_symlink() or entry.is_dir() or entry.is_file()):
+    for path in sorted(folder.iterdir()):
+        if not (path.is_symlink() or path.is_dir() or path.is_file()):
             raise refused(f"input {path} is neither a file, a folder nor a link")
-        yield str(goal / entry.name), path
-        if entry.is_dir(follow_symlinks=False):
-            yield from _walk(goal / entry.name, path)
+        yield str(goal / path.name), path
+        if _is_folder(path):
+            yield from _walk(goal / path.name, path)
 
 
 def _is_folder(path: Path) -> bool:
