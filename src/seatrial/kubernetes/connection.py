@@ -172,8 +172,7 @@ class Connection:
             except FAILURES as error:
                 raise self._unreachable(request, self._failure(error)) from error
             if response.status != 401 or renewed or not await self.credentials.renew(generation):
-                found = {name.lower(): value for name, value in response.headers.items()}
-                raise self._refusal(request, response.status, found, data)
+                raise self._refusal(request, response.status, response.headers, data)
             renewed = True
 
     async def read(self, request: ApiRequest, response: aiohttp.ClientResponse) -> bytes:
