@@ -11,7 +11,7 @@
 import copy
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import Any, TypedDict, Unpack
@@ -52,7 +52,7 @@ class Version(ObjectPart, frozen=True):
     git_version: str = ""
 
 
-class Kubernetes:
+class Kubernetes(AbstractAsyncContextManager["Kubernetes"]):
     """One cluster as one identity. Use it as an async context manager, or `close` it."""
 
     def __init__(self, access: Access, *, patience_s: float = PATIENCE_S, at_once: int = AT_ONCE) -> None:
@@ -60,9 +60,6 @@ class Kubernetes:
         self.access = access
         self.connection = Connection(access, patience_s, at_once)
         self.discovery = Discovery(self.connection)
-
-    async def __aenter__(self) -> "Kubernetes":
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -121,6 +118,11 @@ class Kubernetes:
             if not error.uncertain or not how.get("retry", True):
                 raise
             return await self._find_created(error, body, into)
+
+    async def create_missing(self, manifest: Mapping[str, Any]) -> None:
+        """Creates an object unless one with its name exists."""
+        with suppress(AlreadyExists):
+            await self.create(manifest)
 
     async def get(self, resource: Resource, name: str, into: type[O] = OBJECT, *, namespace: str | None = None) -> O:
         request = self._request("get", resource, namespace, name)

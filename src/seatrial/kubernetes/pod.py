@@ -56,16 +56,13 @@ class Completed(NamedTuple):
     stderr: bytes
 
 
-class Command:
+class Command(contextlib.AbstractAsyncContextManager["Command"]):
     """A running command in a container, from `Pod.start`. Iterate for (channel, bytes), then read `exit_code`."""
 
     def __init__(self, socket: Any, what: str, request: ApiRequest) -> None:
         self._socket, self._what, self._request = socket, what, request
         self.exit_code: int | None = None
         self.problem = ""  # why it could not be started
-
-    async def __aenter__(self) -> "Command":
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.leave()

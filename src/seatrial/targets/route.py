@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from seatrial.targets.protocol import Endpoint, TargetError
+from seatrial.targets.tasks import end_tasks
 
 ANSWER_S = 180.0  # limit for the first answer: on a busy node a program may need minutes to start
 _TRY_S = 10.0  # longer than the 5 s after which a lost DNS query is repeated
@@ -75,9 +76,7 @@ async def stays_open(address: str, through: asyncio.Event) -> str:
         closed = reading.done() and (reading.exception() is not None or not reading.result())
         return "connections are closed immediately" if closed else ""
     finally:
-        reading.cancel()
-        opening.cancel()
-        await asyncio.gather(reading, opening, return_exceptions=True)
+        await end_tasks(reading, opening)
         writer.close()
 
 

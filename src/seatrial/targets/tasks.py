@@ -1,4 +1,4 @@
-"""Work that several callers need and that is done once."""
+"""Tasks: work that several callers need and that is done once, and the end of tasks."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
@@ -15,6 +15,13 @@ async def shared_task(tasks: dict[_K, asyncio.Task[_T]], key: _K, make: Callable
     if task is None or failed(task):
         task = tasks[key] = asyncio.create_task(make())
     return await asyncio.shield(task)
+
+
+async def end_tasks(*tasks: "asyncio.Task[Any]") -> None:
+    """Cancels the tasks and waits until they have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def failed(task: "asyncio.Task[Any]") -> bool:

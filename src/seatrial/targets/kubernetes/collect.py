@@ -16,7 +16,7 @@ from seatrial.job import Event, Unreadable, read_json
 from seatrial.targets import job_files
 from seatrial.targets.job_files import Progress
 from seatrial.targets.kubernetes import names
-from seatrial.targets.kubernetes.errors import target_error
+from seatrial.targets.kubernetes.errors import target_errors
 from seatrial.targets.kubernetes.log import LinePrefixer, line_prefix
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.submit import JobAnnotation
@@ -89,12 +89,10 @@ class Collector:
         key = (handle, pod.number)
         if not pod.trial_ended:
             self._whole.pop(key, None)
+        folder = near / f".{job.name}.{pod.number}"
         try:
-            return await shared_task(
-                self._whole, key, lambda: self._fetch(job, pod, near / f".{job.name}.{pod.number}")
-            )
-        except k8s.KubernetesError as error:
-            raise target_error(error, f"cannot fetch the output of {job.name}", isinstance(error, LOST)) from error
+            with target_errors(f"cannot fetch the output of {job.name}", LOST):
+                return await shared_task(self._whole, key, lambda: self._fetch(job, pod, folder))
         except OSError as error:
             raise TargetError(f"cannot write the output of {job.name}: {error}") from error
 

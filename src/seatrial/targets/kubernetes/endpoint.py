@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes, Manifest, RequestAttempt
+from seatrial.kubernetes import PODS, Kubernetes, Manifest, RequestAttempt
 from seatrial.targets.kubernetes import manifest, names
 from seatrial.targets.kubernetes.errors import target_errors
 from seatrial.targets.kubernetes.options import KubernetesOptions
@@ -108,8 +108,8 @@ async def _make(wanted: JobPort, one: Manifest) -> None:
     labels = {**names.run_labels(wanted.job.run, "endpoint"), names.JOB: names.object_name(wanted.job.name)}
     metadata = {"name": wanted.service, "namespace": wanted.client.access.namespace, "labels": labels}
     made = {**one, "metadata": {**metadata, "ownerReferences": [wanted.owner]}}
-    with target_errors(f"cannot open {wanted}"), contextlib.suppress(AlreadyExists):
-        await wanted.client.create(manifest.marked(made, wanted.options))
+    with target_errors(f"cannot open {wanted}"):
+        await wanted.client.create_missing(manifest.marked(made, wanted.options))
 
 
 async def _running_pod(wanted: JobPort) -> str:

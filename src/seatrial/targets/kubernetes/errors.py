@@ -40,12 +40,12 @@ def _refused(error: k8s.KubernetesError) -> bool:
 
 
 @contextmanager
-def target_errors(doing: str = "", lost: bool | type[k8s.KubernetesError] = False) -> Iterator[None]:
+def target_errors(doing: str = "", lost: tuple[type[k8s.KubernetesError], ...] = ()) -> Iterator[None]:
     """Turns errors of the client in the block into TargetErrors. `lost`: which ones leave the job's state unknown."""
     try:
         yield
     except k8s.KubernetesError as error:
-        raise target_error(error, doing, lost if isinstance(lost, bool) else isinstance(error, lost)) from error
+        raise target_error(error, doing, isinstance(error, lost)) from error
 
 
 _JOBS = "create delete get list patch"  # to own all objects of a run, and to record which process owns the run

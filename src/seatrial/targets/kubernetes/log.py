@@ -10,11 +10,12 @@ from collections.abc import AsyncIterator
 
 from seatrial.kubernetes import STDOUT, Kubernetes, KubernetesError, Pod
 from seatrial.targets.kubernetes import names
-from seatrial.targets.kubernetes.errors import target_error
+from seatrial.targets.kubernetes.errors import target_errors
 from seatrial.targets.kubernetes.manifest.pod import script
 from seatrial.targets.kubernetes.submit import JobAnnotation
 from seatrial.targets.kubernetes.watch.jobs import TrackedPod
 from seatrial.targets.kubernetes.watch.watcher import JobWatcher
+from seatrial.targets.tasks import end_tasks
 
 HEAD_BYTES, SEGMENT_BYTES = 4 << 20, 1 << 20  # as in agent/log.py
 _PATIENCE_S = 300.0
@@ -129,14 +130,12 @@ class LiveLog:
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUED_BLOCKS)
         reading = asyncio.create_task(self._read_all(handle, job, follow, queue))
         try:
-            while (block := await queue.get()) is not None:
-                yield block
-            await reading
-        except KubernetesError as error:
-            raise target_error(error, f"cannot read the log of {job.name}") from error
+            with target_errors(f"cannot read the log of {job.name}"):
+                while (block := await queue.get()) is not None:
+                    yield block
+                await reading
         finally:
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+            await end_tasks(reading)
 
     async def _read_all(
         self, handle: str, job: JobAnnotation, follow: bool, queue: "asyncio.Queue[bytes | None]"
@@ -160,10 +159,7 @@ class LiveLog:
             await queue.put(None)
             raise
         finally:
-            tasks = [ended, *readers.values()]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks(ended, *readers.values())
 
     async def _read(
         self, job: JobAnnotation, pod: TrackedPod, follow: bool, queue: "asyncio.Queue[bytes | None]"

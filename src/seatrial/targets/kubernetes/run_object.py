@@ -24,7 +24,7 @@ from seatrial.targets.kubernetes.manifest.placement import seconds
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.watch.objects import epoch_s
 from seatrial.targets.protocol import RunInUse, TargetError
-from seatrial.targets.tasks import failed, shared_task
+from seatrial.targets.tasks import end_tasks, failed, shared_task
 
 BEAT_S = 30.0
 _AGAIN_S = 5.0  # after a refused heartbeat: a server that has just started may refuse for a moment
@@ -168,10 +168,7 @@ class RunObject:
 
     async def close(self) -> None:
         """Stops the heartbeat. Deletes the object if no job of the run is left, but not one that was never ours."""
-        tasks = [task for task in (self._beat, *self._configs.values()) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*(task for task in (self._beat, *self._configs.values()) if task is not None))
         await asyncio.gather(*self._making.values(), return_exceptions=True)
         if all(map(failed, self._making.values())):
             return
@@ -185,7 +182,7 @@ class RunObject:
     async def _make(self) -> k8s.Manifest:
         wanted = manifest.run_object(self.run, self._until_s - self._made_s, self._options, self._namespace, self.image)
         wanted["metadata"]["name"] = self.name
-        with target_errors(f"cannot start run {self.run} in namespace {self._namespace}", k8s.Unreachable):
+        with target_errors(f"cannot start run {self.run} in namespace {self._namespace}", lost=(k8s.Unreachable,)):
             annotations = wanted["metadata"].setdefault("annotations", {})
             annotations.update(await self._beats())
             if self.elsewhere:
@@ -219,11 +216,8 @@ class RunObject:
     async def _create_configs(self, make: MakeConfigs, content: bytes) -> list[str]:
         async def create(config: k8s.Manifest) -> str:
             name = str(config["metadata"]["name"])
-            with (
-                target_errors(f"cannot create the ConfigMap {name}", k8s.Unreachable),
-                contextlib.suppress(k8s.AlreadyExists),
-            ):
-                await self._client.create(manifest.marked(config, self._options), resource=k8s.CONFIG_MAPS)
+            with target_errors(f"cannot create the ConfigMap {name}", lost=(k8s.Unreachable,)):
+                await self._client.create_missing(manifest.marked(config, self._options))
             return name
 
         made = make(self.run, content, await self.owner(), self._namespace)

@@ -16,7 +16,7 @@ from seatrial.targets.kubernetes import manifest, names
 from seatrial.targets.kubernetes.collect import Collector, ProgressFollower
 from seatrial.targets.kubernetes.doctor import examine_cluster, target_access
 from seatrial.targets.kubernetes.endpoint import JobPort, make_service, opened_port
-from seatrial.targets.kubernetes.errors import target_error, target_errors
+from seatrial.targets.kubernetes.errors import target_errors
 from seatrial.targets.kubernetes.log import LiveLog
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.owned import ClusterObjects
@@ -135,15 +135,14 @@ class KubernetesTarget:
     async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:
         handle = self._handle(names.object_name(job.name))
         archive = await asyncio.to_thread(manifest.inputs_archive, job.inputs) if job.inputs else b""
-        try:
-            await self._submit(job, secrets, handle, archive)
-        except asyncio.CancelledError:  # (2) leave nothing running
-            with contextlib.suppress(k8s.KubernetesError):
-                await self._ender.delete(names.object_name(job.name))
-            raise
-        except k8s.KubernetesError as error:
-            # The job may have been created and may run; the same name finds it again.
-            raise target_error(error, f"cannot submit {job.name}", isinstance(error, k8s.Unreachable)) from error
+        # If the server does not answer, the job may have been created and may run; the same name finds it again.
+        with target_errors(f"cannot submit {job.name}", lost=(k8s.Unreachable,)):
+            try:
+                await self._submit(job, secrets, handle, archive)
+            except asyncio.CancelledError:  # (2) leave nothing running
+                with contextlib.suppress(k8s.KubernetesError):
+                    await self._ender.delete(names.object_name(job.name))
+                raise
         return handle
 
     async def _submit(self, job: Job, secrets: Mapping[str, str], handle: str, archive: bytes) -> None:
@@ -182,18 +181,15 @@ class KubernetesTarget:
         if root.spec.suspend or self._options.queue is not None:  # the objects that it needs may be missing
             reference = manifest.owner(self._resource, root.metadata.name, root.metadata.uid)
 
-            async def put(one: k8s.Manifest) -> None:
-                with contextlib.suppress(k8s.AlreadyExists):
-                    await self._client.create(manifest.owned_by(one, reference))
-
-            await asyncio.gather(*(put(one) for one in (made.config, made.secret, made.service) if one))
+            owned = [manifest.owned_by(one, reference) for one in (made.config, made.secret, made.service) if one]
+            await asyncio.gather(*map(self._client.create_missing, owned))
             if self._options.queue is None:
                 await self._client.patch(self._resource, root.metadata.name, manifest.RELEASE)
         self._take_up(handle, root, created)
 
     async def adopt(self, handle: str) -> None:
         name = self._name(handle)
-        with target_errors(f"cannot adopt {handle}", lost=True):
+        with target_errors(f"cannot adopt {handle}", lost=(k8s.KubernetesError,)):
             try:
                 root = await self._client.get(self._resource, name, Root)
             except k8s.NotFound:
@@ -376,8 +372,7 @@ class KubernetesTarget:
         made = manifest.run_object(found.run, LEAST_TTL_S, self._options, self._client.access.namespace)
         made["metadata"]["name"], made["metadata"]["labels"][names.PART] = tombstone, _REAPED
         with target_errors(f"cannot record that {found.name} is deleted"):
-            with contextlib.suppress(k8s.AlreadyExists):
-                await self._client.create(made, resource=k8s.JOBS)
+            await self._client.create_missing(made)
             annotations = {f"{names.SEATRIAL}/{names.object_name(found.name)}": _REAPED}
             await self._client.patch(k8s.JOBS, tombstone, {"metadata": {"annotations": annotations}})
 

@@ -21,6 +21,7 @@ from seatrial.targets.kubernetes.manifest.placement import gpu_labels_text
 from seatrial.targets.kubernetes.watch.jobs import SUBMITTER, JobState, TrackedPod, wall_s
 from seatrial.targets.kubernetes.watch.objects import KUEUE_WORKLOAD, PodObject, Regarding, RootObject, WarningEvent
 from seatrial.targets.kubernetes.watch.waiting import AUTOSCALER, INSUFFICIENT, NO_MATCH
+from seatrial.targets.tasks import end_tasks
 
 UNMATCHED_WARNINGS = 512  # kept for jobs that may be followed later
 ASK_AGAIN_S = 5.0
@@ -101,10 +102,7 @@ class Feeds:
             self._fail(error)
 
     async def close(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
 
     # ---- which jobs
 
