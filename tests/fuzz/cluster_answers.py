@@ -18,7 +18,7 @@ from seatrial.kubernetes.queries import ListPage, ObjectSelection, decode_answer
 from seatrial.kubernetes.watch import Watch
 from seatrial.targets.kubernetes.run_object import Annotated, in_use_by
 from seatrial.targets.kubernetes.submit import JobAnnotation
-from seatrial.targets.kubernetes.watch.ending import EndContext, HostEnd, job_exit
+from seatrial.targets.kubernetes.watch.ending import EndContext, job_exit
 from seatrial.targets.kubernetes.watch.jobs import TrackedPod
 from seatrial.targets.kubernetes.watch.objects import PodObject, RootObject, WarningEvent
 from seatrial.targets.kubernetes.watch.waiting import Patience, WaitContext, why_waiting
@@ -116,11 +116,13 @@ def _pod(data: bytes) -> object:
     pod = decode_answer(REQUEST, PodObject, data)
     tracked = TrackedPod(pod)
     tracked.update(pod, 1_800_000_000.0, live=False)
+    gone = TrackedPod(pod)
+    gone.update(pod, 1_800_000_000.0, live=False, gone=True)
     root = decode_answer(REQUEST, RootObject, json.dumps(ROOT_JOB).encode())
     context = EndContext(root=root, alone=True)
     waiting = WaitContext(root=root, most={"cpu": 2.0, "nvidia.com/gpu": 4.0})
     return (
-        job_exit([HostEnd(pod), HostEnd(pod, gone=True)], context),
+        job_exit([tracked, gone], context),
         why_waiting([pod], waiting, Patience()),
         tracked.step_ends,
         tracked.number,
@@ -131,7 +133,7 @@ def _root(data: bytes) -> object:
     root, found = decode_answer(REQUEST, RootObject, data), decode_answer(REQUEST, Annotated, data)
     in_use_by([found], 1_767_225_601.0)
     pod = decode_answer(REQUEST, PodObject, json.dumps(POD).encode())
-    job_exit([HostEnd(pod)], EndContext(root=root))
+    job_exit([TrackedPod(pod)], EndContext(root=root))
     return JobAnnotation.read(found).records(TrackedPod(pod))
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.job import Exit, Outcome
+from seatrial.job import Exit, Outcome, Stage, StageTime
 from seatrial.targets.kubernetes.submit import JobAnnotation
-from seatrial.targets.kubernetes.watch.ending import EndContext, HostEnd, host_exit, job_exit, over
+from seatrial.targets.kubernetes.watch.ending import EndContext, host_exit, job_exit
 from seatrial.targets.kubernetes.watch.jobs import TrackedPod
 from seatrial.targets.kubernetes.watch.objects import PodObject, RootObject
 
@@ -60,8 +60,23 @@ def root(*conditions: tuple[str, str, str], suspend: bool = False) -> RootObject
     return msgspec.convert({"spec": {"suspend": suspend}, "status": {"conditions": found}}, RootObject)
 
 
-def ended(found: PodObject, around: EndContext = ROOT, **host: Any) -> Exit:
-    return host_exit(HostEnd(found, **host), around)
+def host(
+    found: PodObject,
+    finished_s: float = 0.0,
+    *,
+    gone: bool = False,
+    silent: bool = False,
+    deleted_s: float | None = None,
+) -> TrackedPod:
+    made = TrackedPod(found)
+    made.times[Stage.FINISHED] = StageTime(Stage.FINISHED, finished_s, "kubelet")
+    made.gone, made.silent = gone, silent
+    made.deleted_s = deleted_s or made.deleted_s
+    return made
+
+
+def ended(found: PodObject, around: EndContext = ROOT, **state: Any) -> Exit:
+    return host_exit(host(found, **state), around)
 
 
 DEADLINE = root(("Failed", "DeadlineExceeded", "Job was active longer than specified deadline"))
@@ -237,8 +252,8 @@ def test_a_node_that_lost_track_of_it_has_lost_it() -> None:
 
 
 def test_a_node_that_does_not_answer_is_named_and_it_may_still_be_running_there() -> None:
-    silent = HostEnd(pod(running=True, deleted=True, disruption=("DeletionByTaintManager", "")), silent=True)
-    assert over(silent)
+    silent = host(pod(running=True, deleted=True, disruption=("DeletionByTaintManager", "")), silent=True)
+    assert silent.stopped
     found = host_exit(silent, ROOT)
     assert found.outcome is Outcome.LOST
     assert "node node-a does not answer, so the job may still be running" in found.message
@@ -268,12 +283,12 @@ def test_how_steps_ended_is_not_read_from_the_code_of_a_kill() -> None:
 
 def test_the_first_host_that_failed_decides_and_is_named() -> None:
     hosts = [
-        HostEnd(pod({"exitCode": 143, "message": report("cancelled")}, number=0), 20.0),
-        HostEnd(pod({"exitCode": 7, "message": report("exited", 7)}, number=1, node="node-b"), 12.0),
-        HostEnd(pod({"exitCode": 1, "message": report("exited", 1, "peer is gone")}, number=2), 13.0),
+        host(pod({"exitCode": 143, "message": report("cancelled")}, number=0), 20.0),
+        host(pod({"exitCode": 7, "message": report("exited", 7)}, number=1, node="node-b"), 12.0),
+        host(pod({"exitCode": 1, "message": report("exited", 1, "peer is gone")}, number=2), 13.0),
     ]
     assert job_exit(hosts, ROOT) == Exit(Outcome.EXITED, 7, message="host 1 on node-b: exit code 7")
-    good = [HostEnd(pod({"exitCode": 0, "message": report("exited", 0)}, number=number), 1.0) for number in range(3)]
+    good = [host(pod({"exitCode": 0, "message": report("exited", 0)}, number=number), 1.0) for number in range(3)]
     assert job_exit(good, ROOT) == Exit(Outcome.EXITED, 0)
 
 
@@ -282,8 +297,8 @@ def test_hosts_that_were_ended_because_of_another_do_not_decide() -> None:
     around = msgspec.structs.replace(ROOT, root=failed)
     evicted = pod({"exitCode": 137}, number=1, node="node-b", deleted=True, disruption=("PreemptionByScheduler", ""))
     hosts = [
-        HostEnd(pod({"exitCode": 143}, number=0, deleted=True), 10.0),  # ended sooner than the one it was ended for
-        HostEnd(evicted, 40.0),
+        host(pod({"exitCode": 143}, number=0, deleted=True), 10.0),  # ended sooner than the one it was ended for
+        host(evicted, 40.0),
     ]
     found = job_exit(hosts, around)
     assert found.outcome is Outcome.EVICTED
@@ -334,8 +349,8 @@ def test_a_host_has_the_number_that_its_controller_gave_it(labels: dict[str, str
 def test_a_pod_that_its_node_deleted_once_more_was_asked_to_end_the_first_time() -> None:
     late = pod({"exitCode": 143}, deleted="2026-11-16T05:00:20Z")  # by the node, when it was done with it
     first_s = datetime.fromisoformat("2026-11-16T05:00:08Z").timestamp()
-    assert host_exit(HostEnd(late, gone=True), EndContext()).outcome is Outcome.LOST
-    found = host_exit(HostEnd(late, gone=True, deleted_s=first_s), EndContext(namespace="ns", namespace_going=True))
+    assert host_exit(host(late, gone=True), EndContext()).outcome is Outcome.LOST
+    found = host_exit(host(late, gone=True, deleted_s=first_s), EndContext(namespace="ns", namespace_going=True))
     assert found == Exit(Outcome.INFRA, message="the namespace ns is being deleted")
 
 

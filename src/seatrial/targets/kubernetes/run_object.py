@@ -22,7 +22,7 @@ from seatrial.targets.kubernetes import manifest, names
 from seatrial.targets.kubernetes.errors import target_errors
 from seatrial.targets.kubernetes.manifest.placement import seconds
 from seatrial.targets.kubernetes.options import KubernetesOptions
-from seatrial.targets.kubernetes.watch.objects import epoch_s
+from seatrial.targets.kubernetes.watch.objects import RootSpec, epoch_s
 from seatrial.targets.protocol import RunInUse, TargetError
 from seatrial.targets.tasks import end_tasks, failed, shared_task
 
@@ -49,15 +49,10 @@ class JobStatus(k8s.ObjectPart, frozen=True, gc=False):
     start_time: str | None = None  # None until its controller has processed the Job
 
 
-class JobSpec(k8s.ObjectPart, frozen=True, gc=False):
-    suspend: bool = False
-    ttl_seconds_after_finished: int = 0
-
-
 class Root(Annotated, frozen=True, gc=False):
     """Fields of a job's root object, or of a run object, that are read."""
 
-    spec: JobSpec = JobSpec()
+    spec: RootSpec = RootSpec()
     status: JobStatus = JobStatus()
 
 

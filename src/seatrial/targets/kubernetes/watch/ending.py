@@ -12,6 +12,7 @@ import msgspec
 
 from seatrial.job import Exit, Outcome
 from seatrial.targets.kubernetes.names import TRIAL
+from seatrial.targets.kubernetes.watch.jobs import TrackedPod
 from seatrial.targets.kubernetes.watch.objects import (
     CANNOT_START,
     KILLED,
@@ -34,17 +35,6 @@ DEADLINE = "DeadlineExceeded"
 DISRUPTION = "DisruptionTarget"
 
 
-class HostEnd(msgspec.Struct, frozen=True):
-    """A pod of the job in its last state. `gone`: its object was deleted. `silent`: its deletion was requested, but its
-    node does not answer."""
-
-    pod: PodObject
-    finished_s: float = 0.0
-    gone: bool = False
-    silent: bool = False
-    deleted_s: float | None = None  # when it was first deleted; None: use its last state
-
-
 class EndContext(msgspec.Struct, frozen=True):
     """State other than that of the pods. `cancelled`: by us."""
 
@@ -62,19 +52,14 @@ class EndContext(msgspec.Struct, frozen=True):
         return self.root.failed if self.root is not None else None
 
 
-def over(host: HostEnd) -> bool:
-    """Whether the trial no longer runs on this host, as far as is known."""
-    return host.gone or host.silent or host.pod.phase_ended or host.pod.trial.terminated is not None
-
-
-def depends_on_context(host: HostEnd) -> bool:
+def depends_on_context(host: TrackedPod) -> bool:
     """Whether the exit may depend on the state of its root and namespace, not only on its message."""
     own = _own_end(host)
     silent = own is None or own.outcome is Outcome.CANCELLED
     return silent and (host.gone or host.pod.being_deleted)
 
 
-def job_exit(hosts: Sequence[HostEnd], context: EndContext) -> Exit:
+def job_exit(hosts: Sequence[TrackedPod], context: EndContext) -> Exit:
     """Exit of a job whose hosts have all ended, or that will never have any."""
     if not hosts:
         return _without_pods(context)
@@ -93,7 +78,7 @@ def job_exit(hosts: Sequence[HostEnd], context: EndContext) -> Exit:
     return msgspec.structs.replace(ended, message=message)
 
 
-def host_exit(host: HostEnd, context: EndContext) -> Exit:
+def host_exit(host: TrackedPod, context: EndContext) -> Exit:
     """Exit of one host."""
     pod = host.pod
     own = _own_end(host)
@@ -122,7 +107,7 @@ def is_failure(ended: Exit) -> bool:
     return ended.outcome is not Outcome.EXITED or bool(ended.code)
 
 
-def _own_end(host: HostEnd) -> Exit | None:
+def _own_end(host: TrackedPod) -> Exit | None:
     ended = host.pod.trial.terminated
     message = read_termination_message(ended)
     if ended is None or message is None:
@@ -134,7 +119,7 @@ def _own_end(host: HostEnd) -> Exit | None:
 # ---- disruptions
 
 
-def _taken_away(host: HostEnd, context: EndContext) -> Exit | None:
+def _taken_away(host: TrackedPod, context: EndContext) -> Exit | None:
     pod = host.pod
     disruption = pod.status.condition(DISRUPTION)
     if pod.status.reason == DEADLINE:
@@ -148,7 +133,7 @@ def _taken_away(host: HostEnd, context: EndContext) -> Exit | None:
     deadline = _deadline(context, pod.started)
     if deadline is not None:
         return deadline
-    if context.root is not None and context.root.suspended and not context.root_gone:
+    if context.root is not None and context.root.spec.suspend and not context.root_gone:
         return Exit(
             Outcome.EVICTED, message=f"the {context.root_kind} was suspended (not by Seatrial) while it ran{_on(pod)}"
         )
@@ -164,7 +149,7 @@ def _disrupted(disruption: ObjectCondition, pod: PodObject) -> str:
     return f"{what}: {detail}" if detail else what
 
 
-def _why_deleted(host: HostEnd, context: EndContext) -> str:
+def _why_deleted(host: TrackedPod, context: EndContext) -> str:
     pod, failure = host.pod, context.failed
     if context.namespace_going:
         return _namespace_deleted(context)
@@ -248,18 +233,17 @@ def _signal(ended: Terminated) -> int | None:
     return ended.signal or (number if 0 < number <= HIGHEST_SIGNAL else None)
 
 
-def _because_asked_to_end(host: HostEnd, ended: Terminated) -> bool:
+def _because_asked_to_end(host: TrackedPod, ended: Terminated) -> bool:
     """Whether a trial without a message failed because its pod was asked to stop, and not before."""
     # A node deletes a finished pod a second time, without grace: the first time is the request to stop.
-    deleted_s = host.deleted_s if host.deleted_s is not None else host.pod.deleted_s
-    asked = [one for one in (host.pod.transition_s(DISRUPTION), deleted_s) if one is not None]
+    asked = [one for one in (host.pod.transition_s(DISRUPTION), host.deleted_s) if one is not None]
     asked_s, finished_s = min(asked, default=None), epoch_s(ended.finished_at)
     if asked_s is None or finished_s is None:
         return ended.exit_code in (KILLED + 9, KILLED + 15)
     return ended.exit_code != 0 and finished_s >= asked_s
 
 
-def _consequence(host: HostEnd, ended: Exit) -> bool:
+def _consequence(host: TrackedPod, ended: Exit) -> bool:
     """Whether this host may have been stopped because another one ended."""
     if ended.outcome is Outcome.CANCELLED:
         return True

@@ -16,7 +16,6 @@ import msgspec
 from seatrial.job import Stage, StageTime
 from seatrial.targets.kubernetes.names import KEEPER, TRIAL
 from seatrial.targets.kubernetes.watch import waiting
-from seatrial.targets.kubernetes.watch.ending import HostEnd, over
 from seatrial.targets.kubernetes.watch.objects import (
     KUEUE_WORKLOAD,
     PodObject,
@@ -61,7 +60,8 @@ class TrackedPod:
         self.arrived_s: float | None = None
         self.live = False
         self.gone = False
-        self.deleted_s: float | None = None  # when it was first asked to stop, by the server's clock
+        self.silent = False  # its deletion was requested, but its node does not answer
+        self.deleted_s = pod.deleted_s  # when it was first asked to stop, by the server's clock
         self.ended = asyncio.Event()  # set when its trial has ended
         self._before_s: float | None = None  # previous arrival; updates of one block arrive at the same time
 
@@ -93,6 +93,17 @@ class TrackedPod:
     @property
     def trial_ended(self) -> bool:
         return self.over or self.pod.trial.terminated is not None
+
+    @property
+    def stopped(self) -> bool:
+        """Its trial no longer runs, as far as is known."""
+        return self.silent or self.trial_ended
+
+    @property
+    def finished_s(self) -> float:
+        """When its trial ended; now if that is unknown."""
+        finished = self.times.get(Stage.FINISHED)
+        return finished.wall_s if finished else now_s()
 
     @property
     def real(self) -> bool:
@@ -185,7 +196,7 @@ class JobState:
         self._given: dict[Stage, StageTime] = {}
         self._last: StageTime | None = None
         self.progress = ""  # last reported reason for waiting
-        self._final: tuple[str, float] | None = None  # kind of the final reason, and since when
+        self._final_s: dict[str, float] = {}  # since when it has had a final reason, by its kind; at most one
         self.others_ended = False  # the other hosts were asked to stop after one failed
         # Times by topic: since when it is suspended without Kueue ("held"), when to ask Kueue ("kueue"), and by a pod's
         # uid when its node counts as silent.
@@ -255,7 +266,7 @@ class JobState:
         if stage is Stage.QUEUED:
             if times:
                 return min(times, key=_by_time)
-            held = self.known.queue and self.root is not None and self.root.suspended
+            held = self.known.queue and self.root is not None and self.root.spec.suspend
             return msgspec.structs.replace(self.known.created, stage=stage) if held else None
         if stage is Stage.READY:  # as `endpoint` is: the first host's
             return next((one.times[stage] for one in hosts if one.number == 0 and stage in one.times), None)
@@ -273,27 +284,23 @@ class JobState:
 
     # ---- ends
 
-    def host_ends(self, lost_s: float) -> list[HostEnd]:
-        """The ends of its hosts as far as known. A node is silent if a deleted pod still exists `lost_s` after its
-        grace."""
-        ends = []
+    def check_nodes(self, lost_s: float) -> list[TrackedPod]:
+        """Its hosts, after a check which nodes are silent: a deleted pod still exists `lost_s` after its grace."""
+        hosts = self.hosts()
         self.wake_s = math.inf
-        for one in self.hosts():
-            finished = one.times.get(Stage.FINISHED)
-            finished_s = finished.wall_s if finished else now_s()
-            host = HostEnd(one.pod, finished_s, one.gone, deleted_s=one.deleted_s)
-            if one.pod.being_deleted and not over(host):
+        for one in hosts:
+            one.silent = False
+            if one.pod.being_deleted and not one.trial_ended:
                 longest_s = within_s = (one.pod.metadata.deletion_grace_period_seconds or 0) + lost_s
                 if not one.live and one.pod.deleted_s is not None:
                     within_s = min(max(one.pod.deleted_s + longest_s - now_s(), 0.0), longest_s)
                 at_s = self._times_s.setdefault(one.uid, time.monotonic() + within_s)
-                host = msgspec.structs.replace(host, silent=self._is_due(at_s))
-            ends.append(host)
-        return ends
+                one.silent = self._is_due(at_s)
+        return hosts
 
-    def over(self, hosts: list[HostEnd], synced: bool) -> bool:
+    def over(self, hosts: list[TrackedPod], synced: bool) -> bool:
         """Whether its trial runs on no host and never will. Without a sync, there may be unknown pods."""
-        if not synced or not all(over(host) for host in hosts):
+        if not synced or not all(host.stopped for host in hosts):
             return False
         done = self.root is not None and (self.root.failed is not None or self.root.completed is not None)
         return len(hosts) >= self.known.hosts or self.root_gone or done
@@ -309,13 +316,13 @@ class JobState:
             self.root, self.warnings, known.hosts, known.queue, known.limited, most, gpu_labels
         )
         reason = waiting.why_waiting(pods, around, patience) or self._why_held()
-        if reason is None or not reason.final:
-            self._final = None
+        if reason is None or reason.kind not in self._final_s:
+            self._final_s.clear()
         return reason
 
     def _why_held(self) -> Waiting | None:
         """The job is suspended although we released it: by a queue controller or a user."""
-        if self.root is None or not self.root.suspended or self.known.queue:
+        if self.root is None or not self.root.spec.suspend or self.known.queue:
             self._times_s.pop("held", None)
             return None
         since_s = self._times_s.setdefault("held", time.monotonic())
@@ -323,7 +330,7 @@ class JobState:
 
     def kueue_is_silent(self, after_s: float) -> bool:
         """Whether Kueue has not admitted it for a while without a reason. True at most once per KUEUE_AGAIN_S."""
-        held = self.known.queue and self.root is not None and self.root.suspended
+        held = self.known.queue and self.root is not None and self.root.spec.suspend
         if not held or any(one.involved_object.kind == KUEUE_WORKLOAD for one in self.warnings):
             return False
         due = self._is_due(self._times_s.setdefault("kueue", time.monotonic() + after_s))
@@ -333,11 +340,7 @@ class JobState:
         return due
 
     def patience_is_over(self, reason: Waiting) -> bool:
-        if not reason.final:
-            return False
-        if self._final is None or self._final[0] != reason.kind:
-            self._final = (reason.kind, time.monotonic())
-        return self._is_due(self._final[1] + reason.after_s)
+        return reason.final and self._is_due(self._final_s.setdefault(reason.kind, time.monotonic()) + reason.after_s)
 
     def _is_due(self, at_s: float) -> bool:
         """Whether that time has come; if not, schedules the job for then."""

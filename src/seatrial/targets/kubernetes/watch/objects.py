@@ -179,7 +179,8 @@ class PodObject(Object, frozen=True, gc=False):
 
 
 class RootSpec(ObjectPart, frozen=True, gc=False):
-    suspend: bool | None = None
+    suspend: bool = False
+    ttl_seconds_after_finished: int = 0
 
 
 class RootObject(Object, frozen=True, gc=False):
@@ -187,10 +188,6 @@ class RootObject(Object, frozen=True, gc=False):
 
     spec: RootSpec = RootSpec()
     status: Conditions = Conditions()
-
-    @property
-    def suspended(self) -> bool:
-        return bool(self.spec.suspend)
 
     @property
     def failed(self) -> ObjectCondition | None:

@@ -107,7 +107,7 @@ def why_waiting(pods: Sequence[PodObject], context: WaitContext, patience: Patie
 
 def _reasons(pods: Sequence[PodObject], context: WaitContext, patience: Patience) -> Iterator[Waiting]:
     root = context.root
-    if root is not None and root.suspended:
+    if root is not None and root.spec.suspend:
         if context.queue:
             yield _queued(context.warnings, patience)
         return

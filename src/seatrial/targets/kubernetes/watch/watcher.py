@@ -24,7 +24,6 @@ from seatrial.targets.kubernetes.watch.ending import (
     host_exit,
     is_failure,
     job_exit,
-    over,
 )
 from seatrial.targets.kubernetes.watch.feeds import Feeds
 from seatrial.targets.kubernetes.watch.jobs import JobState, TrackedPod
@@ -210,7 +209,7 @@ class JobWatcher:
             self._queue.put_nowait(Event(job.handle, reached, hosts=job.node_names()))
         if job.deciding:
             return
-        hosts, context = job.host_ends(self._patience.lost_s), self._context(job)
+        hosts, context = job.check_nodes(self._patience.lost_s), self._context(job)
         if job.over(hosts, job.known.run in self._feeds.synced):
             whole = len(hosts) >= job.known.hosts and not any(map(depends_on_context, hosts))
             if whole or job.cancelled:
@@ -219,8 +218,8 @@ class JobWatcher:
                 job.deciding = True
                 self._feeds.start(self._decide(job))
             return
-        numbers = {host.pod.number for host in hosts if not over(host)}
-        failed = any(over(host) and is_failure(host_exit(host, context)) for host in hosts)
+        numbers = {host.number for host in hosts if not host.stopped}
+        failed = any(host.stopped and is_failure(host_exit(host, context)) for host in hosts)
         if numbers and failed and not job.others_ended and not self._observe:
             job.others_ended = True
             self._feeds.start(self._end_others(job, numbers))
@@ -263,7 +262,7 @@ class JobWatcher:
             await self._feeds.read_root(job)
         missing = len(job.hosts()) < job.known.hosts and await self._feeds.has_other_pods(job)
         namespace_going = await self._feeds.namespace_going()
-        hosts = job.host_ends(self._patience.lost_s)
+        hosts = job.check_nodes(self._patience.lost_s)
         job.deciding = False
         if missing or not job.over(hosts, True):
             self._feeds.mark_later(job)
