@@ -78,8 +78,7 @@ async def read_log(folder: Path, ended: Callable[[], bool], follow: bool) -> Asy
 def fetch(folder: Path, path: str, into: Path) -> bool:
     """Implements `Target.fetch`. Copies only plain files and folders: no pipes, and no symbolic or hard links to
     files outside the job."""
-    if not into.parent.is_dir():
-        into.parent.mkdir(parents=True, exist_ok=True)
+    into.parent.mkdir(parents=True, exist_ok=True)
     try:
         if path == LOG_NAME:
             return _join_log(folder, into)

@@ -23,7 +23,7 @@ from seatrial.targets.kubernetes.submit import JobAnnotation
 from seatrial.targets.kubernetes.watch.jobs import TrackedPod
 from seatrial.targets.kubernetes.watch.watcher import JobWatcher
 from seatrial.targets.protocol import TargetError
-from seatrial.targets.tasks import shared_task
+from seatrial.targets.tasks import end_tasks, shared_task
 
 FETCH_PATIENCE_S = 120.0  # retry limit for a node that does not answer
 LAST_LOG_S = 5.0
@@ -187,9 +187,7 @@ class ProgressFollower:
             task.cancel()
 
     async def close(self) -> None:
-        for handle in list(self._tasks):
-            self.forget(handle)
-        await asyncio.gather(*self._all, return_exceptions=True)
+        await end_tasks(*self._all)
 
     async def _follow(self, handle: str, job: JobAnnotation) -> None:
         """Reports host 0 only. Errors here do not affect the job."""

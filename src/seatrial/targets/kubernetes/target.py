@@ -91,11 +91,8 @@ class KubernetesTarget:
         self._resource = manifest.root_resource(self._options)
         self._ender = Ender(self._client, self._resource)
         self._watcher = JobWatcher(self._client, self._resource, ender=self._ender)
-        others = self._options.other_containers
         self._collector = Collector(self._client, self._watcher, self._options)
-        self._live_log = LiveLog(self._client, self._watcher, others)
         self._foreign = JobWatcher(self._client, self._resource, observe=True)
-        self._foreign_log = LiveLog(self._client, self._foreign, others)
         self._progress = ProgressFollower(self._client, self._watcher)
         self._opened = True
 
@@ -242,16 +239,17 @@ class KubernetesTarget:
 
     async def logs(self, handle: str, follow: bool = False) -> AsyncIterator[bytes]:
         """(6) Does not take the run over: jobs of another process are read through a watcher that stops nothing."""
-        live_log, annotation = self._live_log, self._annotations.get(handle)
+        watcher, annotation = self._watcher, self._annotations.get(handle)
         if annotation is None:
             with target_errors(f"cannot read the log of {handle}"):
                 try:
                     root = await self._client.get(self._resource, self._name(handle), Root)
                 except k8s.NotFound:
                     raise TargetError(f"job not found: {handle}") from None
-            live_log, annotation = self._foreign_log, JobAnnotation.read(root)
-            self._foreign.add(handle, self._tracked(root, annotation, _created(root)))
-            await self._foreign.synced(handle)
+            watcher, annotation = self._foreign, JobAnnotation.read(root)
+            watcher.add(handle, self._tracked(root, annotation, _created(root)))
+            await watcher.synced(handle)
+        live_log = LiveLog(self._client, watcher, self._options.other_containers)
         async for block in live_log.blocks(handle, annotation, follow):
             yield block
 

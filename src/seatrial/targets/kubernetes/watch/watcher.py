@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from seatrial.job import Event, Exit, Outcome, Stage
 from seatrial.kubernetes import JOBS, Kubernetes, KubernetesError, Resource
 from seatrial.targets.kubernetes import names
-from seatrial.targets.kubernetes.errors import target_error
+from seatrial.targets.kubernetes.errors import target_errors
 from seatrial.targets.kubernetes.watch.ending import (
     EndContext,
     depends_on_context,
@@ -185,11 +185,10 @@ class JobWatcher:
         self._raise_failure()
 
     def _raise_failure(self) -> None:
-        if isinstance(self._failure, KubernetesError):
-            doing = f"cannot watch the jobs in namespace {self._namespace} any more"
-            raise target_error(self._failure, doing, lost=True)
         if self._failure is not None:
-            raise self._failure
+            doing = f"cannot watch the jobs in namespace {self._namespace} any more"
+            with target_errors(doing, lost=(KubernetesError,)):
+                raise self._failure
 
     # ---- the loop
 
