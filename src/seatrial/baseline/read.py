@@ -245,7 +245,7 @@ def _entry(
 
 def _with_comments(sheet: Sheet, found: _Entries, form: str) -> _Entries:
     """Adds the lines of comments that mark numbers as invented; each is a warning."""
-    document = Document(sheet.source.text)
+    document = Document(sheet.source)
     marked: _Entries = {}
     for benchmark, metrics in found.items():
         for metric, entry in metrics.items():

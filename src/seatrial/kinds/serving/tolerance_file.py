@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from pydantic import Field
 
 from seatrial.kinds.serving.answers import Tolerance
 from seatrial.suite import Model, Problem, SuiteError, Text
-from seatrial.suite.yaml.document import Document, check_data
+from seatrial.suite.yaml.document import Document
 from seatrial.suite.yaml.source import Source, read_source
 
 _NEW = "# Written by `seatrial calibrate`. Everything else in this file is kept.\nversion: 1\ntolerances:\n"
@@ -50,17 +50,9 @@ def _entries(source: Source) -> Mapping[str, ToleranceEntry]:
 
 def with_tolerances(text: str, file: str, tolerances: Mapping[str, Tolerance]) -> str:
     """The file's text with these entries; an empty `text` is a new file. Raises SuiteError and CannotEdit."""
-    before = text or _NEW
-    source = Source(file, before)
+    source = Source(file, text or _NEW)
     _entries(source)
-    wanted: dict[str, Any] = {**source.data, "tolerances": dict(source.data.get("tolerances") or {})}
-    document = Document(before)
+    document = Document(source)
     for cell, one in tolerances.items():
-        values = msgspec.structs.asdict(one)
-        document.set(("tolerances", cell), values)
-        entry = {**(wanted["tolerances"].get(cell) or {}), **values}
-        gone = {name for name, value in values.items() if value is None}
-        wanted["tolerances"][cell] = {name: value for name, value in entry.items() if name not in gone}
-    after = Source(file, document.apply())
-    check_data(after, wanted)
-    return after.text
+        document.set(("tolerances", cell), msgspec.structs.asdict(one))
+    return document.apply().text

@@ -5,14 +5,15 @@ order, quotes, indentation and unknown keys are never touched.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import msgspec
 import yaml
 
 from seatrial import SeatrialError
-from seatrial.suite.yaml.problem import printable
+from seatrial.suite.yaml.problem import KeyPath, printable
 from seatrial.suite.yaml.source import Source, YamlMap
 
 _WIDTH = 120
@@ -130,14 +131,17 @@ class Comment:
 
 
 class Document:
-    def __init__(self, text: str) -> None:
-        """`text` must be non-empty, without a byte order mark, and already read as YAML within the limits."""
-        self.text = text
-        self.root: yaml.Node = yaml.compose(text, Loader=yaml.CSafeLoader)
-        self._newline = "\r\n" if "\r\n" in text else "\n"
+    """The text of a file and `data`, which the file has after `apply`."""
+
+    def __init__(self, source: Source) -> None:
+        """The text must be non-empty, without a byte order mark."""
+        self._source = source
+        self.text = source.text
+        self.root: yaml.Node = yaml.compose(source.text, Loader=yaml.CSafeLoader)
+        self.data: Any = msgspec.to_builtins(source.data)  # values shared by a YAML alias become separate
+        self._changed: set[KeyPath] = set()  # maps in which only some keys change
+        self._newline = "\r\n" if "\r\n" in source.text else "\n"
         self._edits: list[tuple[int, int, str]] = []
-        self._added: dict[int, tuple[Any, YamlMap]] = {}  # by id of the map they are added to
-        self._filled: dict[int, tuple[Any, KeyValue, YamlMap]] = {}  # by id of the node they replace
         self._indent = self._indentation()
         self._comments: list[Comment] | None = None
 
@@ -151,39 +155,27 @@ class Document:
             node = found[1]
         return found
 
-    def set(self, path: Sequence[str | int], values: YamlMap) -> None:
-        """Sets keys of the map at `path`, creating it if needed. A value of None removes the key."""
-        new = {key: value for key, value in values.items() if value is not None}
-        around = self.root
-        for depth, part in enumerate(path):
-            found = _entry(around, part)
-            if found is None:
-                _put(self._added.setdefault(id(around), (around, {}))[1], path[depth:], new)
-                return
-            if not isinstance(found[1], yaml.MappingNode):
-                _put(self._filled.setdefault(id(found[1]), (around, found, {}))[2], path[depth + 1 :], new)
-                return
-            around = found[1]
+    def set(self, path: KeyPath, values: Mapping[str, Any]) -> YamlMap:
+        """Sets keys of the map at `path`, creating it if needed, and returns it. A value of None removes the key."""
+        around = self.data
+        for depth, part in enumerate(path, 1):
+            self._changed.add(path[:depth])
+            if isinstance(around, dict) and not isinstance(around.get(part), dict):
+                around[part] = {}
+            around = around[part]
         for key, value in values.items():
-            found = _entry(around, key)
-            if found is None and value is not None:
-                _put(self._added.setdefault(id(around), (around, {}))[1], (key,), value)
-            elif found is not None and value is None:
-                self._take_out(around, found)
-            elif found is not None:
-                self._replace(around, found, value)
+            if value is None:
+                around.pop(key, None)
+            else:
+                around[key] = value
+        made: YamlMap = around
+        return made
 
-    def append(self, path: Sequence[str | int], item: Any) -> None:
-        """Appends `item` to the list at `path`; the other items are kept as written."""
-        found = self.find(path)
-        if found is None or not isinstance(found[1], yaml.SequenceNode) or not found[1].value:
-            self.set(path[:-1], {str(path[-1]): [item]})
-            return
-        end = _end(self.text, found[1].value[-1])
-        if found[1].flow_style:
-            self._edits.append((end, end, f", {flow_text(item)}"))
-        else:
-            self._edits.append(self._insertion(end, block_item(item, found[1].start_mark.column, self._indent)))
+    def append(self, path: KeyPath, key: str, item: Any) -> None:
+        """Appends `item` to the list `key` of the map at `path`; the other items are kept as written."""
+        around = self.set(path, {})
+        old = around.get(key)
+        around[key] = [*(old if isinstance(old, list) else []), item]
 
     def remove_comments(self, path: Sequence[str | int], lines: Sequence[int]) -> None:
         for comment in self.comments(path):
@@ -206,11 +198,9 @@ class Document:
             first -= 1
         return [comment for comment in everywhere if first < comment.line <= last + 1]
 
-    def apply(self) -> str:
-        """Returns the text with all edits."""
-        self._edits += [self._addition(around, new) for around, new in self._added.values()]
-        self._edits += [self._filling(around, found, new) for around, found, new in self._filled.values()]
-        self._added, self._filled = {}, {}
+    def apply(self) -> Source:
+        """Returns the edited file. Raises CannotEdit unless it has exactly the wanted data."""
+        self._change(self.root, (), self._source.data, self.data)
         # A stable sort keeps edits at the same position in their order.
         parts, position = [], 0
         for start, end, new_text in sorted(self._edits, key=lambda one: one[:2]):
@@ -218,7 +208,40 @@ class Document:
                 continue
             parts += [self.text[position:start], new_text]
             position = max(position, end)
-        return "".join([*parts, self.text[position:]])
+        after = Source(self._source.file, "".join([*parts, self.text[position:]]), limits=self._source.limits)
+        check_data(after, self.data)
+        return after
+
+    def _change(self, around: Any, path: KeyPath, old: Any, new: Any) -> None:
+        """Edits the text of a map or list with the data `old`, so that it has the data `new`."""
+        if isinstance(old, list):
+            old, new = dict(enumerate(old)), dict(enumerate(new))
+        added: YamlMap = {}
+        for key, value in new.items():
+            found, inside = _entry(around, key), (*path, key)
+            if key in old and old[key] == value:
+                continue
+            if found is None:
+                added[key] = value
+            elif inside in self._changed and isinstance(found[1], yaml.MappingNode):
+                self._change(found[1], inside, old[key], value)
+            elif inside in self._changed:
+                self._edits.append(self._filling(around, found, value))
+            elif isinstance(value, list) and old[key] and value[:-1] == old[key]:
+                self._edits.append(self._appending(found[1], value[-1]))
+            else:
+                self._replace(around, found, value)
+        for found in [_entry(around, key) for key in old if key not in new]:
+            if found is not None:
+                self._take_out(around, found)
+        if added:
+            self._edits.append(self._addition(around, added))
+
+    def _appending(self, items: Any, new: Any) -> tuple[int, int, str]:
+        end = _end(self.text, items.value[-1])
+        if items.flow_style:
+            return (end, end, f", {flow_text(new)}")
+        return self._insertion(end, block_item(new, items.start_mark.column, self._indent))
 
     def _addition(self, around: Any, new: YamlMap) -> tuple[int, int, str]:
         """Adds new keys after the last one of a map."""
@@ -339,20 +362,6 @@ def _entry(node: yaml.Node | None, name: str | int) -> KeyValue | None:
     elif isinstance(node, yaml.SequenceNode) and isinstance(name, int) and name < len(node.value):
         return node.value[name], node.value[name]
     return None
-
-
-def _put(new: YamlMap, path: Sequence[str | int], value: Any) -> None:
-    """Puts `value` into nested maps, creating them; merges it into an existing map."""
-    if not path:
-        new.update(value)
-        return
-    for part in path[:-1]:
-        new = new.setdefault(str(part), {})
-    last = str(path[-1])
-    if isinstance(value, dict) and isinstance(new.get(last), dict):
-        new[last].update(value)
-    else:
-        new[last] = dict(value) if isinstance(value, dict) else value
 
 
 def _end(text: str, node: yaml.Node) -> int:
