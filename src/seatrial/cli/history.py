@@ -8,12 +8,11 @@ import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from seatrial.api import find
+from seatrial.api import RunPlan, find
 from seatrial.cli.common import (
     HISTORY,
     RUN,
@@ -33,9 +32,6 @@ from seatrial.report.terminal import history as terminal
 from seatrial.report.terminal.lines import is_ascii
 from seatrial.report.view import series as view
 from seatrial.report.view.sentences import period_text
-
-if TYPE_CHECKING:
-    from seatrial.api import RunPlan
 
 MOST_READ = 500  # series shown on a terminal
 OLD_NAMES = {"alarms": "alerts"}  # hidden aliases
@@ -248,7 +244,7 @@ def _show_all(past: History, as_json: bool) -> None:
         print_lines(terminal.trials_lines(trials, runs, alarms))
 
 
-def _views(series: list[Series], suite: "RunPlan | None", as_json: bool) -> list[view.SeriesView]:
+def _views(series: list[Series], suite: RunPlan | None, as_json: bool) -> list[view.SeriesView]:
     """Uses the suite's bounds if given, else computes them from the runs, which is slow: only for shown series."""
     if suite is not None:
         bounds = {cell.benchmark: cell.bounds for cell in suite.cells}

@@ -4,19 +4,17 @@ import asyncio
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from seatrial.api import find
 from seatrial.cli.common import RUN, RUNS, cells_of, complete_cell, fail, say
+from seatrial.engine import LogSource, RunLogs
 from seatrial.job import ExitCode
 from seatrial.job.plan import PlannedCell
+from seatrial.plan import PlanError
 from seatrial.record import DamagedRun, RecordError, RunFolder
 from seatrial.report.terminal.lines import LogPrinter
-
-if TYPE_CHECKING:
-    from seatrial.engine import LogSource
 
 
 @click.command()
@@ -31,9 +29,6 @@ def command(run: str, cell: str | None, follow: bool, attempt: int | None, runs:
     Shows all parts and hosts, on any target, without disturbing running jobs. With several cells or parts, each line
     starts with its cell. With -f and without CELL, shows running cells and those that start later.
     """
-
-    from seatrial.plan import PlanError
-
     if follow and attempt:
         fail("--attempt cannot be combined with --follow")
     folder = find(runs, run)
@@ -53,8 +48,6 @@ def command(run: str, cell: str | None, follow: bool, attempt: int | None, runs:
 
 async def _show(folder: RunFolder, cells: list[PlannedCell], follow: bool, ended_too: bool, attempt: int | None) -> int:
     """Returns how many logs could not be read."""
-    from seatrial.engine import RunLogs
-
     ids = {cell.hash: cell.id for cell in cells}
     problems = 0
     async with RunLogs(folder, ids) as logs:
@@ -79,6 +72,6 @@ async def _show(folder: RunFolder, cells: list[PlannedCell], follow: bool, ended
     return problems
 
 
-def _name(ids: dict[str, str], source: "LogSource") -> str:
+def _name(ids: dict[str, str], source: LogSource) -> str:
     again = f" #{source.attempt}" if source.attempt > 1 else ""
     return ids[source.cell] + ("" if source.part == "job" else f" {source.part}") + again

@@ -7,19 +7,26 @@ import textwrap
 from collections import Counter
 from collections.abc import Container
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import msgspec
+import yaml
 
+from seatrial import plugins
+from seatrial.api import RunPlan
 from seatrial.cli.common import HISTORY, RUNS, SELECTING, complete_cell, fail, plan_of, print_lines, say
+from seatrial.engine.prepare import example_parts, with_contents
+from seatrial.engine.secrets import known_mask
 from seatrial.job import Contents, count, table_axes
 from seatrial.plan import Plan
 from seatrial.plan.pairwise import REPEAT
+from seatrial.plan.select import select_cells
+from seatrial.report.terminal.lines import Line
+from seatrial.report.view.words import exclusions, listed, not_run_text, pad, where_text, width
 from seatrial.suite import Cell
-
-if TYPE_CHECKING:
-    from seatrial.api import RunPlan
-    from seatrial.report.terminal.lines import Line
+from seatrial.suite.yaml.problem import printable
+from seatrial.targets import HasObjects, TargetError
 
 _LISTED = 40
 
@@ -50,8 +57,6 @@ def command(
 ) -> None:
     """Show what SUITE (default: seatrial.yaml) would run: its cells, excluded combinations with their reasons, hours
     and price."""
-    from seatrial.engine.prepare import with_contents
-
     made = plan_of(suite, runs, history=history, list_warnings=True, **chosen)
     if show_job is not None:
         click.echo(_jobs_text(made, show_job), nl=False)
@@ -68,17 +73,8 @@ def command(
     plan.check_cost(made.suite.max_cost if max_cost is None else max_cost)
 
 
-def _jobs_text(made: "RunPlan", expression: str) -> str:
+def _jobs_text(made: RunPlan, expression: str) -> str:
     """The jobs of the matching cells and, for targets that submit objects, those objects, as YAML documents."""
-    import msgspec
-    import yaml
-
-    from seatrial import plugins
-    from seatrial.engine.prepare import example_parts
-    from seatrial.engine.secrets import known_mask
-    from seatrial.plan.select import select_cells
-    from seatrial.suite.yaml.problem import printable
-    from seatrial.targets import HasObjects, TargetError
 
     class Dumper(yaml.SafeDumper):
         """Writes text of several lines as it is."""
@@ -103,7 +99,7 @@ def _jobs_text(made: "RunPlan", expression: str) -> str:
     return known_mask(made.suite).text("".join(texts))
 
 
-def _lines(plan: "Plan", list_cells: bool, columns: int) -> "list[Line]":
+def _lines(plan: Plan, list_cells: bool, columns: int) -> list[Line]:
     """A table of all trials with one combination, if there are several; a grid for each trial with two axes; the cells
     of the others; excluded combinations by reason; totals."""
     marks = {_key(one.trial, one.axes): _MARKS.get(one.cause, _NOT_WANTED) for one in plan.excluded}
@@ -143,10 +139,9 @@ def _key(trial: str, axes: dict[str, str]) -> tuple[str, ...]:
 
 def _grid_lines(
     trial: str, axes: dict[str, tuple[str, ...]], marks: dict[tuple[str, ...], str], columns: int
-) -> "list[Line]":
+) -> list[Line]:
     """Uses the same rows and columns as the tables of a run, or turns them if their names fit only then. Where they do
     not fit either way, letters stand for the columns, the axis with fewer values."""
-    from seatrial.report.view.words import pad, width
 
     def names_fit(rows: str, columns_: str) -> bool:
         first = max(map(width, (f"{rows} \\ {columns_}", *axes[rows])))
@@ -181,10 +176,8 @@ def _letter(number: int) -> str:
     return chr(ord("a") + number) if number < 26 else _letter(number // 26 - 1) + _letter(number % 26)
 
 
-def _excluded_lines(plan: Plan) -> "list[Line]":
+def _excluded_lines(plan: Plan) -> list[Line]:
     """Reasons, most frequent first; JSON has each combination."""
-    from seatrial.report.view.words import exclusions
-
     return [
         [(f"{len(some):>6,}  {why}{f'   ({where})' if where else ''}", "")]
         for why, some, where in exclusions(plan.excluded)
@@ -193,10 +186,8 @@ def _excluded_lines(plan: Plan) -> "list[Line]":
 
 def _single_lines(
     plan: Plan, trials: dict[str, dict[str, tuple[str, ...]]], marks: dict[tuple[str, ...], str]
-) -> "list[Line]":
+) -> list[Line]:
     """A row for each trial: its axes, and the numbers of cases and requests if they are known."""
-    from seatrial.report.view.words import pad, width
-
     axes = list(dict.fromkeys(axis for own in trials.values() for axis in own))
     contents = {cell.trial: cell.contents for cell in plan.cells if cell.contents is not None}
     items = list(dict.fromkeys(f"{one.item}s" for one in contents.values()))
@@ -214,10 +205,8 @@ def _single_lines(
     return [[(texts[0], "bold")], *([(text, "")] for text in texts[1:]), []]
 
 
-def _contents_lines(plan: Plan, shown: Container[str]) -> "list[Line]":
+def _contents_lines(plan: Plan, shown: Container[str]) -> list[Line]:
     """Contents of each trial's cells that are known in advance unless `shown`, and what is skipped, by reason."""
-    from seatrial.report.view.words import listed, where_text
-
     trials: dict[str, list[tuple[Cell, Contents]]] = {}
     for cell in plan.cells:
         if cell.contents is not None:
@@ -244,8 +233,6 @@ def _contents_lines(plan: Plan, shown: Container[str]) -> "list[Line]":
 
 def totals(plan: Plan) -> str:
     """`102 cells, 40 excluded, 2 deselected of 144 combinations; 25.5 hours, price 37.20; no estimate for 3 cells`"""
-    from seatrial.report.view.words import not_run_text
-
     counts = plan.counts
     text = f"{count(counts['cells'], 'cell')}, {not_run_text(plan.excluded)}"
     text += f" of {count(counts['combinations'], 'combination')}"

@@ -4,21 +4,20 @@ import time
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from seatrial.baseline import adjust, describe, new_bounds
+from seatrial.baseline.edit import Updated
+from seatrial.baseline.read import is_bounds
+from seatrial.baseline.selection import MetricHistory, SelectedFile, newest_histories
 from seatrial.cli import CommandGroup
 from seatrial.cli.baseline.import_ import curve, import_bounds, import_runs
 from seatrial.cli.baseline.scope import BaselineScope, say
 from seatrial.cli.common import HISTORY, RUNS, SELECT, duration, fail, options
 
-if TYPE_CHECKING:
-    from seatrial.baseline.edit import Updated
-    from seatrial.baseline.selection import MetricHistory, SelectedFile
-
-    Entries = list[tuple[str, Callable[[], Updated]]]
-
+Entries = list[tuple[str, Callable[[], Updated]]]
 _SUITE = click.argument("suite", type=click.Path(path_type=Path))
 _METRIC = click.option("--metric", metavar="NAME", help="Only this metric.")
 
@@ -71,8 +70,6 @@ def command() -> None:
 @HISTORY
 def show(suite: Path, select: tuple[str, ...], metric: str | None, runs: Path, history: str | None) -> None:
     """Show each entry's bounds, where they come from, and how the last run compares with them."""
-    from seatrial.baseline import describe
-
     scope = BaselineScope(suite, select, runs, history, switched_off=not select)
     for file in scope.files:
         say(file.name if file.exists else f"{file.name} (does not exist yet)")
@@ -92,14 +89,12 @@ def update(scope: BaselineScope, metric: str | None, since: str | None) -> None:
 
     Creates missing entries and updates existing ones. With too few runs or too much noise, existing bounds are kept.
     """
-    from seatrial.baseline import new_bounds, selection
-
     since_s = time.time() - duration(since) if since else None
 
-    def made(file: "SelectedFile", benchmark: str) -> "Entries":
+    def made(file: SelectedFile, benchmark: str) -> Entries:
         return [
             (one.series.metric, partial(new_bounds.update, one, *_known(scope, file, one)))
-            for one in selection.newest_histories(scope.history, benchmark, metric, since_s)
+            for one in newest_histories(scope.history, benchmark, metric, since_s)
             if one.series.metric == "step_time" or file.baselines.form != "torchprime"
             if file.covers(benchmark, one.series.metric)
         ]
@@ -119,10 +114,9 @@ def recenter(scope: BaselineScope, metric: str | None) -> None:
     \b
     seatrial baseline recenter SUITE --metric step_time --reason "new driver" --dry-run
     """
-    from seatrial.baseline import new_bounds, selection
 
-    def made(file: "SelectedFile", benchmark: str) -> "Entries":
-        found = {one.series.metric: one for one in selection.newest_histories(scope.history, benchmark, metric)}
+    def made(file: SelectedFile, benchmark: str) -> Entries:
+        found = {one.series.metric: one for one in newest_histories(scope.history, benchmark, metric)}
         return [
             (name, partial(new_bounds.recenter, found[name], *_known(scope, file, found[name])))
             for name in file.baselines.entries.get(benchmark, {})
@@ -132,12 +126,10 @@ def recenter(scope: BaselineScope, metric: str | None) -> None:
     scope.change(made, "no entry, or no run in the history")
 
 
-def _known(scope: BaselineScope, file: "SelectedFile", chosen: "MetricHistory") -> tuple[Any, ...]:
+def _known(scope: BaselineScope, file: SelectedFile, chosen: MetricHistory) -> tuple[Any, ...]:
     """The entry, reason, hardware and file format that new bounds depend on besides the runs."""
-    from seatrial.baseline.describe import hardware_of
-
     entry = file.entry(chosen.series.benchmark, chosen.series.metric)
-    return entry, scope.why, hardware_of(scope.runs, chosen.points), file.baselines.form
+    return entry, scope.why, describe.hardware_of(scope.runs, chosen.points), file.baselines.form
 
 
 @command.command(short_help="Widen bounds permanently.")
@@ -147,13 +139,11 @@ def _known(scope: BaselineScope, file: "SelectedFile", chosen: "MetricHistory") 
 @click.option("--to", metavar="PERCENT", help="Set the half-width to this share of the center: 3%.")
 def widen(scope: BaselineScope, metric: str | None, by: str | None, to: str | None) -> None:
     """Widen bounds. The new width becomes the entry's minimum, so later updates keep it."""
-    from seatrial.baseline import adjust
-
     if (by is None) == (to is None):
         fail("set exactly one of --by, --to; for example --by 20% or --to 3%")
     by_share, to_share = (None if text is None else _percent(text) for text in (by, to))
 
-    def made(file: "SelectedFile", benchmark: str) -> "Entries":
+    def made(file: SelectedFile, benchmark: str) -> Entries:
         return [
             (name, partial(adjust.widen, entry, scope.why, by_share, to_share))
             for name, entry in file.baselines.entries.get(benchmark, {}).items()
@@ -189,8 +179,6 @@ def import_(scope: BaselineScope, file: Path, metric: str | None, unit: str, bet
     bounds   torchprime's step_time_bounds.yaml or a Seatrial baseline; added to the suite's baseline
     runs     CSV, JSON or YAML rows with `run`, `time` and `value`; added to the history, for `update`
     """
-    from seatrial.baseline.read import is_bounds
-
     if is_bounds(file):
         import_bounds(scope, file)
     else:

@@ -1,24 +1,21 @@
 """`seatrial baseline import`: imports another tool's bounds or runs. `seatrial baseline curve`: saves a loss curve."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from seatrial.api import find
+from seatrial.baseline import imported, past_runs, read_baselines
+from seatrial.checks.bounds import short_date
 from seatrial.cli.baseline.scope import BaselineScope, say
 from seatrial.cli.common import RUN, RUNS, cells_of, complete_cell, fail
-from seatrial.job import count
+from seatrial.job import Unreadable, count
+from seatrial.kinds.training.curve import curve_of, curve_text
 from seatrial.record import write_whole
-
-if TYPE_CHECKING:
-    from seatrial.baseline.imported import ImportedMetric
-    from seatrial.baseline.past_runs import PastRun
+from seatrial.suite import nearest
 
 
 def import_bounds(scope: BaselineScope, file: Path) -> None:
-    from seatrial.baseline import imported, read_baselines
-
     taken = read_baselines(file)
     for warning in taken.warnings:
         say(warning, err=True)
@@ -42,12 +39,9 @@ def import_bounds(scope: BaselineScope, file: Path) -> None:
 
 def import_runs(scope: BaselineScope, file: Path, metric: str | None, unit: str, better: str | None) -> None:
     """Options take precedence over the rows."""
-    from seatrial.baseline import imported, past_runs
-    from seatrial.checks.bounds import short_date
-
     found = past_runs.read_runs(file)
     trials = {name: trial for baseline in scope.files for name, trial in baseline.trials.items()}
-    groups: dict[tuple[str, str], list[PastRun]] = {}
+    groups: dict[tuple[str, str], list[past_runs.PastRun]] = {}
     for one in past_runs.assign_benchmarks(found.runs, trials):
         groups.setdefault((one.benchmark, one.metric), []).append(one)
     # Resolve the metric of every group before adding anything.
@@ -77,11 +71,8 @@ def import_runs(scope: BaselineScope, file: Path, metric: str | None, unit: str,
 
 def _metric(
     scope: BaselineScope, trials: dict[str, str], benchmark: str, metric: str, unit: str, better: str | None
-) -> "ImportedMetric":
+) -> imported.ImportedMetric:
     """The metric of a group of runs, from its rows, the options, the history and the baseline."""
-    from seatrial.baseline.imported import imported_metric
-    from seatrial.suite import nearest
-
     if not benchmark and len(trials) == 1:
         (benchmark,) = trials
     if benchmark not in trials:
@@ -94,7 +85,7 @@ def _metric(
     before = [(one.unit, one.better) for one in reversed(series)]
     before += [(entry.bound.unit, entry.bound.better or "") for entry in entries if entry is not None]
     trial = trials[benchmark]
-    return imported_metric(benchmark, trial, scope.suite.trials[trial], metric, unit, better, before)
+    return imported.imported_metric(benchmark, trial, scope.suite.trials[trial], metric, unit, better, before)
 
 
 @click.command("curve", short_help="Save a run's losses as a reference curve.")
@@ -109,9 +100,6 @@ def curve(run: str, file: Path, cell: str | None, host: int | None, force: bool,
 
     Use `loss: {curve: FILE}` in a training trial to compare later runs with it.
     """
-    from seatrial.job import Unreadable
-    from seatrial.kinds.training.curve import curve_of, curve_text
-
     folder = find(runs, run)
     results = folder.read_results()
     if results is None:

@@ -6,26 +6,28 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from seatrial.api import load
+from seatrial.baseline import new_bounds
+from seatrial.baseline.describe import hardware_of
+from seatrial.baseline.edit import Refused, Updated, Why, change, write_change
+from seatrial.baseline.selection import SelectedFile, newest_histories, selected_files
 from seatrial.cli.common import fail, history_of, plan_of
+from seatrial.plan import PlanError, expand
 from seatrial.record.history import ACCEPTED, History
+from seatrial.suite import SuiteError
+from seatrial.suite.yaml.document import CannotEdit
+from seatrial.suite.yaml.problem import printable
 from seatrial.web.catalogue import ProposedChange
 
-if TYPE_CHECKING:
-    from seatrial.baseline.edit import Updated
-    from seatrial.baseline.selection import SelectedFile
-
-    # For a file and benchmark, the entries to change: each metric with a function that makes the change.
-    Changes = Callable[[SelectedFile, str], list[tuple[str, Callable[[], Updated]]]]
+# For a file and benchmark, the entries to change: each metric with a function that makes the change.
+Changes = Callable[[SelectedFile, str], list[tuple[str, Callable[[], Updated]]]]
 
 
 def say(text: str, err: bool = False) -> None:
     """Prints a line with control characters escaped, because names and reasons come from files and runs."""
-    from seatrial.suite.yaml.problem import printable
-
     click.echo(printable(text), err=err)
 
 
@@ -43,9 +45,6 @@ class BaselineScope:
         dry_run: bool = False,
         switched_off: bool = False,
     ) -> None:
-        from seatrial.baseline.edit import Why
-        from seatrial.baseline.selection import selected_files
-
         plan = plan_of(suite, runs, select, history=history, list_warnings=not reason)  # `show` has no reason
         self.runs = runs
         self.suite = plan.suite
@@ -58,10 +57,8 @@ class BaselineScope:
             hint = "add `baseline: bounds.yaml` to its trial; the file need not exist yet"
             fail(f"no selected cell has a baseline (trials: {trials}); {hint}")
 
-    def change(self, changes: "Changes", nothing: str) -> None:
+    def change(self, changes: Changes, nothing: str) -> None:
         """Changes, prints and writes each entry. Exits 1 if an entry could not be changed; `nothing` says why."""
-        from seatrial.baseline.edit import Refused, Updated
-
         refused = 0
         for file in self.files:
             updates: list[Updated] = []
@@ -97,9 +94,7 @@ class BaselineScope:
         if refused:
             raise SystemExit(1)
 
-    def write(self, file: "SelectedFile", updates: "list[Updated]") -> None:
-        from seatrial.baseline.edit import change, write_change
-
+    def write(self, file: SelectedFile, updates: list[Updated]) -> None:
         if not updates:
             return
         changed = change(file, [update.edit for update in updates])
@@ -133,14 +128,6 @@ class RecenterPreview:
 
     def __call__(self, suite_path: str, benchmark: str, metric: str) -> ProposedChange | None:
         """Returns None if no baseline file has an entry for the metric, or if the suite file does not exist."""
-        from seatrial.api import load
-        from seatrial.baseline import new_bounds, selection
-        from seatrial.baseline.describe import hardware_of
-        from seatrial.baseline.edit import Refused, Why, change
-        from seatrial.plan import PlanError, expand
-        from seatrial.suite import SuiteError
-        from seatrial.suite.yaml.document import CannotEdit
-
         path = Path(suite_path)
         if not suite_path or not path.is_file():
             return None
@@ -149,9 +136,9 @@ class RecenterPreview:
             suite = load(path, check_files=False)
             cells = [cell for cell in expand(suite).cells if cell.benchmark == benchmark]
             command = self._command(path, [cell.id for cell in cells[:MOST_SELECTED]], metric)
-            for file in selection.selected_files(suite, cells):
+            for file in selected_files(suite, cells):
                 entry = file.entry(benchmark, metric)
-                found = selection.newest_histories(self._history, benchmark, metric)
+                found = newest_histories(self._history, benchmark, metric)
                 if entry and found:
                     hardware, form = hardware_of(self._runs, found[0].points), file.baselines.form
                     updated = new_bounds.recenter(found[0], entry, Why(REASON, time.time()), hardware, form)

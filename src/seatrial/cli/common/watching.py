@@ -9,13 +9,13 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from seatrial.api import Cancellation, execute, finished_results, keep_results, ownership
 from seatrial.cli.common import fail, say
 from seatrial.cli.common.copies import copied, notified
+from seatrial.engine import PreparedRun, RunStopped, reopen, thread_limit
 from seatrial.job import ExitCode, RunResults
 from seatrial.record import LiveReader, Owner, RecordError, RunFolder, owner_of
 from seatrial.record.history import History, HistoryError
@@ -24,9 +24,6 @@ from seatrial.report.terminal.summary import print_summary
 from seatrial.report.view.live import monotonic_of
 from seatrial.report.view.series import POINTS_SHOWN, open_regressions, unbounded_metrics
 
-if TYPE_CHECKING:
-    from seatrial.engine import PreparedRun
-
 _POLL_S = 0.05
 BEGIN_S = 60.0  # time for the detached process to take ownership of the run
 _WATCH_S = 0.25  # poll interval for a run that another process owns
@@ -34,7 +31,7 @@ _GARBAGE = 20_000  # new objects between two garbage collections
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run_shown(prepared: "PreparedRun", history: History, cancel: bool = False, notify: str = "") -> int:
+def run_shown(prepared: PreparedRun, history: History, cancel: bool = False, notify: str = "") -> int:
     """Runs to the end, writes the reports and returns the exit code."""
     with ownership(prepared.folder):
         results = keep_results(prepared, _executed(prepared, cancel), history, say)
@@ -58,9 +55,7 @@ def _summarize(results: RunResults, folder: Path, history: History, strict: bool
     return ExitCode.FAILED if found and results.exit_code == ExitCode.PASSED else results.exit_code
 
 
-def _executed(prepared: "PreparedRun", cancel: bool) -> RunResults:
-    from seatrial.engine import RunStopped, thread_limit
-
+def _executed(prepared: PreparedRun, cancel: bool) -> RunResults:
     folder, plan = prepared.folder, prepared.plan
     expected = {cell.id: cell.estimate_s for cell in plan.cells if cell.estimate_s is not None}
     # The suite and plan live until the end: keep them out of garbage collection.
@@ -84,7 +79,7 @@ def _executed(prepared: "PreparedRun", cancel: bool) -> RunResults:
         fail(f"the run stopped: {thread_limit(error) or error}\n{then}", ExitCode.INFRA)
 
 
-async def _interruptible(prepared: "PreparedRun", shown: Watching, cancel: Cancellation) -> RunResults:
+async def _interruptible(prepared: PreparedRun, shown: Watching, cancel: Cancellation) -> RunResults:
     """A signal cancels the run. Ctrl-C a second time exits immediately; attach can still resume the run."""
     pressed = 0
 
@@ -167,9 +162,7 @@ def _watch(folder: RunFolder, owner: Owner) -> None:
                 time.sleep(_WATCH_S)
 
 
-def reopened(folder: RunFolder) -> "PreparedRun":
-    from seatrial.engine import reopen
-
+def reopened(folder: RunFolder) -> PreparedRun:
     owner = owner_of(folder.path)
     if owner is not None and not owner.here:
         who = f"process {owner.pid} on {owner.host}"
@@ -177,7 +170,7 @@ def reopened(folder: RunFolder) -> "PreparedRun":
     return reopen(folder)
 
 
-def detached(prepared: "PreparedRun", runs: Path, history: str | None, notify: str = "") -> None:
+def detached(prepared: PreparedRun, runs: Path, history: str | None, notify: str = "") -> None:
     """Starts a background process that runs `attach`; its output goes to console.txt in the run folder."""
     # Not as options: an address may hold a password, and other users can see the options of a process.
     given = {"SEATRIAL_HISTORY": history or "", "SEATRIAL_NOTIFY": notify}

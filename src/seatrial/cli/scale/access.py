@@ -2,16 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from seatrial.cli.common import fail
+from seatrial.kubernetes import Kubernetes, KubernetesError, load_access
 from seatrial.migrate.runai.files import DEFAULT_FOLDER, DEFAULT_PROJECT, WORKLOAD_TYPES
-
-if TYPE_CHECKING:
-    from seatrial.kubernetes import Kubernetes
 
 _T = TypeVar("_T")
 
@@ -42,12 +41,9 @@ def on_cluster(
     context: str | None,
     namespace: str,
     at_once: int,
-    work: "Callable[[Kubernetes], Awaitable[_T]]",
+    work: Callable[[Kubernetes], Awaitable[_T]],
 ) -> _T:
     """Returns the result of `work`. Exits 3 if the cluster does not respond or denies access."""
-    from dataclasses import replace
-
-    from seatrial.kubernetes import Kubernetes, KubernetesError, load_access
 
     async def run() -> _T:
         found = replace(load_access(kubeconfig, context), namespace=namespace)

@@ -1,18 +1,17 @@
 """`seatrial scale merge`: merges scale trials that loaded one cluster at the same time."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from seatrial.api import find
 from seatrial.cli.common import RUN, RUNS, cells_of, fail, print_json
-
-if TYPE_CHECKING:
-    from seatrial.job.plan import PlannedCell
-    from seatrial.kinds.scale.driver.merge import Merged
-    from seatrial.kinds.scale.work import ScaleWork
-    from seatrial.record import RunFolder
+from seatrial.job import Unreadable, Verdict, convert
+from seatrial.job.plan import PlannedCell
+from seatrial.kinds.scale.driver.merge import Merged, merge_shards, read_shard
+from seatrial.kinds.scale.model import NONE, parse_scale_bound
+from seatrial.kinds.scale.work import ScaleWork, broken_scale_bounds
+from seatrial.record import RunFolder
 
 _PART = "driver"
 
@@ -31,11 +30,6 @@ def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_
 
     Exits 1 if a bound is broken or one of the trials is not valid.
     """
-    from seatrial.job import Unreadable
-    from seatrial.kinds.scale.driver.merge import merge_shards, read_shard
-    from seatrial.kinds.scale.model import NONE, parse_scale_bound
-    from seatrial.kinds.scale.work import broken_scale_bounds
-
     try:
         given = {**NONE, **dict(one.partition("=")[::2] for one in bounds)}
         wanted = tuple(parse_scale_bound(name, value) for name, value in given.items())
@@ -62,12 +56,9 @@ def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_
         raise SystemExit(1)
 
 
-def _works(folder: "RunFolder", cells: "list[PlannedCell]") -> "dict[Path, ScaleWork]":
+def _works(folder: RunFolder, cells: list[PlannedCell]) -> dict[Path, ScaleWork]:
     """The work of each cell's load generator in its last attempt, by the folder of its files. Skips cells that have
     no load generator."""
-    from seatrial.job import Unreadable, convert
-    from seatrial.kinds.scale.work import ScaleWork
-
     found = {}
     for cell in cells:
         attempts = [int(path.name) for path in (folder.path / "cells" / cell.hash).glob("*") if path.name.isdigit()]
@@ -87,10 +78,8 @@ def _works(folder: "RunFolder", cells: "list[PlannedCell]") -> "dict[Path, Scale
     return found
 
 
-def _doubts(folder: "RunFolder", cells: "list[PlannedCell]") -> list[str]:
+def _doubts(folder: RunFolder, cells: list[PlannedCell]) -> list[str]:
     """Findings that make the merged result unreliable."""
-    from seatrial.job import Verdict
-
     results = folder.read_results()
     if results is None:
         return [f"the run has no results yet; finish it with `seatrial attach {folder.run}`"]
@@ -104,7 +93,7 @@ def _doubts(folder: "RunFolder", cells: "list[PlannedCell]") -> list[str]:
     ]
 
 
-def _print(merged: "Merged", shards: int, broken: list[str], doubts: list[str]) -> None:
+def _print(merged: Merged, shards: int, broken: list[str], doubts: list[str]) -> None:
     whole = merged.whole
     rate = "" if whole.rate is None else f", {whole.rate:.1f} per second"
     generators = f"{shards} load generator{'s' * (shards != 1)}"

@@ -1,5 +1,6 @@
 """`seatrial scale sample` and `seatrial scale plot`: replace Run:ai's sampler.py and plotter.py."""
 
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -8,7 +9,11 @@ from seatrial import SeatrialError
 from seatrial.cli.common import fail
 from seatrial.cli.scale.access import FOLDER, NAMESPACE, TYPE, access, on_cluster, project_option
 from seatrial.extras import install_command
-from seatrial.migrate.runai.files import NAMESPACE_PREFIX
+from seatrial.migrate.runai.files import NAMESPACE_PREFIX, SAMPLED_FILE, TIMES_FILE, write_file
+from seatrial.migrate.runai.plot import captions, draw, shown_milestones
+from seatrial.migrate.runai.sample import backend_times, sampled, take_snapshot
+from seatrial.migrate.runai.times import ALL_SAMPLED_FILE, ERROR, compatible_entries, csv_text, metrics_of, read_folder
+from seatrial.record import write_whole
 
 
 @click.command(short_help="Write the progress of each workload to sampled.json.")
@@ -35,10 +40,6 @@ def sample(
     backend_cluster: str | None, namespace: str | None, kubeconfig: Path | None, context: str | None,
 ) -> None:  # fmt: skip
     """Write the progress of each workload to sampled.json. Can be run at any time, repeatedly and from any machine."""
-    from seatrial.migrate.runai.files import SAMPLED_FILE, write_file
-    from seatrial.migrate.runai.sample import backend_times, sampled, take_snapshot
-    from seatrial.migrate.runai.times import ALL_SAMPLED_FILE, compatible_entries
-
     if not folder.is_dir():
         fail(f"folder not found: {folder}; use the folder of `seatrial scale submit`, or create one")
     where = namespace or f"{NAMESPACE_PREFIX}{project}"
@@ -84,13 +85,6 @@ def plot(folder: Path, plot_type: str, skip_errors: bool, head: int | None, tail
 
     Shows every submitted workload, including those without a pod and those rejected by the server.
     """
-    from collections import Counter
-
-    from seatrial.migrate.runai.files import TIMES_FILE
-    from seatrial.migrate.runai.plot import captions, draw, shown_milestones
-    from seatrial.migrate.runai.times import ERROR, csv_text, metrics_of, read_folder
-    from seatrial.record import write_whole
-
     joined = read_folder(folder)
     write_whole(folder / TIMES_FILE, csv_text(joined.rows).encode())
     errors = [row.name for row in joined.rows if row.state == ERROR]

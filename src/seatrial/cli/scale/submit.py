@@ -1,18 +1,23 @@
 """`seatrial scale submit`: replaces Run:ai's submitter.py. `seatrial scale clean`: deletes the workloads."""
 
+import asyncio
+import functools
+import signal
+import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from seatrial import SeatrialError
 from seatrial.cli.common import fail
 from seatrial.cli.scale.access import FOLDER, NAMESPACE, TYPE, access, on_cluster, project_option
-
-if TYPE_CHECKING:
-    from seatrial.kubernetes import Kubernetes, Manifest
-    from seatrial.migrate.runai.files import SubmittedWorkload
-    from seatrial.migrate.runai.submit import Waves
+from seatrial.job import Unreadable, read_json
+from seatrial.kinds.scale.workload import rendered
+from seatrial.kubernetes import Kubernetes, Manifest
+from seatrial.migrate.runai.files import SUBMISSION_FILE, BegunSubmission, SubmittedWorkload
+from seatrial.migrate.runai.submit import Waves, remove_workloads, submit_workloads
+from seatrial.suite import SuiteError
+from seatrial.targets.kubernetes.owned import workload_labels
 
 _SHOWN = 5  # rejection reasons
 
@@ -48,11 +53,6 @@ def submit(
     Exits 1 if the server rejected some; submitted.json has the reasons. Delete the workloads with
     `seatrial scale clean`.
     """
-    import uuid
-
-    from seatrial.migrate.runai.submit import Waves
-    from seatrial.targets.kubernetes.owned import workload_labels
-
     values = {"PROJECT_PLACEHOLDER": project, "NUM_WORKERS_PLACEHOLDER": num_workers, "NUM_GPUS": num_gpus}
     manifest = _manifest(templates / f"{workload_type}.yaml", templates / "pvc.yaml" if pvc else None, values)
     where = namespace or manifest["metadata"].get("namespace") or f"runai-{project}"
@@ -74,10 +74,7 @@ def submit(
         raise SystemExit(130 if stopped else 1)
 
 
-def _manifest(path: Path, claim: Path | None, values: dict[str, str]) -> "Manifest":
-    from seatrial.kinds.scale.workload import rendered
-    from seatrial.suite import SuiteError
-
+def _manifest(path: Path, claim: Path | None, values: dict[str, str]) -> Manifest:
     text, added = _template(path), _template(claim) if claim else ""
     used = {name: value for name, value in values.items() if name in text + added}
     try:
@@ -99,15 +96,9 @@ def _template(path: Path) -> str:
 
 
 async def _submitted(
-    client: "Kubernetes", waves: "Waves", folder: Path, context: str
-) -> "tuple[list[SubmittedWorkload], bool]":
+    client: Kubernetes, waves: Waves, folder: Path, context: str
+) -> tuple[list[SubmittedWorkload], bool]:
     """Submits the waves. Ctrl-C stops after the current group; all submitted workloads are written."""
-    import asyncio
-    import functools
-    import signal
-
-    from seatrial.migrate.runai.submit import submit_workloads
-
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stopping.set)
     say = functools.partial(click.echo, err=True)
@@ -122,12 +113,6 @@ def clean(folder: Path, kubeconfig: Path | None, context: str | None) -> None:
 
     Also works after `submit` was killed. Exits 3 if some workloads remain.
     """
-    from seatrial.job import Unreadable
-    from seatrial.job.reading import read_json
-    from seatrial.migrate.runai.files import SUBMISSION_FILE, BegunSubmission
-    from seatrial.migrate.runai.submit import remove_workloads
-    from seatrial.targets.kubernetes.owned import workload_labels
-
     path = folder / SUBMISSION_FILE
     try:
         begun = read_json(path, BegunSubmission)
@@ -135,7 +120,7 @@ def clean(folder: Path, kubeconfig: Path | None, context: str | None) -> None:
         why = error.strerror if isinstance(error, OSError) else error
         fail(f"cannot read {path}: {why}; it is written by `seatrial scale submit`")
 
-    async def remove(client: "Kubernetes") -> bool:
+    async def remove(client: Kubernetes) -> bool:
         resource = await client.discovery.of_kind(begun.api_version, begun.kind)
         return await remove_workloads(client, resource, workload_labels(begun.run))
 
