@@ -12,6 +12,7 @@ from seatrial.baseline.models import (
     CAP,
     OURS,
     STEP_TIME,
+    TEXT_KEYS,
     THEIRS,
     BaselineEntry,
     Baselines,
@@ -123,7 +124,9 @@ def _since(value: Any) -> float | None:
 
 
 # A baseline may be much longer than a suite.
-BASELINE_LIMITS = FileLimits("baseline", 32 << 20, 2_000_000, "use one file per suite", "use one file per suite")
+BASELINE_LIMITS = FileLimits(
+    "baseline", 32 << 20, 2_000_000, "use one file per suite", "use one file per suite", TEXT_KEYS
+)
 _VERSION = 1
 TOP = {"baselines": OURS, "benchmarks": THEIRS}
 _INVENTED = re.compile(r"#.*\b(dummy|copye?d from|copied from|made up|placeholder)\b", re.IGNORECASE)

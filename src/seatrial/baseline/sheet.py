@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from seatrial.baseline.models import CAP, FLOOR, TEXT_KEYS, Provenance, relative_half_width
+from seatrial.baseline.models import CAP, FLOOR, Provenance, relative_half_width
 from seatrial.job import Bound, BoundState
 from seatrial.suite.yaml.problem import KeyPath, Problem, SourceMark, describe
 from seatrial.suite.yaml.source import Source
@@ -47,21 +47,10 @@ class Sheet:
 
     def validated(self, model: type[_M], written: Any, path: KeyPath) -> _M | None:
         """The entry at `path`; None if it has errors. Likely typos in keys are warnings."""
-        data = self._with_raw_texts(written if written is not None else {}, path)
+        data = written if written is not None else {}
         if isinstance(data, dict):
             self.warn_of_slips(path, data, model.model_fields)
         return self.source.validated(model, data, path)
-
-    def _with_raw_texts(self, value: Any, path: KeyPath) -> Any:
-        if not isinstance(value, dict):
-            return value
-        made = {}
-        for key, item in value.items():
-            raw = self.source.find((*path, key))[1] if key in TEXT_KEYS and not isinstance(item, str) else None
-            made[key] = item if raw is None or item is None else raw
-            if isinstance(item, dict):
-                made[key] = self._with_raw_texts(item, (*path, key))
-        return made
 
     def check_shares(self, path: KeyPath, keys: Provenance, bound: Bound) -> None:
         """Checks `floor` and `cap` in the map at `path`: shares of the center, floor below cap."""

@@ -111,7 +111,7 @@ def with_bounds(
 ) -> Judgement:
     """Adds the findings that every kind has: of metrics by their bounds, of files, of GPUs; and known failures."""
     failed = not worst(finding.verdict for finding in judgement.findings).good
-    record = cell.policy.unjudged == "record"
+    record = cell.spec.unjudged == "record"
     metrics = check_bounds(judgement.metrics, cell.bounds, settings, cell.unbounded, at_s, failed, record)
     unkept = [finding for part, one in observed.items() for finding in check_kept(one, part)]
     gpus = []

@@ -69,9 +69,9 @@ class Budget:
 
 def _expected_cost(cell: Cell) -> float:
     """Cost by its estimate, else by its run limit, as in the plan's cost limit."""
-    seconds = cell.policy.run_s if cell.estimate_s is None else cell.estimate_s
+    seconds = cell.spec.timeout.run_s if cell.estimate_s is None else cell.estimate_s
     return _cost(cell, seconds or 0.0)
 
 
 def _cost(cell: Cell, seconds: float) -> float:
-    return (cell.price_per_hour or 0.0) * seconds / 3600
+    return (cell.machine.price or 0.0) * seconds / 3600

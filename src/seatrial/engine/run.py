@@ -299,10 +299,10 @@ class Run:
             return ""
         if verdict in OUT_OF_BOUNDS:
             out = out_of_bounds(made)
-            confirm = cell.policy.confirm
+            confirm = cell.spec.confirm
             return "confirming" if agreeing(out) <= confirm and len(out) <= 2 * confirm else ""
-        retries = cell.policy.retries if self._options.retries is None else self._options.retries
-        wanted = cell.policy.retry_on
+        retries = cell.spec.retries if self._options.retries is None else self._options.retries
+        wanted = cell.spec.retry_on
         ended = [one.attempt for one in made if not one.attempt.cancelled]
         tried = sum(attempt.verdict in wanted for attempt in ended)
         return "retrying" if verdict in wanted and tried <= retries else ""

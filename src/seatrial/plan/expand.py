@@ -25,7 +25,6 @@ from seatrial.suite import (
     Cell,
     Group,
     Machine,
-    Policy,
     Requirement,
     Runtime,
     Suite,
@@ -139,7 +138,6 @@ class _Trial:
         self._xfails = [(compile_rule(rule, axes), rule) for rule in model.xfail]
         self._content = _sha256(_json([name, model.content(), suite.env]))
         self._work = _sha256(_json(model.work()))
-        self._policy = Policy.of(model)
         self._baseline_files = self._model.baseline_files()
         self._resolver = Resolver(f"trials.{name}", model, suite.data["trials"][name], TRIAL_APART)
         runtime = cache(partial(_RuntimeOf, suite, name))
@@ -202,7 +200,6 @@ class _Trial:
             kind=self._model.kind,
             spec=spec.model,
             filled=spec.filled,
-            policy=self._policy,
             fields=fields,
             axes=labels,
             values=values,
@@ -217,7 +214,6 @@ class _Trial:
             xfails=tuple(_filled(rule, *given) for meant, rule in self._xfails if _holds(meant, labels)),
             env=env,
             estimate_s=self._history.get(short, self._estimate_s),
-            price_per_hour=place.machine.price,
             gathered=self._model.GATHERED(),
         )
 

@@ -29,7 +29,6 @@ from seatrial.suite import (
     Env,
     EnvValue,
     Machine,
-    Policy,
     Runtime,
     SecretSource,
     Suite,
@@ -195,7 +194,6 @@ class _Reader:
             trial=cell.trial,
             kind=trial.kind,
             spec=spec,
-            policy=Policy.of(spec),
             axes=cell.axes,
             values=values,
             machine_name=cell.machine,
@@ -214,7 +212,6 @@ class _Reader:
             bounds=cell.bounds,
             unbounded=cell.unbounded,
             estimate_s=cell.estimate_s,
-            price_per_hour=machine.price,
             gathered=self._gathered(trial.kind, cell.gathered) if cell.gathered else type(spec).GATHERED(),
         )
 

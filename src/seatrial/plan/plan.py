@@ -39,11 +39,11 @@ class Cost(msgspec.Struct, frozen=True):
         seconds = price = bound = 0.0
         unknown = unbounded = 0
         for cell in cells:
-            hourly = cell.price_per_hour or 0.0
+            hourly = cell.machine.price or 0.0
             longest_s = cell.estimate_s
             if longest_s is None:
                 unknown += 1
-                longest_s = cell.policy.run_s
+                longest_s = cell.spec.timeout.run_s
             else:
                 seconds += longest_s
                 price += longest_s / 3600 * hourly
@@ -143,6 +143,6 @@ def _cell_json(cell: Cell) -> dict[str, Any]:
         "target": cell.target,
         "tags": sorted(cell.tags),
         "estimate_s": cell.estimate_s,
-        "price_per_hour": cell.price_per_hour,
+        "price_per_hour": cell.machine.price,
         **({"contents": msgspec.to_builtins(cell.contents)} if cell.contents is not None else {}),
     }

@@ -60,10 +60,6 @@ def compare(
             "expected 0 < level < 1, noise_runs >= 2 and a finite noise, "
             f"got level {level}, noise_runs {noise_runs}, noise {noise}"
         )
-    if noise is None and len(before) == len(after) == 1 and 1e-100 < abs(before[0]) < 1e100 > abs(after[0]):
-        # The most frequent case; same result as below.
-        size = (after[0] - before[0]) / abs(before[0])
-        return Difference(before[0], after[0], size, level=level, n_before=1, n_after=1, why=_NO_NOISE)
     finite = [[float(value) for value in values if math.isfinite(value)] for values in (before, after)]
     inner = [_without_outliers(values) for values in finite]
     exponent = _exponent(inner[0] + inner[1])

@@ -1,7 +1,7 @@
 """The suite that a user writes: its models, loading with file:line:column errors, and its JSON Schema."""
 
 from seatrial.suite.axes import compile_rule
-from seatrial.suite.cell import Cell, Policy
+from seatrial.suite.cell import Cell
 from seatrial.suite.conditions import settings_of
 from seatrial.suite.load import from_data, load
 from seatrial.suite.models import (

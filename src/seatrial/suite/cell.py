@@ -4,26 +4,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from seatrial.job import Bound, Contents
 from seatrial.suite.models import EnvValue, Machine, Runtime
-from seatrial.suite.trial import Gathered, RetryOn, TrialModel, Xfail
+from seatrial.suite.trial import Gathered, Xfail
 from seatrial.suite.yaml.source import YamlMap
-
-
-class Policy(msgspec.Struct, frozen=True):
-    """A trial's limits and retries, and how to treat metrics that cannot be checked."""
-
-    run_s: float | None
-    retries: int
-    retry_on: tuple[RetryOn, ...]
-    confirm: int
-    unjudged: str
-
-    @classmethod
-    def of(cls, trial: TrialModel) -> "Policy":
-        return cls(trial.timeout.run_s, trial.retries, trial.retry_on, trial.confirm, trial.unjudged)
 
 
 @dataclass(frozen=True)
@@ -33,7 +17,6 @@ class Cell:
     trial: str
     kind: str
     spec: Any  # the trial's fields, as its kind's model; shared by cells with equal values
-    policy: Policy
     axes: dict[str, str]  # axis -> readable label of the value
     values: dict[str, Any] = field(repr=False)  # axis -> the value itself
     machine_name: str
@@ -53,6 +36,5 @@ class Cell:
     bounds: tuple[Bound, ...] = ()
     unbounded: str = ""  # why the trial's baseline has no bounds for it
     estimate_s: float | None = None
-    price_per_hour: float | None = None
     gathered: Any = field(default=Gathered(), repr=False)  # what its kind read on this machine: GATHERED of its model
     contents: Contents | None = field(default=None, repr=False)  # its cases, if its kind has any

@@ -21,13 +21,14 @@ _M = TypeVar("_M", bound=BaseModel)
 
 
 class FileLimits(NamedTuple):
-    """Size limits of a file, and the advice for a file that exceeds them."""
+    """Size limits of a file, the advice for a file that exceeds them, and how it is read."""
 
     what: str = "suite"
     max_bytes: int = 1 << 20
     max_values: int = MAX_VALUES
     too_large: str = "split it with `include`, or use `matrix`"
     too_many: str = "use `matrix`"
+    texts: frozenset[str] = frozenset()  # keys of which a number, true or false is read as text
 
 
 _SUITE = FileLimits()
@@ -233,6 +234,8 @@ class YamlReader:
             if key.data == "<<" and isinstance(event, yaml.ScalarEvent) and event.implicit[0]:
                 merged += value.items if isinstance(value.items, list) else [value]
             elif self._key_is_good(key, node):
+                if key.data in self._source.limits.texts and value.raw is not None and value.data is not None:
+                    value.data, value.raw = value.raw, None
                 items[key.data] = value
                 node.keys[key.data] = (key.line, key.column)
         for base in merged:
