@@ -48,61 +48,26 @@ def _text(text: str) -> AgentPattern:
     return {"pattern": re.escape(text), "literal": text}
 
 
+# What can match a line break, or the start or end of the whole text. Where it is not certain, it counts too.
+_ACROSS = re.compile(r"[\x00-\x08\n-\r]|\\(?:[nrsWDAZ0N]|1[0-5]|x0|u000|U000000|[abftv]-)|\t-|\[\^|\(\?[a-zA-Z]*s")
+
+
 def _searched(pattern: str) -> AgentPattern:
     """The agent matches lines as bytes, so a non-ASCII pattern is searched in the kept output, which is text."""
-    parsed = _parsed(pattern)
-    across = not pattern.isascii() or (parsed is not None and _crosses(parsed, parsed.state.flags))
+    across = not pattern.isascii() or _ACROSS.search(pattern)
     return {**for_agent(pattern), "across": True} if across else for_agent(pattern)
-
-
-def _parsed(pattern: str) -> Any:
-    """None for a pattern that a cell's values made invalid; the agent reports the error."""
-    parser: Any = importlib.import_module("re._parser")
-    try:
-        return parser.parse(pattern)
-    except (re.error, OverflowError, RecursionError):
-        return None
-
-
-_BREAKING = ["CATEGORY_SPACE", "CATEGORY_NOT_WORD", "CATEGORY_NOT_DIGIT", "AT_BEGINNING_STRING", "AT_END_STRING"]
-
-
-def _crosses(parsed: Any, flags: int) -> bool:
-    """Whether it needs more than a line: it can match a line break or the start or end of the whole text."""
-    for operation, argument in parsed:
-        name = str(operation)
-        if name == "SUBPATTERN":
-            crosses = _crosses(argument[3], (flags | argument[1]) & ~argument[2])
-        elif name == "LITERAL":
-            crosses = argument in (10, 13)
-        elif name == "RANGE":
-            crosses = argument[0] <= 13 and argument[1] >= 10
-        elif name == "ANY":
-            crosses = bool(flags & re.DOTALL)
-        elif name in ("CATEGORY", "AT"):
-            crosses = str(argument) in _BREAKING
-        elif name == "IN":
-            crosses = _crosses(argument, flags)
-        else:
-            crosses = name in ("NOT_LITERAL", "NEGATE") or any(_crosses(part, flags) for part in _parts(argument))
-        if crosses:
-            return True
-    return False
-
-
-def _parts(argument: Any) -> list[Any]:
-    """The patterns inside a repeat, a branch, a lookaround or a condition."""
-    if isinstance(argument, tuple | list):
-        return [part for one in argument for part in _parts(one)]
-    return [argument] if hasattr(argument, "state") else []
 
 
 def longest_literal(pattern: str) -> str:
     """The longest text that every match contains; the agent searches it first, because that is fast.
 
     Empty if none is found, which is always correct."""
-    parsed = _parsed(pattern)
-    if parsed is None or parsed.state.flags & re.IGNORECASE:
+    parser: Any = importlib.import_module("re._parser")
+    try:
+        parsed = parser.parse(pattern)
+    except (re.error, OverflowError, RecursionError):  # a cell's values made it invalid; the agent reports that
+        return ""
+    if parsed.state.flags & re.IGNORECASE:
         return ""
     runs = [""]
     _collect(parsed, runs)
