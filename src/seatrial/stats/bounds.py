@@ -187,11 +187,11 @@ def _of_repeats(row: _Floats, run_of: NDArray[np.intp], false_alarm: float, floo
     run_of = np.unique(run_of, return_inverse=True)[1]
     numbers = np.arange(run_of.max() + 1)
     middles = np.array([np.median(x[run_of == number]) for number in numbers])
-    kept = _kept(np.median(middles) + x - middles[run_of], floor)
+    kept = prediction_intervals((np.median(middles) + x - middles[run_of])[None], floor=floor).kept[0]
     kept[~np.isin(run_of, run_of[kept])] = True  # if all values of a run seem to be outliers, none is
     metrics = np.bincount(run_of[kept])
     means = np.bincount(run_of[kept], x[kept]) / metrics
-    good = _kept(means, floor)
+    good = prediction_intervals(means[None], floor=floor).kept[0]
     kept &= good[run_of]
     metrics, n = metrics[good], int(good.sum())
     center = means[good].mean()
@@ -213,15 +213,6 @@ def _of_repeats(row: _Floats, run_of: NDArray[np.intp], false_alarm: float, floo
             kept[None],
             np.array([least_half > half]),
         )
-
-
-def _kept(row: _Floats, floor: float) -> NDArray[np.bool_]:
-    """Which values of one series are not outliers."""
-    with np.errstate(all="ignore"):
-        order, n = _nearest(row[None], floor)
-    kept = np.zeros(len(row), dtype=np.bool_)
-    kept[order[0, : int(n[0])]] = True
-    return kept
 
 
 def _nearest(x: _Floats, floor: float) -> tuple[NDArray[np.intp], NDArray[np.int64]]:

@@ -25,9 +25,7 @@ class Quantile(msgspec.Struct, frozen=True):
     upper: float | None
 
 
-def quantiles(
-    durations: ArrayLike, ended: ArrayLike, shares: Sequence[float], confidence: float = CONFIDENCE
-) -> list[Quantile]:
+def quantiles(durations: ArrayLike, ended: ArrayLike, shares: Sequence[float]) -> list[Quantile]:
     """Quantiles of `durations`; one that has not `ended` is a lower bound. Without durations all values are None.
     Raises ValueError for negative or infinite durations."""
     times, done = np.asarray(durations, dtype=np.float64), np.asarray(ended, dtype=np.bool_)
@@ -35,7 +33,7 @@ def quantiles(
         raise ValueError(f"expected as many durations as `ended` flags, got {times.size} and {done.size}")
     if not np.all(times >= 0) or not np.all(np.isfinite(times)):
         raise ValueError("durations must be finite and not negative")
-    at, left, low, high = _survival(times, done, confidence)
+    at, left, low, high = _survival(times, done)
     longest = float(times.max(initial=0.0))
     made = []
     for share in shares:
@@ -45,7 +43,7 @@ def quantiles(
     return made
 
 
-def _survival(times: _Floats, done: NDArray[np.bool_], confidence: float) -> tuple[_Floats, _Floats, _Floats, _Floats]:
+def _survival(times: _Floats, done: NDArray[np.bool_]) -> tuple[_Floats, _Floats, _Floats, _Floats]:
     """Times of ends, the share that lasts longer, and the confidence interval of this share.
 
     The interval uses the log-log transformation (Kalbfleisch and Prentice), which stays within 0 and 1."""
@@ -55,7 +53,7 @@ def _survival(times: _Floats, done: NDArray[np.bool_], confidence: float) -> tup
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = np.cumsum(ends / (at_risk * (at_risk - ends)))
         log_left = np.log(left)
-        reach = NormalDist().inv_cdf((1 + confidence) / 2) * np.sqrt(variance) / np.abs(log_left)
+        reach = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * np.sqrt(variance) / np.abs(log_left)
         low, high = left ** np.exp(reach), left ** np.exp(-reach)
     nothing = left <= _NEARLY  # all have ended: the upper limit is that of the time before
     before = np.concatenate(([1.0], high))[:-1]

@@ -77,13 +77,8 @@ def _without_spikes(values: Floats) -> Floats:
 
 def _height(values: Floats) -> float:
     """The distance from the 0.5th to the 99.5th percentile, interpolated."""
-    last = len(values) - 1
-    at = 0.005 * last
-    low = int(at)
-    high = last - low
-    ordered = np.partition(values, sorted({low, low + 1, high - 1, high}))
-    share = at - low
-    return float((ordered[high] - ordered[low]) * (1 - share) + (ordered[high - 1] - ordered[low + 1]) * share)
+    low, high = np.percentile(values, (0.5, 99.5))
+    return float(high - low)
 
 
 def median(values: Floats) -> float:
@@ -96,9 +91,7 @@ def median(values: Floats) -> float:
 
 
 def _running(values: Floats) -> Floats:
-    sums = np.zeros(len(values) + 1)
-    np.cumsum(values, out=sums[1:])
-    return sums
+    return np.concatenate(([0.0], np.cumsum(values)))
 
 
 NEAR_RUNS = 40  # on either side, for ranks, size and abruptness

@@ -112,8 +112,6 @@ def _without_outliers(values: list[float]) -> list[float]:
 def _side(values: list[float], exponent: int) -> _Side | None:
     if not values:
         return None
-    if len(values) == 1:
-        return _Side(1, math.ldexp(values[0], -exponent), 0.0)
     scaled = [math.ldexp(value, -exponent) for value in values]
     start = scaled[0]  # distances from it are exact for constants
     mean = start + math.fsum(value - start for value in scaled) / len(scaled)
