@@ -41,6 +41,8 @@ from seatrial.suite.overrides import TargetModels
 from seatrial.suite.suite import RunSuite, axes_of, own_fields
 from seatrial.suite.trial import Xfail
 
+# Fields of a cell that its plan file has as they are.
+_SAME = ("id", "hash", "axes", "trial", "tags", "estimate_s", "target", "work", "bounds", "unbounded")
 _ENV: TypeAdapter[dict[str, EnvValue]] = TypeAdapter(Env)
 
 
@@ -94,21 +96,12 @@ class _Writer:
             gathered = _digest(encoded)
             self.data[gathered] = msgspec.Raw(encoded)
         return PlannedCell(
-            id=cell.id,
-            hash=cell.hash,
-            axes=cell.axes,
-            trial=cell.trial,
-            tags=cell.tags,
-            estimate_s=cell.estimate_s,
-            target=cell.target,
+            **{name: getattr(cell, name) for name in _SAME},
             machine=cell.machine_name,
             runtime=self._runtime(cell),
             spec=cell.filled,
             env={name: text for name, text in cell.env.items() if isinstance(text, str) and text != as_written[name]},
             benchmark="" if cell.benchmark == cell.id else cell.benchmark,
-            work=cell.work,
-            bounds=cell.bounds,
-            unbounded=cell.unbounded,
             xfails=tuple(PlannedXfail(one.why, one.step) for one in cell.xfails),
             gathered=gathered,
         )
@@ -189,29 +182,20 @@ class _Reader:
         for axis, value in values.items():
             fields.update(axis_fields(axis, value))
         return Cell(
-            id=cell.id,
-            hash=cell.hash,
-            trial=cell.trial,
+            **{name: getattr(cell, name) for name in _SAME},
             kind=trial.kind,
             spec=spec,
-            axes=cell.axes,
             values=values,
             machine_name=cell.machine,
             machine=machine,
             runtime_name=cell.runtime.partition("@")[0] or None,
             runtime=self._runtimes[cell.runtime],
-            target=cell.target,
             directory=self._directory,
-            tags=cell.tags,
             xfails=tuple(Xfail(why=one.why, step=one.step) for one in cell.xfails),
             env={**self._env(cell.trial, cell.runtime), **cell.env},
             fields=fields,
             filled=cell.spec,
             benchmark=cell.benchmark or cell.id,
-            work=cell.work,
-            bounds=cell.bounds,
-            unbounded=cell.unbounded,
-            estimate_s=cell.estimate_s,
             gathered=self._gathered(trial.kind, cell.gathered) if cell.gathered else type(spec).GATHERED(),
         )
 

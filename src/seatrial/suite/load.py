@@ -27,6 +27,8 @@ Kinds = Mapping[str, type[TrialModel]]
 Readers = Mapping[str, KnownReader]
 ReadBaseline = Callable[[Path, Sequence[TrialModel]], BaselineFile]
 _M = TypeVar("_M", bound=BaseModel)
+# Fields of the file that a suite has as they are.
+_SAME = ("machines", "runtimes", "secrets", "env", "max_cells", "max_cost", "estimate_s")
 
 
 def load(
@@ -102,16 +104,10 @@ class _Loader:
             path=self._path,
             data={**self._data, "name": name, "include": []},
             targets=entries,
-            machines=model.machines,
-            runtimes=model.runtimes,
-            secrets=model.secrets,
-            env=model.env,
             trials=trials,
             axes=axes,
-            max_cells=model.max_cells,
-            max_cost=model.max_cost,
-            estimate_s=model.estimate_s,
             baselines=baselines,
+            **{field: getattr(model, field) for field in _SAME},
         )
 
     def _report(self, path: KeyPath, message: str, key: bool = False) -> None:
