@@ -5,10 +5,9 @@ from typing import Any
 
 from seatrial.job import COUNTED, Settings, flat_fields
 from seatrial.job.conditions import WrittenFields
-from seatrial.suite.cell import Cell
 from seatrial.suite.models import EnvValue, Machine, Runtime, Workspace
 from seatrial.suite.suite import Axis
-from seatrial.suite.trial import TrialModel
+from seatrial.suite.trial import Cell, TrialModel
 
 AXES, ENV, HARDWARE, MACHINE, WORKSPACE = "axes", "env", "hardware", "machine", "workspace"
 # Axes about where and how often a cell runs; machines and runtimes have their own fields.

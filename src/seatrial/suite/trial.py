@@ -1,15 +1,18 @@
-"""Fields that every kind of trial has."""
+"""Fields that every kind of trial has, and the cells that it is expanded into."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from seatrial.job import Better
+from seatrial.job import Better, Bound, Contents
 from seatrial.suite.command import KnownReader
-from seatrial.suite.models import Env, Model, Needs, Runtime, Tags
+from seatrial.suite.models import Env, EnvValue, Machine, Model, Needs, Runtime, Tags
 from seatrial.suite.values import Duration, Reason, Text, glob_matches
+from seatrial.suite.yaml.source import YamlMap
 
 
 class Rule(BaseModel):
@@ -167,3 +170,35 @@ class TrialModel(Model):
     def work(self) -> dict[str, Any]:
         """The fields that a cell's metrics depend on: its content without checks."""
         return self.written(*self.APART, *self.JUDGING) | {"kind": self.kind}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of a trial's axes, as plain data with every `${…}` filled."""
+
+    id: str  # generic[runtime=pytorch,machine=a100]
+    hash: str  # eight hex digits of its content
+    trial: str
+    kind: str
+    spec: Any  # the trial's fields, as its kind's model; shared by cells with equal values
+    axes: dict[str, str]  # axis -> readable label of the value
+    values: dict[str, Any] = field(repr=False)  # axis -> the value itself
+    machine_name: str
+    machine: Machine
+    runtime_name: str | None
+    runtime: Runtime | None
+    target: str
+    directory: Path  # of the suite file; relative paths start here
+    tags: frozenset[str]
+    xfails: tuple[Xfail, ...]  # those that match this cell
+    env: dict[str, EnvValue] = field(default_factory=dict)  # of suite, runtime and trial; later ones override
+    fields: dict[str, str] = field(default_factory=dict, repr=False)  # dotted name -> text as written, for conditions
+    filled: YamlMap = field(default_factory=dict, repr=False)  # trial fields that had a placeholder
+    runtime_filled: YamlMap = field(default_factory=dict, repr=False)  # runtime fields that had a placeholder
+    benchmark: str = ""  # name of its metric series, the same for all its repeats
+    work: str = field(default="", repr=False)  # digest of what its metrics depend on, without hardware
+    bounds: tuple[Bound, ...] = ()
+    unbounded: str = ""  # why the trial's baseline has no bounds for it
+    estimate_s: float | None = None
+    gathered: Any = field(default=Gathered(), repr=False)  # what its kind read on this machine: GATHERED of its model
+    contents: Contents | None = field(default=None, repr=False)  # its cases, if its kind has any

@@ -7,6 +7,7 @@ YAML 1.2 (`no`, `12:30`, `010` and dates are text).
 import re
 import stat
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -42,18 +43,16 @@ _LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _TAGS = {None, "!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))}
 
 
+@dataclass(slots=True, eq=False)
 class Node:
     """A value, its position, and the nodes inside it."""
 
-    __slots__ = ("column", "data", "items", "keys", "line", "raw")
-
-    def __init__(self, line: int, column: int) -> None:
-        self.line = line
-        self.column = column
-        self.data: Any = None
-        self.raw: str | None = None  # the text of a scalar that is not a string
-        self.keys: dict[str, tuple[int, int]] = {}  # of a map: position of each key
-        self.items: dict[str, Node] | list[Node] | None = None
+    line: int
+    column: int
+    data: Any = None
+    raw: str | None = None  # the text of a scalar that is not a string
+    keys: dict[str, tuple[int, int]] = field(default_factory=dict)  # of a map: position of each key
+    items: "dict[str, Node] | list[Node] | None" = None
 
 
 class Source:
@@ -198,7 +197,10 @@ class YamlReader:
                 elif last > node.line:
                     self._check_continued(node.line + 1, last)
         elif isinstance(event, yaml.SequenceStartEvent):
-            self._sequence(node, events, depth)
+            node.items = items = []
+            while not isinstance(inner := next(events), yaml.SequenceEndEvent):
+                items.append(self._node(inner, events, depth + 1))
+            node.data = [item.data for item in items]
         else:
             self._mapping(node, events, depth)
         if event.anchor:
@@ -213,15 +215,6 @@ class YamlReader:
                 column = len(text) - len(text.lstrip()) + 1
                 message = "wrong indentation: this `- ` continues the text above; align it with the other items"
                 self._source.report(message, line, column)
-
-    def _sequence(self, node: Node, events: Iterator[Any], depth: int) -> None:
-        items: list[Node] = []
-        for event in events:
-            if isinstance(event, yaml.SequenceEndEvent):
-                break
-            items.append(self._node(event, events, depth + 1))
-        node.items = items
-        node.data = [item.data for item in items]
 
     def _mapping(self, node: Node, events: Iterator[Any], depth: int) -> None:
         items: dict[str, Node] = {}
