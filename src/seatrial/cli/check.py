@@ -10,7 +10,7 @@ import msgspec
 
 from seatrial import SeatrialError, __version__
 from seatrial.cli.common import HISTORY, RUNS, complete_cell, completed, fail, history_of, loaded, print_lines, warn
-from seatrial.cli.report import write_reports
+from seatrial.cli.report import format_options, write_reports
 from seatrial.engine.check_folder import Checked, check_folder, checked_name
 from seatrial.engine.fetch_folder import fetch_folder
 from seatrial.job import VERSION, RunResults, flatten_metrics
@@ -41,8 +41,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--log", "logs", multiple=True, type=_FILE, help="Log file; repeat per host.  [default: those in DIR]")
 @click.option("--exit-code", type=click.IntRange(0, 255), help="Exit code of the job, if known.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in the format of results.json.")
-@click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")
-@click.option("--markdown", type=_FILE, metavar="FILE", help="Write Markdown for a CI job's summary page.")
+@format_options("junit", "markdown")
 @click.option("--record", is_flag=True, help="Add the metrics to the history; replaces those of the same job.")
 @click.option("--commit", default="", help="Commit under test, for --record.")
 @RUNS

@@ -1,12 +1,11 @@
 """`seatrial compare`: shows what changed between two runs."""
 
-import json
 from pathlib import Path
 
 import click
 
 from seatrial.api import find
-from seatrial.cli.common import HISTORY, RUNS, complete_run, fail, history_of, print_lines, say
+from seatrial.cli.common import HISTORY, RUNS, complete_run, fail, history_of, print_json, print_lines, say
 from seatrial.job import RunResults
 from seatrial.record.folder import read_results
 from seatrial.record.history import History, HistoryError, Series
@@ -32,10 +31,9 @@ def command(before: str, after: str, all_metrics: bool, as_json: bool, runs: Pat
     past = _past(history_of(runs, history), second, all_metrics)
     found = RunPair(first, second, all_metrics).compare(past)
     if as_json:
-        click.echo(json.dumps(comparison_json(found), indent=1, ensure_ascii=False))
-        return
-
-    print_lines(compare_lines(found))
+        print_json(comparison_json(found))
+    else:
+        print_lines(compare_lines(found))
 
 
 def _results(runs: Path, name: str) -> RunResults:

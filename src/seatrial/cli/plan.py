@@ -1,6 +1,5 @@
 """`seatrial plan`: shows what would run, what is excluded and why, the time and the cost. Contacts no target."""
 
-import json
 import shutil
 import sys
 import textwrap
@@ -15,7 +14,7 @@ import yaml
 
 from seatrial import plugins
 from seatrial.api import RunPlan
-from seatrial.cli.common import HISTORY, RUNS, SELECTING, complete_cell, fail, plan_of, print_lines, say
+from seatrial.cli.common import HISTORY, RUNS, SELECTING, complete_cell, fail, plan_of, print_json, print_lines, say
 from seatrial.engine.prepare import example_parts, with_contents
 from seatrial.engine.secrets import known_mask
 from seatrial.job import Contents, count, table_axes
@@ -65,7 +64,7 @@ def command(
     for rule in plan.unmatched_rules:
         say(rule)
     if as_json:
-        click.echo(json.dumps(plan.as_json(), indent=1, ensure_ascii=False))
+        print_json(plan.as_json())
     else:
         columns = shutil.get_terminal_size((120, 24)).columns if sys.stdout.isatty() else 120
         print_lines(_lines(plan, list_cells, columns))
@@ -118,7 +117,10 @@ def _lines(plan: Plan, list_cells: bool, columns: int) -> list[Line]:
     if plan.excluded:
         title = "excluded" if all(one.cause in _MARKS for one in plan.excluded) else "excluded or deselected"
         lines += [[], [(f"{title} ({len(plan.excluded):,}; --json lists each)", "bold")]]
-        lines += _excluded_lines(plan)
+        lines += [
+            [(f"{len(some):>6,}  {why}{f'   ({where})' if where else ''}", "")]
+            for why, some, where in exclusions(plan.excluded)
+        ]
     contents = _contents_lines(plan, single)
     lines += [[], *contents] if contents else []
     for why, number in Counter(cell.unbounded for cell in plan.cells if cell.unbounded).items():
@@ -174,14 +176,6 @@ def _grid_lines(
 
 def _letter(number: int) -> str:
     return chr(ord("a") + number) if number < 26 else _letter(number // 26 - 1) + _letter(number % 26)
-
-
-def _excluded_lines(plan: Plan) -> list[Line]:
-    """Reasons, most frequent first; JSON has each combination."""
-    return [
-        [(f"{len(some):>6,}  {why}{f'   ({where})' if where else ''}", "")]
-        for why, some, where in exclusions(plan.excluded)
-    ]
 
 
 def _single_lines(

@@ -3,15 +3,15 @@
 import importlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 import msgspec
 
 from seatrial.api import find
-from seatrial.cli.common import AGAINST, RUN, RUNS, cells_of, compared_with, complete_cell, fail, say
+from seatrial.cli.common import AGAINST, RUN, RUNS, cells_of, compared_with, complete_cell, fail, options, say
 from seatrial.cli.common.copies import NOTIFY_NOW, checked_notify, notified
 from seatrial.job import ExitCode
 from seatrial.job.units import count
@@ -23,15 +23,20 @@ from seatrial.report.view.run import RunView
 from seatrial.report.view.words import date_text
 
 _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
-# By option: the module of `seatrial.report` and its function. HTML is rendered separately.
-_RENDERERS = {
-    "junit": ("junit", "render_junit"),
-    "markdown": ("markdown", "render_markdown"),
-    "csv": ("csv", "render_csv"),
-    "ctrf": ("ctrf", "render_ctrf"),
-    "openmetrics": ("openmetrics", "render_openmetrics"),
-    "svg": ("picture", "render_svg"),
+# What the option of each format does. HTML is rendered separately.
+_FORMATS = {
+    "junit": "Write JUnit XML.",
+    "markdown": "Write Markdown for a CI job's summary page.",
+    "csv": "Write CSV: one row per cell, with its axes and metrics.",
+    "ctrf": "Write a Common Test Report (CTRF JSON).",
+    "openmetrics": "Write OpenMetrics for node exporter's textfile collector.",
+    "svg": "Write the grid and metrics as an SVG image.",
 }
+
+
+def format_options(*formats: str) -> Callable[..., Any]:
+    """An option for each of these formats of a report."""
+    return options(*(click.option(f"--{one}", type=_FILE, metavar="FILE", help=_FORMATS[one]) for one in formats))
 
 
 @click.command()
@@ -45,14 +50,7 @@ _RENDERERS = {
 )  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="Show full details of each cell that did not pass.")
 @click.option("--html", type=_FILE, metavar="FILE", help="Write the HTML report; - for standard output.")
-@click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")
-@click.option("--markdown", type=_FILE, metavar="FILE", help="Write Markdown for a CI job's summary page.")
-@click.option("--csv", type=_FILE, metavar="FILE", help="Write CSV: one row per cell, with its axes and metrics.")
-@click.option("--ctrf", type=_FILE, metavar="FILE", help="Write a Common Test Report (CTRF JSON).")
-@click.option(
-    "--openmetrics", type=_FILE, metavar="FILE", help="Write OpenMetrics for node exporter's textfile collector."
-)
-@click.option("--svg", type=_FILE, metavar="FILE", help="Write the grid and metrics as an SVG image.")
+@format_options(*_FORMATS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in the format of results.json.")
 def command(
     run: str,
@@ -109,8 +107,8 @@ def write_reports(view: RunView, files: Mapping[str, Path | None]) -> None:
     """Writes a report in each requested format; `files` maps each format to its path or None."""
     for form, file in files.items():
         if file:
-            module, function = _RENDERERS[form]
-            text = getattr(importlib.import_module(f"seatrial.report.{module}"), function)(view)
+            module = importlib.import_module(f"seatrial.report.{'picture' if form == 'svg' else form}")
+            text = getattr(module, f"render_{form}")(view)
             data = text.encode("utf-8", "replace") if isinstance(text, str) else text
             _write(file, data, whole=form == "openmetrics")
 

@@ -9,15 +9,13 @@ from typing import Any
 import click
 
 from seatrial.baseline import adjust, describe, new_bounds
-from seatrial.baseline.edit import Updated
 from seatrial.baseline.read import is_bounds
 from seatrial.baseline.selection import MetricHistory, SelectedFile, newest_histories
 from seatrial.cli import CommandGroup
 from seatrial.cli.baseline.import_ import curve, import_bounds, import_runs
-from seatrial.cli.baseline.scope import BaselineScope, say
+from seatrial.cli.baseline.scope import BaselineScope, Entries, say
 from seatrial.cli.common import HISTORY, RUNS, SELECT, duration, fail, options
 
-Entries = list[tuple[str, Callable[[], Updated]]]
 _SUITE = click.argument("suite", type=click.Path(path_type=Path))
 _METRIC = click.option("--metric", metavar="NAME", help="Only this metric.")
 

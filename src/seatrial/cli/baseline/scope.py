@@ -22,8 +22,7 @@ from seatrial.suite.yaml.document import CannotEdit
 from seatrial.suite.yaml.problem import printable
 from seatrial.web.catalogue import ProposedChange
 
-# For a file and benchmark, the entries to change: each metric with a function that makes the change.
-Changes = Callable[[SelectedFile, str], list[tuple[str, Callable[[], Updated]]]]
+Entries = list[tuple[str, Callable[[], Updated]]]  # each metric to change, with a function that makes the change
 
 
 def say(text: str, err: bool = False) -> None:
@@ -57,7 +56,7 @@ class BaselineScope:
             hint = "add `baseline: bounds.yaml` to its trial; the file need not exist yet"
             fail(f"no selected cell has a baseline (trials: {trials}); {hint}")
 
-    def change(self, changes: Changes, nothing: str) -> None:
+    def change(self, changes: Callable[[SelectedFile, str], Entries], nothing: str) -> None:
         """Changes, prints and writes each entry. Exits 1 if an entry could not be changed; `nothing` says why."""
         refused = 0
         for file in self.files:
