@@ -45,6 +45,7 @@ COMMANDS = {name: help_text for commands in GROUPS.values() for name, help_text 
 
 # Commands defined in another command's module.
 BESIDE = {
+    "calibrate": ("record", "calibrate_command"),
     "cancel": ("attach", "cancel_command"),
     "reap": ("runs", "reap_command"),
     "schema": ("init", "schema_command"),

@@ -1,6 +1,7 @@
 """Shared by several commands: options, exit codes of errors, loading and printing of suites, plans and runs."""
 
 import functools
+import json
 import math
 import re
 import shlex
@@ -10,17 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+import msgspec
 
-from seatrial import SeatrialError
-from seatrial.api import find
+from seatrial import SeatrialError, api
+from seatrial.api import RunPlan, find, load, plan, read_results
+from seatrial.job import RunResults
+from seatrial.job.plan import PlannedCell
+from seatrial.job.units import count, parse_duration
+from seatrial.record import DamagedRun, RecordError, RunFolder
+from seatrial.record.folder import ResultsError
+from seatrial.record.history import History, HistoryError
+from seatrial.report.terminal.lines import Line, is_ascii, paint, wants_colour
 
 if TYPE_CHECKING:
-    from seatrial.api import RunPlan
-    from seatrial.job import RunResults
-    from seatrial.job.plan import PlannedCell
-    from seatrial.record import RunFolder
-    from seatrial.record.history import History
-    from seatrial.report.terminal.lines import Line
     from seatrial.suite import Cell, Suite
 
 RUNS = click.option(
@@ -60,11 +63,8 @@ AGAINST = click.option(
 )  # fmt: skip
 
 
-def compared_with(runs: Path, name: str) -> "RunResults":
+def compared_with(runs: Path, name: str) -> RunResults:
     """Returns the results of the run given with --against."""
-    from seatrial.api import read_results
-    from seatrial.record.folder import ResultsError
-
     try:
         return read_results(name, runs=runs)
     except ResultsError as error:
@@ -87,8 +87,6 @@ _SELECT = "Only cells with this id or glob, axis=value or /HASH. Repeat to add m
 
 def _cells_named(context: click.Context) -> "Sequence[Cell | PlannedCell]":
     """The cells of the run or suite that the command line names."""
-    from seatrial.api import load, plan
-
     params = context.params
     given = next(iter(context.args), None)  # click has not assigned arguments before an option without its value
     if "run" in params:
@@ -142,8 +140,6 @@ SELECTING = options(
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
-    from seatrial.report.terminal.lines import wants_colour
-
     text = f"seatrial: {message}" if "\n" not in message else message
     if coloured := wants_colour(sys.stderr):
         text = _POSITION.sub("\x1b[1m\\g<0>\x1b[0m", _CARETS.sub("\x1b[1;31m\\g<0>\x1b[0m", text))
@@ -159,8 +155,6 @@ _CARETS = re.compile(r"(?<= \| )( *)\^+$", re.MULTILINE)
 def fail_with(error: SeatrialError) -> NoReturn:
     """Exits 3 if the error is not the caller's mistake (a run or history that cannot be read or written), else 2."""
     from seatrial.engine import RunStopped
-    from seatrial.record import DamagedRun, RecordError
-    from seatrial.record.history import HistoryError
 
     infra = isinstance(error, DamagedRun | HistoryError | RecordError | RunStopped)
     fail(str(error), 3 if infra else 2)
@@ -171,38 +165,29 @@ def say(note: str) -> None:
 
 
 def print_json(data: Mapping[str, object]) -> None:
-    import json
-
-    import msgspec
-
     click.echo(json.dumps(msgspec.to_builtins({"version": 1, **data}), indent=1, ensure_ascii=False))
 
 
-def print_lines(lines: "Iterable[Line]") -> None:
-    from seatrial.report.terminal.lines import is_ascii, paint, wants_colour
-
+def print_lines(lines: Iterable[Line]) -> None:
     sys.stdout.write(paint(lines, wants_colour(sys.stdout), is_ascii(sys.stdout)))
 
 
-def history_of(runs: Path, place: str | None) -> "History":
+def history_of(runs: Path, place: str | None) -> History:
     """Exits 2 for an invalid address. A history that cannot be used raises HistoryError later (exit 3)."""
-    from seatrial import api
-    from seatrial.record.history import HistoryError
-
     try:
         return api.history_of(runs, place)
     except HistoryError as error:
         fail(str(error))
 
 
-def find_own(runs: Path, name: str) -> "RunFolder":
+def find_own(runs: Path, name: str) -> RunFolder:
     """Like `find`, for commands that change the run: refuses a copy."""
     if "://" in name:
         fail(f"{name} is a read-only copy (for report, compare, logs); run this command where the run was started")
     return find(runs, name)
 
 
-def cells_of(folder: "RunFolder", expression: str | None) -> "list[PlannedCell]":
+def cells_of(folder: RunFolder, expression: str | None) -> list[PlannedCell]:
     """Returns the run's cells that match a --select expression; all without one."""
     from seatrial.plan.select import select_cells
 
@@ -222,12 +207,9 @@ def plan_of(
     strict: bool = False,
     list_warnings: bool = False,
     **chosen: Any,
-) -> "RunPlan":
+) -> RunPlan:
     """Loads the suite and plans it; prints the plan's notes and warnings. With `strict`, exits 2 if there are any
     warnings."""
-    from seatrial.api import plan
-    from seatrial.job.units import count
-
     read = loaded(suite, target, overrides, look_for_files=True)
     before = None
     if failed:
@@ -262,8 +244,6 @@ def loaded(
 ) -> "Suite":
     """Loads the suite with `--set`, and with every cell on `target` if given.
     `look_for_files`: also check that its files exist."""
-    from seatrial.api import load
-
     if suite == Path("seatrial.yaml") and not suite.exists():
         why = f"{suite}: cannot read the file: No such file or directory"
         fail(f"{why}\ncreate it with `seatrial init`, or name a suite")
@@ -272,8 +252,6 @@ def loaded(
 
 def duration(text: str) -> float:
     """Parses `90s`, `2h` or `1d` into seconds."""
-    from seatrial.job.units import parse_duration
-
     try:
         return parse_duration(text)
     except ValueError as error:

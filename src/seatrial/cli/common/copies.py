@@ -12,6 +12,7 @@ from seatrial.record import RecordError, RunFolder, remote
 from seatrial.record.history.data import masked_location
 from seatrial.report import ReportError
 from seatrial.report.view.run import RunView
+from seatrial.report.webhook import SECRET, notify
 
 
 def checked_out(out: str) -> str:
@@ -56,8 +57,6 @@ def checked_notify(url: str | None) -> str:
         usable = False
     if not usable or not url.isascii() or not url.isprintable() or " " in url:
         fail("invalid --notify URL; use https://HOST/PATH, without a user name")
-    from seatrial.report.webhook import SECRET
-
     if not os.environ.get(SECRET):
         fail(f"--notify needs the secret shared with the receiver; set the environment variable {SECRET}")
     return url
@@ -67,8 +66,6 @@ def notified(url: str, results: RunResults) -> bool:
     """Posts the webhook; returns whether it was delivered. A failure is printed and changes no verdict."""
     if not url:
         return True
-    from seatrial.report.webhook import SECRET, notify
-
     try:
         notify(url, RunView(results), os.environ.get(SECRET, ""))
     except ReportError as error:
