@@ -126,10 +126,10 @@ def test_without_a_trial_it_lists_what_there_is(past: History, world: World) -> 
         (["llama", "--metric", "step"], "metric not found in this trial: 'step'; did you mean step_time?"),
         (["llama", "--benchmark", "llama[model=9b]"], "did you mean llama[model="),
         (["--metric", "step_time"], "need a TRIAL"),
-        (["mark", "nightly-0", "--fixed", "--reason", "x"], "ambiguous run 'nightly-0': 40 match"),
+        (["mark", "nightly-0", "--fixed", "--reason", "x"], "ambiguous run 'nightly-0': matches 40 runs: nightly-"),
         (
             ["mark", "weekly", "--fixed", "--reason", "x"],
-            "run not found in the history: 'weekly'; did you mean nightly-",
+            "run not found: 'weekly' in the history; did you mean nightly-",
         ),
         (["mark", "last", "--fixed"], "--reason is required"),
         (["mark", "last", "--fixed", "--reason", "  "], "--reason is required"),

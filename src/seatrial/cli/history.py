@@ -27,6 +27,7 @@ from seatrial.cli.common import (
     print_lines,
     say,
 )
+from seatrial.record.folder import named_run
 from seatrial.record.history import Alarm, History, Series, TimeWindow, add_missed, add_run
 from seatrial.report.terminal import history as terminal
 from seatrial.report.terminal.lines import is_ascii
@@ -193,7 +194,8 @@ def mark(run: str, label: str | None, reason: str, benchmark: str | None, runs: 
     if not reason.strip():
         fail("--reason is required")
     past = history_of(runs, history)
-    run = _run_of(past, run)
+    name = Path(run).name if "/" in run else run
+    run = named_run(name, [one.run for one in past.runs()], "the history")
     chosen = _marked(past, run, benchmark, label)
     for one in chosen or [""]:
         past.mark(run, one or None, label, reason, getpass.getuser(), time.time())
@@ -266,20 +268,6 @@ def _chosen(series: list[Series], benchmark: str | None, metric: str | None) -> 
                 fail(f"{name} not found in this trial: {wanted!r}{_nearest(wanted, known)}")
             series = [one for one in series if getattr(one, name) in fitting]
     return series
-
-
-def _run_of(past: History, name: str) -> str:
-    """Resolves an id, a unique prefix, the path of a run folder, or `last`."""
-    known = [one.run for one in past.runs()]
-    name = Path(name).name if "/" in name else name
-    matching = [run for run in known if run == name] or [run for run in known if run.startswith(name)]
-    if name == "last" and known:
-        return known[-1]
-    if len(matching) == 1:
-        return matching[0]
-    if matching:
-        fail(f"ambiguous run {name!r}: {len(matching)} match: {', '.join(matching[:5])}")
-    fail(f"run not found in the history: {name!r}{_nearest(name, known)}")
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

@@ -181,18 +181,22 @@ def find_run(runs: Path, name: str) -> RunFolder:
             return RunFolder(direct.resolve())
     except (OSError, ValueError):  # too long, or with a NUL
         raise UnknownRun(f"run not found: {name[:80]!r}") from None
-    known = [plan.parent for plan in sorted(runs.glob("*/plan.json"), key=lambda plan: plan.stat().st_mtime_ns)]
+    plans = sorted(runs.glob("*/plan.json"), key=lambda plan: plan.stat().st_mtime_ns)
+    return RunFolder((runs / named_run(name, [plan.parent.name for plan in plans], str(runs))).resolve())
+
+
+def named_run(name: str, known: list[str], where: str) -> str:
+    """The one of `known` runs, oldest first, with that id or unique prefix, or `last`. Raises UnknownRun."""
     if name == "last" and known:
-        return RunFolder(known[-1].resolve())
-    matching = [path for path in known if path.name == name] or [path for path in known if path.name.startswith(name)]
+        return known[-1]
+    matching = [run for run in known if run == name] or [run for run in known if run.startswith(name)]
     if len(matching) == 1:
-        return RunFolder(matching[0].resolve())
+        return matching[0]
     if matching:
-        names = ", ".join(path.name for path in matching[:5])
-        raise UnknownRun(f"ambiguous run {name!r}: matches {len(matching)} runs: {names}")
-    near = difflib.get_close_matches(name, [path.name for path in known], n=3, cutoff=0.3)
+        raise UnknownRun(f"ambiguous run {name!r}: matches {len(matching)} runs: {', '.join(matching[:5])}")
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.3) or known[-3:]
     hint = f"; did you mean {', '.join(near)}?" if near else ""
-    raise UnknownRun(f"run not found: {name!r} in {runs}{hint}")
+    raise UnknownRun(f"run not found: {name!r} in {where}{hint}")
 
 
 class ResultsError(SeatrialError):
