@@ -14,6 +14,7 @@ from seatrial.migrate.runai.plot import captions, draw, shown_milestones
 from seatrial.migrate.runai.sample import backend_times, sampled, take_snapshot
 from seatrial.migrate.runai.times import ALL_SAMPLED_FILE, ERROR, compatible_entries, csv_text, metrics_of, read_folder
 from seatrial.record import write_whole
+from seatrial.report.view.words import listed
 
 
 @click.command(short_help="Write the progress of each workload to sampled.json.")
@@ -106,13 +107,9 @@ def plot(folder: Path, plot_type: str, skip_errors: bool, head: int | None, tail
     states = Counter(row.state for row in joined.rows)
     click.echo(", ".join(f"{count} {state}" for state, count in sorted(states.items())))
     if joined.strangers:
-        some = _some(joined.strangers)
+        some = listed(joined.strangers, 5)
         click.echo(f"not shown: {len(joined.strangers)} sampled workloads missing from submitted.json: {some}")
     if errors:
         what = f"with impossible times {'skipped' if skip_errors else 'shown'}"
-        click.echo(f"{len(errors)} of {len(joined.rows)} workloads {what}: {_some(errors)}")
+        click.echo(f"{len(errors)} of {len(joined.rows)} workloads {what}: {listed(errors, 5)}")
     click.echo(f"wrote {folder / TIMES_FILE} and {picture}")
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
