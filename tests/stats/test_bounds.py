@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from seatrial.stats import bounds_for
-from seatrial.stats.bounds import FALSE_ALARM, Interval, moved_half_width, prediction_interval, prediction_intervals
+from seatrial.stats.bounds import (
+    FALSE_ALARM,
+    Interval,
+    Intervals,
+    moved_half_width,
+    prediction_interval,
+    prediction_intervals,
+)
 
 NAN, INF = math.nan, math.inf
 LENGTHS = (5, 7, 10, 15, 20, 30, 50, 100, 200, 400)
@@ -28,8 +35,16 @@ def histories(n: int, seed: int = 1) -> np.ndarray:
 
 def false_alarms(matrix: np.ndarray, false_alarm: float = 0.001, least: int = 5) -> float:
     fit = prediction_intervals(matrix, false_alarm, floor=0)
-    out = ndtr(fit.lower) + ndtr(-fit.upper)
+    out = ndtr(low(fit)) + ndtr(-high(fit))
     return float(np.where(fit.n >= least, out, 0).mean())
+
+
+def low(fit: Intervals) -> np.ndarray:
+    return fit.center - fit.half_width
+
+
+def high(fit: Intervals) -> np.ndarray:
+    return fit.center + fit.half_width
 
 
 def with_outliers(n: int, series: int = 4000) -> np.ndarray:
@@ -61,20 +76,20 @@ def test_other_rates_hold_as_well(n: int, false_alarm: float) -> None:
 def test_counting_alarms_gives_the_same_rate_as_the_distribution() -> None:
     runs = np.random.default_rng(3).standard_normal((50_000, 11))
     fit = prediction_intervals(runs[:, :10], 0.001, floor=0)
-    alarms = int(((runs[:, 10] < fit.lower) | (runs[:, 10] > fit.upper)).sum())
+    alarms = int(((runs[:, 10] < low(fit)) | (runs[:, 10] > high(fit))).sum())
     assert alarms == pytest.approx(50_000 * false_alarms(runs[:, :10]), abs=4 * math.sqrt(58))
 
 
 @pytest.mark.parametrize(("n", "least_share"), [(20, 0.90), (100, 0.96), (400, 0.97)])
 def test_five_per_cent_slower_is_found_in_spite_of_outliers_in_the_history(n: int, least_share: float) -> None:
     fit = prediction_intervals(with_outliers(n))
-    assert ndtr((1.05 - fit.upper) / 0.0105).mean() >= least_share
+    assert ndtr((1.05 - high(fit)) / 0.0105).mean() >= least_share
 
 
 @pytest.mark.parametrize("n", [20, 100, 400])
 def test_outliers_in_the_history_cost_no_false_alarms_among_the_other_runs(n: int) -> None:
     fit = prediction_intervals(with_outliers(n), floor=0)
-    out = ndtr((fit.lower - 1) / 0.01) + ndtr((1 - fit.upper) / 0.01)
+    out = ndtr((low(fit) - 1) / 0.01) + ndtr((1 - high(fit)) / 0.01)
     assert 0.2 * FALSE_ALARM <= out.mean() <= 3 * FALSE_ALARM
 
 
@@ -203,7 +218,7 @@ def test_the_bound_of_one_series_is_that_of_many() -> None:
     many = prediction_intervals(matrix)
     for index, row in enumerate(matrix):
         one = prediction_interval(row.tolist(), cap=1)
-        assert both(one) == (many.lower[index], many.upper[index])
+        assert both(one) == (low(many)[index], high(many)[index])
         assert one.n == many.n[index]
 
 

@@ -74,14 +74,6 @@ class Intervals:
     kept: NDArray[np.bool_]  # in the shape of the input: True if not an outlier
     floored: NDArray[np.bool_]  # whether the floor determines the width
 
-    @property
-    def lower(self) -> _Floats:
-        return self.center - self.half_width
-
-    @property
-    def upper(self) -> _Floats:
-        return self.center + self.half_width
-
 
 def prediction_interval(
     values: Sequence[float],
