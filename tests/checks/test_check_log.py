@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
-from seatrial.checks.command import LogExpected, check_exit, check_log
+from seatrial.checks.command import check_exit, check_log
 from seatrial.job import Exit, Outcome, Verdict
+from seatrial.suite.command import LogChecks
 from trained import EXITED, brief, matched, train, values
 
 DONE = "Finished training run"
@@ -51,7 +52,7 @@ def test_what_was_ended_for_a_line_is_told_by_that_line_and_not_by_its_exit_code
     seen = train(outcome=Outcome.STOPPED, code=None, stopped=stopped, never={"Traceback": matched("Traceback (…)", 7)})
     (ended,) = check_exit(seen, EXITED)
     assert ended.verdict is Verdict.SKIPPED
-    (never,) = check_log(seen, LogExpected(never=("Traceback",)))
+    (never,) = check_log(seen, LogChecks(never=("Traceback",)))
     assert (never.verdict, never.class_) == (Verdict.FAILED, "log")
     assert "line 7" in never.message
     assert "0.4 s after that line" in never.message
@@ -76,17 +77,17 @@ def test_no_new_step_is_a_stall_and_says_since_when() -> None:
 
 def test_must_is_asked_of_every_host_unless_any_will_do() -> None:
     seen = train(must={DONE: matched(DONE, h0=1, h1=0)})
-    (every,) = check_log(seen, LogExpected(must=(DONE,), hosts=2))
+    (every,) = check_log(seen, LogChecks(must=(DONE,)), 2)
     assert every.verdict is Verdict.FAILED
     assert "only host 0 printed it, not host 1" in every.message
     assert "hosts: any" in every.message
-    (some,) = check_log(seen, LogExpected(must=(DONE,), hosts=2, every_host=False))
+    (some,) = check_log(seen, LogChecks(must=(DONE,), hosts="any"), 2)
     assert some.verdict is Verdict.PASSED
 
 
 def test_a_text_that_is_not_there_fails_with_the_end_of_the_log_as_evidence() -> None:
     seen = train(output="start\nRuntimeError: bad\n", must={DONE: {"count": 0, "host": {}}}, long_lines=2)
-    (finding,) = check_log(seen, LogExpected(must=(DONE,)))
+    (finding,) = check_log(seen, LogChecks(must=(DONE,)))
     assert (finding.verdict, finding.class_) == (Verdict.FAILED, "log")
     assert "2 lines were too long" in finding.message
     assert finding.evidence.startswith("RuntimeError: bad")
@@ -94,15 +95,15 @@ def test_a_text_that_is_not_there_fails_with_the_end_of_the_log_as_evidence() ->
 
 @pytest.mark.parametrize("outcome", [Outcome.STOPPED, Outcome.TIMEOUT, Outcome.STALL, None])
 def test_what_a_job_could_not_say_any_more_is_not_held_against_it(outcome: Outcome | None) -> None:
-    (finding,) = check_log(train(outcome=outcome, code=None), LogExpected(must=(DONE,)))
+    (finding,) = check_log(train(outcome=outcome, code=None), LogChecks(must=(DONE,)))
     assert finding.verdict is Verdict.SKIPPED
 
 
 def test_a_forbidden_line_of_a_killed_job_is_known_from_its_note() -> None:
     note = {"note": "never", "pattern": "NaN", "host": 1, "line": 3, "text": "NaN in grad"}
-    (finding,) = check_log(train(note, outcome=None, code=None), LogExpected(never=("NaN",), hosts=2))
+    (finding,) = check_log(train(note, outcome=None, code=None), LogChecks(never=("NaN",)), 2)
     assert finding.verdict is Verdict.FAILED
-    (clean,) = check_log(train(outcome=None, code=None), LogExpected(never=("NaN",)))
+    (clean,) = check_log(train(outcome=None, code=None), LogChecks(never=("NaN",)))
     assert clean.verdict is Verdict.SKIPPED  # how the log went on is not known
 
 
@@ -121,14 +122,14 @@ def test_a_job_that_ran_out_of_memory_is_of_that_class(line: str) -> None:
     assert (finding.verdict, finding.class_) == (Verdict.FAILED, "memory")
     assert line[:40] in finding.message
     note = {"note": "never", "pattern": "Error", "host": 0, "line": 3, "text": line}
-    (forbidden,) = check_log(train(note, outcome=None, code=None), LogExpected(never=("Error",)))
+    (forbidden,) = check_log(train(note, outcome=None, code=None), LogChecks(never=("Error",)))
     assert forbidden.class_ == "memory"
     assert check_exit(train(code=1, output="never out of memory: ok"), EXITED)[0].class_ == "exit"
 
 
 def test_a_pattern_that_never_ends_is_the_suites_fault() -> None:
     seen = train(dropped=[{"pattern": "(a+)+b", "why": "took 1 s on line 4"}])
-    for expected in (LogExpected(must=("(a+)+b",)), LogExpected(never=("(a+)+b",))):
+    for expected in (LogChecks(must=("(a+)+b",)), LogChecks(never=("(a+)+b",))):
         (finding,) = check_log(seen, expected)
         assert (finding.verdict, finding.class_) == (Verdict.INVALID, "pattern")
         assert "took 1 s on line 4" in finding.message
@@ -136,17 +137,17 @@ def test_a_pattern_that_never_ends_is_the_suites_fault() -> None:
 
 def test_a_result_of_nonsense_is_no_crash() -> None:
     seen = train({"note": "never"}, must=[1], never={"x": 3}, stopped="?", dropped="?", values=7, long_lines="many")
-    findings = check_log(seen, LogExpected(must=("a",), never=("x",), hosts=3)) + check_exit(seen, EXITED)
+    findings = check_log(seen, LogChecks(must=("a",), never=("x",)), 3) + check_exit(seen, EXITED)
     assert brief(findings) == {"must a": ("failed", "log"), "never x": ("passed", ""), "exit": ("passed", "")}
 
 
 def test_fewer_logs_than_hosts_is_a_failure_whatever_they_say() -> None:
-    (finding,) = check_log(train(), LogExpected(hosts=3, logs=2))
+    (finding,) = check_log(train(), LogChecks(), 3, 2)
     assert (finding.verdict, finding.check) == (Verdict.FAILED, "log")
     assert "2 logs for 3 hosts" in finding.message
-    assert check_log(train(), LogExpected(hosts=3, logs=3)) == []
-    assert check_log(train(), LogExpected(hosts=3, logs=1, every_host=False)) == []
-    assert check_log(train(), LogExpected(hosts=3)) == []  # one for all, or a job that ran here
+    assert check_log(train(), LogChecks(), 3, 3) == []
+    assert check_log(train(), LogChecks(hosts="any"), 3, 1) == []
+    assert check_log(train(), LogChecks(), 3) == []  # one for all, or a job that ran here
 
 
 def test_of_several_hosts_the_finding_names_the_one_that_failed() -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from seatrial.agent.readers.log import Reading
 from seatrial.agent.readers.patterns import search_output
-from seatrial.checks import RunExpected, check_job, check_kept, check_run, check_workspace
-from seatrial.checks.command import LogExpected, check_exit, check_log
+from seatrial.checks import check_job, check_kept, check_run, check_workspace
+from seatrial.checks.command import check_exit, check_log
 from seatrial.checks.evidence import most_relevant_first
 from seatrial.engine.collect import with_searches
 from seatrial.job import (
@@ -94,7 +94,7 @@ def test_an_import_that_ran_out_of_time_is_a_timeout_not_a_crash() -> None:
 
 def test_a_step_out_of_time_tells_its_limit_and_what_ended_it() -> None:
     ran = seen("run", outcome=Outcome.TIMEOUT, code=None, signal=15, message="still running after 30 s")
-    (found,) = check_run(ran, EXITED, RunExpected())
+    (found,) = check_run(ran, EXITED, Command(command="x"))
     assert found.message == "the step timed out and was killed by SIGTERM: still running after 30 s"
 
 
@@ -107,7 +107,7 @@ def test_a_process_killed_for_memory_is_a_finding_of_a_step_that_exits_with_0() 
     assert check_job(Observation("j", 1, Place("here", "m"), EXITED, steps=[noticed])) == []  # the step's own finding
 
 
-def followed(output: str, expected: RunExpected, **fields: Any) -> ObservedStep:
+def followed(output: str, expected: Command, **fields: Any) -> ObservedStep:
     """A command that printed `output`, with what the agent and the search of what was kept find in it."""
     follow = follow_texts(expected.contains, expected.matches, expected.never)
     reading = Reading(follow)
@@ -125,7 +125,9 @@ def verdicts(findings: list[Finding]) -> dict[str, str]:
 
 
 def test_every_expectation_of_a_run_is_a_finding_of_its_own() -> None:
-    expected = RunExpected(3, contains=("one", "three"), matches=(r"^t\wo$", r"^x"), never=("two", "four"))
+    expected = Command(
+        command="x", exit=3, contains=("one", "three"), matches=(r"^t\wo$", r"^x"), never=("two", "four")
+    )
     assert verdicts(check_run(followed("one\ntwo\n", expected, code=3), EXITED, expected)) == {
         "exit": "passed",
         "contains one": "passed",
@@ -138,8 +140,8 @@ def test_every_expectation_of_a_run_is_a_finding_of_its_own() -> None:
 
 
 def test_what_goes_over_several_lines_is_found_in_what_was_kept() -> None:
-    expected = RunExpected(
-        contains=("one\ntwo", "one two"), matches=(r"one\s+two", r"\Aone", r"\Atwo"), never=("two\nthree",)
+    expected = Command(
+        command="x", contains=("one\ntwo", "one two"), matches=(r"one\s+two", r"\Aone", r"\Atwo"), never=("two\nthree",)
     )
     assert verdicts(check_run(followed("one\ntwo\nthree\n", expected), EXITED, expected)) == {
         "exit": "passed",
@@ -153,12 +155,12 @@ def test_what_goes_over_several_lines_is_found_in_what_was_kept() -> None:
 
 
 def test_a_text_that_was_not_searched_is_not_known() -> None:
-    found = check_run(seen("run", output="one\n"), EXITED, RunExpected(contains=("one",)))[1]
+    found = check_run(seen("run", output="one\n"), EXITED, Command(command="x", contains=("one",)))[1]
     assert (found.verdict, found.class_) == (Verdict.INFRA, "lost")
 
 
 def test_a_wrong_exit_code_shows_what_the_command_complained_of() -> None:
-    found = check_run(seen("run", output="start\nmake: *** [all] Error 1\n\n", code=2), EXITED, RunExpected())[0]
+    found = check_run(seen("run", output="start\nmake: *** [all] Error 1\n\n", code=2), EXITED, Command(command="x"))[0]
     assert found.message == "exited 2 (expected 0)"
     assert found.evidence.splitlines()[0] == "make: *** [all] Error 1"
 
@@ -175,18 +177,18 @@ def test_a_wrong_exit_code_shows_what_the_command_complained_of() -> None:
 def test_a_command_of_any_kind_of_trial_ends_for_the_same_reasons(
     output: str, code: int, wanted: int, class_: str, message: str
 ) -> None:
-    (found,) = check_run(seen("run", output=output, code=code), EXITED, RunExpected(wanted))
+    (found,) = check_run(seen("run", output=output, code=code), EXITED, Command(command="x", exit=wanted))
     assert (found.verdict, found.class_, found.message) == (Verdict.FAILED, class_, message)
     if not wanted:
         assert check_exit(seen("run", output=output, code=code), EXITED) == [found]
 
 
 def test_any_exit_code_will_do_when_none_is_expected() -> None:
-    assert check_run(seen("run", code=77), EXITED, RunExpected(None))[0].verdict is Verdict.PASSED
+    assert check_run(seen("run", code=77), EXITED, Command(command="x", exit=None))[0].verdict is Verdict.PASSED
 
 
 def test_output_that_was_not_kept_is_mentioned_where_it_could_matter() -> None:
-    expected = RunExpected(contains=("x\n1",), matches=(r"x\s1",), never=("y\n2",))
+    expected = Command(command="x", contains=("x\n1",), matches=(r"x\s1",), never=("y\n2",))
     _, contains, matches, never = check_run(followed("a", expected, output_omitted_bytes=5000), EXITED, expected)
     assert (contains.verdict, "not kept" in contains.message) == (Verdict.FAILED, False)  # all of it was searched
     assert "5000 bytes in its middle were not kept" in matches.message
@@ -203,7 +205,7 @@ def test_a_forbidden_text_may_be_in_output_that_no_agent_searched_and_nobody_kep
     job = Job(name="j", run="r", cell="c", attempt=1, title="t", steps=(step,))
     ran = msgspec.structs.replace(seen("run", output=output, output_omitted_bytes=9), name=step.name, args=step.args)
     (ran,) = with_searches(job, Observation("j", 1, Place("here", "m"), EXITED, steps=[ran])).steps
-    found = [*check_run(ran, EXITED, RunExpected(never=("Error",)))[1:], *check_log(ran, LogExpected(never=("Err.r",)))]
+    found = [*check_run(ran, EXITED, command)[1:], *check_log(ran, command.log)]
     assert [one.verdict for one in found] == [verdict, verdict]
     assert all("9 bytes of output were not searched; print less" in one.message for one in found if verdict != "failed")
 
@@ -222,7 +224,7 @@ def test_a_forbidden_text_may_be_in_output_that_no_agent_searched_and_nobody_kep
 def test_a_run_that_did_not_end_by_itself_has_the_class_of_its_end(
     outcome: Outcome, verdict: Verdict, class_: str
 ) -> None:
-    (found,) = check_run(seen("run", outcome=outcome, code=None), EXITED, RunExpected(contains=("x",)))
+    (found,) = check_run(seen("run", outcome=outcome, code=None), EXITED, Command(command="x", contains=("x",)))
     assert (found.verdict, found.class_) == (verdict, class_)
 
 
@@ -377,14 +379,14 @@ def test_a_gpu_model_is_a_part_of_the_name_but_not_of_another_number(declared: s
 
 def test_what_nobody_saw_is_neither_passed_nor_failed() -> None:
     note = {"note": "unseen", "text": "its files were gone"}
-    expected = RunExpected(contains=("a",), matches=("b",), never=("c",))
+    expected = Command(command="x", contains=("a",), matches=("b",), never=("c",))
     ended, *texts = check_run(seen("run", notes=[note]), EXITED, expected)
     assert ended.verdict is Verdict.PASSED
     assert [(one.check, one.verdict, one.class_) for one in texts] == [
         (check, Verdict.INFRA, "lost") for check in ("contains a", "matches b", "never c")
     ]
     assert all("its files were gone" in one.message for one in texts)
-    assert len(check_run(seen("run", notes=[note]), EXITED, RunExpected())) == 1
+    assert len(check_run(seen("run", notes=[note]), EXITED, Command(command="x"))) == 1
     for check in (check_command, check_import, check_workspace):
         found = check(seen(check.__name__.removeprefix("check_"), notes=[note]), EXITED)
         assert (found.verdict, found.class_) == (Verdict.INFRA, "lost")

@@ -5,30 +5,21 @@ import signal
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
 from seatrial.checks.ended import ended_badly, unseen
 from seatrial.checks.evidence import most_relevant_first, tidy, with_heading
 from seatrial.checks.findings import failed, passed
 from seatrial.job import Exit, Finding, ObservedStep, Outcome, Verdict, count
 from seatrial.readers.log import hosts_text, log_values
+from seatrial.suite.command import Command, LogChecks
 
 
 def joined_text(*parts: Any) -> str:
     return ", ".join(str(part) for part in parts if part)
 
 
-class RunExpected(msgspec.Struct, frozen=True):
-    """Expected result of a command line. Texts are searched in stdout and stderr together."""
-
-    exit: int | None = 0  # None: any
-    contains: tuple[str, ...] = ()
-    matches: tuple[str, ...] = ()
-    never: tuple[str, ...] = ()
-
-
-def check_run(observed: ObservedStep, ended: Exit, expected: RunExpected) -> list[Finding]:
-    """Returns a finding for the exit, and one for each expected or forbidden text."""
+def check_run(observed: ObservedStep, ended: Exit, expected: Command) -> list[Finding]:
+    """Returns a finding for the exit, and one for each expected or forbidden text. Texts are searched in stdout and
+    stderr together."""
     if stopped_by(observed):
         return check_exit(observed, ended)
     if observed.outcome is not Outcome.EXITED and (bad := ended_badly(observed, "exit", ended)):
@@ -98,14 +89,6 @@ _MEMORY = re.compile(
 _ENDED = re.compile(r"^\[\d+\] --- host (\d+) ended", re.MULTILINE)
 
 
-class LogExpected(msgspec.Struct, frozen=True):
-    must: tuple[str, ...] = ()
-    never: tuple[str, ...] = ()
-    hosts: int = 1
-    every_host: bool = True  # `must` applies to each
-    logs: int | None = None  # number of hosts with a log; None: unknown
-
-
 def check_exit(observed: ObservedStep, ended: Exit) -> list[Finding]:
     """Checks how the command ended. If Seatrial stopped it, another finding has the reason, and the exit code is
     skipped. A job that ran outside Seatrial may have no exit code."""
@@ -156,19 +139,19 @@ def _several(observed: ObservedStep) -> bool:
     return isinstance(hosts, int) and hosts > 1
 
 
-def check_log(observed: ObservedStep, expected: LogExpected) -> list[Finding]:
+def check_log(observed: ObservedStep, expected: LogChecks, hosts: int = 1, logs: int | None = None) -> list[Finding]:
     """Returns a finding per pattern, one per log file that could not be read to its end, and one if logs of some hosts
-    are missing."""
+    are missing. `logs`: number of hosts with a log, if known."""
     errors = [one for one in _list(observed.result.get("errors")) if isinstance(one, dict)]
     findings = [failed(observed, "log", "log", f"{one.get('path')}: {one.get('error')}") for one in errors]
-    if expected.logs is not None and expected.logs < expected.hosts and expected.every_host:
-        others = "other" if expected.hosts - expected.logs == 1 else "others"
-        logs = f"{count(expected.logs, 'log')} for {expected.hosts} hosts"
-        message = f"{logs}, none from the {others}; {ONE_IS_ENOUGH}"
+    every_host = expected.hosts == "all"
+    if logs is not None and logs < hosts and every_host:
+        others = "other" if hosts - logs == 1 else "others"
+        message = f"{count(logs, 'log')} for {hosts} hosts, none from the {others}; {ONE_IS_ENOUGH}"
         findings.append(failed(observed, "log", "log", message))
     return [
         *findings,
-        *(_must(observed, pattern, expected) for pattern in expected.must),
+        *(_must(observed, pattern, hosts, every_host) for pattern in expected.must),
         *(_never(observed, pattern) for pattern in expected.never),
     ]
 
@@ -213,14 +196,14 @@ def where(line: Any, host: Any, hosts: int) -> str:
     return " of ".join(parts)
 
 
-def _must(observed: ObservedStep, pattern: str, expected: LogExpected) -> Finding:
+def _must(observed: ObservedStep, pattern: str, hosts: int, every_host: bool) -> Finding:
     check = f"must {pattern}"
     if unusable := dropped(observed, check, pattern):
         return unusable
     found = _matches(observed, "must", pattern)
     by_host = {host: hits for host, hits in _hosts(found) if hits}
-    missing = [host for host in range(expected.hosts) if host not in by_host] if expected.hosts > 1 else []
-    if found.get("count") and not (missing and expected.every_host and by_host):
+    missing = [host for host in range(hosts) if host not in by_host] if hosts > 1 else []
+    if found.get("count") and not (missing and every_host and by_host):
         return passed(observed, check, str(found.get("text") or "")[:200])
     if cut_short(observed):
         return skipped(observed, check, f"not checked: {cut_short(observed)}")

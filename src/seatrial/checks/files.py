@@ -7,23 +7,15 @@ from typing import Any
 import msgspec
 
 from seatrial.checks.ended import ended_badly, unread
-from seatrial.checks.findings import Threshold
 from seatrial.job import Exit, Finding, Observation, ObservedStep, Stage, Verdict, count
 from seatrial.readers.profile import entry_files
+from seatrial.suite.command import Files
 
 _MOST_NAMED = 10  # files listed in a finding
 _ANY_MORE = 10**12  # files; whether an amount sets no upper limit
 CLOCKS_S = 2.0  # tolerance between file times and job times: file systems round, clocks differ
 # torchprime's layout, `profile/0-1/…`: the folder of worker 1 of slice 0.
 _HOST_FOLDER = re.compile(r"(?:^|/)(?:profile|outputs|xla_dumps)/(\d+-\d+)/")
-
-
-class FilesExpected(msgspec.Struct, frozen=True):
-    match: str
-    count: Threshold | None = None  # None: at least one
-    size: Threshold | None = None
-    fresh: bool = True
-    reader: str = ""  # must be able to read each file
 
 
 class JobWindow(msgspec.Struct, frozen=True):
@@ -53,7 +45,7 @@ def check_files(
     observed: ObservedStep,
     ended: Exit,
     name: str,
-    expected: FilesExpected,
+    expected: Files,
     window: JobWindow | None,
     hosts: Iterable[str] = (),
     step: str = "",
@@ -76,9 +68,9 @@ def check_files(
         findings.append(all_good(step, "size", "files", wrong, len(files), f"{smallest:,} bytes or more"))
     if files and expected.fresh:
         findings.append(_fresh(step, files, window))
-    if files and expected.reader:
+    if files and expected.valid:
         wrong = [f"{one.get('path')}: {one['error']}" for one in files if one.get("error")]
-        findings.append(all_good(step, "valid", "broken", wrong, len(files), f"read as {expected.reader}"))
+        findings.append(all_good(step, "valid", "broken", wrong, len(files), f"read as {expected.valid}"))
     return findings
 
 
@@ -107,9 +99,7 @@ def all_good(step: str, check: str, class_: str, wrong: Sequence[str], total: in
     return Finding(step, check, Verdict.FAILED, class_, first, evidence if len(wrong) > 1 else "")
 
 
-def _count(
-    step: str, expected: FilesExpected, files: list[dict[str, Any]], total: int, hosts: list[str], cut: str
-) -> Finding:
+def _count(step: str, expected: Files, files: list[dict[str, Any]], total: int, hosts: list[str], cut: str) -> Finding:
     """Checks the count, per host if the layout has host folders. `cut`: why not everything was searched."""
     by_host = {host: sum(host_in_path(str(one.get("path"))) == host for one in files) for host in hosts}
     placed = any(host_in_path(str(one.get("path"))) for one in files)

@@ -1,21 +1,13 @@
 """Helpers shared by checks: findings, thresholds, metric data, known failures."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NotRequired, Protocol, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
 from seatrial.checks.ended import JOB
 from seatrial.job import Better, Finding, ObservedStep, Verdict
-
-
-class Threshold(Protocol):
-    """A requirement in a suite (`>=15`, `<2Gi`, `1`), as checks see it."""
-
-    @property
-    def text(self) -> str: ...
-
-    def met_by(self, have: float) -> bool: ...
+from seatrial.suite.trial import Xfail
 
 
 def passed(observed: ObservedStep, check: str, message: str) -> Finding:
@@ -87,19 +79,7 @@ EXCUSED = (Verdict.FAILED, Verdict.TIMEOUT, Verdict.SLOWER)
 _BROKEN = (Verdict.INFRA, Verdict.INVALID)
 
 
-class KnownFailure(Protocol):
-    """An `xfail` of a suite, as checks see it."""
-
-    @property
-    def why(self) -> str: ...
-
-    @property
-    def step(self) -> str | None: ...
-
-    def covers(self, step: str) -> bool: ...
-
-
-def apply_xfails(findings: Iterable[Finding], xfails: Iterable[KnownFailure]) -> list[Finding]:
+def apply_xfails(findings: Iterable[Finding], xfails: Iterable[Xfail]) -> list[Finding]:
     """Returns the findings with known failures excused.
 
     1. A covered finding that failed, timed out or is slower becomes `xfail`, with the reason. Infra and invalid are

@@ -5,15 +5,14 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, median
 from typing import Any, Literal
 
-import msgspec
-
 from seatrial.checks.command import ONE_IS_ENOUGH, cut_short
 from seatrial.checks.ended import unread
 from seatrial.checks.files import entry_count, host_folders, host_in_path
 from seatrial.checks.findings import MetricData, metric_data
-from seatrial.job import Better, Finding, ObservedStep, Verdict, count
+from seatrial.job import Finding, ObservedStep, Verdict, count
 from seatrial.readers.log import LogValue, LogValues, as_number, hosts_text, log_values, value_text
 from seatrial.readers.profile import StepTime, entry_error, entry_files, from_profile, profiles
+from seatrial.suite.command import Metric
 
 FIRST = 2  # steps always left out, if enough others remain
 LEAST_STEPS = 3  # steps that must remain
@@ -47,24 +46,9 @@ def warmup(values: Sequence[float]) -> int:
     return max(far, min(FIRST, most))
 
 
-class MetricExpected(msgspec.Struct, frozen=True):
-    """A metric and its source: `entry` and `key` of a JSON file, `log` (the name of log values) or `profile` (an entry
-    of files)."""
-
-    name: str
-    entry: str = ""
-    key: str = ""
-    log: str = ""
-    profile: str = ""
-    match: str = ""  # glob or pattern, for messages
-    unit: str = ""
-    better: Better | None = None
-    least: float | None = None
-    most: float | None = None
-    aggregate: Aggregate | None = None
-    warmup: int | None = None  # None: detected from the values
-    required: bool = True
-    hosts: int = 0  # number of hosts that must each report it in their log; further ones count too
+def value_name(name: str) -> str:
+    """The name of a metric's values and of its entry among the files. The space keeps it distinct from other names."""
+    return f"metric {name}"
 
 
 _Measured = tuple[float, str]  # a value and its source
@@ -75,25 +59,26 @@ class NotMeasured(Exception):
 
 
 def check_metric(
-    train: ObservedStep, files: ObservedStep, expected: MetricExpected
+    train: ObservedStep, files: ObservedStep, name: str, expected: Metric, hosts: int
 ) -> tuple[Finding, MetricData | None]:
-    """Returns the finding, and the metric for the history; None if it was not measured."""
-    check = f"metric {expected.name}"
+    """Returns the finding, and the metric for the history; None if it was not measured. `hosts` is the number of hosts
+    that must each report it in their log; further ones count too."""
+    check = f"metric {name}"
     try:
-        value, source = _measure(train, files, expected)
+        value, source = _measure(train, files, name, expected, hosts)
     except NotMeasured as error:
         if not expected.required:
             return Finding(train.name, check, Verdict.SKIPPED, message=f"not measured: {error}"), None
-        if not expected.log and (bad := unread(files, train.name, check)):
+        if expected.log is None and (bad := unread(files, train.name, check)):
             return bad, None
-        if cut_short(train) or (not expected.log and cut_short(files)):
+        if cut_short(train) or (expected.log is None and cut_short(files)):
             return Finding(train.name, check, Verdict.SKIPPED, message="not measured: the job ended first"), None
         return Finding(train.name, check, Verdict.FAILED, "metric", f"not measured: {error}"), None
     measured_text = f"{value:.6g}{f' {expected.unit}' if expected.unit else ''}"
     finding = Finding(train.name, check, Verdict.PASSED, message=f"{measured_text}, from {source}")
-    low = expected.least is not None and value < expected.least
-    if low or (expected.most is not None and value > expected.most):
-        limit, edge = (expected.least, "least") if low else (expected.most, "most")
+    low = expected.min is not None and value < expected.min
+    if low or (expected.max is not None and value > expected.max):
+        limit, edge = (expected.min, "least") if low else (expected.max, "most")
         message = f"{measured_text} (expected at {edge} {limit:g}), from {source}"
         finding = Finding(train.name, check, Verdict.FAILED, "metric", message)
     return finding, metric_data(value, expected.unit, expected.better, source)
@@ -158,41 +143,41 @@ def step_time_metric(taken: StepTime) -> MetricData:
     return metric_data(taken.seconds, "s", "lower", f"{taken.source} (median of {taken.count}{left_out})")
 
 
-def _measure(train: ObservedStep, files: ObservedStep, expected: MetricExpected) -> _Measured:
-    if expected.entry:
-        return _from_files(files, expected)
-    if expected.log:
-        return _from_log(train, expected)
-    opened = profiles(files, expected.profile)
+def _measure(train: ObservedStep, files: ObservedStep, name: str, expected: Metric, hosts: int) -> _Measured:
+    if expected.file is not None:
+        return _from_files(files, value_name(name), expected, expected.file)
+    if expected.log is not None:
+        return _from_log(train, value_name(name), expected, expected.log, hosts)
+    opened = profiles(files, expected.profile or "")
     taken = from_profile(opened)
     if taken is None:
         raise NotMeasured(f"no profile of {expected.profile!r} could be read" if not opened else "no steps are marked")
     return taken.seconds, f"{taken.source} (median of {taken.count})"
 
 
-def _from_files(files: ObservedStep, expected: MetricExpected) -> _Measured:
+def _from_files(files: ObservedStep, entry: str, expected: Metric, match: str) -> _Measured:
     """The value from one file; of several hosts the worst, because all hosts wait for the slowest."""
-    found = entry_files(files, expected.entry)
+    found = entry_files(files, entry)
     if not found:
-        raise NotMeasured(f"no file matches {expected.match!r}")
+        raise NotMeasured(f"no file matches {match!r}")
     broken = [f"{one.get('path')}: {one['error']}" for one in found if one.get("error")]
     if broken:
         raise NotMeasured(broken[0])
-    if (total := entry_count(files, expected.entry)) > len(found):
-        raise NotMeasured(f"{total:,} files match {expected.match!r}, but only {len(found):,} were read")
+    if (total := entry_count(files, entry)) > len(found):
+        raise NotMeasured(f"{total:,} files match {match!r}, but only {len(found):,} were read")
     placed = {host_in_path(str(one.get("path"))) for one in found} - {""}
     if placed and (without := sorted(host_folders(files) - placed)):
-        raise NotMeasured(f"no file matches {expected.match!r} in the folder of host {without[0]}")
+        raise NotMeasured(f"no file matches {match!r} in the folder of host {without[0]}")
     values = []
     for one in found:
-        value = _value(one, expected.key)
+        value = _value(one, expected.key or "")
         if value is None:
             raise NotMeasured(f"{one.get('path')} has no number at {expected.key!r}")
         if not math.isfinite(value):
             raise NotMeasured(f"{expected.key!r} of {one.get('path')} is {value_text(value)}")
         values.append(value)
     how: Aggregate = expected.aggregate or ("min" if expected.better == "higher" else "max")
-    where = str(found[0].get("path")) if len(found) == 1 else f"{len(found)} files {expected.match} ({how})"
+    where = str(found[0].get("path")) if len(found) == 1 else f"{len(found)} files {match} ({how})"
     return _one_of(values, how), f"{expected.key} of {where}"
 
 
@@ -213,14 +198,14 @@ def _value(one: dict[str, Any], key: str) -> float | None:
     return None if isinstance(value, str) and value not in ("nan", "inf", "-inf") else as_number(value)
 
 
-def _from_log(train: ObservedStep, expected: MetricExpected) -> _Measured:
+def _from_log(train: ObservedStep, name: str, expected: Metric, match: str, hosts: int) -> _Measured:
     """Aggregates per host (and per rank, if lines name it) and returns the worst. A value that is not a number is never
     ignored: the metric counts as not measured."""
-    taken = log_values(train, expected.log)
+    taken = log_values(train, name)
     if not taken.hosts:
-        raise NotMeasured(f"no line matches {expected.match!r}")
-    if silent := taken.silent(expected.hosts):
-        raise NotMeasured(f"no line of {hosts_text(silent)} matches {expected.match!r}; {ONE_IS_ENOUGH}")
+        raise NotMeasured(f"no line matches {match!r}")
+    if silent := taken.silent(hosts):
+        raise NotMeasured(f"no line of {hosts_text(silent)} matches {match!r}; {ONE_IS_ENOUGH}")
     how: Aggregate = expected.aggregate or "median"
     by_host: list[tuple[float, int, int]] = []
     for host in taken.hosts:

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from seatrial.checks.command import LogExpected, check_log, cut_short
-from seatrial.checks.files import FilesExpected, check_files, host_folders, job_window
+from seatrial.checks.command import check_log, cut_short
+from seatrial.checks.files import check_files, host_folders, job_window
 from seatrial.checks.findings import MetricData
-from seatrial.checks.metrics import MetricExpected, check_metric, check_reading
+from seatrial.checks.metrics import check_metric, check_reading, value_name
 from seatrial.job import Finding, Observation, ObservedStep, Step, Verdict, unit_factor, value_text
 from seatrial.job.metric import FixedBound
-from seatrial.suite.command import Command, CommandChecks, Files, Metric, parse_limit
+from seatrial.suite.command import Command, CommandChecks, parse_limit
 from seatrial.suite.patterns import follow_texts, for_agent
 
 READ_S = 900.0  # time limit for finding and reading files after the command
@@ -72,21 +72,15 @@ def read_steps(name: str, checks: CommandChecks, place: str | None = None, outpu
     return [Step(name, "read", args, READ_S)] if entries else []
 
 
-def value_name(name: str) -> str:
-    """The name of a metric's values and of its entry among the files. The space keeps it distinct from other names."""
-    return f"metric {name}"
-
-
 def judge_command(
     command: Command, ran: ObservedStep, files: ObservedStep, observation: Observation
 ) -> tuple[list[Finding], dict[str, MetricData]]:
     """Findings on the log, files and metrics of a command (not on its texts), and its metrics by name."""
-    findings = check_log(ran, LogExpected(command.log.must, command.log.never))
+    findings = check_log(ran, command.log)
     folders, window = host_folders(files), job_window(observation)
     for name, entry in command.files.items():
-        expected = files_expected(entry)
         step = f"{command.reads} {name}"
-        findings += check_files(files, observation.exit, name, expected, window, folders, step)
+        findings += check_files(files, observation.exit, name, entry, window, folders, step)
     found, metrics = judge_metrics(command, ran, files)
     return findings + found, metrics
 
@@ -98,7 +92,7 @@ def judge_metrics(
     findings: list[Finding] = []
     metrics: dict[str, MetricData] = {}
     for name, metric in checks.metrics.items():
-        finding, made = check_metric(ran, files, metric_expected(name, metric, hosts))
+        finding, made = check_metric(ran, files, name, metric, hosts)
         findings.append(finding)
         metrics |= {name: made} if made else {}
     if reading := checks.reading:
@@ -130,26 +124,3 @@ def judge_bounds(checks: CommandChecks, ran: ObservedStep, metrics: Mapping[str,
         message = f"{name} is {shown} (expected {operator}{text.lstrip('<>= ')})"
         findings.append(Finding(ran.name, check, verdict, class_, message))
     return findings
-
-
-def files_expected(entry: Files) -> FilesExpected:
-    return FilesExpected(entry.match, entry.count, entry.size, entry.fresh, entry.valid or "")
-
-
-def metric_expected(name: str, metric: Metric, hosts: int) -> MetricExpected:
-    return MetricExpected(
-        name=name,
-        entry=value_name(name) if metric.file is not None else "",
-        key=metric.key or "",
-        log=value_name(name) if metric.log is not None else "",
-        profile=metric.profile or "",
-        match=metric.log or metric.file or "",
-        unit=metric.unit,
-        better=metric.better,
-        least=metric.min,
-        most=metric.max,
-        aggregate=metric.aggregate,
-        warmup=metric.warmup,
-        required=metric.required,
-        hosts=hosts,
-    )

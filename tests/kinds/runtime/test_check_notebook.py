@@ -1,7 +1,5 @@
 """Findings of notebooks, and known failures, from values."""
 
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
@@ -9,6 +7,7 @@ import pytest
 from seatrial.checks import apply_xfails
 from seatrial.job import Exit, Finding, ObservedStep, Outcome, Verdict, worst
 from seatrial.kinds.runtime.notebook import check_notebook
+from seatrial.suite import Xfail
 
 EXITED = Exit(Outcome.EXITED, 0)
 
@@ -133,33 +132,24 @@ def test_notes_that_are_garbage_never_raise() -> None:
     assert (found.verdict, found.class_) == (Verdict.FAILED, "error")
 
 
-@dataclass(frozen=True)
-class Known:
-    why: str
-    step: str | None = None
-
-    def covers(self, step: str) -> bool:
-        return self.step is None or fnmatchcase(step, self.step)
-
-
 def finding(step: str, verdict: Verdict) -> Finding:
     return Finding(step, "check", verdict, message="what happened")
 
 
-def after(xfail: Known, **findings: Verdict) -> dict[str, str]:
+def after(xfail: Xfail, **findings: Verdict) -> dict[str, str]:
     result = apply_xfails([finding(step, verdict) for step, verdict in findings.items()], [xfail])
     return {one.step: one.verdict.value for one in result}
 
 
 def test_a_known_failure_is_excused_with_its_reason() -> None:
-    (found,) = apply_xfails([finding("import x", Verdict.FAILED)], [Known("issue 41", "import *")])
+    (found,) = apply_xfails([finding("import x", Verdict.FAILED)], [Xfail(why="issue 41", step="import *")])
     assert found.verdict is Verdict.XFAIL
     assert found.message == "expected to fail (issue 41): what happened"
     assert worst([found.verdict]).good
 
 
 def test_a_known_timeout_is_excused_but_never_infra_or_invalid() -> None:
-    known = Known("why")
+    known = Xfail(why="why")
     assert after(known, a=Verdict.TIMEOUT, b=Verdict.INFRA, c=Verdict.INVALID) == {
         "a": "xfail",
         "b": "infra",
@@ -168,22 +158,26 @@ def test_a_known_timeout_is_excused_but_never_infra_or_invalid() -> None:
 
 
 def test_what_is_not_covered_stays_failed() -> None:
-    assert after(Known("why", "a"), a=Verdict.FAILED, b=Verdict.FAILED) == {"a": "xfail", "b": "failed"}
+    assert after(Xfail(why="why", step="a"), a=Verdict.FAILED, b=Verdict.FAILED) == {"a": "xfail", "b": "failed"}
 
 
 def test_a_known_failure_that_passed_is_an_xpass() -> None:
-    assert after(Known("why", "a"), a=Verdict.PASSED, b=Verdict.PASSED) == {"a": "xpass", "b": "passed"}
+    assert after(Xfail(why="why", step="a"), a=Verdict.PASSED, b=Verdict.PASSED) == {"a": "xpass", "b": "passed"}
 
 
 def test_a_known_failure_of_a_whole_cell_that_passed_adds_one_finding() -> None:
-    assert after(Known("why"), a=Verdict.PASSED, b=Verdict.SKIPPED) == {"a": "passed", "b": "skipped", "job": "xpass"}
+    assert after(Xfail(why="why"), a=Verdict.PASSED, b=Verdict.SKIPPED) == {
+        "a": "passed",
+        "b": "skipped",
+        "job": "xpass",
+    }
 
 
 def test_one_failure_is_enough_for_what_a_glob_covers() -> None:
-    assert after(Known("why", "*"), a=Verdict.FAILED, b=Verdict.PASSED) == {"a": "xfail", "b": "passed"}
+    assert after(Xfail(why="why", step="*"), a=Verdict.FAILED, b=Verdict.PASSED) == {"a": "xfail", "b": "passed"}
 
 
 @pytest.mark.parametrize("verdict", [Verdict.SKIPPED, Verdict.INFRA])
 def test_nothing_is_said_of_a_known_failure_that_was_not_put_to_the_test(verdict: Verdict) -> None:
-    assert after(Known("why", "a"), a=verdict) == {"a": verdict.value}
-    assert after(Known("why", "no such step"), a=verdict) == {"a": verdict.value}
+    assert after(Xfail(why="why", step="a"), a=verdict) == {"a": verdict.value}
+    assert after(Xfail(why="why", step="no such step"), a=verdict) == {"a": verdict.value}

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from seatrial.checks import RunExpected, check_run
+from seatrial.checks import check_run
 from seatrial.job import Step
 from seatrial.kinds.command import command_steps
 from seatrial.kinds.job import PlannedStep, plan_workspace
@@ -73,9 +73,8 @@ def _import(one: Import) -> PlannedStep:
 
 def _runs(model: RuntimeTrial) -> Iterator[PlannedStep]:
     for one in model.run_checks:
-        expected = RunExpected(one.exit, one.contains, one.matches, one.never)
         ran, *reads = command_steps(one)
-        yield PlannedStep(ran, partial(check_run, expected=expected))
+        yield PlannedStep(ran, partial(check_run, expected=one))
         yield from (PlannedStep(step, lambda observed, ended: []) for step in reads)  # checked with the command
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from seatrial.checks import check_job, check_workspace
-from seatrial.checks.command import LogExpected, check_exit, check_log
+from seatrial.checks.command import check_exit, check_log
 from seatrial.checks.files import check_files, host_folders, job_window
 from seatrial.checks.findings import MetricData, metric_data
 from seatrial.checks.metrics import step_time_metric
@@ -26,7 +26,6 @@ from seatrial.job import (
 )
 from seatrial.job.spec import ARTIFACTS
 from seatrial.kinds.command import (
-    files_expected,
     follow_checks,
     judge_bounds,
     judge_metrics,
@@ -36,7 +35,7 @@ from seatrial.kinds.command import (
 from seatrial.kinds.job import make_job, only_part, plan_workspace, workspace_inputs
 from seatrial.kinds.protocol import Judgement
 from seatrial.kinds.training.curve import read_curve
-from seatrial.kinds.training.loss import LossExpected, check_loss
+from seatrial.kinds.training.loss import check_loss
 from seatrial.kinds.training.model import TrainingGathered, TrainingTrial
 from seatrial.kinds.training.profile import check_profile, check_profile_metric
 from seatrial.kinds.training.steps import check_steps, from_lines, from_log, times_broken
@@ -94,12 +93,12 @@ class TrainingKind:
         hosts = had if isinstance(had, int) else _hosts(cell)
         of_all = model.log.hosts == "all"
         asked = hosts if of_all else 0  # hosts that must each report steps, loss and metrics; 0: any one
-        log = LogExpected(model.log.must, model.log.never, hosts, of_all, logs if isinstance(logs, int) else None)
-        findings += [*check_log(train, log), *_loss(cell, train, asked)]
+        findings += check_log(train, model.log, hosts, logs if isinstance(logs, int) else None)
+        findings += _loss(cell, train, asked)
         findings += check_steps(train, model.steps.pattern, model.steps.count, model.steps.last, asked)
         folders = host_folders(files)
         for name, entry in model.files.items():
-            findings += check_files(files, observation.exit, name, files_expected(entry), window, folders)
+            findings += check_files(files, observation.exit, name, entry, window, folders)
             if entry.profile:
                 findings += check_profile(files, train, name, entry, model.steps.unit)
         found, made = judge_metrics(model, train, files, asked)
@@ -153,13 +152,9 @@ def _loss(cell: Cell, train: ObservedStep, hosts: int) -> list[Finding]:
     loss = model.loss
     if loss is None:
         return []
-    relative = isinstance(loss.tolerance, str)
-    tolerance = float(str(loss.tolerance).rstrip("% ")) / 100 if relative else float(loss.tolerance or 0.0)
-    curve = _recorded(cell) or None
     error = cell.gathered.curve_error
     broken = [Finding(TRAIN, "loss curve", Verdict.INVALID, "curve", error)] if error else []
-    expected = LossExpected(loss.pattern, loss.target, tolerance, relative, loss.finite, curve, hosts)
-    return check_loss(train, expected) + broken
+    return check_loss(train, loss, _recorded(cell), hosts) + broken
 
 
 def _against_profile(model: TrainingTrial, files: ObservedStep, measured: Mapping[str, MetricData]) -> list[Finding]:

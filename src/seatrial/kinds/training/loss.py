@@ -12,6 +12,7 @@ from seatrial.checks.command import ONE_IS_ENOUGH, cut_short, dropped, relevant_
 from seatrial.checks.evidence import tidy, with_heading
 from seatrial.checks.findings import failed, passed
 from seatrial.job import Finding, ObservedStep, count
+from seatrial.kinds.training.model import Loss
 from seatrial.readers.log import LogValue, LogValues, as_number, hosts_text, log_values, value_text
 
 SHORT = 80  # characters; longer patterns are not shown
@@ -21,36 +22,11 @@ _NO_STEP = "no step numbers in the log; set `pattern` of `steps` to match them"
 SURE = 3  # steps needed to detect that a log prints every Nth
 
 
-class LossExpected(msgspec.Struct, frozen=True):
-    """`tolerance` is a distance, or with `relative` a share of the expected value."""
-
-    pattern: str
-    target: float | None = None
-    tolerance: float = 0.0
-    relative: bool = False
-    finite: bool = True
-    curve: Mapping[int, float] | None = None
-    hosts: int = 0  # number of hosts that must each report one; further ones are checked too
-
-    def allowed(self, wanted: float) -> float:
-        return abs(wanted) * self.tolerance if self.relative else self.tolerance
-
-    def near(self, value: float, wanted: float) -> bool:
-        """Within the tolerance, equality included; binary rounding of decimals is ignored."""
-        distance = abs(value - wanted)
-        lost = 4 * math.ulp(max(abs(value), abs(wanted))) if math.isfinite(value) else 0.0
-        return distance <= self.allowed(wanted) + lost
-
-    def about(self, wanted: float) -> str:
-        return f"{wanted:.6g} ± {self.width}"
-
-    @property
-    def width(self) -> str:
-        return f"{self.tolerance * 100:.4g}%" if self.relative else f"{self.tolerance:.4g}"
-
-
-def check_loss(observed: ObservedStep, expected: LossExpected) -> list[Finding]:
-    """Returns a finding for the loss, and one for the curve. Each host that reports a loss is checked."""
+def check_loss(
+    observed: ObservedStep, expected: Loss, curve: Mapping[int, float] | None = None, hosts: int = 0
+) -> list[Finding]:
+    """Returns a finding for the loss, and one for the recorded curve. Each of the first `hosts` must report a loss;
+    further ones are checked too."""
     if unusable := dropped(observed, "loss", expected.pattern):
         return [unusable]
     losses = log_values(observed, "loss")
@@ -59,7 +35,7 @@ def check_loss(observed: ObservedStep, expected: LossExpected) -> list[Finding]:
         return [_none(observed, expected)]
     if wild and expected.finite:
         judged = _finite(observed, losses, wild)
-    elif silent := losses.silent(expected.hosts):
+    elif silent := losses.silent(hosts):
         message = f"{hosts_text(silent)} reported no loss, but {hosts_text(losses.hosts)} did; {ONE_IS_ENOUGH}"
         judged = failed(observed, "loss", "loss", message)
         if early := cut_short(observed):
@@ -67,8 +43,8 @@ def check_loss(observed: ObservedStep, expected: LossExpected) -> list[Finding]:
     else:
         judged = _last(observed, losses, expected)
     findings = [msgspec.structs.replace(judged, data={"curve": points(losses)})]
-    if expected.curve is not None:
-        findings.append(check_curve(observed, losses, expected, expected.curve))
+    if curve:
+        findings.append(check_curve(observed, losses, expected, curve))
     return findings
 
 
@@ -79,7 +55,7 @@ def points(losses: LogValues) -> list[list[float | int | None]]:
     return [[one.step, one.value if math.isfinite(one.value) else None] for one in known[::every]]
 
 
-def _none(observed: ObservedStep, expected: LossExpected) -> Finding:
+def _none(observed: ObservedStep, expected: Loss) -> Finding:
     if cut_short(observed):
         return skipped(observed, "loss", f"not checked: {cut_short(observed)}")
     near = [line.strip() for line in tidy(observed.output).splitlines() if "loss" in line.lower()]
@@ -117,7 +93,7 @@ def _finite(observed: ObservedStep, losses: LogValues, wild: LogValue) -> Findin
     return failed(observed, "loss", class_, message, evidence)
 
 
-def _last(observed: ObservedStep, losses: LogValues, expected: LossExpected) -> Finding:
+def _last(observed: ObservedStep, losses: LogValues, expected: Loss) -> Finding:
     """The last value of each host."""
     on_host = {host: f" on host {host}" if len(losses.hosts) > 1 else "" for host in losses.hosts}
     shown = ", ".join(f"{value_text(losses.last[host])}{on_host[host]}" for host in losses.hosts[:8])
@@ -126,17 +102,15 @@ def _last(observed: ObservedStep, losses: LogValues, expected: LossExpected) -> 
     target = expected.target
     off = [host for host in losses.hosts if not expected.near(losses.last[host], target)]
     if not off:
-        return passed(observed, "loss", f"final loss {shown} (expected {expected.about(target)})")
+        return passed(observed, "loss", f"final loss {shown} (expected {target:.6g} ± {expected.width})")
     if cut_short(observed):
         return skipped(observed, "loss", f"not checked: {cut_short(observed)} at loss {shown}")
     value = losses.last[off[0]]
-    message = f"final loss {value:.6g}{on_host[off[0]]} (expected {expected.about(target)})"
+    message = f"final loss {value:.6g}{on_host[off[0]]} (expected {target:.6g} ± {expected.width})"
     return failed(observed, "loss", "loss", message, relevant_output(observed))
 
 
-def check_curve(
-    observed: ObservedStep, losses: LogValues, expected: LossExpected, recorded: Mapping[int, float]
-) -> Finding:
+def check_curve(observed: ObservedStep, losses: LogValues, expected: Loss, recorded: Mapping[int, float]) -> Finding:
     """Checks the loss against the recorded curve.
 
     1. Steps that are in both are compared, always including the last one of a long log.
@@ -154,7 +128,7 @@ def check_curve(
         first = min(off, key=lambda one: one.step or 0)
         message = (
             f"{len(off)} of {count(len(common), 'step')} differ from the recorded curve, first step {first.step}: "
-            f"{value_text(first.value)} (expected {expected.about(recorded[first.step or 0])})"
+            f"{value_text(first.value)} (expected {recorded[first.step or 0]:.6g} ± {expected.width})"
         )
         return failed(observed, CHECK, "loss", message)
     for host, readings in by_host.items():

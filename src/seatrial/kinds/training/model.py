@@ -1,5 +1,6 @@
 """Fields of a training trial: a command and the checks of its log, files and metrics."""
 
+import math
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -50,6 +51,24 @@ class Loss(Model):
         if self.tolerance is not None and self.target is None and self.curve is None:
             raise ValueError("`tolerance` needs `target` or `curve`")
         return self
+
+    def allowed(self, wanted: float) -> float:
+        """The largest difference from an expected value."""
+        if isinstance(self.tolerance, str):
+            return abs(wanted) * (float(self.tolerance.rstrip("% ")) / 100)
+        return self.tolerance or 0.0
+
+    def near(self, value: float, wanted: float) -> bool:
+        """Within the tolerance, equality included; binary rounding of decimals is ignored."""
+        lost = 4 * math.ulp(max(abs(value), abs(wanted))) if math.isfinite(value) else 0.0
+        return abs(value - wanted) <= self.allowed(wanted) + lost
+
+    @property
+    def width(self) -> str:
+        """The tolerance as text."""
+        if isinstance(self.tolerance, str):
+            return f"{float(self.tolerance.rstrip('% ')):.4g}%"
+        return f"{self.tolerance or 0.0:.4g}"
 
 
 class Steps(Model):

@@ -6,11 +6,11 @@ from functools import partial
 from statistics import median
 
 from seatrial.checks.files import all_good, host_in_path
-from seatrial.checks.findings import Threshold
 from seatrial.job import Finding, ObservedStep, Verdict, count
 from seatrial.kinds.training.steps import SECONDS
 from seatrial.readers.log import log_values
 from seatrial.readers.profile import DeviceEvents, Profile, from_profile, profiles
+from seatrial.suite import Requirement
 from seatrial.suite.command import Files
 
 STEPS = 3  # default minimum number of steps in a profile
@@ -75,7 +75,7 @@ def _damage(profile: Profile) -> str:
     return f": the profiler reported an error: {profile.errors[0][:300]}" if profile.errors else ""
 
 
-def _wrong_steps(profile: Profile, wanted: Threshold | None) -> str:
+def _wrong_steps(profile: Profile, wanted: Requirement | None) -> str:
     have = len(profile.steps)
     if profile.ambiguous:
         names = ", ".join(profile.ambiguous[:4])
@@ -86,7 +86,7 @@ def _wrong_steps(profile: Profile, wanted: Threshold | None) -> str:
     return f" has {count(have, 'step')} (expected {wanted.text if wanted else f'>={STEPS}'}){marks}"
 
 
-def _wrong_device(profile: Profile, device: str, devices: Threshold | None) -> str:
+def _wrong_device(profile: Profile, device: str, devices: Requirement | None) -> str:
     by_type = {name.lower(): events for name, events in profile.devices.items()}
     found = by_type.get(device.lower(), DeviceEvents())
     if not found.events:

@@ -8,12 +8,13 @@ from itertools import pairwise
 from statistics import median
 
 from seatrial.checks.command import cut_short, dropped, relevant_output, skipped
-from seatrial.checks.findings import Threshold, failed, passed
+from seatrial.checks.findings import failed, passed
 from seatrial.checks.metrics import FIRST, warmup
 from seatrial.job import Finding, ObservedStep
 from seatrial.job import count as in_words
 from seatrial.readers.log import LogValue, LogValues, log_values
 from seatrial.readers.profile import StepTime
+from seatrial.suite import Requirement
 
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 
@@ -51,7 +52,7 @@ def from_lines(observed: ObservedStep) -> StepTime | None:
 
 
 def check_steps(
-    observed: ObservedStep, pattern: str, count: Threshold | None, last: Threshold | None, hosts: int = 0
+    observed: ObservedStep, pattern: str, count: Requirement | None, last: Requirement | None, hosts: int = 0
 ) -> list[Finding]:
     """Checks the number of steps and the last step, each if required, on the host with the fewest. Each of the first
     `hosts` counts, even if it reports none; further hosts count if they report any."""
@@ -105,7 +106,7 @@ def _distinct(numbers: Sequence[float]) -> int:
     return made
 
 
-def _judged(observed: ObservedStep, check: str, wanted: Threshold, have: float, message: str) -> Finding:
+def _judged(observed: ObservedStep, check: str, wanted: Requirement, have: float, message: str) -> Finding:
     if wanted.met_by(have):
         return passed(observed, check, f"{message} (expected {wanted.text})")
     if cut_short(observed):
