@@ -14,7 +14,6 @@ from seatrial.engine.collect import with_searches
 from seatrial.job import (
     Exit,
     Finding,
-    Gpu,
     Job,
     Observation,
     ObservedStep,
@@ -25,7 +24,9 @@ from seatrial.job import (
     is_gpu_model,
 )
 from seatrial.kinds.command import command_steps
-from seatrial.kinds.runtime.judge import Declared, check_command, check_facts, check_import, version_matches
+from seatrial.kinds.runtime.judge import check_command, check_facts, check_import, version_matches
+from seatrial.kinds.runtime.model import Facts
+from seatrial.suite import Machine
 from seatrial.suite.command import Command, LogChecks
 from seatrial.suite.patterns import follow_texts
 
@@ -288,26 +289,26 @@ FACTS: dict[str, Any] = {
 }
 
 
-def facts(declared: Declared, **changed: Any) -> dict[str, str]:
-    return verdicts(check_facts(seen("facts", {**FACTS, **changed}), EXITED, declared))
+def facts(machine: Machine, wanted: Facts | None = None, **changed: Any) -> dict[str, str]:
+    return verdicts(check_facts(seen("facts", {**FACTS, **changed}), EXITED, machine, wanted or Facts()))
 
 
 def test_facts_that_are_as_declared_pass_each() -> None:
-    declared = Declared(8, 16 << 30, Gpu(1, "L4", 24 << 30))
-    assert facts(declared) == dict.fromkeys(
+    machine = Machine(cpu=8, memory="16Gi", gpu={"model": "L4", "memory": "24Gi"})
+    assert facts(machine) == dict.fromkeys(
         ["facts", "python", "cpu", "memory", "gpu count", "gpu model", "gpu memory"], "passed"
     )
 
 
 def test_facts_that_nobody_declared_are_not_judged() -> None:
-    assert facts(Declared(same_python=False)) == {"facts": "passed"}
+    assert facts(Machine(), Facts(python=False)) == {"facts": "passed"}
 
 
 def test_each_fact_that_differs_fails_and_hides_no_other() -> None:
-    declared = Declared(16, 64 << 30, Gpu(1, "L40", 48 << 30))
+    machine = Machine(cpu=16, memory="64Gi", gpu={"model": "L40", "memory": "48Gi"})
     other = {"executable": "/usr/bin/python", "prefix": "/usr", "version": "3.11.7"}
     python = {"terminal": other, "kernel": FACTS["python"]["kernel"]}
-    assert facts(declared, python=python) == {
+    assert facts(machine, python=python) == {
         "facts": "passed",
         "python": "failed",
         "cpu": "failed",
@@ -319,37 +320,38 @@ def test_each_fact_that_differs_fails_and_hides_no_other() -> None:
 
 
 def test_a_cpu_quota_counts_like_fewer_cores() -> None:
-    assert facts(Declared(cpu=4), cpu={"count": 8, "limit": 2.0})["cpu"] == "failed"
-    assert facts(Declared(cpu=0.5), cpu={"count": 8, "limit": 0.5})["cpu"] == "passed"
+    assert facts(Machine(cpu=4), cpu={"count": 8, "limit": 2.0})["cpu"] == "failed"
+    assert facts(Machine(cpu=0.5), cpu={"count": 8, "limit": 0.5})["cpu"] == "passed"
 
 
 def test_no_gpu_and_no_word_of_gpus_differ() -> None:
-    assert "gpu count" not in facts(Declared(gpu=None))
-    assert facts(Declared(gpu=Gpu(0)))["gpu count"] == "failed"
-    assert facts(Declared(gpu=Gpu(0)), gpu=[])["gpu count"] == "passed"
+    assert "gpu count" not in facts(Machine())
+    assert facts(Machine(gpu={"count": 0}))["gpu count"] == "failed"
+    assert facts(Machine(gpu={"count": 0}), gpu=[])["gpu count"] == "passed"
 
 
 def test_gpus_that_cannot_be_seen_say_why() -> None:
     step = seen("facts", {**FACTS, "gpu": [], "gpu_error": "nvidia-smi failed with exit code 9: no driver"})
-    found = check_facts(step, EXITED, Declared(gpu=Gpu(2)))[-1]
+    found = check_facts(step, EXITED, Machine(gpu={"count": 2}), Facts())[-1]
     assert found.message == "0 GPUs available (2 declared)"
     assert "no driver" in found.evidence
 
 
 def test_without_a_kernel_there_is_no_python_to_compare() -> None:
-    assert "python" not in facts(Declared(), python={"terminal": None, "kernel": None})
-    assert facts(Declared(), python={"terminal": None, "kernel": {"executable": "x"}})["python"] == "failed"
+    assert "python" not in facts(Machine(), python={"terminal": None, "kernel": None})
+    assert facts(Machine(), python={"terminal": None, "kernel": {"executable": "x"}})["python"] == "failed"
 
 
 def test_facts_that_nobody_asked_for_are_skipped_in_an_image_without_python() -> None:
     step = seen("facts", {"error": "step kind 'facts' needs Python"}, outcome=Outcome.REFUSED, code=None)
-    (found,) = check_facts(step, EXITED, Declared(cpu=4, asked=False))
+    (found,) = check_facts(step, EXITED, Machine(cpu=4), Facts(), asked=False)
     assert (found.verdict, found.message) == (Verdict.SKIPPED, "not checked: step kind 'facts' needs Python")
-    assert check_facts(step, EXITED, Declared(cpu=4))[0].verdict is Verdict.INVALID
+    assert check_facts(step, EXITED, Machine(cpu=4), Facts())[0].verdict is Verdict.INVALID
 
 
 def test_facts_that_could_not_be_gathered_are_a_failure() -> None:
-    (found,) = check_facts(seen("facts", {"error": "could not collect facts: Python was killed"}), EXITED, Declared())
+    step = seen("facts", {"error": "could not collect facts: Python was killed"})
+    (found,) = check_facts(step, EXITED, Machine(), Facts())
     assert (found.verdict, found.class_) == (Verdict.FAILED, "facts")
 
 

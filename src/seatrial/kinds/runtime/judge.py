@@ -7,6 +7,8 @@ from seatrial.checks.ended import ended_badly
 from seatrial.checks.evidence import most_relevant_first, with_heading
 from seatrial.checks.findings import failed, passed
 from seatrial.job import NEAR, Exit, Finding, Gpu, ObservedStep, Outcome, Unreadable, convert, is_gpu_model
+from seatrial.kinds.runtime.model import Facts
+from seatrial.suite import Machine
 
 
 def check_command(observed: ObservedStep, ended: Exit) -> Finding:
@@ -57,16 +59,6 @@ def version_matches(specifier: str, version: str) -> bool:
         return SpecifierSet(specifier).contains(Version(version), prereleases=True)
     except InvalidVersion:
         return False
-
-
-class Declared(msgspec.Struct, frozen=True):
-    """What the suite declares. None is undeclared, so not checked; a GPU count of 0 is a declaration."""
-
-    cpu: float | None = None
-    memory_bytes: int | None = None
-    gpu: Gpu | None = None
-    same_python: bool = True
-    asked: bool = True  # False: facts are checked by default
 
 
 class _Cpu(msgspec.Struct, frozen=True):
@@ -122,12 +114,15 @@ class _Facts(msgspec.Struct, frozen=True):
         )
 
 
-def check_facts(observed: ObservedStep, ended: Exit, declared: Declared) -> list[Finding]:
-    """Returns a finding for collecting the facts, and one for each declared value."""
+def check_facts(
+    observed: ObservedStep, ended: Exit, machine: Machine, wanted: Facts, asked: bool = True
+) -> list[Finding]:
+    """Returns a finding for collecting the facts, and one for each wanted one that the machine declares. A GPU count of
+    0 is a declaration. `asked`: the trial asks for facts; else they are checked by default."""
     try:
         facts = convert(observed.result, _Facts)
     except Unreadable as error:
-        if observed.outcome is Outcome.REFUSED and not declared.asked:  # the image has no Python
+        if observed.outcome is Outcome.REFUSED and not asked:  # the image has no Python
             return [skipped(observed, "facts", f"not checked: {observed.result.get('error')}")]
         if bad := ended_badly(observed, "facts", ended):
             return [bad]
@@ -136,19 +131,18 @@ def check_facts(observed: ObservedStep, ended: Exit, declared: Declared) -> list
         return [failed(observed, "facts", "facts", message, evidence)]
     found = {key: observed.result[key] for key in ("python", "packages", "os") if observed.result.get(key)}
     findings = [msgspec.structs.replace(passed(observed, "facts", str(facts)), data=found)]
-    if declared.same_python and facts.python and facts.python.kernel:
+    if wanted.python and facts.python and facts.python.kernel:
         findings.append(_same_python(observed, facts.python.terminal, facts.python.kernel))
-    if declared.cpu is not None:
-        enough = facts.cores + 1e-6 >= declared.cpu
-        findings.append(
-            _declared(observed, "cpu", enough, f"{facts.cores:g} CPUs available ({declared.cpu:g} declared)")
-        )
-    if declared.memory_bytes is not None:
-        enough = (facts.memory_bytes or 0) >= declared.memory_bytes * (1 - NEAR)
-        have, wanted = memory_text(facts.memory_bytes or 0), memory_text(declared.memory_bytes)
-        findings.append(_declared(observed, "memory", enough, f"{have} memory available ({wanted} declared)"))
-    if declared.gpu is not None:
-        findings += _gpu(observed, facts, declared.gpu)
+    if wanted.cpu and machine.cpu is not None:
+        enough = facts.cores + 1e-6 >= machine.cpu
+        message = f"{facts.cores:g} CPUs available ({machine.cpu:g} declared)"
+        findings.append(_declared(observed, "cpu", enough, message))
+    if wanted.memory and machine.memory_bytes is not None:
+        enough = (facts.memory_bytes or 0) >= machine.memory_bytes * (1 - NEAR)
+        have, declared = memory_text(facts.memory_bytes or 0), memory_text(machine.memory_bytes)
+        findings.append(_declared(observed, "memory", enough, f"{have} memory available ({declared} declared)"))
+    if wanted.gpu and machine.gpu is not None:
+        findings += _gpu(observed, facts, machine.resources().gpu)
     return findings
 
 

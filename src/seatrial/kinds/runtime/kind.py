@@ -1,20 +1,28 @@
-"""The kind `runtime`: the job of a cell, and the judgement of its observation."""
+"""The kind `runtime`: the job of a cell, its steps with their checks, and the judgement of its observation."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import PurePosixPath
 from typing import Any
 
-from seatrial.checks import check_job
+from seatrial.checks import check_job, check_run
 from seatrial.checks.findings import MetricData, metric_data
-from seatrial.job import Finding, Input, Observation, ObservedStep, PartSpec, Verdict
-from seatrial.kinds.command import judge_bounds, judge_command
-from seatrial.kinds.job import make_job, only_part, workspace_inputs
+from seatrial.job import Finding, Input, Observation, ObservedStep, PartSpec, Step, Verdict
+from seatrial.kinds.command import command_steps, judge_bounds, judge_command
+from seatrial.kinds.job import PlannedStep, make_job, only_part, plan_workspace, workspace_inputs
 from seatrial.kinds.protocol import Judgement
-from seatrial.kinds.runtime.model import RuntimeGathered, RuntimeTrial
-from seatrial.kinds.runtime.parts import notebook_path, notebooks_of, plan_steps
-from seatrial.suite import Cell, find_notebooks, names_several
+from seatrial.kinds.runtime.judge import check_command, check_facts, check_import
+from seatrial.kinds.runtime.model import Facts, Import, RuntimeGathered, RuntimeTrial
+from seatrial.kinds.runtime.notebook import check_notebook
+from seatrial.suite import Cell, Notebook, find_notebooks, names_several
 
 _SURROUNDING = ("job", "facts", "workspace")  # steps that say nothing about what the trial asks for
+# Default limits of steps, s.
+COMMAND_S = 30.0
+IMPORT_S = 900.0
+FACTS_S = 300.0
+PASS_EXTRA_S = 150.0  # for starting and stopping a kernel, added to the limit of a pass
 
 
 class RuntimeKind:
@@ -111,6 +119,97 @@ def _passes(findings: list[Finding]) -> dict[str, dict[str, MetricData]]:
                 if peaks:
                     metrics[finding.step][name] = metric_data(max(peaks), "B")
     return metrics
+
+
+def plan_steps(cell: Cell) -> tuple[PlannedStep, ...]:
+    """The steps in the order in which they run. The workspace is first, because the others may need its files."""
+    model: RuntimeTrial = cell.spec
+    notebooks = notebooks_of(cell)
+    return (
+        *plan_workspace(cell, cell.runtime.workspace if cell.runtime else None),
+        *_facts(cell, model, bool(notebooks)),
+        *(_command(command) for command in model.commands),
+        *(_import(one) for one in model.import_checks),
+        *_runs(model),
+        *(_notebook(notebook) for notebook in notebooks),
+    )
+
+
+def _facts(cell: Cell, model: RuntimeTrial, has_notebooks: bool) -> Iterator[PlannedStep]:
+    """By default, facts are left out only if the trial has only `run` and the machine declares nothing."""
+    machine = cell.machine
+    declares = any(part is not None for part in (machine.cpu, machine.memory_bytes, machine.gpu))
+    wanted = model.facts
+    if wanted is None:
+        wanted = bool(declares or model.commands or model.imports or has_notebooks)
+    if wanted is False:
+        return
+    facts, asked = wanted if isinstance(wanted, Facts) else Facts(), model.facts is not None
+    check = partial(check_facts, machine=machine, wanted=facts, asked=asked)
+    yield PlannedStep(Step("facts", "facts", {}, FACTS_S), check)
+
+
+def _command(command: str) -> PlannedStep:
+    step = Step(f"command {command}", "which", {"command": command}, COMMAND_S)
+    return PlannedStep(step, lambda observed, ended: [check_command(observed, ended)])
+
+
+def _import(one: Import) -> PlannedStep:
+    step = Step(f"import {one.module}", "import", {"module": one.module}, IMPORT_S)
+    return PlannedStep(step, lambda observed, ended: [check_import(observed, ended, one.version, one.empty)])
+
+
+def _runs(model: RuntimeTrial) -> Iterator[PlannedStep]:
+    for one in model.run_checks:
+        ran, *reads = command_steps(one)
+        yield PlannedStep(ran, partial(check_run, expected=one))
+        yield from (PlannedStep(step, lambda observed, ended: []) for step in reads)  # checked with the command
+
+
+def notebooks_of(cell: Cell) -> tuple[Notebook, ...]:
+    """The notebooks that the cell runs, each name or path once. Folders and globs are as resolved when the plan was
+    made; an entry for a single notebook takes precedence over them."""
+    model: RuntimeTrial = cell.spec
+    written = model.all_notebooks(cell.runtime)
+    gathered: RuntimeGathered = cell.gathered
+    found = gathered.notebooks
+    single = {one.path for one in written if one.path not in found}
+    taken: set[str] = set()
+    notebooks = []
+    for one in written:
+        for each in found.get(one.path) or [one.path]:
+            if (one.name or each) not in taken and (one.path in single or each not in single):
+                taken.add(one.name or each)
+                notebooks.append(one.model_copy(update={"path": each}))
+    return tuple(notebooks)
+
+
+def notebook_path(notebook: Notebook) -> str:
+    """Path in the job's work folder; leading `..` and `/` are dropped."""
+    path = PurePosixPath(notebook.path)
+    parts = [part for part in path.parts if part not in ("..", ".", "/")]
+    return str(PurePosixPath(*parts)) if parts else str(path)
+
+
+def _notebook(notebook: Notebook) -> PlannedStep:
+    path = notebook_path(notebook)
+    args: dict[str, Any] = {
+        "path": path,
+        "passes": list(notebook.passes),
+        "timeout_s": notebook.timeout_s,
+        "cell_timeout_s": notebook.cell_timeout_s,
+        "stall_s": notebook.stall_s,
+        "keep_going": notebook.keep_going,
+        **({} if notebook.background_errors else {"background_errors": False}),
+        "parameters": notebook.parameters,
+        "requires": notebook.requires.model_dump(mode="json"),
+        **({"name": notebook.name} if notebook.name else {}),
+    }
+    limit_s = None
+    if notebook.timeout_s is not None:  # rerun and restart need a fresh pass first
+        limit_s = (len(notebook.passes) + ("fresh" not in notebook.passes)) * (notebook.timeout_s + PASS_EXTRA_S)
+    step = Step(f"notebook {notebook.name or notebook.path}", "notebook", args, limit_s)
+    return PlannedStep(step, check_notebook)
 
 
 kind = RuntimeKind()
