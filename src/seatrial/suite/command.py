@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    Discriminator,
     Field,
     Tag,
     WithJsonSchema,
@@ -19,7 +18,7 @@ from pydantic import (
 )
 
 from seatrial.job import Better
-from seatrial.suite.models import Model
+from seatrial.suite.models import PLAIN_OR_MAP, Model
 from seatrial.suite.patterns import problem
 from seatrial.suite.placeholders import Fill
 from seatrial.suite.values import Duration, Need, Requirement, Text
@@ -171,10 +170,7 @@ class Read(Model):
     options: dict[Text, str | bool | int | float] = Field({}, description="Options of the reader.")
 
 
-_Read = Annotated[
-    Annotated[Text, Tag("plain")] | Annotated[Read, Tag("map")],
-    Discriminator(lambda value: "map" if isinstance(value, dict | Read) else "plain"),
-]
+_Read = Annotated[Annotated[Text, Tag("plain")] | Annotated[Read, Tag("map")], PLAIN_OR_MAP]
 _BOUND = re.compile(r"(<=|>=|<|>)?\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\d\s<>=][^\s<>=]*)?")
 
 

@@ -50,10 +50,9 @@ class SecretRef(Model):
     secret: Text = Field(min_length=1, description="Name of an entry in `secrets`, or of an environment variable.")
 
 
-EnvValue = Annotated[
-    Annotated[Text, Tag("text")] | Annotated[SecretRef, Tag("map")],
-    Discriminator(lambda value: "map" if isinstance(value, dict | SecretRef) else "text"),
-]
+# For a union of a map and one other type: errors are then about the one that was written.
+PLAIN_OR_MAP = Discriminator(lambda value: "map" if isinstance(value, dict | Model) else "plain")
+EnvValue = Annotated[Annotated[Text, Tag("plain")] | Annotated[SecretRef, Tag("map")], PLAIN_OR_MAP]
 Env = dict[Variable, EnvValue]
 
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
-from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
+from pydantic import AfterValidator, Field, Tag, field_validator
 
 from seatrial.suite import Gathered, Model, Notebook, Notebooks, Runtime, Text, TrialModel, names_several
 from seatrial.suite.command import Command, KnownReader
+from seatrial.suite.models import PLAIN_OR_MAP
 
 # A dotted name; any part may be an axis placeholder.
 _MODULE = re.compile(r"(?:[^\W\d]|\$\{[^}]*\})(?:\w|\$\{[^}]*\})*(?:\.(?:\w|\$\{[^}]*\})+)*")
@@ -56,20 +57,16 @@ class Facts(Model):
     gpu: bool = Field(True, description="The declared GPU count, model and memory.")
 
 
-def _tag(value: Any) -> str:
-    return "map" if isinstance(value, dict | Model) else "plain"
-
-
 def _not_empty(command: str) -> str:
     if not command:
         raise ValueError("empty command line")
     return command
 
 
-_Import = Annotated[Annotated[Module, Tag("plain")] | Annotated[Import, Tag("map")], Discriminator(_tag)]
+_Import = Annotated[Annotated[Module, Tag("plain")] | Annotated[Import, Tag("map")], PLAIN_OR_MAP]
 _CommandLine = Annotated[Text, AfterValidator(_not_empty), Tag("plain")]
-_Run = Annotated[_CommandLine | Annotated[Command, Tag("map")], Discriminator(_tag)]
-_Facts = Annotated[Annotated[bool | None, Tag("plain")] | Annotated[Facts, Tag("map")], Discriminator(_tag)]
+_Run = Annotated[_CommandLine | Annotated[Command, Tag("map")], PLAIN_OR_MAP]
+_Facts = Annotated[Annotated[bool | None, Tag("plain")] | Annotated[Facts, Tag("map")], PLAIN_OR_MAP]
 
 
 def _name(entry: Import | Command | Notebook) -> str:

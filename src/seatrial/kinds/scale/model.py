@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 import msgspec
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Field, Tag, field_validator, model_validator
 
 from seatrial.job.metric import FixedBound
 from seatrial.kinds import bounds
@@ -18,6 +18,7 @@ from seatrial.kinds.scale.work import QUERY_PARTS
 from seatrial.kinds.search import LEAST
 from seatrial.suite import Duration, Gathered, Model, Runtime, Text, TrialModel
 from seatrial.suite.command import Share
+from seatrial.suite.models import PLAIN_OR_MAP
 
 
 class DeviceClaim(Model):
@@ -34,14 +35,8 @@ class ObjectWait(Model):
     condition: Text = Field(description="Its phase, or the type of a condition that must be true.", examples=["Bound"])
 
 
-def _tag(value: Any) -> str:
-    return "map" if isinstance(value, dict | Model) else "plain"
-
-
-_Claim = Annotated[Annotated[Text | None, Tag("plain")] | Annotated[DeviceClaim, Tag("map")], Discriminator(_tag)]
-_Wait = Annotated[
-    Annotated[tuple[ObjectWait, ...], Tag("plain")] | Annotated[ObjectWait, Tag("map")], Discriminator(_tag)
-]
+_Claim = Annotated[Annotated[Text | None, Tag("plain")] | Annotated[DeviceClaim, Tag("map")], PLAIN_OR_MAP]
+_Wait = Annotated[Annotated[tuple[ObjectWait, ...], Tag("plain")] | Annotated[ObjectWait, Tag("map")], PLAIN_OR_MAP]
 
 
 class Workload(Model):
@@ -229,7 +224,7 @@ class FollowOthers(Model):
 
 
 _Follow = Annotated[
-    Annotated[tuple[FollowedKind, ...], Tag("plain")] | Annotated[FollowOthers, Tag("map")], Discriminator(_tag)
+    Annotated[tuple[FollowedKind, ...], Tag("plain")] | Annotated[FollowOthers, Tag("map")], PLAIN_OR_MAP
 ]
 
 

@@ -3,11 +3,11 @@
 import math
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, Tag, model_validator
 
 from seatrial.suite import DeclaredMetric, Duration, Gathered, Model, Runtime, Text, TrialModel, Workspace
 from seatrial.suite.command import Amount, CommandChecks, FiniteNumber, MetricPattern, Tolerance
-from seatrial.suite.models import MAX_HOSTS
+from seatrial.suite.models import MAX_HOSTS, PLAIN_OR_MAP
 
 # The patterns work with `re` of Python 3.8. Each starts with a literal, followed by a lookbehind: `re` finds a literal
 # twenty times as fast as anything else.
@@ -89,10 +89,7 @@ class Stall(Model):
     after: int = Field(5, strict=True, ge=2, description="Check only after this many steps: the first ones compile.")
 
 
-_Stall = Annotated[
-    Annotated[Stall, Tag("map")] | Annotated[Literal[False], Tag("plain")],
-    Discriminator(lambda value: "map" if isinstance(value, dict | Stall) else "plain"),
-]
+_Stall = Annotated[Annotated[Stall, Tag("map")] | Annotated[Literal[False], Tag("plain")], PLAIN_OR_MAP]
 
 
 class TrainingGathered(Gathered, frozen=True, omit_defaults=True):
