@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from seatrial.baseline import read_for_trials
-from seatrial.migrate.torchprime.suite import model_name
+from seatrial.migrate.torchprime import model_name
 from seatrial.plan import expand
 from seatrial.plugins import models
 from seatrial.suite import load
