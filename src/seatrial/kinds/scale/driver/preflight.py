@@ -13,6 +13,7 @@ import seatrial.kubernetes as k8s
 from seatrial.http.http1 import RequestAttempt
 from seatrial.job.metric import value_text
 from seatrial.kinds.scale.driver.plan import BACKGROUND, CHURN, PlannedWorkload
+from seatrial.kinds.scale.driver.watch import has_condition
 from seatrial.kinds.scale.work import Limit
 
 LIMIT_RANGES = k8s.Resource("", "v1", "LimitRange", "limitranges")
@@ -140,12 +141,8 @@ def node_limits(nodes: Sequence[Mapping[str, Any]], pods: int, gpus: float, labe
     Pure."""
     nodes = [one for one in nodes if {*labels} <= ((one.get("metadata") or {}).get("labels") or {}).items()]
     those = " ".join(["nodes", *(f"with {key}={value}" for key, value in labels)])
-
-    def is_ready(node: Mapping[str, Any]) -> bool:
-        conditions = (node["status"] or {}).get("conditions") or []
-        return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
-
-    ready = [one for one in nodes if not (one["spec"] or {}).get("unschedulable") and is_ready(one)]
+    schedulable = [one for one in nodes if not (one["spec"] or {}).get("unschedulable")]
+    ready = [one for one in schedulable if has_condition(one["status"], "Ready")]
 
     def offered(resource: str) -> float:
         return sum(_number(str(((one["status"] or {}).get("allocatable") or {}).get(resource, "0"))) for one in ready)

@@ -10,7 +10,6 @@ import itertools
 import math
 import os
 import sys
-import threading
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -92,14 +91,8 @@ async def _measure_own_loop(stamps: Stamps) -> None:
 async def watch_until_cancelled(path: Path) -> None:
     """Watches until stdin closes. The load generator holds it open, so this process never outlives it."""
     work = decode(path.read_bytes(), WatchWork)
-    loop, over = asyncio.get_running_loop(), asyncio.Event()
-
-    def wait_for_end() -> None:
-        sys.stdin.buffer.read()
-        with contextlib.suppress(RuntimeError):  # the loop has already ended
-            loop.call_soon_threadsafe(over.set)
-
-    threading.Thread(target=wait_for_end, daemon=True).start()
+    over = asyncio.Event()
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), over.set)  # nothing is ever written to it
     following = asyncio.create_task(_follow(work))
     ended = asyncio.create_task(over.wait())
     await asyncio.wait({following, ended}, return_when=asyncio.FIRST_COMPLETED)
