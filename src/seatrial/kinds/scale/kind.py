@@ -9,6 +9,7 @@ from seatrial.job import Observation, PartSpec
 from seatrial.kinds.arrivals_model import read_trace
 from seatrial.kinds.job import DRIVER, as_work, driver_job, make_job
 from seatrial.kinds.protocol import Judgement
+from seatrial.kinds.scale import work as records
 from seatrial.kinds.scale.judge import check_scale
 from seatrial.kinds.scale.model import (
     BACKGROUND,
@@ -20,16 +21,6 @@ from seatrial.kinds.scale.model import (
     ScaleTrial,
     Workload,
 )
-from seatrial.kinds.scale.work import (
-    Churn,
-    ExtraWorkloads,
-    Find,
-    ObjectWait,
-    Observe,
-    Prometheus,
-    ScaleWork,
-    WorkloadClass,
-)
 from seatrial.kinds.scale.workload import bad_template, manifests_of
 from seatrial.suite import HERE, Cell
 
@@ -37,7 +28,7 @@ if TYPE_CHECKING:
     from seatrial.kubernetes import Manifest
 
 
-OTHERS = (WorkloadClass(ONE, (), pods=0),)  # created by others; the number of their pods is not known
+OTHERS = (records.WorkloadClass(ONE, (), pods=0),)  # created by others; the number of their pods is not known
 
 
 class ScaleKind:
@@ -58,8 +49,8 @@ class ScaleKind:
         model: ScaleTrial = cell.spec
         gathered: ScaleGathered = cell.gathered
 
-        def class_of(name: str, workload: Workload) -> WorkloadClass:
-            return WorkloadClass(
+        def class_of(name: str, workload: Workload) -> records.WorkloadClass:
+            return records.WorkloadClass(
                 name,
                 gathered.manifests[name],
                 0 if workload.bare else workload.pods,
@@ -68,16 +59,18 @@ class ScaleKind:
                 workload.gpus,
                 dict(workload.node_selector),
                 workload.template is None,
-                tuple(as_work(one, ObjectWait) for one in workload.waits),
+                tuple(as_work(one, records.ObjectWait) for one in workload.waits),
             )
 
-        background = fill = None
+        background = fill = prometheus = None
         if model.background:
-            background = ExtraWorkloads(model.background.count, class_of(BACKGROUND, model.background.workload))
+            background = records.ExtraWorkloads(model.background.count, class_of(BACKGROUND, model.background.workload))
         if model.fill:
             of = class_of(FILL, model.fill.workload) if model.fill.workload else None
-            fill = ExtraWorkloads(model.fill.count, of, model.fill.within_s)
-        work = ScaleWork(
+            fill = records.ExtraWorkloads(model.fill.count, of, model.fill.within_s)
+        if model.metrics:
+            prometheus = as_work(model.metrics, records.Prometheus, url=model.metrics.prometheus)
+        work = records.ScaleWork(
             run="",
             cell=cell.hash,
             attempt=0,
@@ -90,13 +83,13 @@ class ScaleKind:
             settle_s=model.settle_s,
             seed=model.seed,
             follow=tuple(one.work() for one in model.kinds),
-            observe=as_work(model.follow, Observe) if isinstance(model.follow, FollowOthers) else None,
-            prometheus=as_work(model.metrics, Prometheus, url=model.metrics.prometheus) if model.metrics else None,
+            observe=as_work(model.follow, records.Observe) if isinstance(model.follow, FollowOthers) else None,
+            prometheus=prometheus,
             audit_log=str(cell.directory / model.audit_log) if model.audit_log else "",
             background=background,
             fill=fill,
-            churn=as_work(model.churn, Churn) if model.churn else None,
-            find=Find(model.scale_bounds(), model.most) if model.find else None,
+            churn=as_work(model.churn, records.Churn) if model.churn else None,
+            find=records.Find(model.scale_bounds(), model.most) if model.find else None,
             places=model.local.places or 0,
             version=__version__ if model.driver else "",
         )

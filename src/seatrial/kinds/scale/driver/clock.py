@@ -32,11 +32,10 @@ class ServerClock:
     def take(self, sent_s: float, received_s: float, server_s: float) -> None:
         low_s, high_s = server_s - received_s, server_s + 1 - sent_s
         self.samples += 1
-        if max(self.low_s, low_s) > min(self.high_s, high_s):  # the clock was set or drifts, or another server answered
+        self.low_s, self.high_s = max(self.low_s, low_s), min(self.high_s, high_s)
+        if self.low_s > self.high_s:  # the clock was set or drifts, or another server answered
             self.jumps += 1
             self.low_s, self.high_s = low_s, high_s
-            return
-        self.low_s, self.high_s = max(self.low_s, low_s), min(self.high_s, high_s)
 
     @property
     def known(self) -> bool:

@@ -176,20 +176,17 @@ class ClusterWorkloads:
             kubeconfig, self._mine.context, namespaces, self._mine.selector, str(stamps), self._work.prefix,
             self._following.watched, last_s,
         )  # fmt: skip
+        of = [(one.wait, resource) for one in self._plan.classes for resource in self._resources[one.name]]
+        waited = {(wait, resource) for waits, resource in of for wait in waits if wait.kind == resource.kind}
         async with (
             Kubernetes(self._client.access, at_once=PROBES_AT_ONCE) as probe,
             in_background(measure_clock(probe, self._clock)),
             self._health.measured(probe),
-            self._conditions.watching(self._waited()),
+            self._conditions.watching(waited),
             watch.watching(work, self._driver.files / "watch.json"),
             self._canary.changing(),
         ):
             yield
-
-    def _waited(self) -> set[tuple[records.ObjectWait, Resource]]:
-        """Kinds of objects that others wait for."""
-        of = [(one.wait, resource) for one in self._plan.classes for resource in self._resources[one.name]]
-        return {(wait, resource) for waits, resource in of for wait in waits if wait.kind == resource.kind}
 
     def lags(self) -> list[tuple[float, float]]:
         return self._canary.lags(self._driver.files / records.STAMPS) if self._canary else []

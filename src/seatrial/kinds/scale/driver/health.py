@@ -48,7 +48,7 @@ class CounterSample(msgspec.Struct, frozen=True):
 class ServerHealth:
     def __init__(self) -> None:
         self.samples: list[CounterSample] = []
-        self.problem = ""  # why there are no samples
+        self._failed = False
 
     @contextlib.asynccontextmanager
     async def measured(self, client: Kubernetes) -> AsyncIterator[None]:
@@ -64,7 +64,7 @@ class ServerHealth:
             async with in_background(measure()):
                 yield
         finally:
-            if not self.problem:
+            if not self._failed:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._sample(client), _EVERY_S)
 
@@ -76,7 +76,7 @@ class ServerHealth:
             sample = await asyncio.to_thread(read_sample, answer.body, time.monotonic())  # megabytes of text
             self.samples.append(sample)
         except KubernetesError as error:
-            self.problem = self.problem or str(error)
+            self._failed = True
             return not error.lasting
         return True
 
@@ -187,7 +187,6 @@ class StampsLine(msgspec.Struct, frozen=True):
     canary: str = ""
     loop_s: float | None = None
     gap_s: float | None = None
-    kind: str = ""
 
 
 def read_lines(path: Path) -> list[StampsLine]:
