@@ -4,15 +4,18 @@ from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from seatrial.checks.files import JobWindow, check_files, host_folders, job_window
+from seatrial.checks.files import JobWindow, check_files, job_window
 from seatrial.checks.metrics import check_metric, value_name
 from seatrial.job import Exit, Observation, ObservedStep, Outcome, Place, Stage, StageTime, Verdict
 from seatrial.suite.command import Files, Metric
 from seatrial.suite.values import parse_requirement
 from trained import EXITED, brief, train, values
 
-WINDOW = JobWindow(1000.0, 2000.0)
+UNTIMED = Observation("j", 1, Place("here", "m"), EXITED)
+TIMES = [StageTime(Stage.STARTED, 1002.0, "supervisor"), StageTime(Stage.FINISHED, 1998.0, "target")]
+RAN = replace(UNTIMED, stages=TIMES)  # a job between 1000 and 2000 s, with room for clocks
 WANT_ONE = parse_requirement(1)
 
 
@@ -26,8 +29,8 @@ def files(*entries: dict[str, Any], name: str = "out", **others: list[dict[str, 
     return ObservedStep("files", "read", outcome=Outcome.EXITED, code=0, result=result)
 
 
-def judged(seen: ObservedStep, window: JobWindow | None = WINDOW, **expected: Any) -> dict[str, tuple[str, str]]:
-    return brief(check_files(seen, EXITED, "out", Files(match="**/*", **expected), window, host_folders(seen)))
+def judged(seen: ObservedStep, job: Observation = RAN, **expected: Any) -> dict[str, tuple[str, str]]:
+    return brief(check_files(seen, job, "out", Files(match="**/*", **expected)))
 
 
 def test_none_is_too_few_unless_none_is_what_is_asked() -> None:
@@ -42,7 +45,7 @@ def test_what_was_not_searched_is_not_counted_as_absent() -> None:
     assert judged(few) == judged(few, count=parse_requirement(">=1"))
     assert judged(few)["count"] == ("passed", "")
     assert judged(few, count=WANT_ONE)["count"] == ("invalid", "unjudged")
-    (finding, *_) = check_files(few, EXITED, "out", Files(match="*", count=parse_requirement(">1")), WINDOW)
+    (finding, *_) = check_files(few, RAN, "out", Files(match="*", count=parse_requirement(">1")))
     assert "(expected >1); more than 5 files" in finding.message
 
 
@@ -55,7 +58,7 @@ def test_every_hosts_folder_has_the_count() -> None:
 
 def test_a_host_that_left_other_files_and_not_these_is_missed() -> None:
     seen = files(file("profile/0-0/a"), metrics=[file("outputs/0-0/m"), file("outputs/1-3/m")])
-    (finding, _) = check_files(seen, EXITED, "out", Files(match="*", count=WANT_ONE), WINDOW, host_folders(seen))
+    (finding, _) = check_files(seen, RAN, "out", Files(match="*", count=WANT_ONE))
     assert finding.verdict is Verdict.FAILED
     assert "0 files matching '*' in the folder of host 1-3" in finding.message
 
@@ -71,7 +74,7 @@ def test_a_file_of_another_time_is_not_this_jobs() -> None:
     assert judged(files(file("a", at_s=990.0)))["fresh"] == ("failed", "files")
     assert judged(files(file("a", at_s=2010.0)))["fresh"] == ("failed", "files")
     assert judged(files(file("a", modified_s=None)))["fresh"] == ("failed", "files")
-    assert judged(files(file("a")), window=None)["fresh"] == ("skipped", "")
+    assert judged(files(file("a")), job=UNTIMED)["fresh"] == ("skipped", "")
     assert "fresh" not in judged(files(file("a", at_s=1.0)), fresh=False)
 
 
@@ -79,12 +82,12 @@ def test_the_window_is_from_start_to_end_with_room_for_clocks() -> None:
     stages = [StageTime(Stage.STARTED, 100.0, "supervisor"), StageTime(Stage.FINISHED, 200.0, "target", 30.0)]
     observation = Observation("j", 1, Place("here", "m"), Exit(Outcome.EXITED, 0), stages)
     assert job_window(observation) == JobWindow(98.0, 232.0)
-    assert job_window(Observation("j", 1, Place("here", "m"), Exit(Outcome.EXITED, 0))) is None
+    assert job_window(UNTIMED) is None
 
 
 def test_files_that_cannot_be_read_are_broken_and_named() -> None:
     seen = files(*(file(f"f{n}", error="not JSON: line 1") for n in range(12)), file("good"))
-    found = check_files(seen, EXITED, "out", Files(match="*", valid="json"), WINDOW)
+    found = check_files(seen, RAN, "out", Files(match="*", valid="json"))
     finding = next(one for one in found if one.check == "valid")
     assert (finding.verdict, finding.class_) == (Verdict.FAILED, "broken")
     assert finding.message == "12 of 13 files: f0: not JSON: line 1"
@@ -93,7 +96,7 @@ def test_files_that_cannot_be_read_are_broken_and_named() -> None:
 
 def test_a_job_that_never_came_to_its_files_says_why() -> None:
     seen = ObservedStep("files", "read")
-    (finding,) = check_files(seen, Exit(Outcome.TIMEOUT), "out", Files(match="*"), WINDOW)
+    (finding,) = check_files(seen, replace(UNTIMED, exit=Exit(Outcome.TIMEOUT)), "out", Files(match="*"))
     assert (finding.step, finding.verdict, finding.class_) == ("files out", Verdict.TIMEOUT, "timeout")
 
 

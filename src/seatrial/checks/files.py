@@ -1,13 +1,13 @@
 """Checks the files that a job wrote: count, size, modification time, readability."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from seatrial.checks.ended import ended_badly, unread
-from seatrial.job import Exit, Finding, Observation, ObservedStep, Stage, Verdict, count
+from seatrial.job import Finding, Observation, ObservedStep, Stage, Verdict, count
 from seatrial.readers.profile import entry_files
 from seatrial.suite.command import Files
 
@@ -42,23 +42,18 @@ def entry_count(observed: ObservedStep, name: str) -> int:
 
 
 def check_files(
-    observed: ObservedStep,
-    ended: Exit,
-    name: str,
-    expected: Files,
-    window: JobWindow | None,
-    hosts: Iterable[str] = (),
-    step: str = "",
+    observed: ObservedStep, observation: Observation, name: str, expected: Files, step: str = ""
 ) -> list[Finding]:
-    """Returns a finding per expectation. `hosts`: host folders in which any entry has files."""
+    """Returns a finding per expectation."""
     step = step or f"files {name}"
     entry = observed.result.get(name)
     if not isinstance(entry, dict):
-        bad = unread(observed, step, "count") or ended_badly(observed, "count", ended, step)
+        bad = unread(observed, step, "count") or ended_badly(observed, "count", observation.exit, step)
         why = str(observed.result.get("error") or "the files could not be checked")
         return [bad or Finding(step, "count", Verdict.FAILED, "files", why, observed.output)]
     files = entry_files(observed, name)
-    findings = [_count(step, expected, files, entry_count(observed, name), sorted(hosts), str(entry.get("cut") or ""))]
+    hosts, cut = sorted(host_folders(observed)), str(entry.get("cut") or "")
+    findings = [_count(step, expected, files, entry_count(observed, name), hosts, cut)]
     if files and (wanted := expected.size) is not None:
         sizes = [(str(one.get("path")), one["bytes"]) for one in files if isinstance(one.get("bytes"), int)]
         wrong = [
@@ -67,7 +62,7 @@ def check_files(
         smallest = min((size for _, size in sizes), default=0)
         findings.append(all_good(step, "size", "files", wrong, len(files), f"{smallest:,} bytes or more"))
     if files and expected.fresh:
-        findings.append(_fresh(step, files, window))
+        findings.append(_fresh(step, files, job_window(observation)))
     if files and expected.valid:
         wrong = [f"{one.get('path')}: {one['error']}" for one in files if one.get("error")]
         findings.append(all_good(step, "valid", "broken", wrong, len(files), f"read as {expected.valid}"))
@@ -100,7 +95,8 @@ def all_good(step: str, check: str, class_: str, wrong: Sequence[str], total: in
 
 
 def _count(step: str, expected: Files, files: list[dict[str, Any]], total: int, hosts: list[str], cut: str) -> Finding:
-    """Checks the count, per host if the layout has host folders. `cut`: why not everything was searched."""
+    """Checks the count, per host if the layout has host folders: `hosts` are those with files of any entry. `cut`: why
+    not everything was searched."""
     by_host = {host: sum(host_in_path(str(one.get("path"))) == host for one in files) for host in hosts}
     placed = any(host_in_path(str(one.get("path"))) for one in files)
     counts = by_host if placed and total == len(files) else {"": total}

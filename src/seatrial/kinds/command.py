@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seatrial.checks.command import check_log, cut_short
-from seatrial.checks.files import check_files, host_folders, job_window
+from seatrial.checks.files import check_files
 from seatrial.checks.findings import MetricData
 from seatrial.checks.metrics import check_metric, check_reading, value_name
 from seatrial.job import Finding, Observation, ObservedStep, Step, Verdict, unit_factor, value_text
@@ -51,23 +51,18 @@ def follow_checks(checks: CommandChecks) -> dict[str, Any]:
 def read_steps(name: str, checks: CommandChecks, place: str | None = None, output: str = "") -> list[Step]:
     """A step that reads the entries of `files`, the files of metrics, and the reader's input: in the folder `place`,
     else in the job's folders. `output` is the file with the kept output."""
-    entries: dict[str, dict[str, Any]] = {}
-    for one, files in checks.files.items():
-        reader = files.valid or ""
-        entries[one] = {"match": files.match, "reader": reader, "keys": [], "most_bytes": _MOST_BYTES[reader]}
+
+    def entry(match: str, reader: str, **more: Any) -> dict[str, Any]:
+        most = _MOST_BYTES.get(reader, _MOST_BYTES["json"])
+        return {"match": match, "reader": reader, "most_bytes": most, **more}
+
+    entries = {one: entry(files.match, files.valid or "", keys=[]) for one, files in checks.files.items()}
     for one, metric in checks.metrics.items():
         if metric.file is not None:
-            entries[value_name(one)] = {
-                "match": metric.file,
-                "reader": "json",
-                "keys": [metric.key],
-                "most_bytes": _MOST_BYTES["json"],
-            }
+            entries[value_name(one)] = entry(metric.file, "json", keys=[metric.key])
     if reading := checks.reading:
-        most = _MOST_BYTES.get(reading.reader, _MOST_BYTES["json"])
         match = reading.file or f"{KEPT}/{output}"
-        entry = {"match": match, "reader": reading.reader, "metrics": True, "most_bytes": most}
-        entries[READING] = {**entry, "options": dict(reading.options)}
+        entries[READING] = entry(match, reading.reader, metrics=True, options=dict(reading.options))
     args = {"roots": [place] if place else [WORK, KEPT], "entries": entries}
     return [Step(name, "read", args, READ_S)] if entries else []
 
@@ -77,10 +72,8 @@ def judge_command(
 ) -> tuple[list[Finding], dict[str, MetricData]]:
     """Findings on the log, files and metrics of a command (not on its texts), and its metrics by name."""
     findings = check_log(ran, command.log)
-    folders, window = host_folders(files), job_window(observation)
     for name, entry in command.files.items():
-        step = f"{command.reads} {name}"
-        findings += check_files(files, observation.exit, name, entry, window, folders, step)
+        findings += check_files(files, observation, name, entry, f"{command.reads} {name}")
     found, metrics = judge_metrics(command, ran, files)
     return findings + found, metrics
 

@@ -5,7 +5,6 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,10 @@ def read_curve(path: Path) -> dict[int, float]:
         raise Unreadable(f"cannot read curve {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise Unreadable(f"cannot read curve {path}: not UTF-8 text; use JSON or CSV") from None
-    pairs = _from_json(text, path) if text.lstrip()[:1] in ("{", "[") else _from_csv(text, path)
+    try:
+        pairs = _from_json(text, path) if text.lstrip()[:1] in ("{", "[") else _from_csv(text, path)
+    except csv.Error as error:
+        raise Unreadable(f"invalid curve {path} ({error}); use one step and loss per line") from None
     if wild := next((pair for pair in pairs if not math.isfinite(pair[1])), None):
         message = f"the loss at step {wild[0]} is {wild[1]} (expected a number); remove it"
         raise Unreadable(f"{path}:{_line_of_no_number(text)} {message}")
@@ -81,7 +83,7 @@ def _from_json(text: str, path: Path) -> list[tuple[int, float]]:
 def _from_csv(text: str, path: Path) -> list[tuple[int, float]]:
     pairs: list[tuple[int, float]] = []
     columns = (0, 1)
-    for number, row in enumerate(_rows(text, path), 1):
+    for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
         if not row or not "".join(row).strip():
             continue
         names = [name.strip().lower() for name in row]
@@ -94,13 +96,6 @@ def _from_csv(text: str, path: Path) -> list[tuple[int, float]]:
         except (ValueError, IndexError, OverflowError):
             raise Unreadable(f"{path}:{number}: expected a step and a loss, got {','.join(row)[:80]!r}") from None
     return pairs
-
-
-def _rows(text: str, path: Path) -> Iterator[list[str]]:
-    try:
-        yield from csv.reader(io.StringIO(text))
-    except csv.Error as error:
-        raise Unreadable(f"invalid curve {path} ({error}); use one step and loss per line") from None
 
 
 def _step(value: Any) -> int:

@@ -8,7 +8,7 @@ import msgspec
 
 from seatrial.checks import check_job, check_workspace
 from seatrial.checks.command import check_exit, check_log
-from seatrial.checks.files import check_files, host_folders, job_window
+from seatrial.checks.files import check_files
 from seatrial.checks.findings import MetricData, metric_data
 from seatrial.checks.metrics import step_time_metric
 from seatrial.job import (
@@ -25,13 +25,7 @@ from seatrial.job import (
     unit_factor,
 )
 from seatrial.job.spec import ARTIFACTS
-from seatrial.kinds.command import (
-    follow_checks,
-    judge_bounds,
-    judge_metrics,
-    keep_output,
-    read_steps,
-)
+from seatrial.kinds.command import follow_checks, judge_bounds, judge_metrics, keep_output, read_steps
 from seatrial.kinds.job import make_job, only_part, plan_workspace, workspace_inputs
 from seatrial.kinds.protocol import Judgement
 from seatrial.kinds.training.curve import read_curve
@@ -81,7 +75,6 @@ class TrainingKind:
         observation = observed["job"]
         model: TrainingTrial = cell.spec
         step_by_name = {step.name: step for step in observation.steps}
-        window = job_window(observation)
         findings = check_job(observation)
         if "workspace" in step_by_name:
             findings.append(check_workspace(step_by_name["workspace"], observation.exit))
@@ -96,9 +89,8 @@ class TrainingKind:
         findings += check_log(train, model.log, hosts, logs if isinstance(logs, int) else None)
         findings += _loss(cell, train, asked)
         findings += check_steps(train, model.steps.pattern, model.steps.count, model.steps.last, asked)
-        folders = host_folders(files)
         for name, entry in model.files.items():
-            findings += check_files(files, observation.exit, name, entry, window, folders)
+            findings += check_files(files, observation, name, entry)
             if entry.profile:
                 findings += check_profile(files, train, name, entry, model.steps.unit)
         found, made = judge_metrics(model, train, files, asked)
