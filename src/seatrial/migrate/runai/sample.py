@@ -211,9 +211,8 @@ class _EventTimes:
 
     def __init__(self, events: Iterable[EventObject], groups: Mapping[str, str]) -> None:
         """`groups`: the workload of each pod group."""
-        self.first: dict[
-            tuple[str, str], str
-        ] = {}  # (reason, workload) -> time; for an eviction, the workload that got the room
+        # (reason, workload) -> time; for an eviction, the workload that got the room
+        self.first: dict[tuple[str, str], str] = {}
         self._of_pods: dict[tuple[str, str], list[str]] = defaultdict(list)
         names = set(groups.values())
         for event in sorted(events, key=lambda one: epoch_seconds(one.at) or 0.0):

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from seatrial.kinds.serving.config_rules import ResourceSpec, ServerConfig
 from seatrial.migrate import Imported, literal, suite_name, unique_name
@@ -74,7 +75,7 @@ def suite_from_tester(
 class _Suite:
     def __init__(self, file: TesterFile, folder: Path, command: str | None) -> None:
         self.folder = folder
-        self.targets: dict[str, dict[str, object]] = {}
+        self.targets: dict[str, dict[str, Any]] = {}
         self.machines: dict[str, dict[str, object]] = {}
         self.trials: dict[str, dict[str, object]] = {}
         self.lines: dict[str, int] = {}
@@ -84,7 +85,6 @@ class _Suite:
         self._command = command or (VLLM if self._vllm else LAUNCHER)
         self._shapes: dict[tuple[ResourceSpec, bool], str] = {}
         self._requests: dict[tuple[int, int], str] = {}
-        self._gpu_models: dict[str, dict[str, dict[str, str]]] = {}  # by target
         plain = ServerConfig()
         worker = file.config.worker
         self.variables = {
@@ -176,8 +176,7 @@ class _Suite:
         name = self._requests[asked]
         if resources.mig is not None:
             model = resources.mig[0]
-            self._gpu_models.setdefault(name, {})[model] = {"resource": f"nvidia.com/{model}"}
-            self.targets[name]["gpu_models"] = self._gpu_models[name]
+            self.targets[name].setdefault("gpu_models", {})[model] = {"resource": f"nvidia.com/{model}"}
         return name
 
     def _cluster(self, cpu: int, memory_gb: int) -> dict[str, object]:
