@@ -121,18 +121,21 @@ def _passes(findings: list[Finding]) -> dict[str, dict[str, MetricData]]:
     return metrics
 
 
-def plan_steps(cell: Cell) -> tuple[PlannedStep, ...]:
+def plan_steps(cell: Cell) -> Iterator[PlannedStep]:
     """The steps in the order in which they run. The workspace is first, because the others may need its files."""
     model: RuntimeTrial = cell.spec
     notebooks = notebooks_of(cell)
-    return (
-        *plan_workspace(cell, cell.runtime.workspace if cell.runtime else None),
-        *_facts(cell, model, bool(notebooks)),
-        *(_command(command) for command in model.commands),
-        *(_import(one) for one in model.import_checks),
-        *_runs(model),
-        *(_notebook(notebook) for notebook in notebooks),
-    )
+    yield from plan_workspace(cell, cell.runtime.workspace if cell.runtime else None)
+    yield from _facts(cell, model, bool(notebooks))
+    for command in model.commands:
+        step = Step(f"command {command}", "which", {"command": command}, COMMAND_S)
+        yield PlannedStep(step, lambda observed, ended: [check_command(observed, ended)])
+    yield from map(_import, model.import_checks)
+    for one in model.run_checks:
+        ran, *reads = command_steps(one)
+        yield PlannedStep(ran, partial(check_run, expected=one))
+        yield from (PlannedStep(step, lambda observed, ended: []) for step in reads)  # checked with the command
+    yield from map(_notebook, notebooks)
 
 
 def _facts(cell: Cell, model: RuntimeTrial, has_notebooks: bool) -> Iterator[PlannedStep]:
@@ -149,21 +152,9 @@ def _facts(cell: Cell, model: RuntimeTrial, has_notebooks: bool) -> Iterator[Pla
     yield PlannedStep(Step("facts", "facts", {}, FACTS_S), check)
 
 
-def _command(command: str) -> PlannedStep:
-    step = Step(f"command {command}", "which", {"command": command}, COMMAND_S)
-    return PlannedStep(step, lambda observed, ended: [check_command(observed, ended)])
-
-
 def _import(one: Import) -> PlannedStep:
     step = Step(f"import {one.module}", "import", {"module": one.module}, IMPORT_S)
     return PlannedStep(step, lambda observed, ended: [check_import(observed, ended, one.version, one.empty)])
-
-
-def _runs(model: RuntimeTrial) -> Iterator[PlannedStep]:
-    for one in model.run_checks:
-        ran, *reads = command_steps(one)
-        yield PlannedStep(ran, partial(check_run, expected=one))
-        yield from (PlannedStep(step, lambda observed, ended: []) for step in reads)  # checked with the command
 
 
 def notebooks_of(cell: Cell) -> tuple[Notebook, ...]:
