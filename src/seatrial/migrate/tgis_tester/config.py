@@ -1,7 +1,7 @@
 """Reads tgis-tester's config.yaml: models with its defaults, and validation."""
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -109,7 +109,7 @@ def read_tester_config(path: Path, moved: tuple[tuple[str, str], ...] = ()) -> T
                 for field, why in config_problems(ServerConfig.model_validate(one)):
                     blame(("tests", test, "configs", number, *field.split(".")), why)
     if config is not None:
-        ignored = tuple(_unknown(source, TesterConfig, source.data, ()))
+        ignored = tuple(_unknown(source, config, source.data, ()))
         found = TesterFile(path, config, source, ignored, moved)
         files: dict[KeyPath, str | None] = {("runner", "ca_cert_path"): config.runner.ca_cert_path}
         for test, tested in enumerate(config.tests):
@@ -129,24 +129,15 @@ def _items(data: Any, name: str) -> Iterable[tuple[int, Any]]:
     return enumerate(found if isinstance(found, list) else ())
 
 
-def _unknown(source: Source, model: type[BaseModel], data: Any, path: KeyPath) -> list[str]:
+def _unknown(source: Source, model: Any, data: Any, path: KeyPath) -> Iterator[str]:
     """Warnings for fields that neither Seatrial nor tgis-tester uses."""
-    found: list[str] = []
-    for name, value in data.items() if isinstance(data, dict) else ():
-        field = model.model_fields.get(name)
-        if field is None:
-            mark, _ = source.find((*path, name), key=True)
-            found.append(f"{mark.file}:{mark.line}:{mark.column}: `{name}` is not used by Seatrial or tgis-tester")
-            continue
-        if inner := _inner_model(field.annotation):
-            items = {(index,): item for index, item in enumerate(value)} if isinstance(value, list) else {(): value}
-            for place, item in items.items():
-                found += _unknown(source, inner, item, (*path, name, *place))
-    return found
-
-
-def _inner_model(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    found = (_inner_model(inner) for inner in getattr(annotation, "__args__", ()))
-    return next((one for one in found if one is not None), None)
+    if isinstance(model, tuple):
+        for index, (one, item) in enumerate(zip(model, data, strict=False)):
+            yield from _unknown(source, one, item, (*path, index))
+    elif isinstance(model, BaseModel) and isinstance(data, dict):
+        for name, value in data.items():
+            if name in type(model).model_fields:
+                yield from _unknown(source, getattr(model, name), value, (*path, name))
+            else:
+                mark, _ = source.find((*path, name), key=True)
+                yield f"{mark.file}:{mark.line}:{mark.column}: `{name}` is not used by Seatrial or tgis-tester"
