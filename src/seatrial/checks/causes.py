@@ -9,6 +9,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from seatrial.checks.evidence import error_line, tidy
@@ -54,8 +55,8 @@ def find_causes(cells: Sequence[CellResult]) -> list[Cause]:
         if not cell.verdict.good and cell.attempts:
             for verdict, line in _lines(cell):
                 groups.setdefault((verdict, normalised(line)), {}).setdefault(cell.hash, line)
-    places = _Places([cell for cell in cells if cell.attempts])
-    causes = [_cause(verdict, text, group, places) for (verdict, text), group in groups.items()]
+    explain = cache(_Places([cell for cell in cells if cell.attempts]).explain)  # causes may be of the same cells
+    causes = [_cause(verdict, text, group, explain(tuple(group))) for (verdict, text), group in groups.items()]
     return sorted(causes, key=lambda cause: -len(cause.cells))
 
 
@@ -67,8 +68,7 @@ def _lines(cell: CellResult) -> Iterator[tuple[Verdict, str]]:
         yield from ((finding.verdict, headline([finding])) for finding in bad)
 
 
-def _cause(verdict: Verdict, text: str, group: dict[str, str], places: "_Places") -> Cause:
-    found = places.explaining(tuple(group))
+def _cause(verdict: Verdict, text: str, group: dict[str, str], found: "_Explanation") -> Cause:
     return Cause(
         id=cause_id(verdict, text),
         verdict=verdict,
@@ -109,18 +109,12 @@ class _Places:
             for hash_, own in axes.items()
         }
         self._sizes = Counter(place for own in self._values.values() for place in _places(own))
-        self._known: dict[tuple[str, ...], _Explanation] = {}
 
-    def explaining(self, hashes: tuple[str, ...]) -> _Explanation:
+    def explain(self, hashes: tuple[str, ...]) -> _Explanation:
         """Returns the place that fits these cells best, if it explains them."""
-        if len(hashes) < 2 or len(hashes) == self._count:
-            return _Explanation()
-        if hashes not in self._known:
-            self._known[hashes] = self._explaining(hashes)
-        return self._known[hashes]
-
-    def _explaining(self, hashes: tuple[str, ...]) -> _Explanation:
         failed = len(hashes)
+        if failed < 2 or failed == self._count:
+            return _Explanation()
         hits = Counter(place for one in hashes for place in _places(self._values[one]))
         best: tuple[float, _Place, int, int] | None = None
         for place, there in hits.items():

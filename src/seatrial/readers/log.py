@@ -51,14 +51,6 @@ class LogValues(msgspec.Struct, frozen=True):
         return found
 
     @property
-    def readings(self) -> Iterator[LogValue]:
-        return (one for host in self.hosts for one in self.of(host))
-
-    @property
-    def count(self) -> int:
-        return sum(self.counts.values())
-
-    @property
     def hosts(self) -> list[int]:
         return sorted(self.last)
 

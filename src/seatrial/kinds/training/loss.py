@@ -69,7 +69,8 @@ def _none(observed: ObservedStep, expected: Loss) -> Finding:
 def _not_finite(observed: ObservedStep, losses: LogValues) -> LogValue | None:
     """The first value that is not finite, or the one for which the agent stopped the job."""
     stopped = stopped_by(observed)
-    first = next((one for one in losses.readings if not math.isfinite(one.value)), None)
+    readings = (one for host in losses.hosts for one in losses.of(host))
+    first = next((one for one in readings if not math.isfinite(one.value)), None)
     if first is None and stopped.get("what") == "value" and stopped.get("name") == "loss":
         value = as_number(stopped.get("value"))
         line, host = stopped.get("line"), stopped.get("host")
@@ -98,7 +99,7 @@ def _last(observed: ObservedStep, losses: LogValues, expected: Loss) -> Finding:
     on_host = {host: f" on host {host}" if len(losses.hosts) > 1 else "" for host in losses.hosts}
     shown = ", ".join(f"{value_text(losses.last[host])}{on_host[host]}" for host in losses.hosts[:8])
     if expected.target is None:
-        return passed(observed, "loss", f"final loss {shown} ({losses.count} values)")
+        return passed(observed, "loss", f"final loss {shown} ({sum(losses.counts.values())} values)")
     target = expected.target
     off = [host for host in losses.hosts if not expected.near(losses.last[host], target)]
     if not off:
