@@ -86,9 +86,9 @@ def test_stamps_that_are_no_time_or_of_none_are_left_out() -> None:
 
 
 def test_a_wrong_clock_is_a_finding_and_changes_no_verdict() -> None:
-    agree = ClockMetrics(0.0004, 0.0007, 40, 0, [StampAgreement(SCHEDULED, 10, 0, 0.0)])
+    agree = ClockMetrics(0.0004, 0.0007, 0, [StampAgreement(SCHEDULED, 10, 0, 0.0)])
     assert _findings(MeasuredScale(["pods"], clock=agree))["clock"][0] is Verdict.PASSED
-    wrong = ClockMetrics(3600.0, 0.0007, 40, 1, [StampAgreement(SCHEDULED, 10, 10, 3599.0)])
+    wrong = ClockMetrics(3600.0, 0.0007, 1, [StampAgreement(SCHEDULED, 10, 10, 3599.0)])
     verdict, message = _findings(MeasuredScale(["pods"], clock=wrong))["clock"]
     assert verdict is Verdict.SKIPPED
     assert "10 of 10 timestamps of scheduled are wrong" in message

@@ -344,7 +344,6 @@ class ClockMetrics(msgspec.Struct, frozen=True):
 
     offset_s: float
     within_s: float
-    samples: int
     jumps: int  # changes of the offset
     stamps: list[StampAgreement] = []
 

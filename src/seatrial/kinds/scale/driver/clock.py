@@ -27,11 +27,10 @@ class ServerClock:
 
     def __init__(self) -> None:
         self.low_s, self.high_s = -math.inf, math.inf
-        self.samples = self.jumps = 0
+        self.jumps = 0
 
     def take(self, sent_s: float, received_s: float, server_s: float) -> None:
         low_s, high_s = server_s - received_s, server_s + 1 - sent_s
-        self.samples += 1
         self.low_s, self.high_s = max(self.low_s, low_s), min(self.high_s, high_s)
         if self.low_s > self.high_s:  # the clock was set or drifts, or another server answered
             self.jumps += 1
@@ -55,7 +54,7 @@ class ServerClock:
             return None
         ours_s = time.time() - time.monotonic()
         middle_s, half_s = (self.low_s + self.high_s) / 2, (self.high_s - self.low_s) / 2
-        return ClockMetrics(middle_s - ours_s, half_s, self.samples, self.jumps, list(agreements))
+        return ClockMetrics(middle_s - ours_s, half_s, self.jumps, list(agreements))
 
 
 async def measure_clock(client: Kubernetes, clock: ServerClock) -> None:
