@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from past import run, timed
+from past import VERSION_2, run, timed
 
 from record.postgres_server import PostgresServer
 from seatrial.record.history import HistoryError, open_history
-from seatrial.record.history.data import cell_number, series_id
+from seatrial.record.history.data import cell_number
 from seatrial.record.history.schema import SCHEMA_VERSION
 
 pytestmark = pytest.mark.postgres
@@ -182,70 +182,11 @@ def test_the_commands_take_a_url_from_the_environment(postgres: PostgresServer, 
     assert [point.mark for point in open_history(url).series()[0].points] == ["", "regression", ""]
 
 
-# As the first Seatrial that kept a history on a server wrote it, which was version 2: two runs of a cell and one of its
-# repeats, metrics of them, and what somebody said of a run.
-VERSION_2 = """
+SCHEMA = """
 CREATE SCHEMA seatrial;
 SET search_path = seatrial;
 CREATE TABLE version (number INTEGER PRIMARY KEY);
 INSERT INTO version VALUES (1), (2);
-CREATE TABLE runs (
-    run TEXT PRIMARY KEY, suite TEXT NOT NULL, suite_path TEXT NOT NULL, verdict TEXT NOT NULL,
-    started_s DOUBLE PRECISION NOT NULL, seconds DOUBLE PRECISION NOT NULL, interrupted INTEGER NOT NULL,
-    seatrial TEXT NOT NULL, "commit" TEXT NOT NULL
-);
-CREATE INDEX runs_by_time ON runs (started_s);
-CREATE TABLE cells (
-    run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, hash TEXT NOT NULL, id TEXT NOT NULL,
-    trial TEXT NOT NULL, kind TEXT NOT NULL, verdict TEXT NOT NULL, flaky INTEGER NOT NULL, why TEXT NOT NULL,
-    benchmark TEXT NOT NULL, fingerprint TEXT NOT NULL, host TEXT NOT NULL, at_s DOUBLE PRECISION NOT NULL,
-    PRIMARY KEY (run, hash)
-);
-CREATE INDEX cells_by_hash ON cells (hash, run);
-CREATE TABLE attempts (
-    run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, hash TEXT NOT NULL, number INTEGER NOT NULL,
-    target TEXT NOT NULL, machine TEXT NOT NULL, host TEXT NOT NULL, verdict TEXT NOT NULL, outcome TEXT NOT NULL,
-    started_s DOUBLE PRECISION NOT NULL, seconds DOUBLE PRECISION,
-    PRIMARY KEY (run, hash, number)
-);
-CREATE INDEX attempts_that_passed ON attempts (hash, started_s DESC, seconds)
-    WHERE verdict IN ('passed', 'xfail') AND seconds IS NOT NULL;
-CREATE TABLE series (
-    id BIGINT PRIMARY KEY, trial TEXT NOT NULL, benchmark TEXT NOT NULL, fingerprint TEXT NOT NULL,
-    metric TEXT NOT NULL, unit TEXT NOT NULL, better TEXT NOT NULL
-);
-CREATE INDEX series_of_trial ON series (trial);
-CREATE INDEX series_of_benchmark ON series (benchmark);
-CREATE TABLE points (
-    series BIGINT NOT NULL, at_s DOUBLE PRECISION NOT NULL,
-    run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, hash TEXT NOT NULL,
-    value DOUBLE PRECISION NOT NULL, verdict TEXT NOT NULL, host TEXT NOT NULL, id TEXT NOT NULL, source TEXT NOT NULL,
-    PRIMARY KEY (series, at_s, run, hash)
-);
-CREATE INDEX points_of_run ON points (run);
-CREATE TABLE marks (
-    run TEXT NOT NULL, benchmark TEXT NOT NULL, at_s DOUBLE PRECISION NOT NULL, word TEXT NOT NULL,
-    reason TEXT NOT NULL, said_by TEXT NOT NULL,
-    PRIMARY KEY (run, benchmark, at_s)
-);
-CREATE INDEX cells_with_alarm ON cells (at_s) WHERE verdict IN ('slower', 'faster');
-CREATE INDEX cells_of_trial ON cells (trial, run);
-INSERT INTO runs VALUES ('r1', 'nightly', 'suite.yaml', 'passed', 100.0, 9.0, 0, '0.1.0', 'c0ffee'),
-    ('r2', 'nightly', 'suite.yaml', 'failed', 200.0, 9.5, 1, '0.1.0', '');
-INSERT INTO cells VALUES
-    ('r1', 'aa', 'works[n=1,repeat=1]', 'works', 'runtime', 'passed', 0, '', 'works[n=1]', '', 'node-1', 101.0),
-    ('r1', 'ab', 'works[n=1,repeat=2]', 'works', 'runtime', 'passed', 1, '', 'works[n=1]', '', 'node-2', 102.0),
-    ('r2', 'aa', 'works[n=1,repeat=1]', 'works', 'runtime', 'failed', 0, 'because', 'works[n=1]', '', 'node-1', 201.0);
-INSERT INTO attempts VALUES ('r1', 'aa', 1, 'here', 'small', 'node-1', 'passed', 'exited', 101.0, 4.0),
-    ('r1', 'ab', 1, 'here', 'small', 'node-1', 'infra', 'lost', 101.5, NULL),
-    ('r1', 'ab', 2, 'here', 'small', 'node-2', 'passed', 'exited', 102.0, 6.0),
-    ('r2', 'aa', 1, 'here', 'small', 'node-1', 'failed', 'exited', 201.0, 5.0);
-INSERT INTO series VALUES (%(series)s, 'works', 'works[n=1]', '', 'peak', 'MiB', '');
-INSERT INTO points VALUES
-    (%(series)s, 101.0, 'r1', 'aa', 12.0, 'passed', 'node-1', 'works[n=1,repeat=1]', 'log'),
-    (%(series)s, 102.0, 'r1', 'ab', 13.0, 'passed', 'node-2', 'works[n=1,repeat=2]', 'log'),
-    (%(series)s, 201.0, 'r2', 'aa', 14.0, 'failed', 'node-1', 'works[n=1,repeat=1]', 'log');
-INSERT INTO marks VALUES ('r2', 'works[n=1]', 300.0, 'regression', 'a worse driver', 'ann');
 """
 ADD = (
     "import sys; sys.path.insert(0, sys.argv[1]); from past import *\n"
@@ -259,7 +200,7 @@ ADD = (
 def of_version_2(postgres: PostgresServer) -> str:
     """The URL of a history that was filled by that version."""
     url = postgres.database()
-    postgres.sql(VERSION_2.replace("%(series)s", str(series_id("works[n=1]", "", "peak", "MiB"))), database_of(url))
+    postgres.sql(SCHEMA + VERSION_2, database_of(url))
     return url
 
 

@@ -1,4 +1,4 @@
-"""The history in a SQLite file: every way in which the file can be bad, and how one of version 1 is taken over."""
+"""The history in a SQLite file: every way in which the file can be bad, and how one of version 2 is taken over."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from past import cell, run, timed
+from past import VERSION_2, cell, run, timed
 
 from seatrial.record.history import HistoryError, open_history
 
@@ -110,92 +110,46 @@ def test_a_history_that_may_only_be_read_can_be_read_and_says_so_when_written(tm
     assert "read-only" in said or "permissions" in said
 
 
-# As the first version wrote it: two runs of two cells, one of them repeated; a failed attempt; metrics with units.
-VERSION_1 = """
-CREATE TABLE runs (
-    run TEXT PRIMARY KEY, suite TEXT NOT NULL, suite_path TEXT NOT NULL, verdict TEXT NOT NULL,
-    started_s REAL NOT NULL, seconds REAL NOT NULL, interrupted INTEGER NOT NULL, seatrial TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX runs_by_time ON runs (started_s);
-CREATE TABLE cells (
-    run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, hash TEXT NOT NULL, id TEXT NOT NULL,
-    trial TEXT NOT NULL, kind TEXT NOT NULL, verdict TEXT NOT NULL, flaky INTEGER NOT NULL, why TEXT NOT NULL,
-    PRIMARY KEY (run, hash)
-) WITHOUT ROWID;
-CREATE INDEX cells_by_hash ON cells (hash, run);
-CREATE TABLE attempts (
-    run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, hash TEXT NOT NULL, number INTEGER NOT NULL,
-    target TEXT NOT NULL, machine TEXT NOT NULL, host TEXT NOT NULL, verdict TEXT NOT NULL, outcome TEXT NOT NULL,
-    started_s REAL NOT NULL, seconds REAL,
-    PRIMARY KEY (run, hash, number)
-) WITHOUT ROWID;
-CREATE INDEX attempts_that_passed ON attempts (hash, started_s DESC, seconds)
-    WHERE verdict IN ('passed', 'xfail') AND seconds IS NOT NULL;
-CREATE TABLE metrics (
-    hash TEXT NOT NULL, name TEXT NOT NULL, started_s REAL NOT NULL,
-    run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, value REAL NOT NULL, unit TEXT NOT NULL,
-    PRIMARY KEY (hash, name, started_s, run)
-) WITHOUT ROWID;
-CREATE INDEX metrics_of_run ON metrics (run);
-INSERT INTO runs VALUES ('r1', 'nightly', 'suite.yaml', 'passed', 100.0, 9.0, 0, '0.1.0');
-INSERT INTO runs VALUES ('r2', 'nightly', 'suite.yaml', 'failed', 200.0, 9.5, 1, '0.1.0');
-INSERT INTO cells VALUES ('r1', 'aa', 'works[runtime=host,repeat=1]', 'works', 'runtime', 'passed', 0, '');
-INSERT INTO cells VALUES ('r1', 'ab', 'works[runtime=host,repeat=2]', 'works', 'runtime', 'passed', 1, '');
-INSERT INTO cells VALUES ('r2', 'aa', 'works[runtime=host,repeat=1]', 'works', 'runtime', 'failed', 0, 'because');
-INSERT INTO attempts VALUES ('r1', 'aa', 1, 'here', 'small', 'node-1', 'passed', 'exited', 101.0, 4.0);
-INSERT INTO attempts VALUES ('r1', 'ab', 1, 'here', 'small', 'node-1', 'infra', 'lost', 101.5, NULL);
-INSERT INTO attempts VALUES ('r1', 'ab', 2, 'here', 'small', 'node-2', 'passed', 'exited', 102.0, 6.0);
-INSERT INTO attempts VALUES ('r2', 'aa', 1, 'here', 'small', 'node-1', 'failed', 'exited', 201.0, 5.0);
-INSERT INTO metrics VALUES ('aa', 'peak', 101.0, 'r1', 12.0, 'MiB');
-INSERT INTO metrics VALUES ('ab', 'peak', 102.0, 'r1', 13.0, 'MiB');
-INSERT INTO metrics VALUES ('aa', 'peak', 201.0, 'r2', 14.0, 'MiB');
-INSERT INTO metrics VALUES ('aa', 'steps.import numpy.seconds', 101.0, 'r1', 0.5, '');
-PRAGMA user_version = 1;
-"""
-
-
-def of_version_1(path: Path) -> None:
+def of_version_2(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.executescript(VERSION_1)
+        connection.executescript(f"{VERSION_2} PRAGMA user_version = 2;")
 
 
-def test_a_history_of_version_1_is_taken_over_without_loss(tmp_path: Path) -> None:
+def test_a_history_of_version_2_is_taken_over_without_loss(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
-    of_version_1(path)
+    of_version_2(path)
     history = open_history(path)
     assert history.durations() == {"aa": 4.0, "ab": 6.0}
-    peak, numpy = history.series(trial="works")
-    assert (peak.benchmark, peak.metric, peak.unit, peak.better) == ("works[runtime=host]", "peak", "MiB", "")
+    (peak,) = history.series(trial="works")
+    assert (peak.benchmark, peak.metric, peak.unit, peak.better) == ("works[n=1]", "peak", "MiB", "")
     assert peak.values == [12.0, 13.0, 14.0]
-    assert [(point.run, point.verdict, point.host) for point in peak.points] == [
-        ("r1", "passed", "node-1"),
-        ("r1", "passed", "node-2"),
-        ("r2", "failed", "node-1"),
+    assert [(point.run, point.verdict, point.host, point.mark) for point in peak.points] == [
+        ("r1", "passed", "node-1", ""),
+        ("r1", "passed", "node-2", ""),
+        ("r2", "failed", "node-1", "regression"),
     ]
-    assert peak.points[1].id == "works[runtime=host,repeat=2]"
-    assert (numpy.metric, numpy.values) == ("steps.import numpy.seconds", [0.5])
+    assert peak.points[1].id == "works[n=1,repeat=2]"
     assert [(one.run, one.verdict, one.commit) for one in history.runs()] == [
-        ("r1", "passed", ""),
+        ("r1", "passed", "c0ffee"),
         ("r2", "failed", ""),
     ]
-    assert history.benchmarks("r2") == ["works[runtime=host]"]
+    assert history.benchmarks("r2") == ["works[n=1]"]
     assert rows(path, "SELECT flaky, why FROM cells ORDER BY run, hash") == [(0, ""), (1, ""), (0, "because")]
-    assert rows(path, "SELECT name FROM sqlite_master WHERE name = 'metrics'") == []
 
 
 def test_what_is_added_after_the_migration_is_one_series_with_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
-    of_version_1(path)
+    of_version_2(path)
     metrics = {"peak": {"value": 15, "unit": "MiB"}}
-    new = cell("aa", 1.0, id="works[runtime=host,repeat=1]", trial="works", started_s=300.0, metrics=metrics)
+    new = cell("aa", 1.0, id="works[n=1,repeat=1]", trial="works", started_s=300.0, metrics=metrics)
     open_history(path).add(run("r3", new))
     assert open_history(path).series(metric="peak")[0].values == [12.0, 13.0, 14.0, 15.0]
 
 
-def test_several_processes_take_over_a_history_of_version_1_at_once(tmp_path: Path) -> None:
+def test_several_processes_take_over_a_history_of_version_2_at_once(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
-    of_version_1(path)
+    of_version_2(path)
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from past import *\n"
         "from seatrial.record.history import open_history; open_history(sys.argv[2]).add(run(sys.argv[3], timed(1.0)))"
@@ -203,20 +157,20 @@ def test_several_processes_take_over_a_history_of_version_1_at_once(tmp_path: Pa
     all_of_them = [subprocess.Popen([sys.executable, "-c", code, HERE, path, f"n{number}"]) for number in range(4)]
     assert [one.wait() for one in all_of_them] == [0, 0, 0, 0]
     history = open_history(path)
-    assert history.series(metric="peak")[0].values == [12.0, 13.0, 14.0]
+    assert history.series(trial="works", metric="peak")[0].values == [12.0, 13.0, 14.0]
     assert len(history.runs()) == 6
 
 
 def test_a_migration_killed_in_the_middle_starts_again(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
-    of_version_1(path)
+    of_version_2(path)
     code = (
         "import os, sys; from seatrial.record.history import open_history, schema\n"
-        "schema.series_id = lambda *parts: os.kill(os.getpid(), 9)\n"
+        "schema.cell_number = lambda *parts: os.kill(os.getpid(), 9)\n"
         "open_history(sys.argv[1]).runs()"
     )
     assert subprocess.run([sys.executable, "-c", code, path]).returncode == -9
-    assert rows(path, "PRAGMA user_version") == [(1,)]
+    assert rows(path, "PRAGMA user_version") == [(2,)]
     assert open_history(path).series(metric="peak")[0].values == [12.0, 13.0, 14.0]
 
 

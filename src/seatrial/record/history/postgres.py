@@ -63,7 +63,7 @@ class PostgresSession:
 
 
 def _ours(sql: str) -> Any:
-    return sql.replace("?", "%s").encode()
+    return sql.replace("?", "%s").replace(" WITHOUT ROWID", "").encode()
 
 
 class PostgresDatabase:
@@ -113,7 +113,7 @@ class PostgresDatabase:
                     connection.execute("CREATE SCHEMA seatrial")
                 connection.execute("CREATE TABLE seatrial.version (number INTEGER PRIMARY KEY)")
             connection.execute("SET LOCAL search_path = seatrial")
-            for number in migrate(PostgresSession(connection), "postgres", version or 0):
+            for number in migrate(PostgresSession(connection), version or 0):
                 connection.execute("INSERT INTO seatrial.version VALUES (%s)", (number,))
 
     def _patiently(self, use: "Callable[[Connection], _Answer]") -> _Answer:

@@ -1,42 +1,22 @@
 -- The tables of the history and their migrations. Only append: a section has the statements that migrate a database
--- from the version before, in SQLite, in PostgreSQL or in both. PostgreSQL ignores WITHOUT ROWID. No comment has a
--- semicolon: it ends a statement.
+-- from the version before. PostgreSQL ignores WITHOUT ROWID. No comment has a semicolon: it ends a statement.
 
--- version 1 of sqlite
-CREATE TABLE runs (
-    run TEXT PRIMARY KEY, suite TEXT NOT NULL, suite_path TEXT NOT NULL, verdict TEXT NOT NULL,
-    started_s REAL NOT NULL, seconds REAL NOT NULL, interrupted INTEGER NOT NULL, seatrial TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX runs_by_time ON runs (started_s);
-CREATE TABLE cells (
-    run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, hash TEXT NOT NULL, id TEXT NOT NULL,
-    trial TEXT NOT NULL, kind TEXT NOT NULL, verdict TEXT NOT NULL, flaky INTEGER NOT NULL, why TEXT NOT NULL,
-    PRIMARY KEY (run, hash)
-) WITHOUT ROWID;
-CREATE INDEX cells_by_hash ON cells (hash, run);
-CREATE TABLE metrics (
-    hash TEXT NOT NULL, name TEXT NOT NULL, started_s REAL NOT NULL,
-    run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, value REAL NOT NULL, unit TEXT NOT NULL,
-    PRIMARY KEY (hash, name, started_s, run)
-) WITHOUT ROWID;
-CREATE INDEX metrics_of_run ON metrics (run);
-
--- version 1 of postgres
+-- version 2
+-- Version 1 was never released. `points` is clustered in read order and repeats columns of its cell, so that
+-- reading 100,000 points needs no joins. Its `id` is empty if it equals the benchmark.
 CREATE TABLE runs (
     run TEXT PRIMARY KEY, suite TEXT NOT NULL, suite_path TEXT NOT NULL, verdict TEXT NOT NULL,
     started_s DOUBLE PRECISION NOT NULL, seconds DOUBLE PRECISION NOT NULL, interrupted INTEGER NOT NULL,
     seatrial TEXT NOT NULL, "commit" TEXT NOT NULL
-);
+) WITHOUT ROWID;
 CREATE INDEX runs_by_time ON runs (started_s);
 CREATE TABLE cells (
     run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, hash TEXT NOT NULL, id TEXT NOT NULL,
     trial TEXT NOT NULL, kind TEXT NOT NULL, verdict TEXT NOT NULL, flaky INTEGER NOT NULL, why TEXT NOT NULL,
     benchmark TEXT NOT NULL, fingerprint TEXT NOT NULL, host TEXT NOT NULL, at_s DOUBLE PRECISION NOT NULL,
     PRIMARY KEY (run, hash)
-);
+) WITHOUT ROWID;
 CREATE INDEX cells_by_hash ON cells (hash, run);
-
--- version 1
 CREATE TABLE attempts (
     run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, hash TEXT NOT NULL, number INTEGER NOT NULL,
     target TEXT NOT NULL, machine TEXT NOT NULL, host TEXT NOT NULL, verdict TEXT NOT NULL, outcome TEXT NOT NULL,
@@ -45,17 +25,6 @@ CREATE TABLE attempts (
 ) WITHOUT ROWID;
 CREATE INDEX attempts_that_passed ON attempts (hash, started_s DESC, seconds)
     WHERE verdict IN ('passed', 'xfail') AND seconds IS NOT NULL;
-
--- version 2 of sqlite
-ALTER TABLE runs ADD COLUMN "commit" TEXT NOT NULL DEFAULT '';
-ALTER TABLE cells ADD COLUMN benchmark TEXT NOT NULL DEFAULT '';
-ALTER TABLE cells ADD COLUMN fingerprint TEXT NOT NULL DEFAULT '';
-ALTER TABLE cells ADD COLUMN host TEXT NOT NULL DEFAULT '';
-ALTER TABLE cells ADD COLUMN at_s DOUBLE PRECISION NOT NULL DEFAULT 0;
-
--- version 2
--- Series of metrics, and marks. `points` is clustered in read order and repeats columns of its cell, so that reading
--- 100,000 points needs no joins. Its `id` is empty if it equals the benchmark.
 CREATE TABLE series (
     id BIGINT PRIMARY KEY, trial TEXT NOT NULL, benchmark TEXT NOT NULL, fingerprint TEXT NOT NULL,
     metric TEXT NOT NULL, unit TEXT NOT NULL, better TEXT NOT NULL

@@ -88,7 +88,7 @@ class SqliteDatabase:
         if self._version(connection) != SCHEMA_VERSION:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("BEGIN IMMEDIATE")
-            for number in migrate(SqliteSession(connection), "sqlite", self._version(connection)):
+            for number in migrate(SqliteSession(connection), self._version(connection)):
                 connection.execute(f"PRAGMA user_version = {number}")
             connection.execute("COMMIT")
         connection.execute("PRAGMA foreign_keys = ON")
