@@ -120,41 +120,30 @@ def plan(
     from seatrial.plan import Selection, expand
 
     suite = suite.repeated(repeat) if repeat else suite
-    durations, notes = _durations(runs, history)
-    made = expand(suite, Selection(tuple(select), tuple(tags), pairwise), durations)
     warnings = [warning for baselines in suite.baselines.values() for warning in baselines.warnings]
     warnings += [f"trial {name}: {warning}" for name, trial in suite.trials.items() for warning in trial.warnings()]
-    if not notes and (history is not None or (Path(runs) / "history.db").exists()):
-        made, lost, notes = _with_recent(made, history_of(runs, history))
-        warnings += lost
+    past, durations, notes = None, dict[str, float](), tuple[str, ...]()
+    if history is not None or (Path(runs) / "history.db").exists():
+        from seatrial.baseline.selection import lost_bounds, with_recent_runs
+        from seatrial.record.history import HistoryError
+
+        try:  # a broken history only costs the estimates and the search for shifts
+            past = history_of(runs, history)
+            durations = past.durations()
+        except HistoryError as error:
+            past, notes = None, (f"planned without history: {error}",)
+    made = expand(suite, Selection(tuple(select), tuple(tags), pairwise), durations)
+    if past is not None:
+        try:
+            lost = lost_bounds(made.cells, past)
+            made = made.of(with_recent_runs(made.cells, past))
+            warnings += lost
+        except HistoryError as error:
+            notes = (f"planned without history: {error}",)
     if failed is not None:
         made, gone = _undone(made, failed)
         notes += gone
     return RunPlan(suite, made, notes, tuple(warnings))
-
-
-def _durations(runs: "AnyPath", place: "AnyPath | None") -> tuple[dict[str, float], tuple[str, ...]]:
-    """Past durations of cells. A broken history only costs the estimates and the search for shifts."""
-    if place is None and not (Path(runs) / "history.db").exists():
-        return {}, ()
-    from seatrial.record.history import HistoryError
-
-    try:
-        return history_of(runs, place).durations(), ()
-    except HistoryError as error:
-        return {}, (f"planned without history: {error}",)
-
-
-def _with_recent(plan: "Plan", history: "History") -> "tuple[Plan, list[str], tuple[str, ...]]":
-    """The plan with the recent runs of each metric, in which a shift is looked for; warnings; and notes."""
-    from seatrial.baseline.selection import lost_bounds, with_recent_runs
-    from seatrial.record.history import HistoryError
-
-    try:
-        lost = lost_bounds(plan.cells, history)
-        return plan.of(with_recent_runs(plan.cells, history)), lost, ()
-    except HistoryError as error:
-        return plan, [], (f"planned without history: {error}",)
 
 
 def _undone(plan: "Plan", results: "RunResults") -> "tuple[Plan, tuple[str, ...]]":
@@ -315,25 +304,15 @@ def prepare(
     return prepared
 
 
-@contextlib.contextmanager
-def ownership(folder: "RunFolder") -> Iterator[None]:
-    """Owns the run within the block, which includes writing reports, so that no other process writes them at the same
-    time. Raises RunOwned."""
-    from seatrial.record import Ownership
-
-    held = Ownership.take(folder.path)
-    try:
-        yield
-    finally:
-        held.release()
-
-
 async def _finish(
     prepared: "PreparedRun", history: "History", listener: "Listener | None", cancel: Cancellation | None
 ) -> "RunResults":
     import asyncio
 
-    with ownership(prepared.folder):
+    from seatrial.record import Ownership
+
+    # Until the reports are written, so that no other process writes them at the same time.
+    with contextlib.closing(Ownership.take(prepared.folder.path)):
         results = await execute(prepared, listener or _All(), cancel or Cancellation())
         return await asyncio.to_thread(keep_results, prepared, results, history, _noting(listener))
 

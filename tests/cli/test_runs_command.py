@@ -26,7 +26,7 @@ def test_runs_are_listed_with_what_they_came_to_or_how_far_they_are(world: World
     ownership = Ownership.take(world.folder / "runs" / first)
     told = json.loads(world.seatrial("runs", "--json", check=0).stdout)
     assert [(one["run"], one["state"]) for one in told["runs"]] == [(second, "finished"), (first, "running")]
-    ownership.release()
+    ownership.close()
     assert "… and 1 older; use --last 2 to list all" in world.seatrial("runs", "--last", "1", check=0).stdout
 
 

@@ -50,7 +50,7 @@ def test_an_owner_that_was_killed_is_taken_over(tmp_path: Path) -> None:
     gone = owner_of(tmp_path)
     assert gone is not None
     assert not gone.alive()
-    Ownership.take(tmp_path).release()
+    Ownership.take(tmp_path).close()
 
 
 def test_the_same_pid_with_another_start_is_another_process(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_the_same_pid_with_another_start_is_another_process(tmp_path: Path) -> N
     assert me.pid == os.getpid()
     assert not msgspec.structs.replace(me, start=me.start + 1).alive()
     assert not msgspec.structs.replace(me, boot="another").alive()
-    ownership.release()
+    ownership.close()
     assert owner_of(tmp_path) is None
 
 

@@ -293,13 +293,14 @@ class RunOwned(SeatrialError):
 
 
 class Ownership:
-    """Holds the lock of a run folder from `take` until `release` or the end of this process."""
+    """Holds the lock of a run folder from `take` until `close` or the end of this process."""
 
     def __init__(self, file: int) -> None:
         self._file = file
 
     @classmethod
     def take(cls, folder: Path) -> "Ownership":
+        """Raises RunOwned."""
         file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -311,7 +312,7 @@ class Ownership:
         os.pwrite(file, msgspec.json.encode(me), 0)
         return cls(file)
 
-    def release(self) -> None:
+    def close(self) -> None:
         os.ftruncate(self._file, 0)
         os.close(self._file)
 

@@ -1,6 +1,7 @@
 """Shows a run of this or another process until it ends: signals, detaching, summary and exit code."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -12,12 +13,12 @@ from pathlib import Path
 
 import click
 
-from seatrial.api import Cancellation, execute, finished_results, keep_results, ownership
+from seatrial.api import Cancellation, execute, finished_results, keep_results
 from seatrial.cli.common import fail, say
 from seatrial.cli.common.copies import copied, notified
 from seatrial.engine import PreparedRun, RunStopped, reopen, thread_limit
 from seatrial.job import ExitCode, RunResults
-from seatrial.record import LiveReader, Owner, RecordError, RunFolder, owner_of
+from seatrial.record import LiveReader, Owner, Ownership, RecordError, RunFolder, owner_of
 from seatrial.record.history import History, HistoryError
 from seatrial.report.terminal.live import Watching, live_view
 from seatrial.report.terminal.summary import print_summary
@@ -33,7 +34,7 @@ _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def run_shown(prepared: PreparedRun, history: History, cancel: bool = False, notify: str = "") -> int:
     """Runs to the end, writes the reports and returns the exit code."""
-    with ownership(prepared.folder):
+    with contextlib.closing(Ownership.take(prepared.folder.path)):
         results = keep_results(prepared, _executed(prepared, cancel), history, say)
         code = _summarize(results, prepared.folder.path, history, prepared.options.strict)
         notified(notify, results)
