@@ -41,7 +41,7 @@ def test_a_cell_is_followed_by_its_id_although_its_hash_changes(place: str) -> N
     by_hash = history.past_cells("suite", "2aaaaaaa", last=10)
     assert [one.run for one in by_hash] == [f"nightly-{night}" for night in range(4)]
     assert history.past_cells("suite", "t[n=a]", last=10) == by_hash
-    assert [one.why for one in history.past_cells("suite", "bbbbbbbb", last=2)] == ["night 2", "night 3"]
+    assert [one.reason for one in history.past_cells("suite", "bbbbbbbb", last=2)] == ["night 2", "night 3"]
     assert [one.run for one in history.past_cells("weekly", "bbbbbbbb", last=9)] == ["weekly-0"], "of this suite alone"
     assert history.past_cells("suite", "00000000", last=1) == []
     assert history.past_cells("suite", "t[n=a]", 2, before="nightly-3") == by_hash[1:3]

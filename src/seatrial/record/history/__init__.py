@@ -28,4 +28,4 @@ from seatrial.record.history.data import (
 )
 from seatrial.record.history.history import History, add_missed, add_or_mark, add_run, open_history
 from seatrial.record.history.schema import benchmark_of
-from seatrial.record.history.suites import CauseRow, Found, PastCell, RunCell, SuiteRow, SuiteRun
+from seatrial.record.history.suites import CauseRow, Found, RunCell, SuiteRow, SuiteRun

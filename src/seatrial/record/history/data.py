@@ -144,10 +144,18 @@ class CellRow(msgspec.Struct, frozen=True, gc=False):
     commit: str
     headline: str = ""  # the line that best explains a failure; empty if recorded by an older Seatrial
     cause: str = ""  # id of its first cause
+    hash: str = ""
+    host: str = ""
+    trial: str = ""
+    benchmark: str = ""
 
     @property
     def good(self) -> bool:
         return Verdict(self.verdict).good
+
+    @property
+    def reason(self) -> str:
+        return self.headline or self.why
 
 
 class PastResult(msgspec.Struct, frozen=True, gc=False):

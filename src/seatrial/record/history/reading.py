@@ -10,7 +10,6 @@ from seatrial.record.history.data import (
     ALWAYS,
     ENDLESS,
     Alarm,
-    CellRow,
     Mark,
     Point,
     Series,
@@ -19,7 +18,7 @@ from seatrial.record.history.data import (
     key,
     series_id,
 )
-from seatrial.record.history.schema import Session, batches, places
+from seatrial.record.history.schema import Session
 
 _LAST = 20  # attempts per cell for its expected duration
 _LATER_S = 1e300  # later than any time
@@ -46,19 +45,14 @@ FROM (SELECT DISTINCT trial, run FROM cells) AS cells JOIN runs ON runs.run = ce
 GROUP BY cells.trial
 """
 
-_CELLS = """
-SELECT cells.run, runs.started_s, cells.id, cells.verdict, cells.flaky, cells.why, runs."commit",
-    cells.headline, cells.cause FROM cells JOIN (
-    SELECT run, started_s, "commit" FROM runs WHERE run IN (SELECT run FROM cells WHERE trial = ?)
-    ORDER BY started_s DESC, run DESC LIMIT ?
-) AS runs ON runs.run = cells.run WHERE cells.trial = ? ORDER BY runs.started_s, cells.run
-"""
-
 _STARTS = """
 SELECT cells.run, cells.benchmark, cells.fingerprint, min(cells.at_s)
 FROM cells JOIN (SELECT DISTINCT run FROM marks WHERE word = ?) AS said ON said.run = cells.run
 GROUP BY cells.run, cells.benchmark, cells.fingerprint
 """
+
+
+_UNDER_TEST = "cells JOIN settings ON settings.id = cells.under_test"
 
 
 class _Accepted(msgspec.Struct, frozen=True):
@@ -109,7 +103,7 @@ def series(
 
 def names(session: Session, trial: str | None = None, run: str | None = None, judged: bool = False) -> list[Series]:
     """Series without points: of a trial, of a run, or only those with a direction (`judged`)."""
-    of_run = "id IN (SELECT series FROM points WHERE run = ?)"
+    of_run = "series.id IN (SELECT series FROM points WHERE run = ?)"
     return _names(session, {"trial = ?": trial, of_run: run, "better <> ?": "" if judged else None})
 
 
@@ -123,8 +117,14 @@ def _names(session: Session, wanted: dict[str, str | None]) -> list[Series]:
     """The series that meet all conditions with a value."""
     conditions = {condition: key(value) for condition, value in wanted.items() if value is not None}
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    query = f"SELECT benchmark, trial, fingerprint, metric, unit, better FROM series{where}"
-    found = [Series(*row) for row in session.execute(query, tuple(conditions.values()))]
+    columns = "benchmark, trial, fingerprint, metric, unit, better, fields"
+    query = f"SELECT {columns} FROM series LEFT JOIN settings ON settings.id = fingerprint{where}"
+    rows = session.execute(query, tuple(conditions.values()))
+    fields = {text: _fields(text) for text in {row[-1] for row in rows}}
+    found = [
+        Series(benchmark, trial, fingerprint, metric, unit, better, [], fields[text])
+        for benchmark, trial, fingerprint, metric, unit, better, text in rows
+    ]
     # Not sorted in SQL, because collations differ.
     return sorted(found, key=lambda one: (one.benchmark, one.metric, one.fingerprint, one.unit))
 
@@ -134,46 +134,32 @@ def filled(session: Session, names: list[Series], last: int | None = None, windo
     numbers = [series_id(one.benchmark, one.fingerprint, one.metric, one.unit) for one in names]
     since_s = -_LATER_S if window.since_s is None else window.since_s
     within = since_s, _LATER_S if window.until_s is None else window.until_s, ENDLESS if last is None else last
-    rows = session.each(_POINTS_OF_SERIES, [(number, *within) for number in numbers])
+    points = session.each(_POINTS_OF_SERIES, [(number, *within) for number in numbers])
     all_marks = _all_marks(session)
     commits = dict(session.execute('SELECT run, "commit" FROM runs WHERE "commit" <> ?', ("",)))
     found = [
         msgspec.structs.replace(one, points=_points(newest[::-1], one, all_marks, commits))
-        for newest, one in zip(rows, names, strict=True)
+        for newest, one in zip(points, names, strict=True)
         if newest
     ]
-    return _with_settings(session, found)
-
-
-def _with_settings(session: Session, series: list[Series]) -> list[Series]:
-    """Adds the conditions of each series, and what was under test in its newest run."""
-    newest = {(one.points[-1].run, one.benchmark) for one in series}
-    tested: dict[tuple[str, str], str] = {}
-    for run in sorted({run for run, _ in newest}):
-        for benchmark, id_ in session.execute("SELECT benchmark, under_test FROM cells WHERE run = ?", (run,)):
-            tested[run, benchmark] = id_
-    fields = _fields(session, {*(one.fingerprint for one in series), *tested.values()})
-    made = []
-    for one in series:
-        own = fields.get(tested.get((one.points[-1].run, one.benchmark), ""), {})
-        made.append(msgspec.structs.replace(one, conditions=fields.get(one.fingerprint, {}), under_test=own))
-    return made
+    tested: dict[tuple[str, str], str] = {}  # what was under test in the newest run of each series
+    for run in sorted({one.points[-1].run for one in found}):
+        rows = session.execute(f"SELECT benchmark, fields FROM {_UNDER_TEST} WHERE run = ?", (run,))
+        tested |= {(run, benchmark): fields for benchmark, fields in rows}
+    return [
+        msgspec.structs.replace(one, under_test=_fields(tested.get((one.points[-1].run, one.benchmark))))
+        for one in found
+    ]
 
 
 def under_test(session: Session, trial: str, benchmark: str) -> dict[str, dict[str, str]]:
     """What was under test in each run of a benchmark, if recorded."""
-    query = "SELECT run, under_test FROM cells WHERE trial = ? AND benchmark = ? AND under_test <> ?"
-    rows = session.execute(query, (key(trial), key(benchmark), ""))
-    fields = _fields(session, {id_ for _, id_ in rows})
-    return {run: fields.get(id_, {}) for run, id_ in rows}
+    query = f"SELECT run, fields FROM {_UNDER_TEST} WHERE trial = ? AND benchmark = ?"
+    return {run: _fields(text) for run, text in session.execute(query, (key(trial), key(benchmark)))}
 
 
-def _fields(session: Session, ids: set[str]) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
-    for some in batches(sorted(ids - {""})):
-        query = f"SELECT id, fields FROM settings WHERE id IN ({places(some)})"
-        found |= {id_: decode(text, dict[str, str]) for id_, text in session.execute(query, (*some,))}
-    return found
+def _fields(text: str | None) -> dict[str, str]:
+    return decode(text, dict[str, str]) if text else {}
 
 
 def _points(rows: list[tuple[Any, ...]], series: Series, all_marks: _Marks, commits: dict[str, str]) -> list[Point]:
@@ -250,15 +236,6 @@ def benchmarks(session: Session, run: str) -> list[str]:
     """The benchmarks of a run."""
     rows = session.execute("SELECT DISTINCT benchmark FROM cells WHERE run = ?", (key(run),))
     return sorted(row[0] for row in rows)
-
-
-def cells(session: Session, trial: str, last: int | None = None) -> list[CellRow]:
-    """The results of each cell of a trial in its `last` runs, oldest first."""
-    rows = session.execute(_CELLS, (key(trial), ENDLESS if last is None else last, key(trial)))
-    return [
-        CellRow(run, at_s, id_, verdict, bool(flaky), why, commit, headline, causes.partition(" ")[0])
-        for run, at_s, id_, verdict, flaky, why, commit, headline, causes in rows
-    ]
 
 
 def trials(session: Session) -> list[TrialRow]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from seatrial.job import decode
-from seatrial.record.history.data import ENDLESS, key, text
+from seatrial.record.history.data import ENDLESS, CellRow, key, text
 from seatrial.record.history.schema import Session, batches, places
 
 _RUN = 'suite, run, verdict, started_s, seconds, "commit", suite_path, counts, targets'
@@ -18,12 +18,13 @@ SELECT {_RUN} FROM (
 _NEWEST = f"SELECT {_RUN} FROM runs%s ORDER BY started_s DESC, run DESC LIMIT ?"
 _BEFORE = " AND (runs.started_s, runs.run) < (SELECT started_s, run FROM runs WHERE run = ?)"
 
-_WHY = "CASE WHEN cells.headline <> '' THEN cells.headline ELSE cells.why END"
-_CELLS = f"""
-SELECT cells.run, runs.started_s, cells.hash, cells.id, cells.verdict, cells.flaky, {_WHY}, cells.host,
-    runs."commit", cells.trial, cells.benchmark FROM cells JOIN runs ON runs.run = cells.run
+_CELLS = """
+SELECT cells.run, runs.started_s, cells.id, cells.verdict, cells.flaky, cells.why, runs."commit", cells.headline,
+    cells.cause, cells.hash, cells.host, cells.trial, cells.benchmark FROM cells JOIN runs ON runs.run = cells.run WHERE
 """
-
+_NEWEST_OF_TRIAL = """
+SELECT run FROM runs WHERE run IN (SELECT run FROM cells WHERE trial = ?) ORDER BY started_s DESC, run DESC LIMIT ?
+"""
 
 _FIRST_SEEN = """
 SELECT suite, cause, at_s, "commit" FROM (
@@ -86,22 +87,6 @@ class RunCell(msgspec.Struct, frozen=True, gc=False):
     id: str
     verdict: str
     flaky: bool
-
-
-class PastCell(msgspec.Struct, frozen=True, gc=False):
-    """The result of a cell in a run, with all recorded details."""
-
-    run: str
-    at_s: float
-    hash: str
-    id: str
-    verdict: str
-    flaky: bool
-    why: str
-    host: str
-    commit: str
-    trial: str
-    benchmark: str
 
 
 def runs(session: Session, last: int | None = None) -> list[SuiteRun]:
@@ -201,7 +186,13 @@ def search(session: Session, words: str, most: int) -> Found:
     return Found(runs, found, _causes(session, of_causes, (inside, start), 10 * most)[:most])
 
 
-def past_cells(session: Session, suite: str, cell: str, last: int, before: str = "") -> list[PastCell]:
+def cells(session: Session, trial: str, last: int | None = None) -> list[CellRow]:
+    """The results of each cell of a trial in its `last` runs, oldest first."""
+    where = f"cells.trial = ? AND cells.run IN ({_NEWEST_OF_TRIAL}) ORDER BY runs.started_s, cells.run"
+    return _cells(session, where, key(trial), key(trial), ENDLESS if last is None else last)
+
+
+def past_cells(session: Session, suite: str, cell: str, last: int, before: str = "") -> list[CellRow]:
     """The `last` results of a cell, by its id or any of its hashes, oldest first; with `before`, only in runs older
     than that one."""
     suite, id_ = text(suite), key(cell)
@@ -210,18 +201,19 @@ def past_cells(session: Session, suite: str, cell: str, last: int, before: str =
         " ORDER BY runs.started_s DESC LIMIT 1",
         (id_, suite),
     )
-    where, values = _older(before)
-    order = "ORDER BY runs.started_s DESC, cells.run DESC LIMIT ?"
-    query = f"{_CELLS}WHERE cells.id = ? AND runs.suite = ?{where} {order}"
-    rows = session.execute(query, (str(known[0][0]) if known else id_, suite, *values, last))
-    return [_past_cell(*row) for row in reversed(rows)]
+    older, values = _older(before)
+    where = f"cells.id = ? AND runs.suite = ?{older} ORDER BY runs.started_s DESC, cells.run DESC LIMIT ?"
+    return _cells(session, where, str(known[0][0]) if known else id_, suite, *values, last)[::-1]
 
 
-def run_cells(session: Session, run: str, most: int) -> list[PastCell]:
-    """The cells of a run with reasons, sorted by id."""
-    rows = session.execute(f"{_CELLS}WHERE cells.run = ? ORDER BY cells.id LIMIT ?", (key(run), most))
-    return [_past_cell(*row) for row in rows]
+def run_cells(session: Session, run: str, most: int) -> list[CellRow]:
+    """The cells of a run, sorted by id."""
+    return _cells(session, "cells.run = ? ORDER BY cells.id LIMIT ?", key(run), most)
 
 
-def _past_cell(run: str, at_s: float, hash_: str, id_: str, verdict: str, flaky: int, *rest: str) -> PastCell:
-    return PastCell(run, at_s, hash_, id_, verdict, bool(flaky), *rest)
+def _cells(session: Session, where: str, *values: str | int) -> list[CellRow]:
+    found = []
+    for run, at_s, id_, verdict, flaky, why, commit, headline, causes, *rest in session.execute(_CELLS + where, values):
+        cause = causes.partition(" ")[0]
+        found.append(CellRow(run, at_s, id_, verdict, bool(flaky), why, commit, headline, cause, *rest))
+    return found

@@ -8,7 +8,7 @@ from pathlib import Path
 from seatrial.job import RunResults
 from seatrial.record import RunFolder, RunState, owner_of, run_overview
 from seatrial.record.folder import ResultsError, read_results
-from seatrial.record.history import IMPORTED, HistoryError, PastCell
+from seatrial.record.history import IMPORTED, CellRow, HistoryError
 from seatrial.report import ReportError
 from seatrial.report.html.log_page import render_log
 from seatrial.report.html.page import RunPage
@@ -157,7 +157,7 @@ def _night(site: Site, name: str) -> Page:
 
 
 def _from_history(
-    site: Site, suite: str, name: str, verdict: str, at_s: float, cells: list[PastCell], imported: bool
+    site: Site, suite: str, name: str, verdict: str, at_s: float, cells: list[CellRow], imported: bool
 ) -> Page:
     order = {word: place for place, word in enumerate(STATES_WORST_FIRST)}
     return page(
