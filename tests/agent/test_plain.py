@@ -40,7 +40,7 @@ class Plain(PodProcesses):
 
     def read(self) -> Records:
         found = read_records((self.out / "records.jsonl").read_bytes().splitlines(), self.steps)
-        assert found.broken == 0
+        assert found.broken_records == 0
         return found
 
 

@@ -165,7 +165,7 @@ class TestASecondStart:
             lines = (
                 (pod.out / "records.jsonl").read_bytes().splitlines() if (pod.out / "records.jsonl").exists() else []
             )
-            assert read_records(lines, [Step("run", "command")] * 3).broken == 0
+            assert read_records(lines, [Step("run", "command")] * 3).broken_records == 0
         else:
             assert end["outcome"] == "exited"
             assert (pod.root / "volume/count").read_text() == "x\n" * 3

@@ -21,7 +21,7 @@ def read(agent: Path, **spec: Any) -> tuple[ObservedStep, ObservedStep]:
     )
     assert done.stderr == b""
     records = read_records(done.stdout.splitlines(), STEPS)
-    assert (records.outcome, records.broken) == (Outcome.EXITED, 0)
+    assert (records.outcome, records.broken_records) == (Outcome.EXITED, 0)
     assert records.hardware["cores"] >= 1
     return records.steps[0], records.steps[1]
 

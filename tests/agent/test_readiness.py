@@ -52,7 +52,7 @@ def test_a_good_status_is_ready(job: Supervised, tmp_path: Path, port: int, stat
     job.stop()
     assert len(job.records("ready")) == 1
     read = read_records((job.folder / "records.jsonl").read_bytes().splitlines(), [Step("run server", "command")])
-    assert (read.broken, read.steps[0].outcome) == (0, Outcome.CANCELLED)
+    assert (read.broken_records, read.steps[0].outcome) == (0, Outcome.CANCELLED)
     (begin,), (ready,), (end,) = job.records("begin"), job.records("ready"), job.records("end")
     assert begin["at_s"] < ready["at_s"] < end["at_s"]
 

@@ -114,7 +114,7 @@ def _records(part: Part, cell: Cell, data: bytes) -> object:
         left=records.left,
         log_bytes=records.log_bytes,
         log_omitted_bytes=records.log_omitted_bytes,
-        broken_records=records.broken,
+        broken_records=records.broken_records,
         seconds=records.seconds,
         hardware=records.hardware,
     )

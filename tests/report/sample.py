@@ -299,7 +299,7 @@ def observation(one: CellResult) -> Observation:
         )
         now_s += took_s
     last = one.attempts[-1]
-    return Observation(one.hash, last.number, last.place, last.exit, last.stages, steps)
+    return Observation(one.hash, last.number, last.place, last.exit, last.stages, steps=steps)
 
 
 def _is_pass(step: str) -> bool:

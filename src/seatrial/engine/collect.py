@@ -27,6 +27,7 @@ from seatrial.job import (
     ObservedStep,
     Outcome,
     Place,
+    Recorded,
     Records,
     Step,
     Unreadable,
@@ -179,20 +180,13 @@ def _observed(job: Job, into: Path, apart: bool, place: Place, ended: Exit, mask
         ended = Exit(Outcome.INFRA, ended.code, ended.signal, "; ".join(filter(None, [ended.message, unmasked])))
     records = read_all(job, into, apart)
     observation = Observation(
-        job=job.name,
-        attempt=job.attempt,
-        place=place,
+        job.name,
+        job.attempt,
+        place,
         exit=msgspec.structs.replace(ended, message=mask.text(ended.message)),
-        steps=records.steps,
-        left=records.left,
-        log_bytes=records.log_bytes,
-        log_omitted_bytes=records.log_omitted_bytes,
-        broken_records=records.broken,
-        seconds=records.seconds,
         files=file_names(into / FILES),
-        hardware=records.hardware,
         error=_log_error(into, ended, records),
-        unkept=records.unkept,
+        **{name: getattr(records, name) for name in Recorded.__struct_fields__},
     )
     return with_artifacts(job, with_searches(job, observation), mask)
 

@@ -23,6 +23,7 @@ from seatrial.job.observation import (
     LogError,
     Observation,
     ObservedStep,
+    Recorded,
     Records,
     Sample,
     Unkept,

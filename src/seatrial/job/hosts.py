@@ -39,7 +39,7 @@ def merged(hosts: Sequence[Records]) -> Records:
         left=sum(one.left for one in hosts),
         log_bytes=sum(one.log_bytes for one in hosts),
         log_omitted_bytes=sum(one.log_omitted_bytes for one in hosts),
-        broken=sum(one.broken for one in hosts),
+        broken_records=sum(one.broken_records for one in hosts),
         seconds=max((one.seconds for one in hosts if one.seconds is not None), default=None),
         hardware=_hardware([one.hardware for one in hosts]),
         began_s=min((one.began_s for one in hosts if one.began_s is not None), default=None),

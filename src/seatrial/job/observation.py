@@ -112,38 +112,35 @@ class Unkept(msgspec.Struct, frozen=True, omit_defaults=True):
     names: tuple[str, ...] = ()  # of the first files
 
 
-class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
-    job: str
-    attempt: int
-    place: Place
-    exit: Exit
-    stages: list[StageTime] = []
+class Recorded(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The part of an observation that the agent recorded."""
+
     steps: list[ObservedStep] = []
     left: int = 0
     log_bytes: int = 0
     log_omitted_bytes: int = 0
     broken_records: int = 0
     seconds: float | None = None  # from the agent's first record to its last, by its own clock
-    files: list[str] = []  # relative to the attempt's `files/`
     hardware: JsonObject = {}  # as seen by the agent: cpu (model), cores, memory_bytes, gpu (models)
-    error: LogError | None = None  # of the failed steps, if the log has one
     unkept: tuple[Unkept, ...] = ()  # of each host that has any
 
 
-class Records(msgspec.Struct, frozen=True):
+class Observation(Recorded, frozen=True, omit_defaults=True):
+    job: str
+    attempt: int
+    place: Place
+    exit: Exit
+    stages: list[StageTime] = []
+    files: list[str] = []  # relative to the attempt's `files/`
+    error: LogError | None = None  # of the failed steps, if the log has one
+
+
+class Records(Recorded, frozen=True):
     """The agent's records, decoded."""
 
-    steps: list[ObservedStep]
     outcome: Outcome | None = None  # of the whole job; None if the agent did not report it
     message: str = ""
-    left: int = 0
-    log_bytes: int = 0
-    log_omitted_bytes: int = 0
-    broken: int = 0
-    seconds: float | None = None
-    hardware: JsonObject = {}
     began_s: float | None = None  # by the wall clock of its host
-    unkept: tuple[Unkept, ...] = ()
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -208,7 +205,7 @@ def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
         left=end.left if end else 0,
         log_bytes=end.log_bytes if end else 0,
         log_omitted_bytes=end.log_omitted_bytes if end else 0,
-        broken=broken,
+        broken_records=broken,
         seconds=end.at_s - (end.at_s if origin is None else origin) if end else None,
         hardware=(begin.hardware if begin else None) or {},
         began_s=begin.wall_s if begin else None,
