@@ -1,5 +1,6 @@
-"""A PostgreSQL server for all tests of a worker, and the two places that a history can be at."""
+"""A PostgreSQL server for all tests of a worker, the two places of a history, and pauses that take no time."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -20,3 +21,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return str(tmp_path / "deep" / "history.db")
     server: PostgresServer = request.getfixturevalue("postgres")
     return server.database()
+
+
+@pytest.fixture
+def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses between attempts, which take no time."""
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    return pauses

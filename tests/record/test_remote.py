@@ -92,27 +92,29 @@ def test_a_copy_has_what_the_folder_has_and_its_results_last(
     assert not is_copied(folder, f"{out}2")
 
 
-def test_what_fails_now_and_then_is_tried_again(folder: RunFolder, tmp_path: Path, faulty: type[Faulty]) -> None:
+def test_what_fails_now_and_then_is_tried_again(
+    folder: RunFolder, tmp_path: Path, faulty: type[Faulty], waited: list[float]
+) -> None:
     faulty.faults = 2
-    waited: list[float] = []
-    copy_run(folder, f"faulty://{tmp_path}/out", waited.append)
+    copy_run(folder, f"faulty://{tmp_path}/out")
     assert names(tmp_path / "out" / "r1") == COPIED
     assert sorted(waited) == sorted([1.0, 4.0] * len(COPIED))
     faulty.tried = {}
-    fetched = fetch_run(f"faulty://{tmp_path}/out/r1", tmp_path / "cache", waited.append)
+    fetched = fetch_run(f"faulty://{tmp_path}/out/r1", tmp_path / "cache")
     assert fetched.results.read_text() == "results"
 
 
+@pytest.mark.usefixtures("waited")
 def test_what_fails_for_good_is_named_and_no_results_are_there(
     folder: RunFolder, tmp_path: Path, faulty: type[Faulty]
 ) -> None:
     faulty.faults = 100
     with pytest.raises(RecordError, match=r"6 of 6 files were not copied to .*ConnectionResetError: the connection"):
-        copy_run(folder, f"faulty://{tmp_path}/out", lambda _: None)
+        copy_run(folder, f"faulty://{tmp_path}/out")
     assert not (tmp_path / "out/r1/results.json").exists()
     assert not is_copied(folder, f"faulty://{tmp_path}/out")
     with pytest.raises(RecordError, match="cannot write to faulty"):
-        begin_copy(folder, f"faulty://{tmp_path}/out", lambda _: None)
+        begin_copy(folder, f"faulty://{tmp_path}/out")
 
 
 def test_a_run_is_fetched_without_kept_files_and_only_what_is_not_there(
@@ -151,9 +153,8 @@ def test_what_cannot_be_used_at_all_says_what_to_install(folder: RunFolder) -> N
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_what_may_not_be_written_is_not_tried_again(folder: RunFolder, tmp_path: Path) -> None:
+def test_what_may_not_be_written_is_not_tried_again(folder: RunFolder, tmp_path: Path, waited: list[float]) -> None:
     (tmp_path / "out").mkdir(mode=0o500)
-    waited: list[float] = []
     with pytest.raises(RecordError, match="PermissionError"):
-        begin_copy(folder, f"file://{tmp_path}/out", waited.append)
+        begin_copy(folder, f"file://{tmp_path}/out")
     assert waited == []

@@ -12,12 +12,11 @@ from seatrial import SeatrialError, __version__
 from seatrial.cli.common import HISTORY, RUNS, complete_cell, completed, fail, history_of, loaded, print_lines, warn
 from seatrial.cli.report import format_options, write_reports
 from seatrial.engine.check_folder import Checked, check_folder, checked_name
-from seatrial.engine.fetch_folder import fetch_folder
 from seatrial.job import VERSION, RunResults, flatten_metrics
 from seatrial.plan import Selection, expand
 from seatrial.plugins import kinds
 from seatrial.record.history import HistoryError
-from seatrial.record.remote import is_address
+from seatrial.record.remote import fetch_folder, is_address
 from seatrial.report.terminal.cell import finding_lines
 from seatrial.report.terminal.lines import Line, glyph
 from seatrial.report.view.run import RunView

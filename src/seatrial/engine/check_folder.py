@@ -13,7 +13,6 @@ import msgspec
 
 from seatrial import SeatrialError, plugins
 from seatrial.engine.collect import read_as_agent
-from seatrial.engine.fetch_folder import LOGS
 from seatrial.engine.judge import JudgedAttempt, judge, reason, result_of, with_bounds
 from seatrial.job import (
     AttemptResult,
@@ -29,6 +28,7 @@ from seatrial.job import (
     worst,
 )
 from seatrial.kinds.protocol import ChecksFiles, Judgement
+from seatrial.record.remote import LOGS
 from seatrial.suite import Cell
 
 _TAIL_BYTES = 16 << 10

@@ -18,7 +18,6 @@ from seatrial.agent.masking.escapes import all_visible
 from seatrial.agent.masking.files import mask_file, mask_files, rewrite
 from seatrial.agent.masking.mask import Mask, texts
 from seatrial.checks import find_error
-from seatrial.engine.fetch_folder import fetch_folder
 from seatrial.job import (
     Exit,
     Job,
@@ -38,7 +37,7 @@ from seatrial.job import (
 )
 from seatrial.job.reading import MOST_LINE_BYTES
 from seatrial.record import RecordError
-from seatrial.record.remote import is_address
+from seatrial.record.remote import fetch_folder, is_address
 from seatrial.targets import Target
 from seatrial.targets.agent_file import agent_file
 

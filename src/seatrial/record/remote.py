@@ -1,5 +1,5 @@
 """Copies of run folders at an `fsspec` URL (`s3://…`, `gs://…`, `file://…`): written when a run is finished, read for
-reports on other machines.
+reports on other machines. Also fetches the files that checks need from such a URL.
 
 1. A copy is complete if it has `results.json`, which is copied last.
 2. Failed files are retried one by one; an error names the first file that could not be copied.
@@ -7,9 +7,11 @@ reports on other machines.
 """
 
 import os
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
@@ -25,6 +27,9 @@ _T = TypeVar("_T")
 _AT_ONCE = 8  # files
 WAITS_S = (1.0, 4.0, 15.0)  # between attempts at one file
 COPIED = "copied.json"  # in the original folder: the URL of the copy
+LOGS = ("*.log", "*.log.gz", "log*.txt")
+_MOST_FILES = 200_000  # limit of files to list
+_MOST_FETCHED_BYTES = 8 << 30
 _HERE_ONLY = frozenset({"lock", LIVE, COPIED})
 _LAST = "results.json"
 FOR_GOOD = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)  # not retried
@@ -75,15 +80,15 @@ def copy_address(out: str, run: str) -> str:
     return f"{out.rstrip('/')}/{run}"
 
 
-def begin_copy(folder: RunFolder, out: str, sleep: Callable[[float], None] = time.sleep) -> None:
+def begin_copy(folder: RunFolder, out: str) -> None:
     """Copies only the plan before anything runs, so that missing permissions are found early. Raises RecordError."""
     address = copy_address(out, folder.run)
     system, root = file_system(address)
     goal = f"{root}/{folder.plan.name}"
-    tried(lambda: _put(system, folder.plan, goal), f"cannot write to {address}", sleep)
+    _tried(lambda: _put(system, folder.plan, goal), f"cannot write to {address}")
 
 
-def copy_run(folder: RunFolder, out: str, sleep: Callable[[float], None] = time.sleep) -> str:
+def copy_run(folder: RunFolder, out: str) -> str:
     """Copies the whole folder. Returns the URL of the copy. Raises RecordError."""
     address = copy_address(out, folder.run)
     system, root = file_system(address)
@@ -92,7 +97,7 @@ def copy_run(folder: RunFolder, out: str, sleep: Callable[[float], None] = time.
 
     def copied(name: str) -> str:
         try:
-            tried(lambda: _put(system, files[name], f"{root}/{name}"), name, sleep)
+            _tried(lambda: _put(system, files[name], f"{root}/{name}"), name)
         except RecordError as error:
             return str(error)
         return ""
@@ -102,7 +107,7 @@ def copy_run(folder: RunFolder, out: str, sleep: Callable[[float], None] = time.
     if problems:
         raise RecordError(f"{len(problems)} of {len(files)} files were not copied to {address}: {problems[0]}")
     if last is not None:
-        tried(lambda: _put(system, last, f"{root}/{_LAST}"), f"{_LAST} was not copied to {address}", sleep)
+        _tried(lambda: _put(system, last, f"{root}/{_LAST}"), f"{_LAST} was not copied to {address}")
     write_whole(folder.path / COPIED, msgspec.json.encode(Copied(address, time.time())))
     return address
 
@@ -115,13 +120,13 @@ def is_copied(folder: RunFolder, out: str) -> bool:
     return found.address == copy_address(out, folder.run)
 
 
-def fetch_run(address: str, cache: Path, sleep: Callable[[float], None] = time.sleep) -> RunFolder:
+def fetch_run(address: str, cache: Path) -> RunFolder:
     """Downloads the run at a URL to a folder below `cache`, without the files that its jobs kept. Files of an earlier
     download are reused. Raises RecordError, and UnknownRun if there is no run or it is incomplete."""
     import hashlib
 
     system, root = file_system(address)
-    found = tried(lambda: _listed(system, root), f"cannot read {address}", sleep)
+    found = _tried(lambda: _listed(system, root), f"cannot read {address}")
     if "plan.json" not in found:
         plans = [name for name in found if name.count("/") == 1 and name.endswith("/plan.json")]
         runs = sorted(name.partition("/")[0] for name in plans)
@@ -135,19 +140,14 @@ def fetch_run(address: str, cache: Path, sleep: Callable[[float], None] = time.s
     wanted = [name for name in names if not _is_there(folder / name, found[name])]
 
     def fetched(name: str) -> None:
-        tried(lambda: _get(system, f"{root}/{name}", folder / name), f"cannot read {address}/{name}", sleep)
+        _tried(lambda: _get(system, f"{root}/{name}", folder / name), f"cannot read {address}/{name}")
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         list(pool.map(fetched, wanted))
     return RunFolder(folder)
 
 
-def tried(
-    work: Callable[[], _T],
-    doing: str,
-    sleep: Callable[[float], None],
-    final: tuple[type[Exception], ...] = (RecordError,),
-) -> _T:
+def _tried(work: Callable[[], _T], doing: str, final: tuple[type[Exception], ...] = (RecordError,)) -> _T:
     """Calls `work`, with retries. Raises RecordError if all attempts fail, and `final` errors as they are."""
     for wait_s in (*WAITS_S, None):
         try:
@@ -157,7 +157,7 @@ def tried(
         except Exception as error:
             if wait_s is None or isinstance(error, FOR_GOOD):
                 raise RecordError(f"{doing}: {error_text(error)}") from error
-        sleep(wait_s)
+        time.sleep(wait_s)
     raise AssertionError("the last try returns or raises")
 
 
@@ -201,3 +201,82 @@ def _is_there(path: Path, size: int) -> bool:
         return path.stat().st_size == size
     except OSError:
         return False
+
+
+# Files that checks need.
+
+
+def fetch_folder(address: str, matches: Iterable[str], into: Path, logs: bool = True) -> None:
+    """Fetches the files below `address` that match one of the globs, and `logs`. A failure that may pass is retried.
+    Raises RecordError, and FileNotFoundError if there is no file at all."""
+    wanted = [_compiled(match) for match in matches]
+    try:
+        final = (RecordError, FileNotFoundError)
+        _tried(lambda: _fetch(address, wanted, into, logs), f"cannot read {address}", final)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"folder not found: {address}") from None
+
+
+def _fetch(address: str, wanted: list[re.Pattern[str]], into: Path, logs: bool) -> None:
+    system, root = file_system(address)
+    infos = _infos(system, root)
+    if not infos and system.isfile(root):
+        raise RecordError(f"{address} is a file; use its folder, and --log FILE for a log")
+    if not infos:
+        raise FileNotFoundError(root)
+    names = [name for name in infos if (logs and _is_log(name)) or any(one.fullmatch(name) for one in wanted)]
+    total = sum(int(infos[name].get("size") or 0) for name in names)
+    if total > _MOST_FETCHED_BYTES:
+        raise RecordError(f"{len(names)} files of {address} have {total:,} bytes (limit {_MOST_FETCHED_BYTES:,})")
+    for name in names:
+        target = into / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        system.get_file(f"{root.rstrip('/')}/{name}" if root.strip("/") else name, str(target))
+        if (modified_s := _modified(infos[name])) is not None:
+            os.utime(target, (modified_s, modified_s))
+
+
+def _modified(info: dict[str, Any]) -> float | None:
+    """Modification time of a file; each storage has its own name for it."""
+    found = next((info[key] for key in ("mtime", "LastModified", "updated", "last_modified") if info.get(key)), None)
+    if isinstance(found, str):
+        try:
+            found = datetime.fromisoformat(found)
+        except ValueError:
+            return None
+    if isinstance(found, datetime):
+        return found.timestamp()
+    return float(found) if isinstance(found, int | float) else None
+
+
+def _infos(system: Any, root: str) -> dict[str, dict[str, Any]]:
+    """File infos below root, by relative name; skips names that lead out of the folder."""
+    start = root.rstrip("/") + "/" if root.strip("/") else root
+    infos: dict[str, dict[str, Any]] = {}
+    # Without on_error="raise", an unreadable root would look empty.
+    for folder, _, files in system.walk(root, detail=True, on_error="raise"):
+        for name, info in files.items():
+            if not name:  # the root itself if it is a file, or a folder marker of some stores
+                continue
+            path = f"{str(folder).rstrip('/')}/{name}" if str(folder).strip("/") else name
+            relative = path.removeprefix(start).lstrip("/")
+            if ".." not in PurePosixPath(relative).parts:
+                infos[relative] = info
+        if len(infos) > _MOST_FILES:
+            raise RecordError(f"too many files below {root} (limit {_MOST_FILES:,}); use a subfolder")
+    return infos
+
+
+def _is_log(name: str) -> bool:
+    path = PurePosixPath(name)
+    return len(path.parts) <= 3 and any(path.match(pattern) for pattern in LOGS)
+
+
+def _compiled(match: str) -> re.Pattern[str]:
+    """A glob with the agent's rules: `**` matches any number of folders."""
+    wild = {"**/": r"(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", match.removeprefix("./"))
+    # Every second part of the split is a match of the pattern.
+    parts[::2] = map(re.escape, parts[::2])
+    parts[1::2] = [wild.get(part) or part.replace("[!", "[^", 1) for part in parts[1::2]]
+    return re.compile("".join(parts))

@@ -7,8 +7,8 @@ import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from seatrial.engine.fetch_folder import fetch_folder
 from seatrial.record import RecordError
+from seatrial.record.remote import fetch_folder
 
 
 class Flaky(LocalFileSystem):  # type: ignore[misc]
@@ -32,20 +32,18 @@ def storage(tmp_path: Path) -> str:
     return f"flaky://{tmp_path}/job"
 
 
-def test_a_connection_that_breaks_is_tried_again(storage: str, tmp_path: Path) -> None:
+def test_a_connection_that_breaks_is_tried_again(storage: str, tmp_path: Path, waited: list[float]) -> None:
     Flaky.errors = [ConnectionResetError("cut"), TimeoutError("slow")]
-    waited: list[float] = []
-    fetch_folder(storage, ["**/m.json"], tmp_path / "here", sleep=waited.append)
+    fetch_folder(storage, ["**/m.json"], tmp_path / "here")
     assert (tmp_path / "here/outputs/m.json").read_text() == "7"
     assert waited == [1.0, 4.0]
 
 
 @pytest.mark.parametrize(("error", "waits"), [(ConnectionResetError("cut"), 3), (PermissionError("no"), 0)])
 def test_what_keeps_failing_is_told_and_what_cannot_pass_is_not_tried_again(
-    storage: str, tmp_path: Path, error: Exception, waits: int
+    storage: str, tmp_path: Path, waited: list[float], error: Exception, waits: int
 ) -> None:
     Flaky.errors = [error] * 9
-    waited: list[float] = []
     with pytest.raises(RecordError, match=f"cannot read {storage}: {type(error).__name__}: {error}"):
-        fetch_folder(storage, ["**/m.json"], tmp_path / "here", sleep=waited.append)
+        fetch_folder(storage, ["**/m.json"], tmp_path / "here")
     assert len(waited) == waits
