@@ -56,7 +56,7 @@ class Attempt:
             await self._plan(parts)
         if self._record is None or not self._record.over:
             await self.finish()
-        return {name: one.observation for name, one in self._phases.items() if isinstance(one, Collected | Removed)}
+        return {name: one.observation for name, one in self._phases.items() if isinstance(one, Collected)}
 
     @property
     def removed(self) -> bool:

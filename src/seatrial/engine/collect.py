@@ -150,7 +150,6 @@ def _with_found(observed: ObservedStep, found: dict[str, dict[str, Any]]) -> Obs
 
 
 _AT_ONCE = 8  # hosts to fetch from at the same time
-_LITTLE_BYTES = 64 << 10
 RECORDS, LOG, FILES = "records.jsonl", "log.txt", "files"
 FETCHED = ".fetched"  # not masked yet; hidden, so that it is removed if this process is killed
 
@@ -162,8 +161,6 @@ async def observe(
     fetched = into / FETCHED if mask.values else into
     apart = await collect(target, handle, job, fetched)
     at("fetched")
-    if not apart and is_little(job, fetched):
-        return _observed(job, into, apart, place, ended, mask)
     # In a thread, because large records or remote files would block the event loop.
     return await asyncio.to_thread(_observed, job, into, apart, place, ended, mask)
 
@@ -273,16 +270,6 @@ def clear_scratch(into: Path) -> None:
 def read_all(job: Job, into: Path, apart: bool) -> Records:
     """The collected records, merged over all hosts."""
     return merged([_read(into / _path(host, RECORDS), job) for host in range(job.hosts if apart else 1)])
-
-
-def is_little(job: Job, into: Path) -> bool:
-    """Whether reading the collected files is faster than starting a thread: hundreds of jobs may end at once."""
-    if any(step.kind == "read" or "follow" in step.args for step in job.steps) or (into / FILES).exists():
-        return False
-    try:
-        return (into / RECORDS).stat().st_size <= _LITTLE_BYTES
-    except FileNotFoundError:
-        return True
 
 
 async def _of_each(target: Target, handle: str, hosts: range, name: str, into: Path) -> list[bool]:

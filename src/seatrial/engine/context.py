@@ -19,7 +19,7 @@ from seatrial.engine.secrets import Secrets
 from seatrial.engine.states import State
 from seatrial.job import Exit, Part
 from seatrial.record import Journal, RunFolder
-from seatrial.suite import Cell
+from seatrial.suite import Cell, TargetEntry
 from seatrial.targets import Found, HasTombstones, Target
 
 
@@ -49,8 +49,7 @@ class AttemptContext:
     journal: Journal
     secrets: Secrets
     follower: Callable[[str], Awaitable[Follower]]  # by the target's name
-    kinds: dict[str, str]  # target kinds by target name
-    one_machine: frozenset[str]  # targets whose jobs are visible only on the submitting machine
+    targets: dict[str, TargetEntry]
     update: Callable[[str, str, str], None]  # cell id, state, progress
     at: Callable[[str], None]
     began_s: float  # event loop time of the start of the run

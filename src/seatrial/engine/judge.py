@@ -83,18 +83,14 @@ def judge_attempt(cell: Cell, kind: Kind, number: int, observed: Mapping[str, Ob
     return JudgedAttempt(attempt, judgement, settings)
 
 
-def judge_unknown(cell: Cell, number: int, why: str) -> JudgedAttempt:
-    """An attempt whose observations in the run folder are unreadable."""
-    return _unjudged(cell, number, Finding("job", "run folder", Verdict.INFRA, "infra", why))
-
-
 def judge_broken(cell: Cell, number: int, why: str, traceback: str) -> JudgedAttempt:
     """An attempt that ended with an internal error. Neither the test nor the machine is at fault: a retry would not
     help, and the bug must not be overlooked."""
-    return _unjudged(cell, number, Finding("job", "seatrial", Verdict.INVALID, "seatrial", why, traceback))
+    return unjudged(cell, number, Finding("job", "seatrial", Verdict.INVALID, "seatrial", why, traceback))
 
 
-def _unjudged(cell: Cell, number: int, finding: Finding) -> JudgedAttempt:
+def unjudged(cell: Cell, number: int, finding: Finding) -> JudgedAttempt:
+    """An attempt that was not judged, with the reason."""
     place = Place(target=cell.target, machine=cell.machine_name)
     ended = Exit(Outcome.INFRA, message=finding.message)
     attempt = AttemptResult(number, place, [], ended, finding.verdict, f"{finding.step}: {finding.message}")

@@ -16,6 +16,7 @@ from enum import Enum
 
 import msgspec
 
+from seatrial import plugins
 from seatrial.engine.collect import observe, unobserved
 from seatrial.engine.context import PartContext
 from seatrial.engine.follow import BEGUN, FollowedJob, Follower
@@ -56,7 +57,8 @@ class Planned:
         if (after := part.part.after) and part.usable(after) is None:
             await part.wait()
             return self
-        here = part.planned_on in ("", part.attempt.host) or part.part.target not in part.attempt.one_machine
+        kind = plugins.targets()[part.attempt.targets[part.part.target].kind]
+        here = part.planned_on in ("", part.attempt.host) or not kind.one_machine
         if self.job is Unheld.MAYBE and not here:
             text = f"the job may still be running on {part.planned_on}, out of reach from {part.attempt.host}; "
             text += "run `seatrial attach` there, or run the cell again"
@@ -65,8 +67,6 @@ class Planned:
         target = await part.target()
         try:
             job = await _complete(part)
-        except (RunInUse, TargetLost):
-            raise
         except TargetError as error:
             return await _fail(error, self.job, part)
         if part.stop_reason() is not None or (after and part.usable(after) is None):
@@ -84,8 +84,6 @@ class Submitting:
     async def advance(self, part: PartContext) -> "Phase":
         try:
             handle = await _new_handle(self, part)
-        except (RunInUse, TargetLost):
-            raise  # the part's state is unknown and not recorded; the process that owns the run continues
         except TargetError as error:
             return await _fail(error, Unheld.MAYBE, part)
         part.attempt.at("submit done")
@@ -207,24 +205,16 @@ class Collected:
 
 
 @dataclass(frozen=True)
-class Removed:
+class Removed(Collected):
     """Removed, or left behind with a `left` line in the journal."""
-
-    ended: Ended
-    observation: Observation
 
 
 Phase = Planned | Submitting | Adopting | Following | Stopping | Ended | Collected | Removed
 
 
 def end_of(phase: Phase) -> Ended | None:
-    match phase:
-        case Ended():
-            return phase
-        case Collected() | Removed():
-            return phase.ended
-        case _:
-            return None
+    ended = phase.ended if isinstance(phase, Collected) else phase
+    return ended if isinstance(ended, Ended) else None
 
 
 def handle_of(phase: Phase) -> str | None:
@@ -234,7 +224,7 @@ def handle_of(phase: Phase) -> str | None:
             return phase.handle
         case Stopping():
             return phase.following.handle
-        case Ended(job=str(handle)) | Collected(ended=Ended(job=str(handle))):
+        case Ended(job=str(handle)) | Collected(ended=Ended(job=str(handle))) if not isinstance(phase, Removed):
             return handle
         case _:
             return None
@@ -250,9 +240,9 @@ async def _complete(part: PartContext) -> Job:
         handle, name = used
         target = (await part.attempt.follower(name)).target
         inside = await target.addresses(handle, (await part.target()).address())
-        way = Peer(after, name, part.attempt.kinds[name], target.address(), handle, inside)
+        way = Peer(after, name, part.attempt.targets[name].kind, target.address(), handle, inside)
     elif uses:
-        way = Peer("", uses, part.attempt.kinds[uses], (await part.attempt.follower(uses)).target.address(), "")
+        way = Peer("", uses, part.attempt.targets[uses].kind, (await part.attempt.follower(uses)).target.address(), "")
     else:
         return job
     return msgspec.structs.replace(job, env={**job.env, PEER: msgspec.json.encode(way).decode()})
@@ -298,6 +288,8 @@ async def _abandon(phase: Planned, why: Exit, part: PartContext) -> Phase:
 
 
 async def _fail(error: TargetError, job: Unheld, part: PartContext) -> Phase:
+    if isinstance(error, RunInUse | TargetLost):
+        raise error  # the part's state is unknown and not recorded; the process that owns the run continues
     why = Exit(error.outcome, message=part.attempt.mask(str(error)))
     if job is Unheld.NONE:
         return await _end(why, job, part)

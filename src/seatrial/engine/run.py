@@ -19,10 +19,10 @@ from seatrial.engine.judge import (
     agreeing,
     judge_attempt,
     judge_broken,
-    judge_unknown,
     out_of_bounds,
     result_of,
     run_verdict,
+    unjudged,
 )
 from seatrial.engine.limits import Budget, Caps
 from seatrial.engine.prepare import PreparedRun
@@ -35,6 +35,7 @@ from seatrial.job import (
     AttemptResult,
     CellResult,
     Environment,
+    Finding,
     Part,
     PartSpec,
     RunResults,
@@ -101,10 +102,8 @@ class Run:
             journal.past.clear()  # half of the memory of a resumed run
             try:
                 return await self._execute(journal)
-            except _STOPPING as error:
-                raise self._stopped(error) from error
-            except RuntimeError as error:
-                if not thread_limit(error):
+            except (*_STOPPING, RuntimeError) as error:
+                if isinstance(error, RuntimeError) and not thread_limit(error):
                     raise
                 raise self._stopped(error) from error
 
@@ -119,14 +118,12 @@ class Run:
         else:
             first = journal.append("attached", pid=os.getpid(), boot=boot_id())
         read_run([first], self._past)
-        kinds = {name: entry.kind for name, entry in self._prepared.suite.targets.items()}
         self._context = AttemptContext(
             folder=self._folder,
             journal=journal,
             secrets=self._secrets,
             follower=self._follower,
-            kinds=kinds,
-            one_machine=frozenset(name for name, kind in kinds.items() if plugins.targets()[kind].one_machine),
+            targets=self._prepared.suite.targets,
             update=self._listener.update,
             at=self._at,
             began_s=asyncio.get_running_loop().time() - self._past.seconds,
@@ -246,7 +243,8 @@ class Run:
                 raise self._stopped(error) from error
             except Unreadable as error:
                 self._budget.charge(cell, 0.0)
-                return judge_unknown(cell, number, self._secrets.mask.text(str(error)))
+                why = self._secrets.mask.text(str(error))
+                return unjudged(cell, number, Finding("job", "run folder", Verdict.INFRA, "infra", why))
             judged = judge_attempt(cell, plugins.kinds()[cell.kind], number, observed)
         except RunStopped:
             raise
