@@ -53,6 +53,9 @@ class RunLogs:
         self._finished = False
         self._live = LiveReader(folder.path)
         self._over: set[str] = set()  # ids of cells that have a verdict
+        self._queue: asyncio.Queue[LogPiece] = asyncio.Queue(QUEUED)
+        self._streams: dict[LogSource, _Stream] = {}
+        self._skipped: set[str] = set()  # hashes of cells that are not followed
         self._targets: dict[str, asyncio.Task[Target]] = {}
         self._stack = AsyncExitStack()
         self._mask: Mask | None = None
@@ -92,18 +95,18 @@ class RunLogs:
     async def follow(self, ended_too: bool) -> AsyncIterator[LogPiece]:
         """All output until every cell has its verdict, or until the run has no owner and its jobs have ended. Skips
         cells that have already ended, unless `ended_too`."""
-        queue: asyncio.Queue[LogPiece] = asyncio.Queue(QUEUED)
-        streams: dict[LogSource, _Stream] = {}
-        skipped = set() if ended_too else {hash_ for hash_, id_ in self._cells.items() if id_ in self._over}
+        if not ended_too:
+            self._skipped = {hash_ for hash_, id_ in self._cells.items() if id_ in self._over}
+        streams = self._streams
         over = False
         try:
-            self._begin_streams(streams, skipped, queue)
-            while not over or not queue.empty() or not all(stream.task.done() for stream in streams.values()):
-                async for piece in _for_a_while(queue):
+            self._begin_streams()
+            while not over or not self._queue.empty() or not all(stream.task.done() for stream in streams.values()):
+                async for piece in _for_a_while(self._queue):
                     yield piece
                 self._read_on()
-                self._begin_streams(streams, skipped, queue)  # also of a job that started and ended since the last poll
-                over = over or self._is_over(skipped, streams)
+                self._begin_streams()  # also of a job that started and ended since the last poll
+                over = over or self._is_over()
                 if over:
                     for stream in streams.values():
                         stream.collected.set()  # the log is there, or never will be
@@ -113,34 +116,31 @@ class RunLogs:
                 stream.task.cancel()
             await asyncio.gather(*(stream.task for stream in streams.values()), return_exceptions=True)
 
-    def _begin_streams(
-        self, streams: "dict[LogSource, _Stream]", skipped: set[str], queue: "asyncio.Queue[LogPiece]"
-    ) -> None:
-        for hash_ in self._cells:
-            for attempt in self._run.attempts.get(hash_, [])[-1:] if hash_ not in skipped else []:
+    def _begin_streams(self) -> None:
+        streams = self._streams
+        for hash_ in [hash_ for hash_ in self._cells if hash_ not in self._skipped]:
+            for attempt in self._run.attempts.get(hash_, [])[-1:]:
                 for name, part in attempt.parts.items():
                     source = LogSource(hash_, attempt.number, name)
                     if source not in streams and (part.handle is not None or part.state.reached(State.COLLECTED)):
                         stream = streams[source] = _Stream()
-                        stream.task = asyncio.create_task(self._stream(source, part, stream, queue))
+                        stream.task = asyncio.create_task(self._stream(source, part, stream))
                     if source in streams and part.state.reached(State.COLLECTED):
                         streams[source].collected.set()
 
-    def _is_over(self, skipped: set[str], streams: "Mapping[LogSource, _Stream]") -> bool:
-        if self._finished or all(id_ in self._over for hash_, id_ in self._cells.items() if hash_ not in skipped):
+    def _is_over(self) -> bool:
+        if self._finished or all(id_ in self._over for hash_, id_ in self._cells.items() if hash_ not in self._skipped):
             return True
-        return not is_owned(self._folder.path) and all(stream.read.is_set() for stream in streams.values())
+        return not is_owned(self._folder.path) and all(stream.read.is_set() for stream in self._streams.values())
 
-    async def _stream(
-        self, source: LogSource, part: PartRecord, stream: "_Stream", queue: "asyncio.Queue[LogPiece]"
-    ) -> None:
+    async def _stream(self, source: LogSource, part: PartRecord, stream: "_Stream") -> None:
         """Streams the log while the job writes it, then the rest from the run folder."""
         shown, problem = ShownLogs(), ""
         if not stream.collected.is_set() and not part.state.reached(State.COLLECTED):
             try:
                 async for block in self._live_log(part, follow=True):
                     shown.add(block)
-                    await queue.put(LogPiece(source, block))
+                    await self._queue.put(LogPiece(source, block))
             except TargetError as error:
                 problem = str(error)
         stream.read.set()
@@ -149,11 +149,11 @@ class RunLogs:
         if path.is_file():
             rest = shown.rest(path.read_bytes())
             if rest is not None:
-                await queue.put(LogPiece(source, rest))
+                await self._queue.put(LogPiece(source, rest))
                 return
             problem = f"the log grew faster than it could be followed; {path} has its head and tail"
         if problem:
-            await queue.put(LogPiece(source, b"", problem))
+            await self._queue.put(LogPiece(source, b"", problem))
 
     async def _live_log(self, part: PartRecord, follow: bool) -> AsyncIterator[bytes]:
         """The job masks only its own secrets, but it may print those of another one."""
