@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import cache, cached_property
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seatrial import SeatrialError
@@ -20,26 +20,25 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-OWN_KINDS = ("runtime", "scale", "serving", "training")  # each is seatrial.kinds.NAME.kind:kind
-OWN_TARGETS = ("kubernetes", "local")  # each is seatrial.targets.NAME:kind
-OWN_DRIVERS = ("scale", "serving")  # each is seatrial.kinds.NAME.driver:drive
+OWN_KINDS = ("runtime", "scale", "serving", "training")
+OWN_TARGETS = ("kubernetes", "local")
+OWN_DRIVERS = ("scale", "serving")
 OWN_READERS = ("json", "kineto", "xplane")  # each is in the agent, described by seatrial.readers:NAME
 
 
 class Registry(Mapping[str, _T]):
     """Maps names to `view(object)`, for Seatrial's own objects and those of an entry-point group. Loads on access."""
 
-    def __init__(self, group: str, module: str, own: tuple[str, ...], view: Callable[[Any], _T], name: str) -> None:
-        """`module` and `name` locate Seatrial's own objects; `{}` stands for the key."""
+    def __init__(self, group: str, place: str, own: tuple[str, ...], view: Callable[[Any], _T]) -> None:
+        """`place` locates Seatrial's own objects, as `module:name`; `{}` stands for the key."""
         self._group = group
-        self._module = module
+        self._place = place
         self._own = own
         self._view = view
-        self._name = name
 
     def __getitem__(self, name: str) -> _T:
         if name in self._own:
-            return self._view(getattr(import_module(self._module.format(name)), self._name.format(name)))
+            return self._view(resolve_name(self._place.format(name)))
         point = self._installed[name]
         try:
             return self._view(point.load())
@@ -76,7 +75,7 @@ def targets() -> Registry[TargetKind]:
 @cache
 def drivers() -> Registry[Callable[[Any], Awaitable[None]]]:
     """Each is a function that takes a `seatrial.kinds.driver.Driver`."""
-    return Registry("seatrial.drivers", "seatrial.kinds.{}.driver", OWN_DRIVERS, lambda drive: drive, "drive")
+    return Registry("seatrial.drivers", "seatrial.kinds.{}.driver:drive", OWN_DRIVERS, lambda drive: drive)
 
 
 @cache
@@ -84,7 +83,7 @@ def readers() -> Registry[Reader]:
     """An entry point names a module; docs/runtime.md has the contract."""
     from seatrial.readers import reader_of
 
-    return Registry("seatrial.readers", "seatrial.readers", OWN_READERS, reader_of, "{}")
+    return Registry("seatrial.readers", "seatrial.readers:{}", OWN_READERS, reader_of)
 
 
 @cache
@@ -94,8 +93,8 @@ def models() -> tuple[Registry[Any], Registry[Any]]:
 
 
 def _kinds(view: Callable[[Any], _T]) -> Registry[_T]:
-    return Registry("seatrial.kinds", "seatrial.kinds.{}.kind", OWN_KINDS, view, "kind")
+    return Registry("seatrial.kinds", "seatrial.kinds.{}.kind:kind", OWN_KINDS, view)
 
 
 def _targets(view: Callable[[Any], _T]) -> Registry[_T]:
-    return Registry("seatrial.targets", "seatrial.targets.{}", OWN_TARGETS, view, "kind")
+    return Registry("seatrial.targets", "seatrial.targets.{}:kind", OWN_TARGETS, view)

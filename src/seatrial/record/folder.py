@@ -204,9 +204,6 @@ class ResultsError(SeatrialError):
 
     def __init__(self, path: Path, reason: str, advice: str) -> None:
         super().__init__(f"{path}: {reason}. {advice}")
-        self.path = path
-        self.reason = reason
-        self.advice = advice
 
 
 def read_results(folder: Path) -> RunResults:

@@ -221,8 +221,6 @@ class HistoryError(SeatrialError):
     def __init__(self, location: str, reason: str, advice: str) -> None:
         super().__init__(f"history {location}: {reason.strip().rstrip('.')}. {advice}")
         self.location = location
-        self.reason = reason
-        self.advice = advice
 
 
 def masked_location(location: str) -> str:
