@@ -207,7 +207,7 @@ def of_version_2(postgres: PostgresServer) -> str:
 def test_a_history_of_version_2_is_taken_over_without_loss(postgres: PostgresServer, of_version_2: str) -> None:
     history = open_history(of_version_2)
     assert history.durations() == {"aa": 4.0, "ab": 6.0}
-    (peak,) = history.series(trial="works")
+    (peak,) = history.filled(history.names("works"))
     assert (peak.benchmark, peak.metric, peak.unit, peak.values) == ("works[n=1]", "peak", "MiB", [12.0, 13.0, 14.0])
     assert [(point.run, point.verdict, point.host, point.mark) for point in peak.points] == [
         ("r1", "passed", "node-1", ""),

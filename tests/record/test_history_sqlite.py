@@ -121,7 +121,7 @@ def test_a_history_of_version_2_is_taken_over_without_loss(tmp_path: Path) -> No
     of_version_2(path)
     history = open_history(path)
     assert history.durations() == {"aa": 4.0, "ab": 6.0}
-    (peak,) = history.series(trial="works")
+    (peak,) = history.filled(history.names("works"))
     assert (peak.benchmark, peak.metric, peak.unit, peak.better) == ("works[n=1]", "peak", "MiB", "")
     assert peak.values == [12.0, 13.0, 14.0]
     assert [(point.run, point.verdict, point.host, point.mark) for point in peak.points] == [
@@ -157,7 +157,7 @@ def test_several_processes_take_over_a_history_of_version_2_at_once(tmp_path: Pa
     all_of_them = [subprocess.Popen([sys.executable, "-c", code, HERE, path, f"n{number}"]) for number in range(4)]
     assert [one.wait() for one in all_of_them] == [0, 0, 0, 0]
     history = open_history(path)
-    assert history.series(trial="works", metric="peak")[0].values == [12.0, 13.0, 14.0]
+    assert history.filled(history.names("works"))[0].values == [12.0, 13.0, 14.0]
     assert len(history.runs()) == 6
 
 

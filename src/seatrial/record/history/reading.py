@@ -89,16 +89,10 @@ def durations(session: Session) -> dict[str, float]:
 
 
 def series(
-    session: Session,
-    trial: str | None = None,
-    benchmark: str | None = None,
-    metric: str | None = None,
-    fingerprint: str | None = None,
-    last: int | None = None,
+    session: Session, benchmark: str | None = None, metric: str | None = None, last: int | None = None
 ) -> list[Series]:
     """The matching series, sorted by name, each with its `last` points."""
-    wanted = {"trial = ?": trial, "benchmark = ?": benchmark, "metric = ?": metric, "fingerprint = ?": fingerprint}
-    return filled(session, _names(session, wanted), last)
+    return filled(session, _names(session, {"benchmark = ?": benchmark, "metric = ?": metric}), last)
 
 
 def names(session: Session, trial: str | None = None, run: str | None = None, judged: bool = False) -> list[Series]:
