@@ -223,7 +223,6 @@ class Pod:
         """Called regularly: checks for cancellation and restores deleted files."""
         if self._cancelled is None and os.path.lexists(self._folders.out(CANCEL)):
             self._cancel("cancelled")
-        self._log.pump()
         now_s = time.monotonic()
         if now_s >= self._next_restore_s:
             self._next_restore_s = now_s + RESTORE_S

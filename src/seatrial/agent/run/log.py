@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import select
-import stat
-import time
-from collections import deque
-from typing import Deque, Optional
+import threading
+from typing import Optional
 
 from ..contain.process import copy_open
 
@@ -109,85 +108,43 @@ class Log:
         self.close()
 
 
-# A log that is also written to standard output, without waiting for its reader.
-
-
 BACKLOG_BYTES = 4 << 20  # waiting for the reader; anything beyond is only in the file
 LAST_S = 1.0  # wait at the end for a slow reader
 
 
 class TeeLog(Log):
-    """The file has everything; standard output has what its reader accepts, and a line for each gap."""
+    """The file has everything; standard output has what its reader accepts, and a line for each gap. A thread writes
+    there, so that the job never waits for the reader."""
 
     def __init__(self, folder: str, segments: int = SEGMENTS) -> None:
         super().__init__(folder, segments)
-        self._waiting: Deque[bytes] = deque()
-        self._waiting_bytes = 0
-        self._dropped_bytes = 0
-        self._to: Optional[int] = _output()
+        self._waiting: "queue.SimpleQueue[bytes]" = queue.SimpleQueue()
+        self._put_bytes = self._taken_bytes = self._dropped_bytes = 0
+        self._writer = threading.Thread(target=self._pass_on, daemon=True)
+        self._writer.start()
 
     def write(self, data: bytes) -> None:
         super().write(data)
-        if self._to is None:
-            return
-        if self._waiting_bytes + len(data) > BACKLOG_BYTES:
-            self.pump()
-        if self._waiting_bytes + len(data) > BACKLOG_BYTES:
+        if self._put_bytes - self._taken_bytes + len(data) > BACKLOG_BYTES:
             self._dropped_bytes += len(data)
             return
         if self._dropped_bytes:
             notice = "\n[%d bytes not shown: they were written faster than they were read]\n" % self._dropped_bytes
             self._dropped_bytes = 0
             data = notice.encode() + data
-        self._waiting.append(data)
-        self._waiting_bytes += len(data)
-        self.pump()
-
-    def pump(self) -> None:
-        """Writes as much as the reader accepts now."""
-        while self._waiting and self._to is not None:
-            try:
-                taken = os.write(self._to, self._waiting[0])
-            except BlockingIOError:
-                return
-            except OSError:  # the reader closed the pipe
-                self._forget()
-                return
-            self._waiting_bytes -= taken
-            rest = self._waiting.popleft()[taken:]
-            if rest:
-                self._waiting.appendleft(rest)
+        self._put_bytes += len(data)
+        self._waiting.put(data)
 
     def last(self) -> None:
         """Waits up to LAST_S for the reader to take the rest."""
-        until_s = time.monotonic() + LAST_S
-        self.pump()
-        while self._waiting and self._to is not None and time.monotonic() < until_s:
-            with contextlib.suppress(OSError):
-                select.select([], [self._to], [], max(0.0, until_s - time.monotonic()))
-            self.pump()
-        self._forget()
+        self._waiting.put(b"")
+        self._writer.join(LAST_S)
 
-    def _forget(self) -> None:
-        if self._to is not None:
-            os.close(self._to)
-        self._to = None
-        self._waiting.clear()
-        self._waiting_bytes = 0
-
-
-def _output() -> Optional[int]:
-    """Opens standard output without blocking, as a new file description if possible: others may share the original."""
-    try:
-        own = os.dup(1)
-        if stat.S_ISREG(os.fstat(own).st_mode):
-            return own  # a file never blocks, and shares its position
-        os.close(own)
-    except OSError:  # no standard output
-        return None
-    try:
-        return os.open("/proc/self/fd/1", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except OSError:  # a socket; a pipe of another user
-        own = os.dup(1)
-        os.set_blocking(own, False)
-        return own
+    def _pass_on(self) -> None:
+        with contextlib.suppress(OSError):  # there is no standard output, or its reader closed the pipe
+            for data in iter(self._waiting.get, b""):
+                while data:
+                    select.select([], [1], [])  # others may have made it non-blocking
+                    taken = os.write(1, data)
+                    self._taken_bytes += taken
+                    data = data[taken:]
