@@ -1,19 +1,20 @@
 """Probes a port of the job until it answers once: an accepted connection, or a GET with a status below 400.
 
-Never blocks. The runner provides its selector and calls `turn`, at `due_s` at the latest; a server that accepts a
-connection but does not respond is probed again.
+A thread probes, so that the runner never waits for a server that accepts a connection but does not respond.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-import selectors
 import socket
+import threading
 import time
 from typing import Callable, Optional
 
 from ..contain.process import read_proc
+from ..job_file import JobError
 
 _FIRST_S = 0.05
 _SHARE = 0.02  # of the time since the start: the largest relative delay in noticing readiness
@@ -25,93 +26,62 @@ LOOPBACK = (b"7F", b"00000000000000000000000001000000")  # how 127.0.0.0/8 and :
 
 
 class Readiness:
-    """`found` is called once. `listens`, if given, must be true before the port is probed: a container's port forwarder
-    accepts connections even if the container does not."""
+    """`found` is called once, by the runner that reads the pipe. `listens`, if given, must be true before the port is
+    probed: a container's port forwarder accepts connections even if the container does not."""
 
     def __init__(
-        self, port: int, path: str, found: Callable[[], object], listens: Optional[Callable[[], bool]] = None
+        self, port: int, path: str, found: Callable[[], object], listens: Optional[Callable[[int], bool]] = None
     ) -> None:
         self._port = port
         request = "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nUser-Agent: seatrial\r\nAccept: */*\r\nConnection: close"
         self._request = (request % (path, port) + "\r\n\r\n").encode("ascii", "replace") if path else b""
         self._found = found
-        self._listens = listens or (lambda: True)
-        self._selector: Optional[selectors.BaseSelector] = None
-        self._socket: Optional[socket.socket] = None
-        self._unsent = self._answer = b""
-        self._begun_s = time.monotonic()
-        self.due_s: Optional[float] = self._begun_s  # next attempt, or timeout of the current one; None: ready
+        self._listens = listens or (lambda port: True)
+        self._stopped = False
 
-    def turn(self, selector: selectors.BaseSelector) -> None:
-        """Starts an attempt if one is due, and gives up one that timed out."""
-        now_s = time.monotonic()
-        if self.due_s is None or now_s < self.due_s:
-            return
-        if self._socket is not None or not self._listens():
-            self._failed()
-        else:
-            self._selector = selector
-            try:
-                self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-                self._socket.setblocking(False)
-                self._socket.connect_ex(("127.0.0.1", self._port))  # the result is known once the socket is writable
-                selector.register(self._socket, selectors.EVENT_WRITE, self._advance)
-            except OSError:  # no descriptor available now
-                self._failed()
-                return
-            self._unsent, self._answer = self._request, b""
-            self.due_s = now_s + ATTEMPT_S
+    def start(self) -> int:
+        """Returns a pipe, to be read by `take`."""
+        reader, writer = os.pipe()
+        try:
+            threading.Thread(target=self._probe, args=(writer,), daemon=True).start()
+        except RuntimeError as error:  # the process limit of this user is reached
+            raise JobError("cannot probe port %d: %s" % (self._port, error)) from error
+        return reader
+
+    def take(self, data: bytes) -> None:
+        if data and not self._stopped:
+            self._found()
 
     def stop(self) -> None:
-        """Stops probing."""
-        self._close()
-        self.due_s = None
+        self._stopped = True
 
-    def _advance(self) -> int:
-        """Handles a socket event. Returns 0: no output of the job was read."""
-        if self._socket is None:
-            return 0
-        try:
-            self._exchange(self._socket)
-        except BlockingIOError:
-            pass
-        except OSError:
-            self._failed()
-        return 0
+    def _probe(self, writer: int) -> None:
+        begun_s = time.monotonic()
+        while not self._stopped:
+            with contextlib.suppress(OSError):
+                if self._listens(self._port) and self._answers():
+                    os.write(writer, b"1")
+                    break
+            time.sleep(min(SLOWEST_S, max(_FIRST_S, _SHARE * (time.monotonic() - begun_s))))
+        os.close(writer)
 
-    def _exchange(self, server: socket.socket) -> None:
-        error = server.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if error:
-            raise OSError(error, os.strerror(error))
-        if self._unsent == self._request and server.getpeername() == server.getsockname():
-            raise OSError("connected to itself: the kernel chose the probed port as the source port")
-        if self._unsent:
-            self._unsent = self._unsent[server.send(self._unsent) :]
-            if not self._unsent and self._selector is not None:
-                self._selector.modify(server, selectors.EVENT_READ, self._advance)
-            return
-        data = server.recv(_HEAD_BYTES) if self._request else b""
-        self._answer += data
-        status, ended, _ = self._answer.partition(b"\n")
-        if not self._request or (ended and re.match(rb"\s*HTTP/\S*\s+[23]\d\d(?!\S)", status)):
-            self.stop()
-            self._found()
-        elif ended or not data or len(self._answer) > _HEAD_BYTES:
-            self._failed()
-
-    def _failed(self) -> None:
-        """Schedules the next attempt."""
-        self._close()
-        now_s = time.monotonic()
-        self.due_s = now_s + min(SLOWEST_S, max(_FIRST_S, _SHARE * (now_s - self._begun_s)))
-
-    def _close(self) -> None:
-        if self._socket is None:
-            return
-        if self._selector is not None and self._socket.fileno() in self._selector.get_map():
-            self._selector.unregister(self._socket)
-        self._socket.close()
-        self._socket = None
+    def _answers(self) -> bool:
+        until_s = time.monotonic() + ATTEMPT_S
+        with socket.create_connection(("127.0.0.1", self._port), ATTEMPT_S) as server:
+            if server.getpeername() == server.getsockname():  # the kernel chose the probed port as the source port
+                return False
+            if not self._request:
+                return True
+            server.sendall(self._request)
+            head = b""
+            while b"\n" not in head and len(head) <= _HEAD_BYTES:
+                server.settimeout(max(0.001, until_s - time.monotonic()))
+                data = server.recv(_HEAD_BYTES)
+                if not data:
+                    return False
+                head += data
+        status, ended, _ = head.partition(b"\n")
+        return bool(ended and re.match(rb"\s*HTTP/\S*\s+[23]\d\d(?!\S)", status))
 
 
 def listens_in(pid: int, port: int) -> bool:

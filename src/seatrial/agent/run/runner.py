@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import selectors
 import signal
@@ -43,8 +42,8 @@ def step_context(
 
 
 class Runner:
-    """Single-threaded: one selector for output, notes, GPU answers, the server's port and signals. `stop` may be called
-    from a signal handler."""
+    """Single-threaded: one selector for output, notes, GPU answers and signals. `stop` may be called from a signal
+    handler."""
 
     def __init__(
         self,
@@ -81,17 +80,20 @@ class Runner:
         self._last_word_s = time.monotonic()
         self._keep_s = keep_s
         self._next_keep_s = self._last_word_s + keep_s
-        self._readiness = readiness
+        self._stop_probing: Callable[[], None] = (lambda: None) if readiness is None else readiness.stop
         reader, self._wakeup = os.pipe()
         os.set_blocking(self._wakeup, False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
         self._read_from(reader, lambda data: self._reap())
+        if readiness is not None:
+            self._read_from(readiness.start(), readiness.take)
 
     def stop(self, outcome: str, message: str) -> None:
         """Stops the job as soon as possible; the first reason is kept."""
         if self._stopped is None:
             self._stopped = Ending(outcome, None, message)
+            self._stop_probing()
 
     def run(self) -> Ending:
         """Runs all steps. No process of the job is left when it returns."""
@@ -105,8 +107,7 @@ class Runner:
         except (JobError, OSError) as error:  # a full disk; no processes or descriptors left
             self.stop("infra", str(error))
         self._gpu.stop()
-        if self._readiness is not None:
-            self._readiness.stop()
+        self._stop_probing()
         self._limits = self._limits._replace(run_s=None, stall_s=None)  # these limits apply only to steps
         try:
             if self._settle():
@@ -277,8 +278,6 @@ class Runner:
         """Waits for events and handles them."""
         for key, _ in self._selector.select(timeout_s):
             key.data()
-        if self._readiness is not None:
-            self._readiness.turn(self._selector) if self._stopped is None else self._readiness.stop()
         now_s = time.monotonic()
         self._sandbox.check_memory()
         if now_s >= self._next_keep_s:
@@ -294,10 +293,6 @@ class Runner:
             data = os.read(fd, _READ_BYTES)
         except BlockingIOError:
             return 0
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            data = b""
         take(data)
         if not data:
             self._selector.unregister(fd)
@@ -322,7 +317,6 @@ class Runner:
             deadline_s,
             self._sandbox.next_check_s(),
             None if reading is None else reading.due_s(),
-            None if self._readiness is None else self._readiness.due_s,
             None if run_s is None else self._context.begun_s + run_s,
             None if stall_s is None else self._last_word_s + stall_s,
         ]

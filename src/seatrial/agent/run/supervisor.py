@@ -118,8 +118,7 @@ class Supervisor:
         if ready is not None:
             from .readiness import Readiness  # imported here because few jobs need it
 
-            gate = None if listens is None else functools.partial(listens, ready.number)
-            self._readiness = Readiness(ready.number, ready.path, functools.partial(records.write, "ready"), gate)
+            self._readiness = Readiness(ready.number, ready.path, functools.partial(records.write, "ready"), listens)
 
     def _run_container(self, spec: Dict[str, Any], records: RecordsFile) -> Ending:
         from .container import Container
