@@ -94,6 +94,8 @@ class StepRunner:
             "exited" if code >= 0 else "signal", code if code >= 0 else None, -code if code < 0 else None, output, notes
         )
         result = prepared.finish(ended) if prepared.finish else prepared.result
+        for memory in prepared.memory:
+            os.close(memory)
         return Driven(ended, result, self.folder / "files", notes)
 
     def notebook(self, name: str, **args: Any) -> Driven:

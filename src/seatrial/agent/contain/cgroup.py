@@ -191,11 +191,9 @@ def _mount(line: str) -> Tuple[str, str, List[str]]:
 
 def _write(path: str, text: str) -> bool:
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)  # no O_CREAT: False if the kernel has no such file
-        try:
-            os.write(fd, text.encode())
-        finally:
-            os.close(fd)
+        # No O_CREAT: False if the kernel has no such file.
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CLOEXEC), "w") as file:
+            file.write(text)
         return True
     except OSError:
         return False

@@ -7,6 +7,7 @@ the agent enforces a slightly lower limit itself, so that only the step dies.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -114,13 +115,10 @@ class Sandbox:
         return sum(sizes) if counted is None else counted
 
     def _write_count(self) -> None:
-        if self._own_file is None:
-            return
-        try:
-            with open(self._own_file, "w") as file:
+        if self._own_file is not None:
+            # If the disk is full or the folder gone, `oom_kills` uses `_own_count`.
+            with contextlib.suppress(OSError), open(self._own_file, "w") as file:
                 file.write("oom_kill %d\n" % self._own_count)
-        except OSError:
-            pass  # the disk is full or the folder gone; `oom_kills` then uses `_own_count`
 
 
 def pod_sandbox(memory_bytes: Optional[int], own_file: str, groups: str = GROUPS) -> Sandbox:

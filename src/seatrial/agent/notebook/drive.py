@@ -26,12 +26,12 @@ class NotebookNotes:
     """Sends JSON lines to the agent, masked before they are shortened."""
 
     def __init__(self, mask: Mask) -> None:
-        self._mask = mask
+        self.mask = mask
         number = os.environ.pop("SEATRIAL_NOTES_FD", None)
         self._fd = int(number) if number else None
 
     def __call__(self, kind: str, **fields: Any) -> None:
-        note = self._mask.data(dict(fields, note=kind))
+        note = self.mask.data(dict(fields, note=kind))
         for field, limit in (("source", 200), ("error", 2000), ("message", 2000)):
             if len(note.get(field) or "") > limit:
                 note[field] = note[field][:limit] + "…"
@@ -72,8 +72,7 @@ def main(arguments: List[str]) -> int:
     spec = spec._replace(files=os.path.abspath(spec.files))
     if not _can_drive() and spec.driver and os.path.abspath(spec.driver) != os.path.abspath(sys.executable):
         os.execv(spec.driver, [spec.driver, sys.argv[0], "notebook", arguments[0]])
-    mask = Mask(spec.secrets)
-    notes = NotebookNotes(mask)
+    notes = NotebookNotes(Mask(spec.secrets))
     unmet = missing(spec.requires)
     if unmet:
         return _all(notes, spec, "skipped", "", "skipped: " + unmet)
@@ -86,7 +85,7 @@ def main(arguments: List[str]) -> int:
         notebook = document.read_notebook(spec.path)
         document.execution(notebook)
         document.inject(notebook, spec.parameters)
-        return asyncio.run(_drive(spec, notebook, notes, mask))
+        return asyncio.run(_drive(spec, notebook, notes))
     except Broken as broken:
         return _all(notes, spec, "failed", "broken", str(broken))
     except KeyboardInterrupt:
@@ -121,7 +120,7 @@ def missing(requires: Mapping[str, List[str]]) -> str:
     return "; ".join(lacks)
 
 
-async def _drive(spec: NotebookSpec, notebook: Dict[str, Any], notes: NotebookNotes, mask: Mask) -> int:
+async def _drive(spec: NotebookSpec, notebook: Dict[str, Any], notes: NotebookNotes) -> int:
     """Runs all passes. If cancelled, it still stops the kernel and keeps the notebook of the current pass."""
     from .kernel import Kernel, choose_kernel
 
@@ -137,7 +136,7 @@ async def _drive(spec: NotebookSpec, notebook: Dict[str, Any], notes: NotebookNo
             # Other passes build on `fresh`, which is always run, and marked as implied if it was not requested.
             if name not in spec.passes and name != "fresh":
                 continue
-            bad += not await _one(spec, name, kernel, copy.deepcopy(notebook), notes, mask, other_kernel)
+            bad += not await _one(spec, name, kernel, copy.deepcopy(notebook), notes, other_kernel)
     except asyncio.CancelledError:
         bad = 143
         await kernel.end(now=True)
@@ -148,13 +147,7 @@ async def _drive(spec: NotebookSpec, notebook: Dict[str, Any], notes: NotebookNo
 
 
 async def _one(
-    spec: NotebookSpec,
-    name: str,
-    kernel: Any,
-    notebook: Dict[str, Any],
-    notes: NotebookNotes,
-    mask: Mask,
-    other_kernel: str,
+    spec: NotebookSpec, name: str, kernel: Any, notebook: Dict[str, Any], notes: NotebookNotes, other_kernel: str
 ) -> bool:
     """Runs one pass: `rerun` in the existing kernel if it is alive, others in a new one. `other_kernel`: a remark, if
     it is not the one that the notebook names."""
@@ -188,7 +181,7 @@ async def _one(
             verdict = {"state": "failed", "class": "error", "message": message}
             await kernel.end(now=True)
         finally:
-            trouble = document.keep_notebook(run.notebook, kept, mask)
+            trouble = document.keep_notebook(run.notebook, kept, notes.mask)
     except Dead as dead:
         memory = oom_kills(spec.oom_file) > oom_before
         verdict = {"state": "failed", "class": "memory" if memory else "dead", "message": str(dead)}

@@ -215,6 +215,8 @@ class Runner:
             oom_kills=oom_kills,
             result=prepared.finish(ended) if prepared.finish else prepared.result,
         )
+        for memory in prepared.memory:
+            os.close(memory)
         self.done.append((outcome, code))
         if not self._first_code and (code or number):
             self._first_code = code or 128 + (number or 0)

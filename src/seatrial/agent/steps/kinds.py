@@ -57,8 +57,9 @@ class Ended(NamedTuple):
     oom_kills: int = 0
 
     def note(self, kind: str) -> Optional[Result]:
-        """Returns the last note of that kind."""
-        return next((note for note in reversed(self.notes) if note.get("note") == kind), None)
+        """Returns the fields of the last note of that kind."""
+        found = next((note for note in reversed(self.notes) if note.get("note") == kind), None)
+        return found and {key: value for key, value in found.items() if key != "note"}
 
     def how(self) -> str:
         """Describes how it ended."""
@@ -86,6 +87,7 @@ class Prepared(NamedTuple):
     reading: "Optional[Reading]" = None  # receives the output while it is written, and may stop the program
     again: Optional[Callable[[List[Result]], Any]] = None  # returns the Prepared to restart, from its notes so far
     keep: str = ""  # file for the complete output
+    memory: Sequence[int] = ()  # its files in memory, to be closed after its end
 
 
 def prepare(step: Dict[str, Any], context: Context) -> Prepared:
@@ -133,11 +135,8 @@ def _which(args: Result, context: Context) -> Prepared:
     path = context.which(args["command"])
     if path is None:
         return Prepared(result={"path": None, "version": None})
-
-    def finish(ended: Ended) -> Result:
-        return {"path": path, "version": (ended.note("which") or {}).get("version")}
-
-    return Prepared([sys.executable, "-I", "-S", "-c", source("probe"), "which", path], finish=finish)
+    argv = [sys.executable, "-I", "-S", "-c", source("probe"), "which", path]
+    return Prepared(argv, finish=lambda ended: {"path": path, **(ended.note("which") or {"version": None})})
 
 
 def _import(args: Result, context: Context) -> Prepared:
@@ -147,10 +146,7 @@ def _import(args: Result, context: Context) -> Prepared:
         return Prepared(result=_crashed("cannot import %s: Python not found on PATH" % module))
 
     def finish(ended: Ended) -> Result:
-        probed = ended.note("import")
-        if probed is None:
-            return _crashed("Python %s while importing %s" % (ended.how(), module), ended.output)
-        return {key: value for key, value in probed.items() if key not in ("note", "at_s")}
+        return ended.note("import") or _crashed("Python %s while importing %s" % (ended.how(), module), ended.output)
 
     return Prepared([python, "-c", source("probe"), "import", module], finish=finish)
 
@@ -167,10 +163,7 @@ def _facts(args: Result, context: Context) -> Prepared:
     env = {name: hide(name, value) for name, value in sorted(context.env.items())}
 
     def finish(ended: Ended) -> Result:
-        probed = ended.note("facts")
-        if probed is None:
-            return {"error": "could not collect facts: Python %s" % ended.how(), "env": Mask(context.secrets).data(env)}
-        facts = {key: value for key, value in probed.items() if key not in ("note", "at_s")}
+        facts = ended.note("facts") or {"error": "could not collect facts: Python %s" % ended.how()}
         found: Result = Mask(context.secrets).data(dict(facts, env=env))
         return found
 
@@ -229,12 +222,7 @@ def _notebook(args: Result, context: Context) -> Prepared:
         return _fails("cannot run %s: Python not found on PATH" % args["path"])
     spec = dict(args, python=python, driver=context.driver, files=context.files, secrets=context.secrets)
     memory, path = _memory_file("notebook", json.dumps(dict(spec, oom_file=context.oom_file)).encode())
-
-    def finish(ended: Ended) -> Result:
-        os.close(memory)
-        return {}
-
-    return Prepared([python, context.agent, "notebook", path], finish=finish)
+    return Prepared([python, context.agent, "notebook", path], memory=[memory])
 
 
 RESTARTS = 3  # of one of Seatrial's own programs
@@ -254,11 +242,7 @@ def _drive(args: Result, context: Context) -> Prepared:
         os.ftruncate(memory, 0)
         os.pwrite(memory, data, 0)
         again = (lambda noted: prepared(noted, restarts - 1)) if restarts else None
-        return Prepared([python, "-m", "seatrial.kinds.driver", kind, path], finish=finish, again=again)
-
-    def finish(ended: Ended) -> Result:
-        os.close(memory)
-        return {}
+        return Prepared([python, "-m", "seatrial.kinds.driver", kind, path], again=again, memory=[memory])
 
     return prepared([], RESTARTS)
 
@@ -278,12 +262,10 @@ def _read(args: Result, context: Context) -> Prepared:
         with os.fdopen(report, "rb") as lines:
             lines.seek(0)
             well = ended.outcome == "exited" and ended.code == 0
-            result = gather(lines, args.get("entries") or {}, well, ended.how())
-        os.close(request)
-        return result
+            return gather(lines, args.get("entries") or {}, well, ended.how())
 
     program = [sys.executable, "-I", "-S", context.agent or sys.argv[0], "files"]
-    return Prepared([*program, request_path, report_path], finish=finish)
+    return Prepared([*program, request_path, report_path], finish=finish, memory=[request])
 
 
 @lru_cache(maxsize=None)
