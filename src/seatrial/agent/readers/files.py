@@ -92,30 +92,24 @@ class Search:
         return sorted(chosen.values(), key=lambda found: found.shown)
 
     def _walk(self, root: str, label: str) -> Iterator[FoundFile]:
-        waiting = [(root, "", 0)]
-        while waiting:
-            folder, prefix, depth = waiting.pop()
-            try:
-                entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-            except OSError:
-                continue  # not readable, or gone
-            for entry in entries:
+        below = len(root.rstrip("/")) + 1
+        for folder, folders, names in os.walk(root):
+            folders.sort()
+            entries = sorted(folders + names)
+            if folders and folder[below:].count("/") >= _MOST_DEPTH - 1:
+                self.cut = "folders more than %d levels deep were not searched" % _MOST_DEPTH
+                folders.clear()
+            for name in entries:
                 self._looked += 1
                 if self._looked > MOST_ENTRIES:
                     self.cut = "more than %d files and folders; the rest was not searched" % MOST_ENTRIES
                     return
-                try:
-                    file_stat = entry.stat(follow_symlinks=False)
-                except OSError:
-                    continue
-                name = prefix + os.fsencode(entry.name).decode("utf-8", "backslashreplace")
-                if stat.S_ISDIR(file_stat.st_mode):
-                    if depth < _MOST_DEPTH:
-                        waiting.append((entry.path, name + "/", depth + 1))
-                    else:
-                        self.cut = "folders more than %d levels deep were not searched" % _MOST_DEPTH
-                elif stat.S_ISREG(file_stat.st_mode) or stat.S_ISLNK(file_stat.st_mode):
-                    yield FoundFile(name, label + name, entry.path, file_stat)
+                path = os.path.join(folder, name)
+                with contextlib.suppress(OSError):  # gone
+                    file_stat = os.lstat(path)
+                    if stat.S_ISREG(file_stat.st_mode) or stat.S_ISLNK(file_stat.st_mode):
+                        relative = os.fsencode(path[below:]).decode("utf-8", "backslashreplace")
+                        yield FoundFile(relative, label + relative, path, file_stat)
 
     def _inside(self, links: List[FoundFile], roots: List[str]) -> Iterator[FoundFile]:
         """Yields the links to a regular file below one of the roots."""

@@ -236,7 +236,7 @@ class Reading:
             found += [series.note() for series in waiting]
             self._next_batch_s = (now_s or 0.0) + min(60.0, max(1.0, running_s / 60))
         elif waiting:
-            found += [series.note() for series in waiting if series.waiting >= BATCH]
+            found += [series.note() for series in waiting if len(series.waiting) >= BATCH]
         if now_s is not None and now_s >= self._next_progress_s and self._progress.steps != self._shown_steps:
             self._next_progress_s = now_s + max(1.0, running_s / 500)
             self._shown_steps = self._progress.steps

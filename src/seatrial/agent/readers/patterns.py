@@ -119,7 +119,8 @@ class Pattern:
                 yield found.group(group), at if at >= 0 else found.start()
             return
         for start in self.lines(block):
-            yield from self._in_line(block, start, block.bounds(start)[1])
+            for found in self._line.finditer(block.data[start : block.bounds(start)[1]]):
+                yield found.group(group), start + max(found.start(), found.start(group))
 
     def is_in(self, window: Window) -> int:
         """Returns the offset of a match in a part of a long line, or -1. A match that reaches the end of the part is
@@ -141,10 +142,6 @@ class Pattern:
             if not again:
                 window.line.read_to[id(self)] = window.offset + found.end()
             yield found.group(self._group), max(found.start(), found.start(self._group))
-
-    def _in_line(self, block: Block, start: int, end: int) -> Iterator[Match]:
-        for found in self._line.finditer(block.data[start:end]):
-            yield found.group(self._group), start + max(found.start(), found.start(self._group))
 
     def last_before(self, block: Block, offset: int) -> Optional[Match]:
         """Returns the last metric that starts before `offset`, if one of the nearest candidate lines has it."""

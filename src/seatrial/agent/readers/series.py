@@ -82,26 +82,18 @@ class ValueSeries:
         self.unread = 0  # texts that are not numbers
         self.first: Optional[float] = None
         self.last = Metric()
-        self._stride = 1
+        self.stride = 1  # 1: all are kept
         self._stride_ends = FULL
         self._odd = 0
         self._of_wanted = 0  # kept only because their step is wanted
-        self._kept: List[Metric] = []  # since the last note
-
-    @property
-    def thinned(self) -> bool:
-        return self._stride > 1
-
-    @property
-    def waiting(self) -> int:
-        return len(self._kept)
+        self.waiting: List[Metric] = []  # kept since the last note
 
     def until_due(self) -> int:
         """How many metrics to skip before the next one to keep."""
-        return -self.count % self._stride
+        return -self.count % self.stride
 
     def add(self, metric: Metric) -> None:
-        keep, value = self.count % self._stride == 0, metric.value
+        keep, value = self.count % self.stride == 0, metric.value
         if self.count == 0:
             self.first = value
         self.count += 1
@@ -114,14 +106,14 @@ class ValueSeries:
             keep, self._of_wanted = True, self._of_wanted + 1
         if keep:
             self.kept += 1
-            self._kept.append(metric)
+            self.waiting.append(metric)
             if self.kept - self._of_wanted >= self._stride_ends:
-                self._stride *= 2
+                self.stride *= 2
                 self._stride_ends += MORE
 
     def note(self) -> Dict[str, Any]:
         """Returns the metrics kept since the last note. `at` is empty if the times are unknown."""
-        kept, self._kept = self._kept, []
+        kept, self.waiting = self.waiting, []
         made: Dict[str, Any] = {
             "note": "values",
             "name": self.name,

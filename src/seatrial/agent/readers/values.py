@@ -68,7 +68,6 @@ class Shapes:
 
 _STEP = "step"
 _LOSS = "loss"
-STEP_LIKE = ("step_time", _LOSS)  # metrics that count steps if there is no step pattern
 MANY = 64  # values of a metric in one block; fewer are read one by one
 MANY_BYTES = 4 << 10  # size of a block that may have that many
 Stop = Callable[[str, Dict[str, Any], Optional[float]], None]
@@ -96,7 +95,8 @@ class Values:
         self._stop = stop
         self._mask = mask
         self._wanted = wanted
-        self._counts_steps = next((name for name in (_STEP, *STEP_LIKE) if name in patterns), None)
+        # Without a step pattern, other metrics count steps.
+        self._counts_steps = next((name for name in (_STEP, "step_time", _LOSS) if name in patterns), None)
         self._steps_of: Dict[int, Optional[int]] = {}  # by the start of a line of the current block
         self._steps_in: Tuple[List[int], List[Optional[int]]] = ([], [])  # offsets and steps in a window
         self._shapes = Shapes()
@@ -120,7 +120,7 @@ class Values:
             for token, offset in pattern.in_window(block):
                 self._value(series, token, block, offset)
             return
-        many = series.thinned and pattern.literals and len(block.data) > MANY_BYTES
+        many = series.stride > 1 and pattern.literals and len(block.data) > MANY_BYTES
         if many and not self._has_wanted(series, block):
             total = self._shapes.count(pattern, block)
             if total is None:
