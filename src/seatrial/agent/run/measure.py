@@ -9,6 +9,7 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
 import time
 from functools import lru_cache
 from typing import Any, Dict, List, Optional, Set
@@ -42,8 +43,7 @@ def hardware(
         names = [name.strip() for name in gpus.split(",")]
         gpus_here = [gpu for index, gpu in enumerate(gpus_here) if str(index) in names or gpu.get("GPU UUID") in names]
     # TPU type (v5litepod-16), topology of the slice (4x4) and number of local chips.
-    said = [(field, os.environ.get(name)) for field, name in reversed(TPU_VARIABLES)]
-    named = {field: value for field, value in said if value}
+    named = {field: os.environ[name] for field, name in reversed(TPU_VARIABLES) if os.environ.get(name)}
     chips = len(glob.glob(TPU_FILES))
     tpu = {"tpu": dict(named, chips=chips)} if named or chips else {}
     return {
@@ -143,23 +143,20 @@ class GpuQuery:
         self._program = shutil.which(self._program, path=self._env.get("PATH", os.defpath))
         if self._program is None:
             return None
-        argv = [self._program, *(self._scope or []), *GPU_QUERY]
+        argv, none = [self._program, *(self._scope or []), *GPU_QUERY], subprocess.DEVNULL
         reader, writer = os.pipe()
-        actions = [
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_DUP2, writer, 1),
-            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
-        ]
         try:
-            self.pid = os.posix_spawn(argv[0], argv, self._env, file_actions=actions, setpgroup=0)
+            query = subprocess.Popen(
+                argv, env=self._env, stdin=none, stdout=writer, stderr=none, start_new_session=True
+            )
         except OSError:
             self._program = None
             os.close(reader)
             return None
         finally:
             os.close(writer)
-        self._answer = b""
-        os.set_blocking(reader, False)
+        query.returncode = 0  # the runner reaps it
+        self.pid, self._answer = query.pid, b""
         return reader
 
     def take(self, data: bytes) -> None:
