@@ -106,14 +106,14 @@ class JobFile(NamedTuple):
 
 
 def read_file(path: str, own_env: Mapping[str, str]) -> JobFile:
-    """Raises JobError, or OSError if the file cannot be read."""
-    with open(path, "rb") as file:
-        data = file.read()
+    """Raises JobError."""
     try:
-        given = json.loads(data.decode("utf-8"))
+        with open(path, encoding="utf-8") as file:
+            return read_job_file(json.load(file), own_env)
     except (ValueError, RecursionError) as error:
-        raise JobError("the job is not JSON: %s" % error) from None
-    return read_job_file(given, own_env)
+        raise JobError("invalid job file %s: the job is not JSON: %s" % (path, error)) from None
+    except (OSError, JobError) as error:
+        raise JobError("invalid job file %s: %s" % (path, error)) from None
 
 
 def read_job_file(given: Any, own_env: Mapping[str, str]) -> JobFile:

@@ -24,8 +24,8 @@ CANCEL = "cancel"  # created to cancel the trial
 
 
 class PodFolders:
-    def __init__(self, root: str = "") -> None:
-        self.root = root or os.environ.get(VARIABLE) or DEFAULT
+    def __init__(self) -> None:
+        self.root = os.environ.get(VARIABLE) or DEFAULT
         self.inputs = os.path.join(self.root, "inputs")
         self.work, self.files = self.volume("work"), self.out("files")
 

@@ -32,8 +32,7 @@ def main(arguments: List[str]) -> int:
     except (IndexError, ValueError):
         sys.stderr.write("usage: python AGENT keep SECONDS\n")
         return 2
-    folders = PodFolders()
-    trial = Trial(folders)
+    trial = Trial(PodFolders())
     start_until_s = time.monotonic() + _START_S
     ended_s: Optional[float] = None
     while True:

@@ -18,14 +18,14 @@ import signal
 import sys
 import time
 import traceback
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Tuple
 
 from ..contain.process import become_subreaper
 from ..contain.sandbox import pod_sandbox
-from ..job_file import Ending, JobError, JobFile, RunLimits, read_ending, read_file
+from ..job_file import Ending, JobError, RunLimits, read_ending, read_file
 from ..masking.files import mask_files
 from ..masking.mask import Mask
-from ..run.log import SEGMENTS, TeeLog
+from ..run.log import TeeLog
 from ..run.measure import hardware
 from ..run.records import END_FILE, OutFolder, RecordsFile, join_messages
 from ..run.runner import Prepare, Runner, Step, step_context
@@ -120,27 +120,21 @@ class Pod:
         if not self._take():
             self._ending = read_ending(self._folders.out(END_FILE)) or Ending("lost", None, _STARTED_TWICE)
             return
-        job: Union[JobFile, JobError]
+        self._out = OutFolder(self._folders.out())
+        self._out.reserve_end()
+        log = self._log = TeeLog(self._folders.out())
+        records: Optional[RecordsFile] = None
         try:
             job = self._job = read_file(self._job_file, os.environ)
             self._mask = Mask(job.secrets, job.steps)
-        except (JobError, OSError) as error:  # reported below, once there is a log
-            job = JobError("invalid job file %s: %s" % (self._job_file, error))
-        segments = SEGMENTS if isinstance(job, JobError) else job.log_segments
-        self._out = OutFolder(self._folders.out(), self._mask)
-        self._out.reserve_end()
-        log = self._log = TeeLog(self._folders.out(), segments)
-        records: Optional[RecordsFile] = None
-        try:
-            if isinstance(job, JobError):
-                raise job
+            log.segments = job.log_segments
             records = RecordsFile(self._folders.out(), self._mask)
             self._ending = self._work(records)
         except (JobError, OSError) as error:
             self._ending = Ending(getattr(error, "outcome", "infra"), None, str(error))
         self._ending = self._ending._replace(message=self._mask.text(self._ending.message))
         log.last()
-        facts = self._out.finish(self._ending, records, log)
+        facts = self._out.finish(self._ending, records, log, self._mask)
         self._ending = self._ending._replace(message=facts["message"])
 
     # ---- before the steps
@@ -207,7 +201,8 @@ class Pod:
         self, steps: List[Step], context: Context, records: RecordsFile, limits: RunLimits, prepare: Prepare
     ) -> Ending:
         context = context._replace(begun_s=self._begun_s)
-        self._runner = Runner(steps, context, records, self._log, self._sandbox, limits, self._poll, prepare, _POLL_S)
+        log = self._log.write
+        self._runner = Runner(steps, context, records, log, self._sandbox, limits, self._poll, prepare, _POLL_S)
         self._done = self._runner.done
         self._poll()
         if self._cancelled is not None:

@@ -10,6 +10,7 @@ a job: {"engine": path of podman or docker, "name": ..., "create": arguments of 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -23,7 +24,6 @@ from ..contain.sandbox import Sandbox, oom_file
 from ..job_file import Ending, JobError, JobFile, read_ending, read_file
 from ..masking.mask import Mask
 from ..steps.kinds import Context, Ended, Prepared, Result, follow
-from .log import Log
 from .measure import hardware
 from .readiness import listens_in
 from .records import RecordsFile
@@ -161,32 +161,26 @@ class Container:
 # ---- the agent inside
 
 
-class StandardOutput(Log):
-    """A log on standard output, which the outer agent keeps."""
-
-    def _open(self) -> Optional[int]:
-        return os.dup(1)
-
-    def _next_segment(self) -> None:
-        self._room = sys.maxsize
-
-    def restore(self) -> None:
-        pass
+def show(data: bytes) -> None:
+    """Writes to standard output, which the outer agent keeps."""
+    with contextlib.suppress(OSError):  # the outer agent is gone
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
 
 
 def main(arguments: List[str]) -> int:
     try:
         job = read_file(arguments[0], os.environ)
         folders = job.in_folders()
-    except (JobError, OSError) as error:
-        sys.stderr.write("invalid job file %s: %s\n" % (arguments[0], error))
+    except JobError as error:
+        sys.stderr.write("%s\n" % error)
         return 2
     become_subreaper()
     sandbox = Sandbox(oom_file=oom_file())
     records = RecordsFile(folders.out, Mask(job.secrets, job.steps))
     context = step_context(job, folders, job.env, sandbox, job.environment.get("interpreter") or sys.executable)
     records.begin(hardware())
-    runner = Runner(job.steps, context, records, StandardOutput(""), sandbox, job.limits)
+    runner = Runner(job.steps, context, records, show, sandbox, job.limits)
     signal.signal(signal.SIGTERM, lambda number, frame: runner.stop("cancelled", "cancelled"))
     ending = runner.run()
     write_whole(os.path.join(folders.out, _ENDING), json.dumps(ending._asdict()).encode())

@@ -30,7 +30,7 @@ class Log:
         self.total_bytes = 0
         self.error = ""
         self._path = os.path.join(folder, LOG_NAME)
-        self._segments = segments
+        self.segments = segments
         self._number = 0  # of the current segment; 0 is the head
         self._room = HEAD_BYTES
         self._lost = 0
@@ -38,7 +38,7 @@ class Log:
 
     @property
     def omitted_bytes(self) -> int:
-        return self._lost + max(0, self._number - 1 - self._segments) * SEGMENT_BYTES
+        return self._lost + max(0, self._number - 1 - self.segments) * SEGMENT_BYTES
 
     def write(self, data: bytes) -> None:
         self.total_bytes += len(data)
@@ -81,7 +81,7 @@ class Log:
             return
         self._number += 1
         self._room = SEGMENT_BYTES
-        oldest = self._number - self._segments - 1
+        oldest = self._number - self.segments - 1
         if oldest >= 1:
             try:
                 os.unlink("%s.%d" % (self._path, oldest))
@@ -116,8 +116,8 @@ class TeeLog(Log):
     """The file has everything; standard output has what its reader accepts, and a line for each gap. A thread writes
     there, so that the job never waits for the reader."""
 
-    def __init__(self, folder: str, segments: int = SEGMENTS) -> None:
-        super().__init__(folder, segments)
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
         self._waiting: "queue.SimpleQueue[bytes]" = queue.SimpleQueue()
         self._put_bytes = self._taken_bytes = self._dropped_bytes = 0
         self._writer = threading.Thread(target=self._pass_on, daemon=True)

@@ -14,7 +14,7 @@ from .log import Log
 
 _NAME = "records.jsonl"
 _to_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-NOTES_BYTES = 32 << 20  # of all notes of a job; others are only counted
+NOTES_BYTES = 32 << 20  # of all notes of a job; others are dropped
 
 
 class RecordsFile:
@@ -27,7 +27,6 @@ class RecordsFile:
         self._torn = False
         self._failed = False
         self._notes_bytes = 0
-        self.notes_omitted = 0
         try:
             self._fd = self._open()
         except OSError as error:
@@ -53,7 +52,6 @@ class RecordsFile:
         """Writes a note; False if the limit is reached. `ours`: words that are never secrets."""
         line = self._line({"event": "note", "step": step, "at_s": round(time.monotonic(), 6), "data": data}, ours)
         if self._notes_bytes + len(line) > NOTES_BYTES:
-            self.notes_omitted += 1
             return False
         self._notes_bytes += len(line)
         self._append(line)
@@ -105,10 +103,9 @@ END_BYTES = 16 << 10  # reserved for end.json, so that it can be written when th
 class OutFolder:
     """`kept`: small files that are restored if a job deletes or changes them."""
 
-    def __init__(self, folder: str, mask: Mask) -> None:
+    def __init__(self, folder: str) -> None:
         self.folder = folder
         self.kept: Dict[str, bytes] = {}
-        self._mask = mask
         self._end_fd = -1
 
     def path(self, name: str) -> str:
@@ -118,13 +115,13 @@ class OutFolder:
         self._end_fd = os.open(self.path(END_FILE + ".new"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         os.posix_fallocate(self._end_fd, 0, END_BYTES)
 
-    def finish(self, ending: Ending, records: Optional[RecordsFile], log: Log) -> Dict[str, Any]:
+    def finish(self, ending: Ending, records: Optional[RecordsFile], log: Log, mask: Mask) -> Dict[str, Any]:
         """Writes the last record, the end of the log and end.json. Returns the content of end.json."""
         if log.error:
             ending = ending._replace(message=join_messages(ending.message, log.error))
         facts: Dict[str, Any] = {
             "outcome": ending.outcome,
-            "message": self._mask.text(ending.message),
+            "message": mask.text(ending.message),
             "left": ending.left,
             "log_bytes": log.total_bytes,
             "log_omitted_bytes": log.omitted_bytes,
@@ -132,8 +129,6 @@ class OutFolder:
         if records is not None:
             try:
                 self.restore(records, log)
-                if records.notes_omitted:
-                    facts["notes_omitted"] = records.notes_omitted
                 records.last("end", **facts)
             except JobError as error:
                 facts["message"] = join_messages(facts["message"], str(error))

@@ -14,7 +14,6 @@ from ..job_file import Ending, JobError, JobFile, RunLimits
 from ..masking.mask import Mask
 from ..steps.kinds import Context, Ended, Prepared, agent_path, prepare
 from .child import PIPE_BYTES, Child, start
-from .log import Log
 from .measure import GpuQuery, Meter
 from .records import RecordsFile
 
@@ -50,7 +49,7 @@ class Runner:
         steps: List[Step],
         context: Context,
         records: RecordsFile,
-        log: Log,
+        log: Callable[[bytes], object],
         sandbox: Sandbox,
         limits: RunLimits,
         keep_folder: Optional[Callable[[], None]] = None,
@@ -247,7 +246,7 @@ class Runner:
         masked = child.output.stream.feed(data) if data else child.output.stream.flush()
         if masked:
             self._line_ended = masked.endswith(b"\n")
-            self._log.write(masked)
+            self._log(masked)
             if child is self._child:
                 child.output.take(masked)
         # Unmasked, because a pattern may match a secret. Displayed text is masked.
@@ -267,7 +266,7 @@ class Runner:
     def _say(self, line: str) -> None:
         """Writes a line of the agent to the log."""
         text = self._mask.text(" ".join(line.split()))
-        self._log.write(("" if self._line_ended else "\n").encode() + ("--- %s\n" % text).encode("utf-8", "replace"))
+        self._log(("" if self._line_ended else "\n").encode() + ("--- %s\n" % text).encode("utf-8", "replace"))
         self._line_ended = True
 
     # ---- waiting

@@ -51,7 +51,7 @@ class Supervisor:
         self._folders = job.in_folders()
         self._folder = self._folders.out
         self._mask = Mask(job.secrets, job.steps)
-        self._out = OutFolder(self._folder, self._mask)
+        self._out = OutFolder(self._folder)
         self._runner: Optional[Runner] = None
         self._cancelled = False
         self._identity: Dict[str, Any] = {}
@@ -110,7 +110,7 @@ class Supervisor:
         if stuck:
             text = "cannot remove the control group %s" % ", ".join(stuck)
             ending = ending._replace(message=join_messages(ending.message, text))
-        self._out.finish(ending, records, log)
+        self._out.finish(ending, records, log, self._mask)
 
     def _ask_port(self, records: RecordsFile, listens: Optional[Callable[[int], bool]] = None) -> None:
         """Probes the port from here, also for a container, because clients connect from here."""
@@ -148,7 +148,7 @@ class Supervisor:
         restore = functools.partial(self._out.restore, records, self._log)
         limits, readiness = self._job.limits, self._readiness
         self._runner = Runner(
-            steps, context, records, self._log, sandbox, limits, restore, prepare, readiness=readiness
+            steps, context, records, self._log.write, sandbox, limits, restore, prepare, readiness=readiness
         )
         if self._cancelled:
             self._cancel()
