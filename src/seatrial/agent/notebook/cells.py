@@ -44,8 +44,8 @@ def failed_as(class_: str, message: str, error: str = "", traceback: str = "") -
     return {"state": "failed", "class": class_, "message": message, "error": error or message, "traceback": traceback}
 
 
-def cell_passed(error: str = "", shell: Optional[List[Any]] = None) -> CellOutcome:
-    return {"state": "passed", "class": "", "message": "", "error": error, "shell": shell or []}
+def cell_passed(error: str = "") -> CellOutcome:
+    return {"state": "passed", "class": "", "message": "", "error": error}
 
 
 def judge_cell(
@@ -76,13 +76,13 @@ def judge_cell(
         nothing = "tagged `%s` but raised nothing" % RAISES_TAG
         return failed_as("error", nothing) if must_raise else cell_passed()
     if must_raise:
-        return cell_passed(error or commands, shell)
+        return cell_passed(error or commands)
     if allowed:
-        return dict(cell_passed(error or commands, shell), allowed=True)
+        return dict(cell_passed(error or commands), allowed=True)
     if not error:
-        return dict(failed_as("shell", commands), shell=shell)
+        return failed_as("shell", commands)
     message = error if not shell else "%s (before that, %s)" % (error, commands)
-    return dict(failed_as(error_class(cell.source, raised or {}, error), message, error, traceback), shell=shell)
+    return failed_as(error_class(cell.source, raised or {}, error), message, error, traceback)
 
 
 def error_class(source: str, raised: Dict[str, Any], error: str) -> str:

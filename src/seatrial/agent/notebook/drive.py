@@ -186,8 +186,6 @@ async def _one(
         memory = oom_kills(spec.oom_file) > oom_before
         verdict = {"state": "failed", "class": "memory" if memory else "dead", "message": str(dead)}
         await kernel.end(now=True)
-    if trouble:
-        verdict["kept"] = False
     remark = "in a new kernel, because the previous one had exited" if name == "rerun" and not again else None
     verdict["message"] = "; ".join(filter(None, [verdict["message"], trouble, remark, other_kernel]))
     seconds = round(time.monotonic() - before_s, 4)
