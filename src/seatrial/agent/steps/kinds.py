@@ -199,11 +199,7 @@ def _workspace(args: Result, context: Context) -> Prepared:
     def finish(ended: Ended) -> Result:
         if ended.outcome != "exited" or ended.code != 0:
             return {"commit": None, "unknown_ref": ended.code == 64}
-        try:
-            with open(os.path.join(context.work, ".git", "HEAD"), errors="replace") as file:
-                return {"commit": file.read().strip()}
-        except OSError:
-            return {"commit": None}
+        return {"commit": ended.output.split()[-1]}  # its last command prints it
 
     env = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true"}
     return Prepared(["/bin/sh", "-c", _CLONE, "workspace", url, ref], env=env, finish=finish)

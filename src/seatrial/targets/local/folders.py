@@ -130,7 +130,7 @@ class JobFolder:
     def make(self, submission: JobSubmission) -> None:
         """Creates everything that the job needs at its start, except `job.json`: `write` comes last. Replaces an
         incomplete folder."""
-        self._write("claim.json", submission)
+        self.write(submission, "claim.json")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._name("job.json"))
         for name in ("work", "files", "home", "tmp", *(["out"] if submission.container else [])):
@@ -145,10 +145,7 @@ class JobFolder:
         for given in submission.job.inputs:
             _copy_input(given, self.path / "work")
 
-    def write(self, submission: JobSubmission) -> None:
-        self._write("job.json", submission)
-
-    def _write(self, name: str, submission: JobSubmission) -> None:
+    def write(self, submission: JobSubmission, name: str = "job.json") -> None:
         partial = self._name(f"{name}.new")
         with open(partial, "wb", buffering=0) as file:
             file.write(msgspec.json.encode(submission))
