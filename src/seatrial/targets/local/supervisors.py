@@ -35,33 +35,25 @@ def alive(identity: ProcessIdentity | None) -> bool:
     return identity is not None and identity.boot_id == boot_id() and process_start(identity.pid) == identity.start
 
 
-async def gone(descriptor: int, within_s: float) -> bool:
-    """Waits until the process of this pidfd has exited; False after `within_s`. Closes the descriptor."""
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
+async def ends(identity: ProcessIdentity, number: signal.Signals, within_s: float) -> bool:
+    """Signals the supervisor. Returns whether it has exited, after `within_s` at the latest."""
+    descriptor = open_process(identity)
+    if descriptor is None:
+        return True
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(descriptor, ended.set)
     try:
+        signal.pidfd_send_signal(descriptor, number)
+        signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # a stopped process gets no other signal before
         await asyncio.wait_for(ended.wait(), within_s)
+        return True
+    except ProcessLookupError:
         return True
     except TimeoutError:
         return False
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)
-
-
-def signal_supervisor(identity: ProcessIdentity, number: signal.Signals) -> int | None:
-    """Signals the supervisor. Returns a pidfd to wait for its exit, or None if it is gone."""
-    descriptor = open_process(identity)
-    if descriptor is None:
-        return None
-    try:
-        signal.pidfd_send_signal(descriptor, number)
-        signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # a stopped process gets no other signal before
-    except ProcessLookupError:
-        os.close(descriptor)
-        return None
-    return descriptor
 
 
 _ANSWER_S = 60.0

@@ -33,7 +33,7 @@ from seatrial.targets.local.folders import (
 )
 from seatrial.targets.local.job_file import job_file
 from seatrial.targets.local.leftovers import end_leftovers, end_unsupervised, remove_stray, strays
-from seatrial.targets.local.supervisors import Zygote, alive, gone, signal_supervisor
+from seatrial.targets.local.supervisors import Zygote, alive, ends
 from seatrial.targets.local.watcher import Watcher
 from seatrial.targets.protocol import Diagnostic, Endpoint, Found, TargetError, handle_parts, refused
 from seatrial.targets.route import accepts, until_answered
@@ -302,8 +302,7 @@ class LocalTarget:
         submission = folder.submission()
         within_s = _FORCE_S + (submission.job.limits.grace_s if submission else 0.0)
         for number, wait_s in ((signal.SIGTERM, within_s), (signal.SIGKILL, _FORCE_S)):
-            descriptor = signal_supervisor(identity, number)
-            if descriptor is None or await gone(descriptor, wait_s):
+            if await ends(identity, number, wait_s):
                 return
 
     # ---- handles
