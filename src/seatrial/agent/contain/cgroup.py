@@ -6,6 +6,7 @@ writable; otherwise `plan` returns fewer or none, and the caller works without t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import zlib
@@ -33,13 +34,10 @@ class Cgroup:
             # Version 2 enables controllers only on request; version 1 has no such file.
             for controller in ["pids"] + (["memory"] if memory_bytes is not None else []):
                 _write(os.path.join(os.path.dirname(folder), "cgroup.subtree_control"), "+%s" % controller)
-            try:
+            with contextlib.suppress(OSError):
                 os.mkdir(folder, 0o755)
-            except FileExistsError:
-                pass  # left by a supervisor of this job that was killed here
-            except OSError:
-                continue
-            self._take(folder)
+            if os.path.isdir(folder):  # perhaps left by a supervisor of this job that was killed here
+                self.take(folder)
         self._counting = [folder for folder in self.folders if os.path.exists(os.path.join(folder, "pids.max"))]
         self.allow()
         limit = self._file("memory.max", "memory.limit_in_bytes")
@@ -54,14 +52,10 @@ class Cgroup:
         own = _groups("self")
         for kind, folder in _groups(str(pid)).items():
             if kind in ("unified", "memory") and folder != own.get(kind) and os.path.isdir(folder):
-                self._take(folder)
+                self.take(folder)
 
-    def count(self, folder: str) -> None:
-        """Instead of `create`: only reads a group's memory counters; adds and kills no process."""
-        self._take(folder)
-        self.folders = []
-
-    def _take(self, folder: str) -> None:
+    def take(self, folder: str) -> None:
+        """Uses an existing group."""
         self.folders.append(folder)
         for name in ("memory.current", "memory.usage_in_bytes"):
             if os.path.exists(os.path.join(folder, name)):
@@ -82,10 +76,8 @@ class Cgroup:
     def members(self) -> Set[int]:
         found: Set[int] = set()
         for folder in self.folders:
-            try:
+            with contextlib.suppress(OSError):
                 found.update(map(int, read_proc(os.path.join(folder, "cgroup.procs")).split()))
-            except OSError:
-                continue
         return found
 
     def kill(self) -> bool:
@@ -132,16 +124,11 @@ class Cgroup:
 
     def remove(self) -> List[str]:
         """Removes the groups and returns those that could not be removed."""
-        remaining = []
         for folder in self.folders:
-            try:
+            with contextlib.suppress(OSError):
                 os.rmdir(folder)
-            except FileNotFoundError:
-                pass
-            except OSError:
-                remaining.append(folder)
-        self.folders = remaining
-        return remaining
+        self.folders = list(filter(os.path.exists, self.folders))
+        return self.folders
 
 
 def plan(job_folder: str) -> List[str]:

@@ -129,7 +129,7 @@ def pod_sandbox(memory_bytes: Optional[int], own_file: str, groups: str = GROUPS
         all_at_once = False
     if memory_bytes and all_at_once:
         counter = Cgroup([])
-        counter.count(groups)
+        counter.take(groups)
         return Sandbox(None, None, int(memory_bytes * _SHARE), own_file, counter)
     return Sandbox(oom_file=oom_file(groups))
 

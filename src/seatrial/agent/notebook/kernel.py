@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import importlib.util
 import json
 import os
@@ -252,13 +253,7 @@ class Kernel:
             raise Dead("the kernel did not start: %s; to see why, run %s" % (how, " ".join(self.argv[:3])))
         self.kc.allow_stdin = False
         self.kc.shell_channel.send = sending(self.kc.shell_channel)
-        execute = self.kc.execute
-
-        def asking(code: str, **more: Any) -> Any:
-            more.setdefault("user_expressions", {"seatrial": TAKE})
-            return execute(code, **more)
-
-        self.kc.execute = asking
+        self.kc.execute = functools.partial(self.kc.execute, user_expressions={"seatrial": TAKE})
 
     @property
     def pid(self) -> int:

@@ -110,11 +110,10 @@ class Python(NamedTuple):
 class PodEnvironments:
     """`folder` is for new environments, `env` is the container's."""
 
-    def __init__(self, folder: str, env: Dict[str, str], do: Do, own: str = sys.executable) -> None:
+    def __init__(self, folder: str, env: Dict[str, str], do: Do) -> None:
         self._folder = folder
         self._env = env
         self._do = do
-        self._own = own
 
     def ready(self, asked: Dict[str, Any], notebooks: bool = False) -> Python:
         """Raises JobError: `refused` if it can never be installed, `infra` if the failure may be temporary."""
@@ -127,7 +126,7 @@ class PodEnvironments:
             found = Python(path, entered(self._env, path))
             self._install(path, found.env, packages)
         else:
-            found = Python(self._own, self._env)
+            found = Python(sys.executable, self._env)
         seek = "import sys; from importlib.util import find_spec as f; sys.exit(not (f('nbclient') and f('nbformat')))"
         if notebooks and not _ask([found.path, "-c", seek], found.env)[0]:
             return found._replace(driver=self._driver())
@@ -154,14 +153,14 @@ class PodEnvironments:
             raise JobError(text % wanted, "refused") from None
         if not fits:
             text = "python: the image's Python (%s) is %s (expected %s); use another image"
-            raise JobError(text % (self._own, "%d.%d.%d" % have, wanted), "refused")
+            raise JobError(text % (sys.executable, "%d.%d.%d" % have, wanted), "refused")
 
     # ---- new environments
 
     def _make(self, name: str) -> str:
         """Creates a layer over the image's Python in 0.1 s: it uses the image's pip instead of a copy."""
         folder = os.path.join(self._folder, name)
-        argv = [self._own, "-m", "venv", "--without-pip", "--system-site-packages", folder]
+        argv = [sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", folder]
         made, answer = _ask(argv, self._env)
         path = os.path.join(folder, "bin", "python")
         if not made or not os.path.exists(path):
@@ -173,7 +172,7 @@ class PodEnvironments:
         program = (
             "import site, sys; print(*(site.getsitepackages() if sys.prefix != sys.base_prefix else []), sep='\\n')"
         )
-        answered, answer = _ask([self._own, "-c", program], self._env)
+        answered, answer = _ask([sys.executable, "-c", program], self._env)
         existing = [entry for entry in answer.splitlines() if os.path.isdir(entry)] if answered else []
         for parent, folders, _ in os.walk(os.path.join(folder, "lib")):
             if "site-packages" in folders:

@@ -214,14 +214,14 @@ def search_output(output: str, must: List[Dict[str, Any]], never: List[Dict[str,
                     match = re.search(pattern, text, re.MULTILINE)
             except TooSlow:
                 why = "timed out after %.1f s of CPU time on %d characters" % (GUARD_S, len(text))
-                found["dropped"].append({"pattern": pattern, "why": why})
-                continue
             except (re.error, OverflowError, RecursionError) as error:
-                found["dropped"].append({"pattern": pattern, "why": "invalid regular expression: %s" % error})
+                why = "invalid regular expression: %s" % error
+            else:
+                line = None if match is None else text.count("\n", 0, match.start()) + 1
+                shown = "" if match is None else match.group()[:_TEXT_CHARACTERS]
+                found[kind][pattern] = {"count": int(match is not None), "line": line, "text": shown, "kept": True}
                 continue
-            line = None if match is None else text.count("\n", 0, match.start()) + 1
-            shown = "" if match is None else match.group()[:_TEXT_CHARACTERS]
-            found[kind][pattern] = {"count": int(match is not None), "line": line, "text": shown, "kept": True}
+            found["dropped"].append({"pattern": pattern, "why": why})
     return found
 
 
