@@ -18,7 +18,7 @@ from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.driver import Driver, Given
 from seatrial.kinds.serving.answers.answer import repeated_unit
 from seatrial.kinds.serving.driver.load import run_load
-from seatrial.kinds.serving.driver.load_check import Length, draw_sample, length_of, length_problem
+from seatrial.kinds.serving.driver.load_requests import Length, draw_sample, length_of, length_problem
 from seatrial.kinds.serving.driver.openai import OpenAiClient
 from seatrial.kinds.serving.ended import DriverRecords, EndCause
 from seatrial.kinds.serving.gather import gather_cases

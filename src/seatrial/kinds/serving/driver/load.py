@@ -18,9 +18,8 @@ from seatrial.kinds.driver import Driver, DriverError, wait_for
 from seatrial.kinds.search import WARMUP, Try, search_rate, try_each
 from seatrial.kinds.serving.driver.client import Client
 from seatrial.kinds.serving.driver.http import Connections
-from seatrial.kinds.serving.driver.load_check import check_sample, draw_sample
 from seatrial.kinds.serving.driver.load_metrics import summarize_load
-from seatrial.kinds.serving.driver.load_requests import Prepared, Sender, Timed
+from seatrial.kinds.serving.driver.load_requests import Prepared, Sender, Timed, check_sample, draw_sample
 from seatrial.kinds.serving.driver.offering import Offering, Window
 from seatrial.kinds.serving.driver.openai import OpenAiClient
 from seatrial.kinds.serving.generation import Mode, Request
