@@ -22,10 +22,11 @@ class ModelInfo(msgspec.Struct, frozen=True):
 
 
 class Client(Protocol):
-    extra: Mapping[str, object]  # fields that it adds to each request, or removes
+    extra: Mapping[str, object] = {}  # fields that it adds to each request, or removes
 
     def encode(self, asked: Request, stream: bool, more: Mapping[str, object]) -> bytes:
         """The request for a later `ask`, with more fields, where the protocol has any. Empty if `ask` has to do it."""
+        return b""
 
     async def ask(self, asked: Request, stream: bool, limit_s: float, data: bytes = b"") -> Answer:
         """The answer to one request. Any failure is part of the answer; none is raised."""

@@ -51,14 +51,13 @@ class EmbeddingEndpoint:
         """Raises DriverError, because answers cannot be compared without it."""
         body = {"input": [text], "encoding_format": "float"}
         asked = Request((text,), mode=Mode.EMBED, path=EMBEDDINGS, body=body)
-        answer = await self._client.ask(asked, False, _LIMIT_S)
-        for attempt in range(1, _TRIES):
-            if answer.failure is not None:
-                await asyncio.sleep(PAUSE_S * attempt)
-                answer = await self._client.ask(asked, False, _LIMIT_S)
-        if answer.failure is not None:
-            raise DriverError(f"cannot get an embedding from {self._url}: {answer.failure.text}")
-        return answer.generations[0].vector or ()
+        for attempt in range(_TRIES):
+            await asyncio.sleep(PAUSE_S * attempt)
+            answer = await self._client.ask(asked, False, _LIMIT_S)
+            if answer.failure is None:
+                return answer.generations[0].vector or ()
+            why = answer.failure.text
+        raise DriverError(f"cannot get an embedding from {self._url}: {why}")
 
 
 class LocalModel:

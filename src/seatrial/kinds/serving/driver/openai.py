@@ -31,7 +31,7 @@ class OpenAiClient(Client):
         headers = {**work.headers, **({"Authorization": f"Bearer {token}"} if token else {})}
         self.connections = Connections(url, work.tls, headers)
         self._model = work.model
-        self.extra: Mapping[str, object] = work.extra
+        self.extra = work.extra
 
     def encode(self, asked: Request, stream: bool, more: Mapping[str, object]) -> bytes:
         with contextlib.suppress(openai_format.ProtocolError):

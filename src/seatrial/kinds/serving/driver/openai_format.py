@@ -80,24 +80,20 @@ def body_of(request: Request, model: str, stream: bool, extra: Mapping[str, obje
 
 
 def _options(request: Request) -> dict[str, object]:
-    sampling, stopping, decoding = request.sampling.explicit, request.stopping, request.decoding.explicit
+    stopping, decoding = request.stopping, request.decoding.explicit
     options: dict[str, object] = {
+        **msgspec.structs.asdict(request.sampling.explicit),
         "max_tokens": stopping.explicit.max_new_tokens,
-        "temperature": 0.0 if request.method is Method.GREEDY else sampling.temperature,
-        "top_k": sampling.top_k,
-        "top_p": sampling.top_p,
-        "min_p": sampling.min_p,
-        "typical_p": sampling.typical_p,
-        "presence_penalty": sampling.presence_penalty,
-        "frequency_penalty": sampling.frequency_penalty,
         "repetition_penalty": decoding.repetition_penalty,  # vLLM
         "repeat_penalty": decoding.repetition_penalty,  # llama.cpp
         "n": 1,
         "stop": list(stopping.stop_sequences),
         "min_tokens": stopping.min_new_tokens or 0,
     }
-    if sampling.seed is not None:
-        options["seed"] = sampling.seed
+    if request.method is Method.GREEDY:
+        options["temperature"] = 0.0
+    if options["seed"] is None:
+        del options["seed"]
     if stopping.include_stop_sequence is not None:
         options["include_stop_str_in_output"] = stopping.include_stop_sequence
     if request.truncate_input_tokens:
@@ -419,12 +415,9 @@ def _generation(choice: _Choice, usage: _Usage | None, model: str | None) -> Gen
     calls = None
     if message and message.tool_calls:
         calls = tuple(
-            ToolCall(
-                (one.function and one.function.name) or "",
-                (one.function and one.function.arguments) or "",
-                place if one.index is None else one.index,
-            )
+            ToolCall(function.name or "", function.arguments or "", place if one.index is None else one.index)
             for place, one in enumerate(message.tool_calls)
+            for function in [one.function or _Function()]
         )
     return Generation(
         text=message.content if message else choice.text,

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from urllib.parse import urlsplit
 
 from seatrial.extras import install_command
 from seatrial.kinds.driver import DriverError
-from seatrial.kinds.serving.driver.client import CERTIFICATE, ModelInfo
+from seatrial.kinds.serving.driver.client import CERTIFICATE, Client, ModelInfo
 from seatrial.kinds.serving.generation import Answer, Failure, Generation, Mode, Request, Times, Trouble, stream_answer
 from seatrial.kinds.serving.work import ServingWork, Tls
 
@@ -36,9 +35,7 @@ _CONNECT_SIGNS = ("failed to connect", "connections to all backends failing", "d
 _BROKEN_SIGNS = ("socket closed", "connection reset", "stream removed", "goaway", "broken pipe", "rst_stream")
 
 
-class TgisClient:
-    extra: Mapping[str, object] = {}
-
+class TgisClient(Client):
     def __init__(self, work: ServingWork, url: str, token: str) -> None:
         parts = urlsplit(url if "//" in url else f"//{url}")
         secure = work.tls is not None or parts.scheme in ("https", "grpcs")
@@ -65,9 +62,6 @@ class TgisClient:
         self._model_info = _method(unary, f"{_SERVICE}/ModelInfo", Messages["ModelInfoResponse"])
         self._health = _method(unary, f"/{HEALTH}.Health/Check", Messages["HealthCheckResponse"])
         self._stream = _method(stream, f"{_SERVICE}/GenerateStream", Messages["GenerationResponse"])
-
-    def encode(self, asked: Request, stream: bool, more: Mapping[str, object]) -> bytes:
-        return b""
 
     async def ask(self, asked: Request, stream: bool, limit_s: float, data: bytes = b"") -> Answer:
         if asked.messages or asked.path:

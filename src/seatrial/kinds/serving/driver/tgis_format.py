@@ -72,18 +72,14 @@ def _parameters(asked: Request) -> dict[str, object]:
     """Fields that are None are not sent."""
     sampled = asked.method is Method.SAMPLE
     sampling = asked.sampling.explicit if sampled else asked.sampling
-    stopping, decoding = asked.stopping.explicit, asked.decoding.explicit
+    stopping, decoding = structs.asdict(asked.stopping.explicit), asked.decoding.explicit
+    stopping["time_limit_millis"] = stopping.pop("time_limit_ms")
+    stopping["include_stop_sequence"] = asked.stopping.include_stop_sequence
     penalty = decoding.length_penalty
     return {
         "method": int(sampled),
         "sampling": {name: getattr(sampling, name) for name in ("temperature", "top_k", "top_p", "typical_p", "seed")},
-        "stopping": {
-            "max_new_tokens": stopping.max_new_tokens,
-            "min_new_tokens": stopping.min_new_tokens,
-            "time_limit_millis": stopping.time_limit_ms,
-            "stop_sequences": stopping.stop_sequences,
-            "include_stop_sequence": asked.stopping.include_stop_sequence,
-        },
+        "stopping": stopping,
         "response": {name: value for name, value in structs.asdict(asked.wanted).items() if name != "offsets"},
         "decoding": {
             "repetition_penalty": decoding.repetition_penalty,
