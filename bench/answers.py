@@ -10,7 +10,8 @@ import pytest
 from _measure import sized, table
 
 from seatrial.kinds.serving.answers import Answered, AnswerRule, Comparing, check_answers, tolerance_for
-from seatrial.kinds.serving.generation import Answer, Case, Generation, Request, StopReason, Token, TopToken
+from seatrial.kinds.serving.generation import Answer, Generation, StopReason, Token, TopToken
+from seatrial.kinds.serving.request import Case, Request
 
 CASES, TOKENS, TOP = sized(10_000, 20), 24, 5
 NOISE = 1e-3

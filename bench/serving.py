@@ -22,8 +22,10 @@ from seatrial.kinds.driver import Driver, Given
 from seatrial.kinds.serving.driver.load import run_load
 from seatrial.kinds.serving.driver.load_requests import Timed
 from seatrial.kinds.serving.driver.openai import OpenAiClient
-from seatrial.kinds.serving.generation import Answer, Generation, Request, Stopping, StopReason
-from seatrial.kinds.serving.work import AnswerCheck, LoadSummary, LoadWork, Question, ServingWork
+from seatrial.kinds.serving.generation import Answer, Generation, StopReason
+from seatrial.kinds.serving.load_work import AnswerCheck, LoadSummary, LoadWork
+from seatrial.kinds.serving.request import Request, Stopping
+from seatrial.kinds.serving.work import Question, ServingWork
 
 STUB = Path(__file__).with_name("_model_stub.py")
 SECONDS, PACED_S = sized((5.0, 10.0), (0.5, 0.5))

@@ -15,7 +15,8 @@ from seatrial.kinds.serving.driver.openai_format import (
     message_of,
     refusal_of,
 )
-from seatrial.kinds.serving.generation import Failure, Generation, Mode, Request, Times, stream_answer
+from seatrial.kinds.serving.generation import Failure, Generation, Times, stream_answer
+from seatrial.kinds.serving.request import Mode, Request
 
 TOP = [{"token": " a", "logprob": -0.1, "bytes": [32, 97], "top_logprobs": [{"token": " b", "logprob": -2.5}]}]
 CHAT = {

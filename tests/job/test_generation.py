@@ -1,16 +1,7 @@
 import msgspec
 
-from seatrial.kinds.serving.generation import (
-    Answer,
-    Case,
-    Generation,
-    Request,
-    Sampling,
-    Stopping,
-    StopReason,
-    Token,
-    merge_messages,
-)
+from seatrial.kinds.serving.generation import Answer, Generation, StopReason, Token, merge_messages
+from seatrial.kinds.serving.request import Case, Request, Sampling, Stopping
 
 
 def test_what_a_case_does_not_state_is_sent_as_off_and_a_seed_is_not_made_up() -> None:

@@ -9,7 +9,7 @@ from seatrial.kinds.search import WARMUP, Searched, Try, search_rate
 from seatrial.kinds.serving.driver.load import CLOSE
 from seatrial.kinds.serving.driver.load_requests import Timed
 from seatrial.kinds.serving.driver.offering import Window
-from seatrial.kinds.serving.work import LoadWork
+from seatrial.kinds.serving.load_work import LoadWork
 
 CAPACITY = 50.0  # requests a second, of each server
 Server = Callable[[Sequence[float]], list[float]]  # when each request ends, by when it begins

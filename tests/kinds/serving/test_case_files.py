@@ -6,14 +6,12 @@ import pytest
 
 from seatrial.kinds.serving.cases import Dialect, cases_of, read_case_file, read_cases, recorded
 from seatrial.kinds.serving.cases.read import CASE_LIMITS
-from seatrial.kinds.serving.generation import (
-    Answer,
+from seatrial.kinds.serving.generation import Answer, Failure, Generation, StopReason, Token, Tokenization, TopToken
+from seatrial.kinds.serving.request import (
     Case,
     Decoding,
     ErrorMatch,
     ExpectedError,
-    Failure,
-    Generation,
     Guide,
     Guided,
     LengthPenalty,
@@ -22,10 +20,6 @@ from seatrial.kinds.serving.generation import (
     Request,
     Sampling,
     Stopping,
-    StopReason,
-    Token,
-    Tokenization,
-    TopToken,
     Wanted,
 )
 from seatrial.suite import SuiteError

@@ -16,8 +16,9 @@ from seatrial.kinds.serving.answers.judge import compare_by_rule
 from seatrial.kinds.serving.cases.openai import described
 from seatrial.kinds.serving.driver.load_metrics import summarize_load
 from seatrial.kinds.serving.driver.load_requests import Timed
-from seatrial.kinds.serving.generation import Answer, Case, Expect, Generation, Guide, StopReason, ToolCall
-from seatrial.kinds.serving.work import LoadWork
+from seatrial.kinds.serving.generation import Answer, Generation, StopReason, ToolCall
+from seatrial.kinds.serving.load_work import LoadWork
+from seatrial.kinds.serving.request import Case, Expect, Guide
 from world import World
 
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("weather", "time")]

@@ -10,7 +10,8 @@ from test_openai_cases import LLAMA, findings, suite
 
 from seatrial.kinds.serving.answers import Answered, AnswerRule, Comparing, check_answers, tolerance_for
 from seatrial.kinds.serving.cases import cases_of
-from seatrial.kinds.serving.generation import Answer, Generation, Request, StopReason, ToolCall, continued
+from seatrial.kinds.serving.generation import Answer, Generation, StopReason, ToolCall
+from seatrial.kinds.serving.request import Request, continued
 from seatrial.kinds.serving.work import Question, ServingWork, phases_of
 from seatrial.suite.yaml.problem import SuiteError
 from seatrial.suite.yaml.source import Source

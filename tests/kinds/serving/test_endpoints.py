@@ -18,7 +18,8 @@ from trial_in_process import cell_of, judged, record
 from seatrial.kinds.serving.answers import tolerance_for
 from seatrial.kinds.serving.answers.judge import compare_vectors
 from seatrial.kinds.serving.driver.openai_format import ProtocolError, answer_of, response_message_of
-from seatrial.kinds.serving.generation import EMBEDDINGS, Failure, Generation, Mode, Request, StopReason, ToolCall
+from seatrial.kinds.serving.generation import Failure, Generation, StopReason, ToolCall
+from seatrial.kinds.serving.request import EMBEDDINGS, Mode, Request
 
 CASES = """
 - {name: one text, input: What is a module?}

@@ -22,11 +22,13 @@ from seatrial.kinds.serving.driver.load_requests import Length, draw_sample, len
 from seatrial.kinds.serving.driver.openai import OpenAiClient
 from seatrial.kinds.serving.ended import DriverRecords, EndCause
 from seatrial.kinds.serving.gather import gather_cases
-from seatrial.kinds.serving.generation import Answer, Generation, Request, Stopping, StopReason, ToolCall
+from seatrial.kinds.serving.generation import Answer, Generation, StopReason, ToolCall
 from seatrial.kinds.serving.load import check_load
 from seatrial.kinds.serving.load_model import parse_load_bound
+from seatrial.kinds.serving.load_work import AnswerCheck, Lengths, LoadNote, LoadSummary, LoadWork
 from seatrial.kinds.serving.parts import work_of
-from seatrial.kinds.serving.work import AnswerCheck, Lengths, LoadNote, LoadSummary, LoadWork, Question, ServingWork
+from seatrial.kinds.serving.request import Request, Stopping
+from seatrial.kinds.serving.work import Question, ServingWork
 from seatrial.plan import expand
 from seatrial.suite import load
 

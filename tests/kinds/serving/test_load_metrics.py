@@ -8,18 +8,12 @@ from seatrial.kinds.serving.driver.load import parse_metrics
 from seatrial.kinds.serving.driver.load_metrics import is_good, summarize_load, token_gaps, tpot, warmup_requests
 from seatrial.kinds.serving.driver.load_requests import Timed
 from seatrial.kinds.serving.ended import DriverRecords, EndCause
-from seatrial.kinds.serving.generation import Mode, Request
 from seatrial.kinds.serving.load import check_load
 from seatrial.kinds.serving.load_model import parse_load_bound
+from seatrial.kinds.serving.load_work import Lengths, LoadBound, LoadNote, LoadSummary, LoadWork
 from seatrial.kinds.serving.prompts import requests_of
-from seatrial.kinds.serving.work import (
-    Lengths,
-    LoadBound,
-    LoadNote,
-    LoadSummary,
-    LoadWork,
-    Question,
-)
+from seatrial.kinds.serving.request import Mode, Request
+from seatrial.kinds.serving.work import Question
 
 
 def timed(at_s: float, *tokens_s: float, counts: tuple[int, ...] = (), error: str = "", lag_s: float = 0.0) -> Timed:

@@ -14,9 +14,10 @@ from seatrial.job import Table
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.arrivals_model import read_trace
 from seatrial.kinds.serving.driver.openai import OpenAiClient
-from seatrial.kinds.serving.generation import Mode, Request
+from seatrial.kinds.serving.load_work import WORDS, Lengths, LoadWork, WordList
 from seatrial.kinds.serving.prompts import Prompt, draw, measure_words, questions_of, read_prompts, requests_of
-from seatrial.kinds.serving.work import WORDS, Lengths, LoadWork, Question, ServingWork, WordList
+from seatrial.kinds.serving.request import Mode, Request
+from seatrial.kinds.serving.work import Question, ServingWork
 from world import World
 
 

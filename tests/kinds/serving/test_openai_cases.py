@@ -11,20 +11,8 @@ from seatrial.kinds.serving.answers.expect import unmet
 from seatrial.kinds.serving.cases import cases_of, read_cases
 from seatrial.kinds.serving.driver.cases import with_checks
 from seatrial.kinds.serving.driver.openai_format import body_of
-from seatrial.kinds.serving.generation import (
-    Answer,
-    ErrorMatch,
-    Expect,
-    ExpectedError,
-    Failure,
-    Generation,
-    Method,
-    Mode,
-    Request,
-    StopReason,
-    ToolCall,
-    Trouble,
-)
+from seatrial.kinds.serving.generation import Answer, Failure, Generation, StopReason, ToolCall, Trouble
+from seatrial.kinds.serving.request import ErrorMatch, Expect, ExpectedError, Method, Mode, Request
 from seatrial.kinds.serving.work import Question
 from seatrial.suite.yaml.problem import SuiteError
 from seatrial.suite.yaml.source import Source

@@ -17,18 +17,8 @@ from seatrial.kinds.driver import DriverError
 from seatrial.kinds.serving.driver import GREETING, readiness_request
 from seatrial.kinds.serving.driver.openai import OpenAiClient
 from seatrial.kinds.serving.driver.openai_format import broken_rules
-from seatrial.kinds.serving.generation import (
-    Answer,
-    Failure,
-    Method,
-    Mode,
-    Request,
-    Sampling,
-    Stopping,
-    StopReason,
-    Trouble,
-    Wanted,
-)
+from seatrial.kinds.serving.generation import Answer, Failure, StopReason, Trouble
+from seatrial.kinds.serving.request import Method, Mode, Request, Sampling, Stopping, Wanted
 from seatrial.kinds.serving.work import Question, ServingWork, Tls
 
 LIMIT_S = 60.0

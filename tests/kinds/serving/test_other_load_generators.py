@@ -10,8 +10,8 @@ import pytest
 from seatrial import SeatrialError
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.serving.load_model import parse_load_bound
+from seatrial.kinds.serving.load_work import LoadSummary, LoadWork
 from seatrial.kinds.serving.results import read_results
-from seatrial.kinds.serving.work import LoadSummary, LoadWork
 from world import World
 
 LOAD = LoadWork(Arrivals("rate", 1.0), bounds=(parse_load_bound("ttft.p99", "500ms"), parse_load_bound("errors", 0)))

@@ -19,10 +19,11 @@ from seatrial.kinds.serving.charts import charts_of
 from seatrial.kinds.serving.driver.load import offer_load, run_load
 from seatrial.kinds.serving.driver.openai import OpenAiClient
 from seatrial.kinds.serving.ended import DriverRecords, EndCause
-from seatrial.kinds.serving.generation import Request
 from seatrial.kinds.serving.load import check_load
 from seatrial.kinds.serving.load_model import parse_load_bound
-from seatrial.kinds.serving.work import LoadBound, LoadNote, LoadSummary, LoadWork, Question, ServingWork
+from seatrial.kinds.serving.load_work import LoadBound, LoadNote, LoadSummary, LoadWork
+from seatrial.kinds.serving.request import Request
+from seatrial.kinds.serving.work import Question, ServingWork
 
 
 @pytest.mark.parametrize("shape", ["rate", "poisson"])

@@ -7,7 +7,8 @@ from llama import CASES as EXAMPLE_CASES
 from llama import command
 
 from seatrial.kinds.serving.cases import read_case_file
-from seatrial.kinds.serving.generation import Mode, StopReason
+from seatrial.kinds.serving.generation import StopReason
+from seatrial.kinds.serving.request import Mode
 from world import World
 
 COMMAND = command("${precision}")

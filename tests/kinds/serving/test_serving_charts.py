@@ -9,9 +9,10 @@ from seatrial.job import Finding, Series, Table, Tile, Verdict
 from seatrial.kinds.serving.answers import Answered, Comparing, check_answers, tolerance_for
 from seatrial.kinds.serving.answers.judge import AnswerRule
 from seatrial.kinds.serving.charts import charts_of, in_short
-from seatrial.kinds.serving.generation import Answer, Case, Generation, Request
+from seatrial.kinds.serving.generation import Answer, Generation
 from seatrial.kinds.serving.load_model import parse_load_bound
-from seatrial.kinds.serving.work import LoadStage, LoadSummary
+from seatrial.kinds.serving.load_work import LoadStage, LoadSummary
+from seatrial.kinds.serving.request import Case, Request
 
 EXACT = ("", Verdict.PASSED, {})
 NEAR_TIE = ("", Verdict.PASSED, {"agreement": "near_tie"})

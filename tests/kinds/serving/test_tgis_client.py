@@ -13,10 +13,9 @@ from seatrial.kinds.driver import DriverError
 from seatrial.kinds.serving.answers.answer import check_messages
 from seatrial.kinds.serving.driver.tgis import TgisClient
 from seatrial.kinds.serving.driver.tgis_format import Messages, generate_request
-from seatrial.kinds.serving.generation import (
-    Answer,
+from seatrial.kinds.serving.generation import Answer, Failure, StopReason, Trouble
+from seatrial.kinds.serving.request import (
     Decoding,
-    Failure,
     Guide,
     Guided,
     LengthPenalty,
@@ -25,8 +24,6 @@ from seatrial.kinds.serving.generation import (
     Request,
     Sampling,
     Stopping,
-    StopReason,
-    Trouble,
     Wanted,
 )
 from seatrial.kinds.serving.work import ServingWork, Tls

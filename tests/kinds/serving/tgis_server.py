@@ -16,7 +16,8 @@ from llama import free_port
 
 from seatrial.kinds.serving.driver.openai import OpenAiClient
 from seatrial.kinds.serving.driver.tgis_format import Messages
-from seatrial.kinds.serving.generation import Generation, Method, Mode, Request, Sampling, Stopping, StopReason, Wanted
+from seatrial.kinds.serving.generation import Generation, StopReason
+from seatrial.kinds.serving.request import Method, Mode, Request, Sampling, Stopping, Wanted
 from seatrial.kinds.serving.work import ServingWork
 
 MOST_NEW, MOST = 100, 512

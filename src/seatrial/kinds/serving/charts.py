@@ -23,7 +23,7 @@ from seatrial.job import (
     worst,
 )
 from seatrial.kinds.serving.answers.findings import ANSWERS
-from seatrial.kinds.serving.work import LATENCIES, LOAD, LoadBound, LoadStage, LoadSummary
+from seatrial.kinds.serving.load_work import LATENCIES, LOAD, LoadBound, LoadStage, LoadSummary
 
 CASE = "case "
 MOST_DIFFERENCES = 50

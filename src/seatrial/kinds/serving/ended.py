@@ -21,8 +21,9 @@ from seatrial.job import (
 )
 from seatrial.kinds.job import DRIVER
 from seatrial.kinds.serving.generation import Answer, Failure, Trouble, merge_messages
+from seatrial.kinds.serving.load_work import LOAD, LoadNote
 from seatrial.kinds.serving.parts import SERVER
-from seatrial.kinds.serving.work import LOAD, SERVER_PORT, AnswerNote, LoadNote, Note, ReadyNote, UnreadyNote
+from seatrial.kinds.serving.work import SERVER_PORT, AnswerNote, Note, ReadyNote, UnreadyNote
 
 
 class DriverRecords(msgspec.Struct):

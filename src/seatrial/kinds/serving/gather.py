@@ -11,9 +11,9 @@ from seatrial.kinds.arrivals_model import read_trace
 from seatrial.kinds.serving.cases import read_cases
 from seatrial.kinds.serving.cases.read import answers_beside
 from seatrial.kinds.serving.config_rules import AXIS, cell_problems
-from seatrial.kinds.serving.generation import Case
 from seatrial.kinds.serving.model import PlannedCase, ServingGathered, ServingTrial
 from seatrial.kinds.serving.prompts import read_prompts
+from seatrial.kinds.serving.request import Case
 from seatrial.kinds.serving.tolerance_file import read_tolerance
 from seatrial.suite import Cell, SuiteError
 from seatrial.suite.yaml.problem import Problem, SourceMark

@@ -9,8 +9,8 @@ import msgspec
 from seatrial.checks.findings import check_limit, metric_data
 from seatrial.job import Better, Finding, Verdict, count, value_text
 from seatrial.kinds.serving.ended import DriverRecords, EndCause
+from seatrial.kinds.serving.load_work import COUNTS, LATENCIES, LOAD, LoadBound, LoadNote, LoadSummary, LoadWork
 from seatrial.kinds.serving.results import read_results
-from seatrial.kinds.serving.work import COUNTS, LATENCIES, LOAD, LoadBound, LoadNote, LoadSummary, LoadWork
 
 _HISTORY = ("p50", "p90", "p99")
 _UNITS = {"rate": "/s", "tokens_per_s": "tokens/s"}

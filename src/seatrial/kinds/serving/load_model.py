@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, fie
 from seatrial.kinds import bounds
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.arrivals_model import ArrivalsModel, Rate
-from seatrial.kinds.serving.work import COUNTS, LATENCIES, AnswerCheck, Lengths, LoadBound, LoadWork
+from seatrial.kinds.serving.load_work import COUNTS, LATENCIES, AnswerCheck, Lengths, LoadBound, LoadWork
 from seatrial.suite import Duration, Model, Text, has_placeholder
 
 _METRICS = bounds.KnownMetrics(

@@ -9,9 +9,9 @@ from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from seatrial.kinds.job import DriverPlace
 from seatrial.kinds.serving.answers import LEAST_SIMILARITY, TOLERANCES, AnswerRule, Tolerance, tolerance_for
-from seatrial.kinds.serving.generation import Case
 from seatrial.kinds.serving.load_model import Load, PortPath
-from seatrial.kinds.serving.work import LOAD
+from seatrial.kinds.serving.load_work import LOAD
+from seatrial.kinds.serving.request import Case
 from seatrial.suite import (
     Duration,
     Fill,

@@ -9,19 +9,11 @@ from seatrial import __version__
 from seatrial.job import SECRET_FILE, Input, JobSpec, PartSpec, Port, Ready, Step
 from seatrial.kinds.job import DRIVER, driver_job, make_job, plan_workspace, workspace_inputs
 from seatrial.kinds.serving.answers import Tolerance, tolerance_for
-from seatrial.kinds.serving.generation import Case, ErrorMatch
 from seatrial.kinds.serving.load_model import PROMPTS, TOKENIZER, port_and_path
+from seatrial.kinds.serving.load_work import AnswerCheck, LoadWork
 from seatrial.kinds.serving.model import ServingTrial
-from seatrial.kinds.serving.work import (
-    SERVER_PORT,
-    AnswerCheck,
-    Embeddings,
-    LoadWork,
-    Question,
-    ServingWork,
-    Tls,
-    Variable,
-)
+from seatrial.kinds.serving.request import Case, ErrorMatch
+from seatrial.kinds.serving.work import SERVER_PORT, Embeddings, Question, ServingWork, Tls, Variable
 from seatrial.suite import HERE, Cell
 
 SERVER = "server"

@@ -14,8 +14,9 @@ import msgspec
 
 from seatrial.job import Unreadable, convert, decode
 from seatrial.job.reading import lines, opened_regular
-from seatrial.kinds.serving.generation import CHAT, COMPLETIONS, Mode, Request, Stopping
-from seatrial.kinds.serving.work import WORDS, LoadWork, Question, WordList
+from seatrial.kinds.serving.load_work import WORDS, LoadWork, WordList
+from seatrial.kinds.serving.request import CHAT, COMPLETIONS, Mode, Request, Stopping
+from seatrial.kinds.serving.work import Question
 
 MOST_PROMPTS, MOST_BYTES = 100_000, 256 << 20  # that a client keeps; it repeats them
 _PIECE = 1 << 20

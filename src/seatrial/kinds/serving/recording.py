@@ -20,9 +20,10 @@ from seatrial.kinds.serving.cases import Dialect, cases_of, recorded_answers
 from seatrial.kinds.serving.cases import recorded as recorded_cases
 from seatrial.kinds.serving.cases.read import CASE_LIMITS, answers_beside, named_apart
 from seatrial.kinds.serving.ended import driver_records
-from seatrial.kinds.serving.generation import Answer, Case, Generation, Trouble, generations_of
+from seatrial.kinds.serving.generation import Answer, Generation, Trouble, generations_of
 from seatrial.kinds.serving.model import ServingTrial
 from seatrial.kinds.serving.parts import work_of
+from seatrial.kinds.serving.request import Case
 from seatrial.kinds.serving.work import Ask, asks_of
 from seatrial.suite import Cell, Suite, from_data
 from seatrial.suite.yaml.document import CannotEdit

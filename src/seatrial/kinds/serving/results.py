@@ -12,7 +12,7 @@ import msgspec
 from seatrial import SeatrialError
 from seatrial.job import Unreadable, convert, decode, read_regular
 from seatrial.kinds.search import Try, limits_of
-from seatrial.kinds.serving.work import LoadNote, LoadStage, LoadSummary, LoadWork
+from seatrial.kinds.serving.load_work import LoadNote, LoadStage, LoadSummary, LoadWork
 
 _MOST_BYTES = 1 << 30
 _PART = r"(mean|avg|median|max|count|p\d+(?:\.\d+)?)"

@@ -4,7 +4,8 @@ from kinds.serving.answers.tiny_llama import TinyLlama
 from seatrial.kinds.serving.answers.drift import Calibrated, calibrate
 from seatrial.kinds.serving.answers.findings import read_completion
 from seatrial.kinds.serving.answers.token_diff import diff_answers
-from seatrial.kinds.serving.generation import Answer, ExpectedError, Failure, Generation, StopReason, Token, TopToken
+from seatrial.kinds.serving.generation import Answer, Failure, Generation, StopReason, Token, TopToken
+from seatrial.kinds.serving.request import ExpectedError
 
 PROMPTS = ["A function is", "Each module", "The import system"]
 

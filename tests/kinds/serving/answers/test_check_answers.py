@@ -8,22 +8,16 @@ from seatrial.kinds.serving.answers import Answered, AnswerRule, Comparing, chec
 from seatrial.kinds.serving.answers.answer import check_messages, compare_answer, compare_ways
 from seatrial.kinds.serving.answers.compare import Comparison
 from seatrial.kinds.serving.driver.cases import with_checks
-from seatrial.kinds.serving.generation import (
-    Answer,
+from seatrial.kinds.serving.generation import Answer, Failure, Generation, StopReason, Token, Tokenization, TopToken
+from seatrial.kinds.serving.request import (
     Case,
     ErrorMatch,
     ExpectedError,
-    Failure,
-    Generation,
     Method,
     Mode,
     Request,
     Sampling,
     Stopping,
-    StopReason,
-    Token,
-    Tokenization,
-    TopToken,
     Wanted,
 )
 from seatrial.kinds.serving.work import Question

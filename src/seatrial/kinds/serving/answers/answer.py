@@ -9,20 +9,8 @@ import msgspec
 from seatrial.job import Unreadable, decode
 from seatrial.kinds.serving.answers.compare import EXACT, Agreement, Comparison, Walk, short, structure, worst_of
 from seatrial.kinds.serving.answers.judge import Comparing, compare_by_rule, same_stop, unsound
-from seatrial.kinds.serving.generation import (
-    Answer,
-    Case,
-    ErrorMatch,
-    ExpectedError,
-    Generation,
-    Method,
-    Mode,
-    Request,
-    StopReason,
-    ToolCall,
-    by_choice,
-    generations_of,
-)
+from seatrial.kinds.serving.generation import Answer, Generation, StopReason, ToolCall, by_choice, generations_of
+from seatrial.kinds.serving.request import Case, ErrorMatch, ExpectedError, Method, Mode, Request
 
 
 def check_messages(messages: Sequence[Generation], request: Request, protocol: str) -> Comparison | None:

@@ -8,17 +8,8 @@ from typing import Any
 
 from seatrial.job import Unreadable, decode
 from seatrial.kinds.serving.answers.compare import SHOWN, other_calls, same_json, short
-from seatrial.kinds.serving.generation import (
-    Answer,
-    Expect,
-    Generation,
-    Guide,
-    Guided,
-    Request,
-    StopReason,
-    Trouble,
-    generations_of,
-)
+from seatrial.kinds.serving.generation import Answer, Generation, StopReason, Trouble, generations_of
+from seatrial.kinds.serving.request import Expect, Guide, Guided, Request
 
 
 def unmet(expect: Expect, request: Request, answer: Answer, stream: bool) -> Iterator[str]:

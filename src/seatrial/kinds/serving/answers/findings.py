@@ -15,15 +15,13 @@ from seatrial.kinds.serving.answers.judge import WARNINGS, AnswerRule, Comparing
 from seatrial.kinds.serving.generation import (
     FINISH_REASONS,
     Answer,
-    Case,
-    Expect,
     Generation,
-    Mode,
     StopReason,
     Token,
     TopToken,
     generations_of,
 )
+from seatrial.kinds.serving.request import Case, Expect, Mode
 
 ANSWERS = "answers"
 

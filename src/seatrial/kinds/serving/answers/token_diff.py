@@ -4,7 +4,8 @@ import difflib
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from seatrial.kinds.serving.generation import Answer, ExpectedError, Failure, Generation, Token
+from seatrial.kinds.serving.generation import Answer, Failure, Generation, Token
+from seatrial.kinds.serving.request import ExpectedError
 
 _FIELDS = (
     ("input_count", "input tokens"),

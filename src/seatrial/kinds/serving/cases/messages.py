@@ -8,12 +8,11 @@ from typing import Annotated, Any
 import msgspec
 
 from seatrial.kinds.serving.cases.fields import MOST_U64, Fields
-from seatrial.kinds.serving.generation import (
-    Answer,
+from seatrial.kinds.serving.generation import Answer, Generation, StopReason, Token, Tokenization, ToolCall, TopToken
+from seatrial.kinds.serving.request import (
     Decoding,
     ErrorMatch,
     ExpectedError,
-    Generation,
     Guide,
     Guided,
     LengthPenalty,
@@ -22,11 +21,6 @@ from seatrial.kinds.serving.generation import (
     Request,
     Sampling,
     Stopping,
-    StopReason,
-    Token,
-    Tokenization,
-    ToolCall,
-    TopToken,
     Wanted,
 )
 from seatrial.suite.yaml.problem import nearest

@@ -10,12 +10,12 @@ import msgspec
 from seatrial.kinds.serving.answers.expect import schema_problem
 from seatrial.kinds.serving.cases.fields import Fields, snake
 from seatrial.kinds.serving.cases.messages import read_tool_calls
-from seatrial.kinds.serving.generation import (
+from seatrial.kinds.serving.generation import FINISH_REASONS
+from seatrial.kinds.serving.request import (
     ANSWER,
     CHAT,
     COMPLETIONS,
     EMBEDDINGS,
-    FINISH_REASONS,
     Case,
     Decoding,
     ErrorMatch,

@@ -27,7 +27,8 @@ from seatrial.kinds.serving.cases.messages import (
     read_request,
 )
 from seatrial.kinds.serving.cases.openai import BEGINNINGS, read_openai_cases
-from seatrial.kinds.serving.generation import Answer, Case, Generation, Request, StopReason, Token, ToolCall, TopToken
+from seatrial.kinds.serving.generation import Answer, Generation, StopReason, Token, ToolCall, TopToken
+from seatrial.kinds.serving.request import Case, Request
 from seatrial.limited_yaml import MAX_DEPTH
 from seatrial.suite.yaml.problem import Problem, SuiteError
 from seatrial.suite.yaml.source import FileLimits, Node, Source, YamlReader, plain_value, read_text

@@ -9,7 +9,8 @@ from seatrial.kinds.driver import Driver, wait_for
 from seatrial.kinds.serving.driver.cases import Asking
 from seatrial.kinds.serving.driver.client import LASTING, Client, Clock, busy_for_s, make_client
 from seatrial.kinds.serving.driver.load import offer_load
-from seatrial.kinds.serving.generation import EMBEDDINGS, RESPONSES, Mode, Request, Stopping, Trouble
+from seatrial.kinds.serving.generation import Trouble
+from seatrial.kinds.serving.request import EMBEDDINGS, RESPONSES, Mode, Request, Stopping
 from seatrial.kinds.serving.work import SERVER_PORT, Note, Question, ServingWork, Variable
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0

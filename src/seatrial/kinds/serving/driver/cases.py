@@ -17,17 +17,8 @@ from seatrial.kinds.driver import NOTE_BYTES, Driver, wait_for
 from seatrial.kinds.serving.answers.expect import unmet
 from seatrial.kinds.serving.driver.client import Client, Clock, busy_for_s
 from seatrial.kinds.serving.driver.openai_format import broken_rules
-from seatrial.kinds.serving.generation import (
-    Answer,
-    Expect,
-    Failure,
-    Generation,
-    Mode,
-    Request,
-    Trouble,
-    continued,
-    generations_of,
-)
+from seatrial.kinds.serving.generation import Answer, Failure, Generation, Trouble, generations_of
+from seatrial.kinds.serving.request import Expect, Mode, Request, continued
 from seatrial.kinds.serving.work import Ask, Note, Question, ServingWork, conversation_of, phases_of
 
 if TYPE_CHECKING:

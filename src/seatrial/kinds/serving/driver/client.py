@@ -6,7 +6,8 @@ from typing import Protocol
 
 import msgspec
 
-from seatrial.kinds.serving.generation import Answer, Failure, Request, Trouble
+from seatrial.kinds.serving.generation import Answer, Failure, Trouble
+from seatrial.kinds.serving.request import Request
 from seatrial.kinds.serving.work import ServingWork
 
 CERTIFICATE = "certificate"  # failure code: the server's certificate was rejected

@@ -9,7 +9,7 @@ from typing import Any
 from seatrial.extras import install_command
 from seatrial.kinds.driver import DriverError
 from seatrial.kinds.serving.driver.openai import OpenAiClient
-from seatrial.kinds.serving.generation import EMBEDDINGS, Mode, Request
+from seatrial.kinds.serving.request import EMBEDDINGS, Mode, Request
 from seatrial.kinds.serving.work import Embeddings, ServingWork
 
 _TRIES = 3

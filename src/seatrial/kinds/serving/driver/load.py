@@ -22,18 +22,10 @@ from seatrial.kinds.serving.driver.load_metrics import summarize_load
 from seatrial.kinds.serving.driver.load_requests import Prepared, Sender, Timed, check_sample, draw_sample
 from seatrial.kinds.serving.driver.offering import Offering, Window
 from seatrial.kinds.serving.driver.openai import OpenAiClient
-from seatrial.kinds.serving.generation import Mode, Request
+from seatrial.kinds.serving.load_work import LOAD, LoadNote, LoadStage, LoadSummary, LoadWork, WordList
 from seatrial.kinds.serving.prompts import makes_up, measure_words, questions_of, requests_of
-from seatrial.kinds.serving.work import (
-    LOAD,
-    LoadNote,
-    LoadStage,
-    LoadSummary,
-    LoadWork,
-    Question,
-    ServingWork,
-    WordList,
-)
+from seatrial.kinds.serving.request import Mode, Request
+from seatrial.kinds.serving.work import Question, ServingWork
 
 CLOSE = 1.025  # a search ends when the lowest broken rate is at most this many times the highest that holds
 _MOST_RATE = 100_000.0  # highest rate of a search

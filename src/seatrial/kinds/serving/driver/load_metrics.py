@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from seatrial.kinds.serving.driver.load_requests import Timed
-from seatrial.kinds.serving.work import LATENCIES, QUANTILES, CheckedAnswers, LoadBound, LoadSummary, LoadWork
+from seatrial.kinds.serving.load_work import LATENCIES, QUANTILES, CheckedAnswers, LoadBound, LoadSummary, LoadWork
 
 WARMUP_SHARE = 4  # warm-up is at most one in this many requests
 

@@ -16,18 +16,10 @@ from seatrial.kinds.serving.answers.findings import evidence_of
 from seatrial.kinds.serving.answers.judge import Comparing
 from seatrial.kinds.serving.driver.cases import with_checks
 from seatrial.kinds.serving.driver.client import Client
-from seatrial.kinds.serving.generation import (
-    Answer,
-    Case,
-    Expect,
-    Failure,
-    Generation,
-    Request,
-    StopReason,
-    Trouble,
-    generations_of,
-)
-from seatrial.kinds.serving.work import CheckedAnswers, LoadWork, Question
+from seatrial.kinds.serving.generation import Answer, Failure, Generation, StopReason, Trouble, generations_of
+from seatrial.kinds.serving.load_work import CheckedAnswers, LoadWork
+from seatrial.kinds.serving.request import Case, Expect, Request
+from seatrial.kinds.serving.work import Question
 
 EMPTY, SHORT, USAGE, WRONG = "empty", "short", "usage", "wrong"  # kinds of errors
 _UNLISTED = 8  # tokens of an end token or stop sequence, which usage counts and the text lacks

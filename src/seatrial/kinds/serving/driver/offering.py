@@ -9,7 +9,7 @@ from seatrial.kinds.driver import Driver, wait_for
 from seatrial.kinds.search import LONGEST, Flow, measure_flow
 from seatrial.kinds.serving.driver.load_metrics import summarize_load
 from seatrial.kinds.serving.driver.load_requests import Timed
-from seatrial.kinds.serving.work import LoadWork
+from seatrial.kinds.serving.load_work import LoadWork
 
 _LEAD_S = 0.05  # before the first request
 _STOP_S = 2.0

@@ -13,16 +13,8 @@ from seatrial.http.http1 import BrokenConnection, NotHttp
 from seatrial.kinds.serving.driver import openai_format
 from seatrial.kinds.serving.driver.client import CERTIFICATE, Client
 from seatrial.kinds.serving.driver.http import Connections, Received, StampedWire
-from seatrial.kinds.serving.generation import (
-    RESPONSES,
-    Answer,
-    Failure,
-    Generation,
-    Request,
-    Times,
-    Trouble,
-    stream_answer,
-)
+from seatrial.kinds.serving.generation import Answer, Failure, Generation, Times, Trouble, stream_answer
+from seatrial.kinds.serving.request import RESPONSES, Request
 from seatrial.kinds.serving.work import ServingWork
 
 

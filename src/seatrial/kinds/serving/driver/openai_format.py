@@ -13,18 +13,10 @@ import msgspec
 
 from seatrial.job import Unreadable, decode
 from seatrial.kinds.serving.generation import (
-    CHAT,
-    COMPLETIONS,
     FINISH_REASONS,
-    RESPONSES,
     Answer,
     Failure,
     Generation,
-    Guide,
-    Guided,
-    Method,
-    Mode,
-    Request,
     StopReason,
     Token,
     Tokenization,
@@ -32,6 +24,7 @@ from seatrial.kinds.serving.generation import (
     TopToken,
     Trouble,
 )
+from seatrial.kinds.serving.request import CHAT, COMPLETIONS, RESPONSES, Guide, Guided, Method, Mode, Request
 
 _T = TypeVar("_T")
 TOKENIZE = "/tokenize"

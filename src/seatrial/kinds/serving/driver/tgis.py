@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 from seatrial.extras import install_command
 from seatrial.kinds.driver import DriverError
 from seatrial.kinds.serving.driver.client import CERTIFICATE, Client, ModelInfo
-from seatrial.kinds.serving.generation import Answer, Failure, Generation, Mode, Request, Times, Trouble, stream_answer
+from seatrial.kinds.serving.generation import Answer, Failure, Generation, Times, Trouble, stream_answer
+from seatrial.kinds.serving.request import Mode, Request
 from seatrial.kinds.serving.work import ServingWork, Tls
 
 try:

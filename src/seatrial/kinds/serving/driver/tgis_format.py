@@ -11,17 +11,8 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from msgspec import structs
 
-from seatrial.kinds.serving.generation import (
-    Generation,
-    Guide,
-    Guided,
-    Method,
-    Request,
-    StopReason,
-    Token,
-    Tokenization,
-    TopToken,
-)
+from seatrial.kinds.serving.generation import Generation, StopReason, Token, Tokenization, TopToken
+from seatrial.kinds.serving.request import Guide, Guided, Method, Request
 
 GENERATION, HEALTH = "fmaas", "grpc.health.v1"
 
