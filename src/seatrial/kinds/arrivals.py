@@ -3,7 +3,7 @@
 import math
 import random
 from collections.abc import Iterator
-from itertools import count, islice, takewhile
+from itertools import count, islice, repeat, takewhile
 
 import msgspec
 
@@ -46,6 +46,8 @@ def offsets(arrivals: Arrivals, most: int | None, seconds: float | None = None, 
 def _times(arrivals: Arrivals, seed: int) -> Iterator[float]:
     if arrivals.shape == "trace":
         yield from arrivals.times
+    elif arrivals.shape == "in_flight":
+        yield from repeat(0.0)
     elif arrivals.shape == "rate":
         yield from (number / arrivals.rate for number in count())
     elif arrivals.shape == "burst":

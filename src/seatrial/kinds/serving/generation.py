@@ -2,9 +2,10 @@
 
 None means that the server did not set a value; an empty value was set to be empty."""
 
+import math
 from collections.abc import Sequence
 from enum import StrEnum
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Any
 
 import msgspec
@@ -114,6 +115,17 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     times: Times = Times()
     problems: tuple[str, ...] = ()  # unmet expectations and broken rules of the protocol, found by the client
     raw: tuple[bytes, ...] = ()  # body, or events of a stream; not recorded
+
+
+def tokens_of(
+    texts: Sequence[str], logprobs: Sequence[float | None], tops: Sequence[dict[str, float | None] | None]
+) -> tuple[Token, ...]:
+    """The tokens in OpenAI's completions; `tops` has the most likely ones at each position."""
+    made = []
+    for text, logprob, top in zip_longest(texts, logprobs, tops):
+        likeliest_first = sorted((top or {}).items(), key=lambda item: math.inf if item[1] is None else -item[1])
+        made.append(Token(text, logprob, top=tuple(TopToken(*item) for item in likeliest_first)))
+    return tuple(made)
 
 
 def stream_answer(messages: Sequence[Generation], failure: Failure | None, times: Times) -> Answer:

@@ -166,12 +166,10 @@ class SkippedCase(Model):
     why: Reason = Field(description="Reason, shown in the plan and report.")
 
     def fits(self, case: Case) -> bool:
-        named = {"prefix": case.request.prefix_id, "adapter": case.request.adapter_id}
-        return (
-            (self.case is None or glob_matches(self.case, case.name))
-            and (self.tag is None or self.tag in case.tags)
-            and (self.has is None or named[self.has] is not None)
-        )
+        if self.case is not None and not glob_matches(self.case, case.name):
+            return False
+        named = {"prefix": case.request.prefix_id, "adapter": case.request.adapter_id, None: ""}
+        return named[self.has] is not None and (self.tag is None or self.tag in case.tags)
 
 
 class PlannedCase(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -267,9 +265,7 @@ class ServingTrial(TrialModel):
         return self.workspace or (runtime.workspace if runtime else None)
 
     def needed_files(self) -> tuple[tuple[tuple[str | int, ...], str], ...]:
-        named: dict[tuple[str | int, ...], str | None] = {
-            ("cases", index): path for index, path in enumerate(self.cases)
-        }
+        named: dict[tuple[str | int, ...], str | None] = {("cases", at): path for at, path in enumerate(self.cases)}
         if self.load is not None and self.load.arrivals is not None:
             named["load", "arrivals", "trace"] = self.load.arrivals.trace
         if self.load is not None:

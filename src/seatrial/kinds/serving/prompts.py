@@ -134,11 +134,8 @@ def _prompt(data: bytes | Mapping[str, object]) -> Prompt | str:
         found = f"found {' and '.join(given)}" if given else "found none"
         return f"a prompt needs one of `prompt`, `messages`, `turns`, `conversations` and `input_length`; {found}"
     messages = ({"role": "user", "content": turns[0]},) if turns else row.messages
-    asked = Request(
-        inputs=(row.prompt,) if row.prompt else (),
-        messages=messages,
-        stopping=Stopping(row.max_tokens or row.output_length or _TOKENS),
-    )
+    stopping = Stopping(row.max_tokens or row.output_length or _TOKENS)
+    asked = Request((row.prompt,) if row.prompt else (), messages, stopping=stopping)
     return Prompt(Question("", asked, turns=turns[1:]), row.input_length or 0, row.hash_ids)
 
 

@@ -122,10 +122,10 @@ def check_alone(request: Request, answer: Answer, protocol: str) -> Comparison:
         return Comparison(Agreement.ERROR, answer.failure.text)
     if answer.messages and (broken := check_messages(answer.messages, request, protocol)) is not None:
         return broken
-    rules = [structure(problem) for problem in answer.problems]
-    return worst_of(
-        [*rules, *(problem for got in generations_of(answer) for problem in _against_request(request, got))]
-    )
+    found = [structure(problem) for problem in answer.problems]
+    for got in generations_of(answer):
+        found += _against_request(request, got)
+    return worst_of(found)
 
 
 def repeated_unit(text: str) -> str:
@@ -207,11 +207,8 @@ def _against_tools(request: Request, calls: Sequence[ToolCall]) -> Iterator[Comp
     problems = []
     if not names <= set(request.tools):
         problems.append(f"{called}; the request has {', '.join(request.tools) or 'no tools'}")
-    if (
-        (choice == "none" and names)
-        or (choice == "required" and not names)
-        or (choice in request.tools and names != {choice})
-    ):
+    allowed = {name: names == {name} for name in request.tools} | {"none": not names, "required": bool(names)}
+    if not allowed.get(choice, True):
         problems.append(f"{called}; `tool_choice` is {choice}")
     for call in calls:
         try:

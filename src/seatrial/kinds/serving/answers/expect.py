@@ -19,12 +19,8 @@ def unmet(expect: Expect, request: Request, answer: Answer, stream: bool) -> Ite
         for got in generations_of(answer):
             yield from _of_generation(expect, got)
             # An answer that was cut off cannot be complete.
-            if (
-                guided
-                and got.stop_reason is not StopReason.MAX_TOKENS
-                and not got.tool_calls
-                and not unchecked(request)
-            ):
+            complete = got.stop_reason is not StopReason.MAX_TOKENS and not got.tool_calls
+            if guided and complete and not unchecked(request):
                 yield from _of_guide(guided, got.text or "")
     elif answer.failure.trouble is not Trouble.ANSWERED:
         return

@@ -12,15 +12,7 @@ from seatrial.kinds.serving.answers.compare import EXACT, Agreement, Comparison,
 from seatrial.kinds.serving.answers.drift import WholeJudgement, judge_whole
 from seatrial.kinds.serving.answers.expect import unchecked
 from seatrial.kinds.serving.answers.judge import WARNINGS, AnswerRule, Comparing, compare_generation
-from seatrial.kinds.serving.generation import (
-    FINISH_REASONS,
-    Answer,
-    Generation,
-    StopReason,
-    Token,
-    TopToken,
-    generations_of,
-)
+from seatrial.kinds.serving.generation import FINISH_REASONS, Answer, Generation, StopReason, generations_of, tokens_of
 from seatrial.kinds.serving.request import Case, Expect, Mode
 
 ANSWERS = "answers"
@@ -154,12 +146,8 @@ def read_completion(answer: Mapping[str, Any]) -> Generation:
     """Reads one choice of OpenAI's completions, with `finish` and `lp` for its finish reason and logprobs."""
     logprobs = answer.get("lp") or {}
     texts = logprobs.get("tokens") or ()
-    chosen = logprobs.get("token_logprobs") or ()
-    tops = logprobs.get("top_logprobs") or ()
-    tokens = tuple(
-        Token(text, logprob, None, tuple(TopToken(*one) for one in (top or {}).items()))
-        for text, logprob, top in zip_longest(texts, chosen[: len(texts)], tops[: len(texts)])
-    )
+    chosen, tops = ((logprobs.get(name) or ())[: len(texts)] for name in ("token_logprobs", "top_logprobs"))
+    tokens = tokens_of(texts, chosen, tops)
     finish = answer.get("finish")
     return Generation(
         text=answer.get("text"),

@@ -172,7 +172,6 @@ class WrittenGeneration(msgspec.Struct, forbid_unknown_fields=True, omit_default
 
 
 _MATCHES = {"message": ErrorMatch.EXACT, "message_prefix": ErrorMatch.PREFIX, "message_pattern": ErrorMatch.PATTERN}
-ERROR = ("code", *_MATCHES)
 GRPC_CODES = (
     *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS"),
     *("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED"),
@@ -181,8 +180,9 @@ GRPC_CODES = (
 _HTTP_CODE = re.compile(r"[1-5][0-9]{2}")
 
 
-def read_answer(fields: Fields, tokenize: bool) -> Answer:
+def read_answer(case: Fields, tokenize: bool) -> Answer:
     """Missing counts are zero and missing texts empty: protobuf does not write them."""
+    fields = case.map("response", ("responses",))
     if tokenize:
         found = fields.maps("responses", ("token_count", "tokens", "offsets"), "a response")
         return Answer(tokenizations=tuple(map(_tokenization, found)))
@@ -222,10 +222,8 @@ def read_tool_calls(fields: Fields) -> tuple[ToolCall, ...]:
 
 def _tokens(fields: Fields, name: str) -> Iterator[Token]:
     for token in fields.maps(name, WrittenToken.__struct_fields__, "a token"):
-        top = tuple(
-            TopToken(one.text("text") or "", one.logprob())
-            for one in token.maps("top_tokens", WrittenTopToken.__struct_fields__, "a top token")
-        )
+        listed = token.maps("top_tokens", WrittenTopToken.__struct_fields__, "a top token")
+        top = tuple(TopToken(one.text("text") or "", one.logprob()) for one in listed)
         yield Token(token.text("text") or "", token.logprob(), token.whole("rank") or None, top)
 
 
@@ -236,7 +234,8 @@ def _tokenization(fields: Fields) -> Tokenization:
     return Tokenization(fields.whole("token_count") or 0, tokens, offsets if "offsets" in fields else None)
 
 
-def read_error(fields: Fields) -> ExpectedError:
+def read_error(case: Fields) -> ExpectedError:
+    fields = case.map("error", ("code", *_MATCHES))
     given = _only(fields, _MATCHES)
     if given is None and "code" not in fields:
         fields.report("`error` needs `code` or `message`; without both, any error would pass")

@@ -129,14 +129,13 @@ def described(body: dict[str, Any], path: str, text: str | None = None, limit_s:
     if "input" in body:
         prompt = body["input"] if path == EMBEDDINGS else str(body["input"])
     inputs: list[Any] = prompt if isinstance(prompt, list) and not all(isinstance(one, int) for one in prompt) else []
+    said = messages if isinstance(messages, list) and all(isinstance(one, dict) for one in messages) else []
     stops = stop if isinstance(stop, list) else [stop]
     logprobs = body.get("logprobs")
     listed = logprobs is not None and logprobs is not False
     return Request(
         inputs=tuple(map(str, inputs or ([prompt] if prompt is not None else []))),
-        messages=tuple(messages)
-        if isinstance(messages, list) and all(isinstance(one, dict) for one in messages)
-        else (),
+        messages=tuple(said),
         mode=Mode.EMBED if path == EMBEDDINGS else Mode.STREAM if body.get("stream") is True else Mode.UNARY,
         method=Method.GREEDY if body.get("temperature", 0) == 0 else Method.SAMPLE,
         sampling=Sampling(top_k=whole("top_k"), seed=whole("seed")),
@@ -166,9 +165,7 @@ def _name(tool: Any) -> str:
 
 def _guided(body: dict[str, Any]) -> Guided | None:
     """The structure that is asked for: in OpenAI's field, or in one of vLLM, llama.cpp or SGLang."""
-    asked = {
-        key.removeprefix("guided_"): value for key, value in body.items() if key.removeprefix("guided_") in _GUIDES
-    }
+    asked = {name: value for key, value in body.items() if (name := key.removeprefix("guided_")) in _GUIDES}
     form, outputs = body.get("response_format"), body.get("structured_outputs")
     asked |= outputs if isinstance(outputs, dict) else {}
     if isinstance(form, dict) and form.get("type") == "json_object":
@@ -197,11 +194,9 @@ def _expect(case: Fields, source: Source) -> tuple[Expect, ExpectedError | None]
     if events is not None:
         parted = isinstance(events.data, dict) and events.data and set(events.data) <= set(_EVENTS)
         schemas = events.data if parted else {"each": events.data}
-    response = fields.get("response")
-    for name, schema in (
-        ("response", response.data if response else None),
-        *(("events", one) for one in schemas.values()),
-    ):
+    node = fields.get("response")
+    response = node.data if node else None
+    for name, schema in [("response", response), *(("events", one) for one in schemas.values())]:
         if schema is not None and (problem := schema_problem(schema)):
             fields.report(f"`{name}`: {problem}", fields.get(name))
     expect = Expect(
@@ -211,7 +206,7 @@ def _expect(case: Fields, source: Source) -> tuple[Expect, ExpectedError | None]
         json=json.dumps(wanted.data) if wanted is not None else None,
         tool_calls=read_tool_calls(fields) if "tool_calls" in fields else None,
         finish_reason=FINISH_REASONS.get(finish or ""),
-        response=response.data if response else None,
+        response=response,
         events=schemas,
     )
     return expect, _error(fields.map("error", ("status", "matches"))) if "error" in fields else None

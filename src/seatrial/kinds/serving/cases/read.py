@@ -18,14 +18,7 @@ import yaml
 
 from seatrial.job import Unreadable, convert
 from seatrial.kinds.serving.cases.fields import Fields
-from seatrial.kinds.serving.cases.messages import (
-    ERROR,
-    WrittenGeneration,
-    WrittenToken,
-    read_answer,
-    read_error,
-    read_request,
-)
+from seatrial.kinds.serving.cases.messages import WrittenGeneration, WrittenToken, read_answer, read_error, read_request
 from seatrial.kinds.serving.cases.openai import BEGINNINGS, read_openai_cases
 from seatrial.kinds.serving.generation import Answer, Generation, StopReason, Token, ToolCall, TopToken
 from seatrial.kinds.serving.request import Case, Request
@@ -173,7 +166,7 @@ def _case(source: Source, node: Node, dialect: Dialect, unanswered: bool, answer
     if response is not None and isinstance(response.data, Answer):
         answer = response.data
     elif _RESPONSE in fields:
-        answer = read_answer(fields.map(_RESPONSE, ("responses",)), tokenize)
+        answer = read_answer(fields, tokenize)
     skips = "skip_check" in fields
     if skips and dialect is Dialect.TESTER:  # in TGIS's dialect its presence is enough
         skips = fields.get("skip_check") is None or bool(fields.flag("skip_check"))
@@ -181,7 +174,7 @@ def _case(source: Source, node: Node, dialect: Dialect, unanswered: bool, answer
         name=fields.text("name") or "",
         request=request,
         answer=answer,
-        error=read_error(fields.map("error", ERROR)) if "error" in fields else None,
+        error=read_error(fields) if "error" in fields else None,
         skip_check=skips,
         single_shard_only=bool(fields.flag("single_shard_only")),
         tags=fields.texts("tags"),

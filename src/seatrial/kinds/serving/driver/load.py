@@ -47,9 +47,7 @@ async def run_load(
     def next_until(seconds: float | None) -> list[Timed]:
         """The requests from the last ones on. The same seed gives the same first ones."""
         try:
-            times = (
-                [0.0] * (load.requests or 0) if at_once else offsets(load.arrivals, load.requests, seconds, load.seed)
-            )
+            times = offsets(load.arrivals, load.requests, seconds, load.seed)
             fresh = requests_of(load, work.questions, len(times))[len(asked) :]
         except ValueError as error:
             raise DriverError(str(error)) from error

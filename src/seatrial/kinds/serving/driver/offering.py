@@ -68,10 +68,10 @@ class Offering:
         over = asyncio.create_task(self._over.wait())
         reports = asyncio.create_task(self._report())
         try:
-            while window and not await wait_for(
-                self._driver.stopping, self._begin_s + window.seconds - time.monotonic()
-            ):
-                if not window.extend(self.timed[: self.started], self._begin_s):
+            while window:
+                left_s = self._begin_s + window.seconds - time.monotonic()
+                stopped = await wait_for(self._driver.stopping, left_s)
+                if stopped or not window.extend(self.timed[: self.started], self._begin_s):
                     break
                 self._add(next_until(window.seconds))
             self._complete = True

@@ -3,7 +3,6 @@
 Every option that changes the generation is sent, also if it is off, because servers have different defaults. This
 includes fields of vLLM and llama.cpp; for servers that reject unknown fields, `server.extra` removes them with null."""
 
-import math
 from array import array
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from seatrial.kinds.serving.generation import (
     ToolCall,
     TopToken,
     Trouble,
+    tokens_of,
 )
 from seatrial.kinds.serving.request import CHAT, COMPLETIONS, RESPONSES, Guide, Guided, Method, Mode, Request
 
@@ -439,11 +439,7 @@ def _tokens(found: _Logprobs) -> tuple[Token, ...] | None:
     if not len(found.tokens) == len(logprobs) == len(tops):
         counts = f"{len(logprobs)} logprobs and {len(tops)} lists of top ones"
         raise ProtocolError(f"{len(found.tokens)} tokens have {counts}")
-    made = []
-    for text, logprob, top in zip(found.tokens, logprobs, tops, strict=True):
-        likeliest_first = sorted((top or {}).items(), key=lambda item: math.inf if item[1] is None else -item[1])
-        made.append(Token(text, logprob, top=tuple(TopToken(*item) for item in likeliest_first)))
-    return tuple(made)
+    return tokens_of(found.tokens, logprobs, tops)
 
 
 def failure_of(code: str, error: Any, retry_after_s: float | None = None) -> Failure:

@@ -17,20 +17,12 @@ from seatrial.kinds.serving.work import ServingWork, Tls
 try:
     import grpc
 
-    from seatrial.kinds.serving.driver.tgis_format import (
-        GENERATION,
-        HEALTH,
-        Messages,
-        enum_word,
-        generate_request,
-        generation_of,
-        tokenization_of,
-        tokenize_request,
-    )
+    from seatrial.kinds.serving.driver import tgis_format
+    from seatrial.kinds.serving.driver.tgis_format import Messages, enum_word
 except ModuleNotFoundError as error:
     raise DriverError(f"protocol `tgis` needs gRPC ({error}); run `{install_command('grpc')}`") from error
 
-_SERVICE = f"/{GENERATION}.GenerationService"
+_SERVICE = f"/{tgis_format.GENERATION}.GenerationService"
 _CERTIFICATE_SIGNS = ("certificate", "ssl_error_ssl", "handshake failed", "peer name")
 _CONNECT_SIGNS = ("failed to connect", "connections to all backends failing", "dns")
 _BROKEN_SIGNS = ("socket closed", "connection reset", "stream removed", "goaway", "broken pipe", "rst_stream")
@@ -61,7 +53,7 @@ class TgisClient(Client):
         self._generate = _method(unary, f"{_SERVICE}/Generate", Messages["BatchedGenerationResponse"])
         self._tokenize = _method(unary, f"{_SERVICE}/Tokenize", Messages["BatchedTokenizeResponse"])
         self._model_info = _method(unary, f"{_SERVICE}/ModelInfo", Messages["ModelInfoResponse"])
-        self._health = _method(unary, f"/{HEALTH}.Health/Check", Messages["HealthCheckResponse"])
+        self._health = _method(unary, f"/{tgis_format.HEALTH}.Health/Check", Messages["HealthCheckResponse"])
         self._stream = _method(stream, f"{_SERVICE}/GenerateStream", Messages["GenerationResponse"])
 
     async def ask(self, asked: Request, stream: bool, limit_s: float, data: bytes = b"") -> Answer:
@@ -73,9 +65,10 @@ class TgisClient(Client):
         if stream:
             return await self._ask_stream(asked, limit_s)
         sent_s = time.monotonic()
-        tokenize = asked.mode is Mode.TOKENIZE
-        request = tokenize_request(asked, self._model) if tokenize else generate_request(asked, self._model, False)
-        method = self._tokenize if tokenize else self._generate
+        if asked.mode is Mode.TOKENIZE:
+            method, request = self._tokenize, tgis_format.tokenize_request(asked, self._model)
+        else:
+            method, request = self._generate, tgis_format.generate_request(asked, self._model, False)
         try:
             reply = await method(request, timeout=limit_s, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
@@ -85,20 +78,22 @@ class TgisClient(Client):
         if len(reply.responses) != len(asked.inputs):
             text = f"{len(reply.responses)} answers came for {len(asked.inputs)} inputs"
             return Answer(failure=Failure("OK", text, Trouble.GARBAGE), times=times)
-        if tokenize:
-            return Answer(tokenizations=tuple(tokenization_of(one, asked) for one in reply.responses), times=times)
-        return Answer(generations=tuple(generation_of(one, asked, False) for one in reply.responses), times=times)
+        if asked.mode is Mode.TOKENIZE:
+            found = tuple(tgis_format.tokenization_of(one, asked) for one in reply.responses)
+            return Answer(tokenizations=found, times=times)
+        return Answer(tuple(tgis_format.generation_of(one, asked, False) for one in reply.responses), times=times)
 
     async def _ask_stream(self, asked: Request, limit_s: float) -> Answer:
         messages: list[Generation] = []
         stamps: list[float] = []
         failure = None
         sent_s = time.monotonic()
-        call = self._stream(generate_request(asked, self._model, True), timeout=limit_s, metadata=self._metadata)
+        request = tgis_format.generate_request(asked, self._model, True)
+        call = self._stream(request, timeout=limit_s, metadata=self._metadata)
         try:
             async for message in call:
                 stamps.append(time.monotonic())
-                messages.append(generation_of(message, asked, True))
+                messages.append(tgis_format.generation_of(message, asked, True))
         except grpc.aio.AioRpcError as error:
             failure = _failure(error, sent_s, limit_s)
         except asyncio.CancelledError:
