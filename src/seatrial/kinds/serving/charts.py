@@ -41,7 +41,8 @@ def charts_of(
     if load is not None:
         found += _tiles(load, bounds, {one.check: one.verdict for one in findings if one.step == LOAD})
     if stages:
-        found += [_sweep(stages, bounds), _stages(stages)]
+        by_rate, knee = sorted(stages, key=lambda one: one.rate), _knee(stages)
+        found += [_sweep(by_rate, knee, bounds), _stages(by_rate, knee)]
     if load is not None:
         found += [one for one in (_latencies(load), _turns(load), _over_time(load)) if one.rows]
     return found
@@ -122,12 +123,12 @@ def _latencies(load: LoadSummary) -> Distribution:
     return Distribution("Load latencies", ["metric", *_QUANTILES], rows, units, first=True)
 
 
-def _sweep(stages: Sequence[LoadStage], bounds: Sequence[LoadBound]) -> Series:
+def _sweep(stages: Sequence[LoadStage], knee: LoadStage | None, bounds: Sequence[LoadBound]) -> Series:
     """Latency against throughput, in the order of the offered rates, with the knee as a point of its own."""
     name = "ttft" if any(stage.summary.latencies.get("ttft") for stage in stages) else "e2e"
-    columns, knee = [f"{name} p50", f"{name} p99"], _knee(stages)
+    columns = [f"{name} p50", f"{name} p99"]
     rows: list[list[Any]] = []
-    for stage in sorted(stages, key=lambda one: one.rate):
+    for stage in stages:
         values = [stage.summary.latencies.get(name, {}).get(part) for part in ("p50", "p99")]
         at_knee = [values[0] if stage is knee else None] if knee else []
         rows.append([stage.summary.rate, *values, *at_knee])
@@ -144,12 +145,11 @@ def _knee(stages: Sequence[LoadStage]) -> LoadStage | None:
     return max(known, key=lambda pair: pair[0])[1] if known else None
 
 
-def _stages(stages: Sequence[LoadStage]) -> Table:
+def _stages(stages: Sequence[LoadStage], knee: LoadStage | None) -> Table:
     """Latency against throughput, in the order of the rates."""
     parts = [(name, part) for name in ("ttft", "tpot", "e2e") for part in ("p50", "p99")]
     rows: list[list[Any]] = []
-    knee = _knee(stages)
-    for stage in sorted(stages, key=lambda one: one.rate):
+    for stage in stages:
         load = stage.summary
         values = [load.latencies.get(name, {}).get(part) for name, part in parts]
         result = (stage.doubt or "; ".join(stage.broken) or "holds") + ("; knee" if stage is knee else "")

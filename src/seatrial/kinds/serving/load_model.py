@@ -18,7 +18,7 @@ _METRICS = bounds.KnownMetrics(
 )
 
 
-PROMPTS, TOKENIZER = "prompts", "tokenizer.json"  # in the client's work folder
+TOKENIZER = "tokenizer.json"  # in the client's work folder
 _PORT_PATH = re.compile(r"(?::(\d{1,5}))?(/\S*)")
 
 
@@ -161,6 +161,11 @@ class Load(Model):
             raise ValueError(f"bound {streamed[0]!r} needs `stream: true`")
         return self
 
+    @property
+    def prompts_file(self) -> str:
+        """In the client's work folder; empty for a load without a file of prompts."""
+        return f"prompts{PurePosixPath(self.prompts).suffix}" if self.prompts else ""
+
     def work(
         self, seed: int, times: tuple[float, ...], metrics: str, metrics_port: str, check: AnswerCheck
     ) -> LoadWork:
@@ -177,7 +182,7 @@ class Load(Model):
             stream=self.stream,
             seed=seed,
             lengths=self.lengths.work() if self.lengths else None,
-            prompts=f"{PROMPTS}{PurePosixPath(self.prompts).suffix}" if self.prompts else "",
+            prompts=self.prompts_file,
             request_s=self.request_s,
             lag_s=self.lag_s,
             bounds=tuple(parse_load_bound(name, value) for name, value in self.bounds.items()),

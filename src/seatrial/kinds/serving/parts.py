@@ -1,7 +1,6 @@
 """Parts of an attempt at a serving cell: the server, if the trial starts it, and the client."""
 
 import random
-from pathlib import PurePosixPath
 
 import msgspec
 
@@ -9,7 +8,7 @@ from seatrial import __version__
 from seatrial.job import SECRET_FILE, Input, JobSpec, PartSpec, Port, Ready, Step
 from seatrial.kinds.job import DRIVER, driver_job, make_job, plan_workspace, workspace_inputs
 from seatrial.kinds.serving.answers import Tolerance, tolerance_for
-from seatrial.kinds.serving.load_model import PROMPTS, TOKENIZER, port_and_path
+from seatrial.kinds.serving.load_model import TOKENIZER, port_and_path
 from seatrial.kinds.serving.load_work import AnswerCheck, LoadWork
 from seatrial.kinds.serving.model import ServingTrial
 from seatrial.kinds.serving.request import Case, ErrorMatch
@@ -114,13 +113,12 @@ def _driver(cell: Cell, job: JobSpec) -> JobSpec:
     shown = {Variable.CLIENT_CERT: tls.cert, Variable.CLIENT_KEY: tls.key} if tls else {}
     folder = cell.directory.resolve()
     secrets |= {name.value: f"{SECRET_FILE}{folder / path}" for name, path in shown.items() if path is not None}
-    inputs = [Input(str(folder / tls.ca), CA)] if tls and tls.ca else []
-    if (load := model.load) is not None and load.prompts is not None:
-        inputs.append(Input(str(folder / load.prompts), f"{PROMPTS}{PurePosixPath(load.prompts).suffix}"))
-    if load is not None and load.lengths is not None and load.lengths.tokenizer is not None:
-        inputs.append(Input(str(folder / load.lengths.tokenizer), TOKENIZER))
+    files = {CA: tls.ca if tls else None}
+    if (load := model.load) is not None:
+        files |= {load.prompts_file: load.prompts, TOKENIZER: load.lengths.tokenizer if load.lengths else None}
+    inputs = tuple(Input(str(folder / path), name) for name, path in files.items() if path)
     driver = driver_job(job, "serving", work_of(cell), model.client)
-    return msgspec.structs.replace(driver, env={}, secrets=secrets, inputs=tuple(inputs))
+    return msgspec.structs.replace(driver, env={}, secrets=secrets, inputs=inputs)
 
 
 def work_of(cell: Cell) -> ServingWork:

@@ -5,8 +5,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from seatrial.kinds.serving.request import Case, Request
 from seatrial.suite.yaml.problem import nearest
 from seatrial.suite.yaml.source import Node, Source
 
@@ -153,3 +154,17 @@ def _named(node: Node) -> str:
         return "nothing"
     text = node.raw if node.raw is not None else repr(node.data)
     return text if len(text) <= 60 else text[:60] + "…"
+
+
+def read_case(source: Source, node: Node, fields: Fields, request: Request, **expected: Any) -> Case:
+    """The case with the fields that both formats have."""
+    if "name" not in fields:
+        fields.report("case has no `name`")
+    return Case(
+        name=fields.text("name") or "",
+        request=request,
+        single_shard_only=bool(fields.flag("single_shard_only")),
+        tags=fields.texts("tags"),
+        at=f"{source.file}:{node.line}",
+        **expected,
+    )

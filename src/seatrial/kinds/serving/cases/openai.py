@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from seatrial.kinds.serving.answers.expect import schema_problem
-from seatrial.kinds.serving.cases.fields import Fields, snake
+from seatrial.kinds.serving.cases.fields import Fields, read_case, snake
 from seatrial.kinds.serving.cases.messages import read_tool_calls
 from seatrial.kinds.serving.generation import FINISH_REASONS
 from seatrial.kinds.serving.request import (
@@ -86,8 +86,6 @@ def _case(source: Source, node: Node) -> Case:
             body[key] = node.data[key]
             if close := closest(key, _OWN):
                 source.report(f"unknown field {key!r}; did you mean {close!r}?", *place)
-    if "name" not in fields:
-        fields.report("case has no `name`")
     text, path = fields.text("body"), fields.text("path")
     if "repeated" in fields and not isinstance(body.get("prompt"), str):
         fields.report("`repeated` needs a `prompt` that is one text", fields.get("repeated"))
@@ -105,17 +103,8 @@ def _case(source: Source, node: Node) -> Case:
         cancelled=fields.whole("cancelled", _MOST_CANCELLED) or 0,
         repeated=fields.whole("repeated", _MOST_REPEATED) or 1,
     )
-    return Case(
-        name=fields.text("name") or "",
-        request=request,
-        error=error,
-        expect=expect,
-        why=fields.text("why") or "",
-        skip_check=bool(fields.flag("skip_check")),
-        single_shard_only=bool(fields.flag("single_shard_only")),
-        tags=fields.texts("tags"),
-        at=f"{source.file}:{node.line}",
-    )
+    why, skips = fields.text("why") or "", bool(fields.flag("skip_check"))
+    return read_case(source, node, fields, request, error=error, expect=expect, why=why, skip_check=skips)
 
 
 def described(body: dict[str, Any], path: str, text: str | None = None, limit_s: float | None = None) -> Request:

@@ -17,7 +17,7 @@ import msgspec
 import yaml
 
 from seatrial.job import Unreadable, convert
-from seatrial.kinds.serving.cases.fields import Fields
+from seatrial.kinds.serving.cases.fields import Fields, read_case
 from seatrial.kinds.serving.cases.messages import WrittenGeneration, WrittenToken, read_answer, read_error, read_request
 from seatrial.kinds.serving.cases.openai import BEGINNINGS, read_openai_cases
 from seatrial.kinds.serving.generation import Answer, Generation, StopReason, Token, ToolCall, TopToken
@@ -146,8 +146,6 @@ def cases_of(source: Source, unanswered: bool = False, answers: bool = False) ->
 
 def _case(source: Source, node: Node, dialect: Dialect, unanswered: bool, answers: bool) -> Case:
     fields = Fields(source, node, _CASE, "a case")
-    if "name" not in fields:
-        fields.report("case has no `name`")
     if "request" not in fields and not answers:
         fields.report("case has no `request`, `prompt` or `messages`")
     kind = fields.text("request_type")
@@ -170,16 +168,8 @@ def _case(source: Source, node: Node, dialect: Dialect, unanswered: bool, answer
     skips = "skip_check" in fields
     if skips and dialect is Dialect.TESTER:  # in TGIS's dialect its presence is enough
         skips = fields.get("skip_check") is None or bool(fields.flag("skip_check"))
-    return Case(
-        name=fields.text("name") or "",
-        request=request,
-        answer=answer,
-        error=read_error(fields) if "error" in fields else None,
-        skip_check=skips,
-        single_shard_only=bool(fields.flag("single_shard_only")),
-        tags=fields.texts("tags"),
-        at=f"{source.file}:{node.line}",
-    )
+    error = read_error(fields) if "error" in fields else None
+    return read_case(source, node, fields, request, answer=answer, error=error, skip_check=skips)
 
 
 # Quick reading: responses, which are most of a large file, are read without positions. Any doubt raises Unreadable, and
