@@ -157,14 +157,14 @@ def test_times_count_reasoning_and_the_answer_apart() -> None:
     """20 tokens of reasoning and 5 of the answer, one every 50 ms."""
     stamps = [0.1 + 0.05 * place for place in range(25)]
     one = Timed(0.0, stamps=stamps, counts=[1] * 25, tokens=25, answer_s=stamps[20], end_s=stamps[-1])
-    summary = summarize_load(LoadWork(Arrivals("rate")), [one] * 8, 0.0, 1, False, False)
+    summary = summarize_load(LoadWork(Arrivals("rate")), [one] * 8)
     found = {name: values["p50"] for name, values in summary.latencies.items()}
     assert found["ttft"] == pytest.approx(0.1)
     assert found["ttfo"] == pytest.approx(1.1)
     assert found["tpot"] == pytest.approx(0.05)
     assert found["itl"] == pytest.approx(0.05)
     plain = Timed(0.0, stamps=stamps, counts=[1] * 25, tokens=25, answer_s=stamps[0], end_s=stamps[-1])
-    assert "ttfo" not in summarize_load(LoadWork(Arrivals("rate")), [plain] * 8, 0.0, 1, False, False).latencies
+    assert "ttfo" not in summarize_load(LoadWork(Arrivals("rate")), [plain] * 8).latencies
 
 
 SCHEMA = {"type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}}}

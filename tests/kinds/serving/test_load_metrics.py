@@ -74,11 +74,11 @@ def test_first_turns_are_no_warm_up_of_later_ones_that_are_faster() -> None:
         ones += [timed(turn + talk / 10, ttft_s) for talk in range(8)]
         for one in ones[-8:]:
             one.turn = turn
-    summary = summarize_load(LoadWork(Arrivals("burst", burst=8)), ones, 0.5, 8, False, False)
+    summary = summarize_load(LoadWork(Arrivals("burst", burst=8)), ones)
     assert summary.warmup == 0
     assert [(row["turn"], row["requests"]) for row in summary.turns] == [(1, 8), (2, 8), (3, 8)]
     ones[0].stamps[0] += 30.0  # the first one of all compiles
-    summary = summarize_load(LoadWork(Arrivals("burst", burst=8)), ones, 0.5, 8, False, False)
+    summary = summarize_load(LoadWork(Arrivals("burst", burst=8)), ones)
     assert summary.warmup == 1
     assert [(row["turn"], row["requests"]) for row in summary.turns] == [(1, 7), (2, 8), (3, 8)]
 
@@ -87,7 +87,7 @@ def test_a_summary_says_what_was_measured_and_what_failed() -> None:
     bounds = (parse_load_bound("ttft.p99", "150ms"), parse_load_bound("errors", 0), parse_load_bound("ttft.p25", "1s"))
     ones = [timed(float(at_s), 0.1, 0.2) for at_s in range(8)]
     ones += [timed(8.0, 0.4, 0.5), timed(9.0, error="429"), timed(10.0, error="late", lag_s=0.02)]
-    summary = summarize_load(LoadWork(Arrivals("rate", 1.0), bounds=bounds), ones, 0.5, 3, False, False)
+    summary = summarize_load(LoadWork(Arrivals("rate", 1.0), bounds=bounds), ones)
     assert (summary.requests, summary.errors, summary.error_kinds) == (11, 2, {"429": 1, "late": 1})
     assert summary.latencies["ttft"]["p50"] == pytest.approx(0.1)
     assert summary.latencies["ttft"]["p25"] == pytest.approx(0.1)
@@ -162,7 +162,7 @@ def test_a_bound_that_the_route_alone_breaks_says_nothing_of_the_server() -> Non
     written = {"ttft.p50": "10ms", "e2e.p50": "1s", "tpot.p50": "10ms", "e2e.p99": "200ms"}
     bounds = tuple(parse_load_bound(name, value) for name, value in written.items())
     load = LoadWork(Arrivals("rate", 1.0), bounds=bounds)
-    summary = summarize_load(load, [timed(0.0, 0.1, 0.105), timed(1.0, 0.1, 0.105)], 0.0, 1, False, False)
+    summary = summarize_load(load, [timed(0.0, 0.1, 0.105), timed(1.0, 0.1, 0.105)])
     note = LoadNote(summary)
     cause = EndCause(Verdict.INFRA, "lost", "")
     near, _ = check_load(load, DriverRecords(load=note), cause)

@@ -95,9 +95,15 @@ async def run_load(
             one.end_s, one.error = time.monotonic(), CUT
     answers = check_sample(load, asked[: len(timed)], timed, work.protocol)
     timed = sorted([*timed, *later], key=lambda one: one.intended_s)
-    summary = summarize_load(load, timed, cpu_s, offering.most_in_flight, cut, again, answers)
-    flow = window.flow if window else None
-    return msgspec.structs.replace(summary, falls_behind=flow.falls_behind if flow else ""), timed
+    summary = msgspec.structs.replace(
+        summarize_load(load, timed, answers),
+        cpu_s=cpu_s,
+        most_in_flight=offering.most_in_flight,
+        falls_behind=window.flow.falls_behind if window and window.flow else "",
+        cut=cut,
+        again=again,
+    )
+    return summary, timed
 
 
 REQUESTS = "load-requests.jsonl"

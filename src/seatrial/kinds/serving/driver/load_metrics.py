@@ -9,15 +9,7 @@ from seatrial.kinds.serving.load_work import LATENCIES, QUANTILES, CheckedAnswer
 WARMUP_SHARE = 4  # warm-up is at most one in this many requests
 
 
-def summarize_load(
-    load: LoadWork,
-    timed: Sequence[Timed],
-    cpu_s: float,
-    most_in_flight: int,
-    cut: bool,
-    again: bool,
-    answers: CheckedAnswers | None = None,
-) -> LoadSummary:
+def summarize_load(load: LoadWork, timed: Sequence[Timed], answers: CheckedAnswers | None = None) -> LoadSummary:
     """`timed` is in the order of scheduled starts."""
     import numpy as np
 
@@ -75,10 +67,6 @@ def summarize_load(
         turns=_turns(counted),
         lengths=load.words.unit,
         answers=answers,
-        cpu_s=cpu_s,
-        most_in_flight=most_in_flight,
-        cut=cut,
-        again=again,
     )
 
 

@@ -33,7 +33,7 @@ class Window:
             if self.flow.keeps_up is not None or self.seconds >= self._most_s:
                 return False
         elif ended := [one for one in begun if one.end_s]:
-            so_far = summarize_load(self._load, ended, 0.0, 0, False, False)
+            so_far = summarize_load(self._load, ended)
             uppers = [bound for bound in self._load.bounds if bound.operator in ("<=", "<")]
             values = [(bound, bound.measured(so_far)) for bound in uppers]
             if any(value is not None and not bound.met_by(value) for bound, value in values):
