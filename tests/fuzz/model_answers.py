@@ -15,7 +15,7 @@ from seatrial.kinds.serving.driver.openai_format import (
     message_of,
     refusal_of,
 )
-from seatrial.kinds.serving.generation import Failure, Generation, Times, stream_answer
+from seatrial.kinds.serving.generation import Answer, Failure, Generation
 from seatrial.kinds.serving.request import Mode, Request
 
 TOP = [{"token": " a", "logprob": -0.1, "bytes": [32, 97], "top_logprobs": [{"token": " b", "logprob": -2.5}]}]
@@ -70,6 +70,6 @@ def _stream(data: bytes) -> object:
             if event != b"[DONE]":
                 found = message_of(event)
                 if isinstance(found, Failure):
-                    return msgspec.json.encode(stream_answer(messages, found, Times()))
+                    return msgspec.json.encode(Answer(failure=found, messages=tuple(messages)))
                 messages.append(found)
-    return msgspec.json.encode(stream_answer(messages, None, Times()))
+    return msgspec.json.encode(Answer(messages=tuple(messages)))

@@ -17,7 +17,7 @@ from seatrial.kinds.driver import DriverError
 from seatrial.kinds.serving.driver import GREETING, readiness_request
 from seatrial.kinds.serving.driver.openai import OpenAiClient
 from seatrial.kinds.serving.driver.openai_format import broken_rules
-from seatrial.kinds.serving.generation import Answer, Failure, StopReason, Trouble
+from seatrial.kinds.serving.generation import Answer, Failure, StopReason, Trouble, generations_of
 from seatrial.kinds.serving.request import Method, Mode, Request, Sampling, Stopping, Wanted
 from seatrial.kinds.serving.work import Question, ServingWork, Tls
 
@@ -53,7 +53,7 @@ def failure(answer: Answer) -> Failure:
 
 async def test_a_completion_has_its_text_tokens_logprobs_counts_and_times(real: str) -> None:
     answer = await ask(real)
-    (one,) = answer.generations
+    (one,) = generations_of(answer)
     assert one.text == "d-only, the\nf"
     assert (one.input_count, one.generated_count, one.stop_reason) == (8, 8, StopReason.MAX_TOKENS)
     assert one.tokens is not None
@@ -68,7 +68,7 @@ async def test_a_completion_has_its_text_tokens_logprobs_counts_and_times(real: 
 
 async def test_a_stream_comes_to_the_same_and_keeps_each_message_with_its_time(real: str) -> None:
     unary, stream = await ask(real), await ask(real, stream=True)
-    (whole_one,), (merged,) = unary.generations, stream.generations
+    (whole_one,), (merged,) = unary.generations, generations_of(stream)
     assert (merged.text, merged.input_count, merged.generated_count) == (whole_one.text, 8, 8)
     assert merged.tokens is not None
     assert [token.text for token in merged.tokens] == [token.text for token in whole_one.tokens or ()]
@@ -81,7 +81,7 @@ async def test_a_chat_and_several_inputs(real: str, stream: bool) -> None:
     chat = Request(
         messages=({"role": "user", "content": "hi"},), stopping=Stopping(max_new_tokens=3), wanted=ONCE.wanted
     )
-    (one,) = (await ask(real, chat, stream)).generations
+    (one,) = generations_of(await ask(real, chat, stream))
     assert one.text == "s. "
     assert [token.text for token in one.tokens or ()] == ["s", ".", " "]
     two = await ask(real, Request(inputs=("a b", "c d"), stopping=Stopping(max_new_tokens=4)))
@@ -90,7 +90,8 @@ async def test_a_chat_and_several_inputs(real: str, stream: bool) -> None:
 
 async def test_a_stop_sequence_is_no_token_of_the_text_in_either_way(real: str) -> None:
     stopped = msgspec.structs.replace(ONCE, stopping=Stopping(max_new_tokens=20, stop_sequences=(",",)))
-    (unary,), (stream,) = (await ask(real, stopped)).generations, (await ask(real, stopped, stream=True)).generations
+    (unary,) = generations_of(await ask(real, stopped))
+    (stream,) = generations_of(await ask(real, stopped, stream=True))
     assert unary.text == stream.text == "d-only"
     assert [token.text for token in stream.tokens or ()] == ["d", "-", "on", "ly"]
     assert stream.stop_reason is unary.stop_reason is StopReason.STOP
@@ -187,7 +188,7 @@ async def test_a_character_that_comes_in_halves_is_whole() -> None:
     async with server(answer) as (url, _):
         got = await ask(url, stream=True)
     assert got.failure is None
-    assert got.generations[0].text == text
+    assert generations_of(got)[0].text == text
 
 
 async def test_lines_that_end_in_two_characters_and_comments_are_understood() -> None:
@@ -198,7 +199,7 @@ async def test_lines_that_end_in_two_characters_and_comments_are_understood() ->
         writer.write(END)
 
     async with server(answer) as (url, _):
-        assert (await ask(url, stream=True)).generations[0].text == "a"
+        assert generations_of(await ask(url, stream=True))[0].text == "a"
 
 
 async def test_a_server_that_dies_in_mid_stream_leaves_what_had_come() -> None:

@@ -13,7 +13,7 @@ from seatrial.kinds.driver import DriverError
 from seatrial.kinds.serving.answers.answer import check_messages
 from seatrial.kinds.serving.driver.tgis import TgisClient
 from seatrial.kinds.serving.driver.tgis_format import Messages, generate_request
-from seatrial.kinds.serving.generation import Answer, Failure, StopReason, Trouble
+from seatrial.kinds.serving.generation import Answer, Failure, StopReason, Trouble, generations_of
 from seatrial.kinds.serving.request import (
     Decoding,
     Guide,
@@ -106,7 +106,7 @@ def test_messages_on_the_wire_have_the_numbers_of_the_protocol() -> None:
 
 async def test_an_answer_has_its_text_tokens_and_counts_whole_and_as_a_stream(real: str) -> None:
     whole, stream = await ask(real), await ask(real, stream=True)
-    (one,), (merged,) = whole.generations, stream.generations
+    (one,), (merged,) = whole.generations, generations_of(stream)
     assert one.text == merged.text == "d-only, the\nf"
     assert (one.input_count, one.generated_count, one.stop_reason) == (8, 8, StopReason.MAX_TOKENS)
     assert [token.text for token in merged.tokens or ()] == [token.text for token in one.tokens or ()]

@@ -20,7 +20,7 @@ from seatrial.job import (
     value_text,
 )
 from seatrial.kinds.job import DRIVER
-from seatrial.kinds.serving.generation import Answer, Failure, Trouble, merge_messages
+from seatrial.kinds.serving.generation import Answer, Failure, Trouble
 from seatrial.kinds.serving.load_work import LOAD, LoadNote
 from seatrial.kinds.serving.parts import SERVER
 from seatrial.kinds.serving.work import SERVER_PORT, AnswerNote, Note, ReadyNote, UnreadyNote
@@ -75,12 +75,9 @@ def driver_records(step: ObservedStep) -> DriverRecords:
 
 def _answer(note: AnswerNote, pieces: list[str]) -> Answer | None:
     """None if it is missing or incomplete."""
-    answer = note.answer
-    if note.pieces is not None:
-        answer = decode("".join(pieces), Answer) if note.pieces == len(pieces) else None
-    if answer and answer.messages and not answer.generations and answer.failure is None:
-        return msgspec.structs.replace(answer, generations=merge_messages(answer.messages))
-    return answer
+    if note.pieces is None:
+        return note.answer
+    return decode("".join(pieces), Answer) if note.pieces == len(pieces) else None
 
 
 _UNAUTHORIZED = ("401", "403", "UNAUTHENTICATED", "PERMISSION_DENIED")  # codes, in either protocol

@@ -105,8 +105,7 @@ class Times(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The response to one request. A stream keeps its messages, including those before a failure; `generations` then
-    has the merged one."""
+    """The response to one request. A stream has messages instead of generations, including those before a failure."""
 
     generations: tuple[Generation, ...] = ()
     tokenizations: tuple[Tokenization, ...] = ()
@@ -126,11 +125,6 @@ def tokens_of(
         likeliest_first = sorted((top or {}).items(), key=lambda item: math.inf if item[1] is None else -item[1])
         made.append(Token(text, logprob, top=tuple(TopToken(*item) for item in likeliest_first)))
     return tuple(made)
-
-
-def stream_answer(messages: Sequence[Generation], failure: Failure | None, times: Times) -> Answer:
-    merged = merge_messages(messages) if failure is None else ()
-    return Answer(merged, failure=failure, messages=tuple(messages), times=times)
 
 
 def by_choice(messages: Sequence[Generation]) -> list[list[Generation]]:

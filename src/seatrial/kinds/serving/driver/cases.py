@@ -154,10 +154,8 @@ class Asking:
         return await self._embedder.similarities(expected, [one.text or "" for one in made])
 
     def _record(self, ask: Ask, answer: Answer, beside: int, refused: int, similarities: list[float]) -> None:
-        """Writes the answer as one note, or as pieces if it is too long. A stream is recorded by its messages only."""
-        generations = () if ask.stream and answer.messages else answer.generations
-        answer = msgspec.structs.replace(answer, generations=generations, raw=())
-        data = msgspec.json.encode(answer)
+        """Writes the answer as one note, or as pieces if it is too long."""
+        data = msgspec.json.encode(msgspec.structs.replace(answer, raw=()))
         optional = {"refused": refused, "similarities": similarities}
         extra: dict[str, Any] = {"beside": beside, **{name: value for name, value in optional.items() if value}}
         if len(data) <= PIECE_BYTES:

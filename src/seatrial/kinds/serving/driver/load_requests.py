@@ -97,7 +97,7 @@ def record_answer(timed: Timed, answer: Answer, length: Length) -> None:
             timed.counts.append(len(message.tokens or ()) or 1)
             if timed.answer_s is None and not message.reasoning:
                 timed.answer_s = at_s
-    whole = answer.generations[0] if answer.generations else Generation()
+    whole = next(iter(generations_of(answer) if answer.failure is None else ()), Generation())
     timed.tokens = sum(timed.counts) if whole.generated_count is None else whole.generated_count
     timed.said = (whole.text or "") if timed.turn else ""
     if answer.failure is not None:

@@ -13,7 +13,7 @@ from seatrial.http.http1 import BrokenConnection, NotHttp
 from seatrial.kinds.serving.driver import openai_format
 from seatrial.kinds.serving.driver.client import CERTIFICATE, Client
 from seatrial.kinds.serving.driver.http import Connections, Received, StampedWire
-from seatrial.kinds.serving.generation import Answer, Failure, Generation, Times, Trouble, stream_answer
+from seatrial.kinds.serving.generation import Answer, Failure, Generation, Times, Trouble
 from seatrial.kinds.serving.request import RESPONSES, Request
 from seatrial.kinds.serving.work import ServingWork
 
@@ -147,8 +147,8 @@ def _read_stream(got: Received, asked: Request, times: Times, broken: Failure | 
             raise openai_format.ProtocolError(f"the stream ended without {last}{rest}")
     except openai_format.ProtocolError as garbage:
         failure = failure or Failure("200", str(garbage), Trouble.GARBAGE)
-    answer = stream_answer(messages, failure, msgspec.structs.replace(times, messages_s=tuple(stamps)))
-    return msgspec.structs.replace(answer, raw=tuple(raw))
+    times = msgspec.structs.replace(times, messages_s=tuple(stamps))
+    return Answer(failure=failure, messages=tuple(messages), times=times, raw=tuple(raw))
 
 
 def _broken(got: Received, error: Exception) -> Failure:

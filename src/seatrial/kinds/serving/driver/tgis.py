@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from seatrial.extras import install_command
 from seatrial.kinds.driver import DriverError
 from seatrial.kinds.serving.driver.client import CERTIFICATE, Client, ModelInfo
-from seatrial.kinds.serving.generation import Answer, Failure, Generation, Times, Trouble, stream_answer
+from seatrial.kinds.serving.generation import Answer, Failure, Generation, Times, Trouble
 from seatrial.kinds.serving.request import Mode, Request
 from seatrial.kinds.serving.work import ServingWork, Tls
 
@@ -100,7 +100,7 @@ class TgisClient(Client):
             call.cancel()
             raise
         times = Times(sent_s, stamps[0] if stamps else None, time.monotonic(), tuple(stamps))
-        return stream_answer(messages, failure, times)
+        return Answer(failure=failure, messages=tuple(messages), times=times)
 
     async def health(self, limit_s: float) -> Failure | None:
         """Asks gRPC's health service, which is optional."""
