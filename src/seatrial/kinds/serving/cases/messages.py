@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
@@ -134,37 +134,32 @@ def _only(fields: Fields, names: Iterable[str]) -> str | None:
     return given[0] if given else None
 
 
-_U32 = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
-_U64 = Annotated[int, msgspec.Meta(ge=0)]
-_Digits = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,19}\Z")]  # protobuf writes 64 bits as text
-
-
-class WrittenTopToken(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class WrittenTopToken(msgspec.Struct, omit_defaults=True):
     text: str | None = None
     logprob: float | str | None = None
 
 
-class WrittenToken(WrittenTopToken, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
-    rank: _U32 | None = None
+class WrittenToken(WrittenTopToken, omit_defaults=True, rename="camel"):
+    rank: int | None = None
     top_tokens: list[WrittenTopToken] | None = None
 
 
-class WrittenToolCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class WrittenToolCall(msgspec.Struct, omit_defaults=True):
     name: str = ""
     arguments: str = ""
 
 
-class WrittenGeneration(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
+class WrittenGeneration(msgspec.Struct, omit_defaults=True, rename="camel"):
     """An answer in protobuf's JSON format."""
 
-    input_token_count: _U32 | None = None
-    generated_token_count: _U32 | None = None
+    input_token_count: int | None = None
+    generated_token_count: int | None = None
     text: str | None = None
     stop_reason: str | None = None
     stop_sequence: str | None = None
-    seed: _U64 | _Digits | None = None
-    input_tokens: list[WrittenToken] | msgspec.UnsetType = msgspec.UNSET
-    tokens: list[WrittenToken] | msgspec.UnsetType = msgspec.UNSET
+    seed: int | str | None = None
+    input_tokens: list[WrittenToken] | None = None
+    tokens: list[WrittenToken] | None = None
     reasoning: str | None = None
     model: str | None = None
     tool_calls: list[WrittenToolCall] | None = None
@@ -180,9 +175,8 @@ GRPC_CODES = (
 _HTTP_CODE = re.compile(r"[1-5][0-9]{2}")
 
 
-def read_answer(case: Fields, tokenize: bool) -> Answer:
+def read_answer(fields: Fields, tokenize: bool) -> Answer:
     """Missing counts are zero and missing texts empty: protobuf does not write them."""
-    fields = case.map("response", ("responses",))
     if tokenize:
         found = fields.maps("responses", ("token_count", "tokens", "offsets"), "a response")
         return Answer(tokenizations=tuple(map(_tokenization, found)))

@@ -4,7 +4,6 @@ The dialects differ in the name of a flag (`single_shard_only`, `singleShardOnly
 applies whenever it is present. Only TGIS's has tokenize cases. Both accept either spelling of a name."""
 
 import gc
-import math
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -15,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from seatrial.job import Unreadable, convert
+from seatrial.job import Unreadable
 from seatrial.kinds.serving.cases.fields import Fields, read_case
-from seatrial.kinds.serving.cases.messages import WrittenGeneration, WrittenToken, read_answer, read_error, read_request
+from seatrial.kinds.serving.cases.messages import read_answer, read_error, read_request
 from seatrial.kinds.serving.cases.openai import BEGINNINGS, read_openai_cases
-from seatrial.kinds.serving.generation import Answer, Generation, StopReason, Token, ToolCall, TopToken
+from seatrial.kinds.serving.generation import Answer
 from seatrial.kinds.serving.request import Case, Request
 from seatrial.limited_yaml import MAX_DEPTH
 from seatrial.suite.yaml.problem import Problem, SuiteError
@@ -163,7 +162,7 @@ def _case(source: Source, node: Node, dialect: Dialect, unanswered: bool, answer
     if response is not None and isinstance(response.data, Answer):
         answer = response.data
     elif _RESPONSE in fields:
-        answer = read_answer(fields, tokenize)
+        answer = read_answer(fields.map(_RESPONSE, ("responses",)), tokenize)
     skips = "skip_check" in fields
     if skips and dialect is Dialect.TESTER:  # in TGIS's dialect its presence is enough
         skips = fields.get("skip_check") is None or bool(fields.flag("skip_check"))
@@ -171,66 +170,28 @@ def _case(source: Source, node: Node, dialect: Dialect, unanswered: bool, answer
     return read_case(source, node, fields, request, answer=answer, error=error, skip_check=skips)
 
 
-# Quick reading: responses, which are most of a large file, are kept without positions. Any doubt raises Unreadable, and
-# the file is read again with them. 500 cases with 50 tokens take 0.2 s of CPU as JSON or 1.6 s as YAML, and 70 MB; with
-# positions 2 s and 300 MB.
+# Quick reading: the response of each case, which is most of a large file, is read as soon as the case is parsed, so
+# that its nodes are not kept. JSON is read without libyaml and without positions. After any problem, the file is read
+# again as YAML, with the position of every value. 500 cases with 50 tokens take 0.7 s of CPU as JSON and 2 s as YAML.
 
 
-_NAN = frozenset(("NaN", "nan", ".nan", ".NaN", ".NAN"))
-_STOPS = {None: None} | {reason.value.upper(): reason for reason in StopReason}
-
-
-class _Response(msgspec.Struct, forbid_unknown_fields=True):
-    responses: list[WrittenGeneration] = []
-
-
-def _answer(data: Any) -> Answer:
-    return Answer(tuple(map(_generation, convert(data, _Response).responses)))
-
-
-def _generation(one: WrittenGeneration) -> Generation:
-    if one.stop_reason not in _STOPS:
-        raise Unreadable(f"stop reason {one.stop_reason}")
-    return Generation(
-        one.text or "",
-        one.input_token_count or 0,
-        one.generated_token_count or 0,
-        _STOPS[one.stop_reason],
-        one.stop_sequence,
-        None if one.seed is None else int(one.seed),
-        _tokens(one.tokens),
-        _tokens(one.input_tokens),
-        one.reasoning,
-        tuple(ToolCall(call.name, call.arguments, at) for at, call in enumerate(one.tool_calls or ())) or None,
-        one.model,
-        vector=None if one.vector is None else tuple(one.vector),
-    )
-
-
-def _tokens(found: list[WrittenToken] | msgspec.UnsetType) -> tuple[Token, ...] | None:
-    if isinstance(found, msgspec.UnsetType):
-        return None
-    made = []
-    for one in found:
-        top = tuple([TopToken(each.text or "", _logprob(each.logprob)) for each in one.top_tokens or ()])
-        made.append(Token(one.text or "", _logprob(one.logprob), one.rank or None, top))
-    return tuple(made)
-
-
-def _logprob(value: float | str | None) -> float | None:
-    if value in _NAN:
-        return None
-    if isinstance(value, str) or (value is not None and not math.isfinite(value)):
-        raise Unreadable(f"log-probability {value}")
-    return value
+def _read_response(source: Source, case: Node) -> None:
+    """Replaces the nodes of the response by its answer."""
+    node = case.items.get(_RESPONSE) if isinstance(case.items, dict) else None
+    if not isinstance(case.items, dict) or node is None or isinstance(node.data, Answer):
+        return
+    kind = case.items.get("request_type") or case.items.get("requestType")
+    fields = Fields(source, node, ("responses",), "`response`")
+    case.items[_RESPONSE] = answer = Node(node.line, node.column)
+    answer.data = read_answer(fields, kind is not None and kind.data == "tokenize")
 
 
 def _read_quickly(file: str, text: str) -> Source:
-    """Reads a file with an Answer as the data of each `response`. Raises Unreadable."""
+    """Raises Unreadable."""
     source = Source(file, "", limits=CASE_LIMITS)
     source.text = text
     try:
-        source.root = _json_cases(text) or _QuickReader(source).read(text)
+        source.root = _json_cases(source, text) or _QuickReader(source).read(text)
     except (ValueError, RecursionError) as error:
         raise Unreadable(str(error)) from error
     return source
@@ -241,7 +202,7 @@ _JSON_NEXT = re.compile(r"[ \t\r\n]*(?:,[ \t\r\n]*(?=\{)|\][ \t\r\n]*\Z)")
 _ODD_LINE_END = re.compile("\r(?!\n)|[\x85\u2028\u2029]")  # line ends in YAML, but not in JSON
 
 
-def _json_cases(text: str) -> Node | None:
+def _json_cases(source: Source, text: str) -> Node | None:
     """Reads a JSON list of maps; None for anything else. Uses the standard library's decoder, which can read one value
     at a time."""
     found = _JSON_START.match(text)
@@ -254,9 +215,8 @@ def _json_cases(text: str) -> Node | None:
         line += text.count("\n", counted, found.end())
         counted = found.end()
         data, end = decoder.raw_decode(text, counted)
-        if _RESPONSE in data:
-            data[_RESPONSE] = _answer(data[_RESPONSE])
         nodes.append(_node(data, line))
+        _read_response(source, nodes[-1])
         found = _JSON_NEXT.match(text, end)
         if found is None:
             raise Unreadable("not a list of maps")
@@ -290,18 +250,8 @@ def _node(data: Any, line: int, depth: int = 0) -> Node:
 
 
 class _QuickReader(YamlReader):
-    """Keeps no positions within a response."""
-
-    _key: Any = None  # of the next value in the map of a case
-
     def _node(self, event: Any, events: Iterator[Any], depth: int) -> Node:
         node = super()._node(event, events, depth)
-        if depth == 2 and self._key is None:
-            self._key = node.data
-        elif depth == 2:
-            key, self._key = self._key, None
-            if key == _RESPONSE:
-                answer = Node(node.line, node.column)
-                answer.data = _answer(node.data)
-                return answer
+        if depth == 1:
+            _read_response(self._source, node)
         return node
