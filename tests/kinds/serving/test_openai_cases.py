@@ -9,10 +9,11 @@ from llama import command
 
 from seatrial.kinds.serving.answers.expect import unmet
 from seatrial.kinds.serving.cases import cases_of, read_cases
+from seatrial.kinds.serving.cases.openai import described
 from seatrial.kinds.serving.driver.cases import with_checks
 from seatrial.kinds.serving.driver.openai_format import body_of
 from seatrial.kinds.serving.generation import Answer, Failure, Generation, StopReason, ToolCall, Trouble
-from seatrial.kinds.serving.request import ErrorMatch, Expect, ExpectedError, Method, Mode, Request
+from seatrial.kinds.serving.request import CHAT, ErrorMatch, Expect, ExpectedError, Method, Mode, Request
 from seatrial.kinds.serving.work import Question
 from seatrial.suite.yaml.problem import SuiteError
 from seatrial.suite.yaml.source import Source
@@ -300,3 +301,7 @@ def test_the_reason_of_a_case_is_shown_with_an_error_that_nobody_expected(world:
         suite(world, f"{{url: '{url}'}}", cases)
         world.seatrial("run", "suite.yaml", check=1)
     assert "no; why: It must answer." in findings(world)["case a", "unary"][2]
+
+
+def test_tools_that_are_no_list_are_sent_and_count_as_none() -> None:
+    assert described({"messages": [], "tools": 5}, CHAT).tools == ()

@@ -141,7 +141,7 @@ def described(body: dict[str, Any], path: str, text: str | None = None, limit_s:
         body=body,
         text=text,
         choices=whole("n") or 1,
-        tools=tuple(_name(tool) for tool in body.get("tools") or ()),
+        tools=tuple(map(_name, tools)) if isinstance(tools := body.get("tools"), list) else (),
         tool_choice=choice if isinstance(choice := body.get("tool_choice"), str) else _name(choice),
     )
 
