@@ -15,7 +15,8 @@ sys.path.insert(0, str(ROOT))
 from cluster import Unavailable, up
 from seatrial.job import convert, value_text
 from seatrial.kinds.scale.driver.audit import read_audit
-from seatrial.kinds.scale.driver.stages import reached_stages, read_records, stage_metrics, timeline_of
+from seatrial.kinds.scale.driver.durations import stage_metrics, timeline_of
+from seatrial.kinds.scale.driver.stages import reached_stages, read_records
 from seatrial.kinds.scale.followed import SCHEDULED
 from seatrial.kinds.scale.work import SUBMITTED, StageMetrics, Submission
 

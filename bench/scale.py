@@ -143,7 +143,8 @@ def _resident(pid: int) -> int:
 
 def analysis(folder: Path) -> None:
     """In a process of its own: prints CPU seconds and megabytes for all stages of many workloads, from their file."""
-    from seatrial.kinds.scale.driver.stages import reached_stages, read_stamps, stage_metrics, timeline_of
+    from seatrial.kinds.scale.driver.durations import stage_metrics, timeline_of
+    from seatrial.kinds.scale.driver.stages import reached_stages, read_stamps
     from seatrial.kinds.scale.followed import POD_CREATED, READY, SCHEDULED, STARTED
     from seatrial.kinds.scale.work import Stamp, Submission
 

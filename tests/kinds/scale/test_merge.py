@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from seatrial.job import Finding, Verdict
 from seatrial.kinds.arrivals import Arrivals
+from seatrial.kinds.scale.driver.durations import stage_metrics, timeline_of
 from seatrial.kinds.scale.driver.merge import Shard, merge_shards, read_shard
-from seatrial.kinds.scale.driver.stages import reached_stages, stage_metrics, timeline_of
+from seatrial.kinds.scale.driver.stages import reached_stages
 from seatrial.kinds.scale.followed import DECIDED, FINISHED, FIRST_POD_CREATED, POD_CREATED, SCHEDULED, STARTED
 from seatrial.kinds.scale.model import parse_scale_bound
 from seatrial.kinds.scale.work import STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass

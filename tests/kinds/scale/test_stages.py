@@ -2,21 +2,16 @@
 
 import math
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from seatrial.job import Unreadable
-from seatrial.kinds.scale.driver.stages import (
-    StageTracker,
-    lag_bounds,
-    reached_stages,
-    read_stamps,
-    stage_metrics,
-    summary_of,
-    timeline_of,
-)
+from seatrial.kinds.scale.driver.durations import lag_bounds, stage_metrics, timeline_of
+from seatrial.kinds.scale.driver.stages import StageTracker, reached_stages, read_stamps, summary_of
 from seatrial.kinds.scale.followed import (
     ADMITTED,
     CREATED,
@@ -210,3 +205,8 @@ def test_the_lag_at_a_time_is_the_longest_of_the_four_measurements_around_it_if_
     assert lag_bounds(lags, [8.0, 8.5, 20.0]).tolist() == [3.0, 3.5, 13.0], "since the last change was sent"
     created = stage_metrics(CREATED, timeline_of({0: sent(0)}, reached_stages({0: sent(0)}, [], {}), 160.0), lags=lags)
     assert {one.error_s for one in created.quantiles} == {None}, "the watch does not measure it"
+
+
+def test_numpy_is_not_loaded_while_workloads_are_sent_and_watched() -> None:
+    program = "import sys, seatrial.kinds.scale.driver.watch; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0

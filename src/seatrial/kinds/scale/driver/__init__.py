@@ -255,6 +255,9 @@ class _Scale:
     def _metrics(
         self, planned: Sequence[PlannedWorkload], end_s: float, first_lag: int
     ) -> tuple[records.ScaleSummary, list[records.StageMetrics]]:
+        # NumPy takes 14 MB: not loaded in the process that watches, nor here while workloads are sent.
+        from seatrial.kinds.scale.driver import durations
+
         work, found = self._work, list[records.StageMetrics]()
         measured_lags = self._place.lags()[first_lag:]
         lags = [lag_s for _, lag_s in measured_lags]
@@ -274,12 +277,12 @@ class _Scale:
         classes = [one.name for one in work.classes] if len(work.classes) > 1 else []
         for of in ("", *classes):
             some = {number: one for number, one in submissions.items() if of in ("", one.of)}
-            timeline = stages.timeline_of(some, reached, end_s, gone)
+            timeline = durations.timeline_of(some, reached, end_s, gone)
             seen = {stage for stage in STAGES if (timeline.at(stage)[1] < math.inf).any()}
             for stage in (*DELTAS, *(stage for stage in STAGES if stage != CREATED or not work.observe)):
                 if some and (seen.issuperset(stage.split("..")) or stage == work.until):
                     source, resolution_s = exact.get(stage, ("watch", lag_s))
-                    found.append(stages.stage_metrics(stage, timeline, resolution_s, of, source, measured_lags))
+                    found.append(durations.stage_metrics(stage, timeline, resolution_s, of, source, measured_lags))
         fill = {one.number for one in self._plan.fill if work.until not in (FINISHED, DELETED)}
         whole = stages.summary_of(
             len(planned),

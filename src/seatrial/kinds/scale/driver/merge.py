@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from seatrial.job.metric import FixedBound
 from seatrial.kinds.scale import work as records
-from seatrial.kinds.scale.driver import stages
+from seatrial.kinds.scale.driver import durations, stages
 from seatrial.kinds.scale.driver.health import read_lines
 from seatrial.kinds.scale.driver.plan import SubmissionPlan
 from seatrial.kinds.scale.followed import DELTAS, STAGES, next_stages
@@ -55,12 +55,13 @@ def read_shard(files: Path, work: records.ScaleWork) -> Shard:
 def merge_shards(shards: Iterable[Shard], bounds: tuple[FixedBound, ...] = ()) -> Merged:
     """Merges one shard after the other, so that only one is in memory. Of the times between two stages, it computes
     those between neighbours and those with bounds. Raises ValueError for different `until` stages."""
-    timelines, wholes, late, untils = list[stages.Timeline](), list[records.ScaleSummary](), list[float](), set[str]()
+    timelines, wholes = list[durations.Timeline](), list[records.ScaleSummary]()
+    late, untils = list[float](), set[str]()
     for shard in shards:
         plan, own = SubmissionPlan(shard.work), shard.submissions
         plan.adopt(own.values())
         reached = stages.reached_stages(own, shard.stamps, plan.pods())
-        timelines.append(stages.timeline_of(own, reached, shard.end_s, shard.gone, zero_s=shard.end_s))
+        timelines.append(durations.timeline_of(own, reached, shard.end_s, shard.gone, zero_s=shard.end_s))
         planned, until = len(plan.measured) + len(plan.later), shard.work.until
         deleted = [records.Deletion(number, at_s) for number, at_s in shard.gone.items()]
         whole = stages.summary_of(planned, own, reached, until, deleted)  # each shard checked its own lags
@@ -70,7 +71,7 @@ def merge_shards(shards: Iterable[Shard], bounds: tuple[FixedBound, ...] = ()) -
         untils.add(until)
     if len(untils) != 1:
         raise ValueError(f"load generators use different `until` stages: {', '.join(sorted(untils)) or 'none'}")
-    timeline = stages.joined(timelines)
+    timeline = durations.joined(timelines)
     known = [stage for stage in STAGES if stage in timeline.reached]
     between = {*next_stages(known), *(bound.metric for bound in bounds)}
     known += [delta for delta in DELTAS if delta in between and {*delta.split("..")} <= {*known}]
@@ -78,4 +79,4 @@ def merge_shards(shards: Iterable[Shard], bounds: tuple[FixedBound, ...] = ()) -
     rates = {name: sum(getattr(one, name) or 0.0 for one in wholes) or None for name in ("rate", "offered_rate")}
     problems = sorted({problem for one in wholes for problem in one.problems})[: stages.MOST_PROBLEMS]
     whole = replace(wholes[0], problems=problems, mix={}, late_p99_s=stages.share_of(late, 0.99), **totals, **rates)
-    return Merged(whole, [stages.stage_metrics(stage, timeline) for stage in known])
+    return Merged(whole, [durations.stage_metrics(stage, timeline) for stage in known])
