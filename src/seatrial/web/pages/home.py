@@ -55,6 +55,7 @@ _MOST_TROUBLED = 20_000  # cells read to find flaky ones
 _MOST_FOUND = 30  # of each kind in a search
 _MOST_SIZED = 6  # series of alerts with the size of their change
 _POINTS = 60  # of each
+_FAILED = ("failed", "infra", "invalid")
 RANGES = {"24h": 1, "7d": 7, "30d": 30, "all": 0}  # days
 
 
@@ -90,6 +91,7 @@ class Bar(NamedTuple):
     good: int
     failed: float
     other: float  # timeout, xpass, slower
+    verdict: str  # the worst
 
 
 @dataclass(frozen=True)
@@ -109,10 +111,11 @@ def _bar(run: SuiteRun) -> Bar:
     counts = run.counts
     cells = sum(counts.values()) - counts.get("flaky", 0)
     bad = {word: number for word, number in counts.items() if word != "flaky" and not Verdict(word).good}
-    failed = sum(number for word, number in bad.items() if word in ("failed", "infra", "invalid"))
     if not cells:  # of an older Seatrial
-        return Bar(run, 0, 0, float(not Verdict(run.verdict).good), 0.0)
-    return Bar(run, cells, cells - sum(bad.values()), failed / cells, (sum(bad.values()) - failed) / cells)
+        return Bar(run, 0, 0, float(not Verdict(run.verdict).good), 0.0, run.verdict)
+    failed = sum(bad.get(word, 0) for word in _FAILED)
+    worst = next((word for word in (*_FAILED, *bad) if bad.get(word)), run.verdict)
+    return Bar(run, cells, cells - sum(bad.values()), failed / cells, (sum(bad.values()) - failed) / cells, worst)
 
 
 def home(site: Site, before: str = "", **chosen: str) -> Page:
