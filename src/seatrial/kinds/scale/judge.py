@@ -34,7 +34,7 @@ from seatrial.kinds.scale.work import FoundLimit, ScaleSummary, StageMetrics, St
 
 # Errors up to this, or up to this share of the time, do not spoil comparisons with earlier runs.
 SMALL_ERROR_S, SMALL_ERROR = 0.05, 0.1
-_LAST_STAGES = 2  # on the first screen even without a bound
+_LAST_STAGES = 2  # on the first screen, where no stage has a bound
 PROMISED_RATE = 20  # changes per second up to which Kubernetes' service level objectives apply
 
 _T = TypeVar("_T")
@@ -116,7 +116,7 @@ def _notes(step: ObservedStep, name: str) -> list[Any]:
 
 def _in_short(whole: ScaleSummary, stages: dict[str, StageMetrics], bounds: tuple[FixedBound, ...]) -> str:
     """One line with the stages that have bounds, else the last stage."""
-    rate = "" if whole.rate is None else f" at {value_text(whole.rate)}/s"
+    rate = "" if whole.rate is None or whole.offered_rate is None else f" at {value_text(whole.rate)}/s"
     parts = [f"{whole.submitted:,} of {whole.count:,} workloads{rate}"]
     judged = [one.metric for one in bounds if one.metric in stages] or list(stages)[-1:]
     for stage in (stages[name] for name in dict.fromkeys(judged)):
@@ -245,7 +245,7 @@ def _tiles(
     verdicts: dict[str, Verdict],
     limit: FoundLimit | None,
 ) -> list[AnyChart]:
-    """Rates, p50 and p99 of the stages, every metric with a bound, and how late workloads were sent and seen."""
+    """Rates, every metric with a bound, p50 and p99 of its stage, and how late workloads were sent and seen."""
     bounded = {bound.name: bound for bound in bounds}
 
     def tile(made: Tile, name: str) -> Tile:
@@ -257,15 +257,16 @@ def _tiles(
     offered = Tile("offered", whole.offered_rate, "/s", note="at once" if whole.offered_rate is None else "")
     watch = f"watch {value_text(whole.lag_p99_s, 's')} late"
     late = Tile("sent late, p99", whole.late_p99_s, "s", note=watch)
-    tiles: list[AnyChart] = [offered, tile(Tile("achieved", whole.rate, "/s"), "rate"), late]
+    tiles: list[AnyChart] = [offered, late]
+    if whole.offered_rate is not None or "rate" in bounded:
+        tiles.insert(1, tile(Tile("achieved", whole.rate, "/s"), "rate"))
     if limit is not None:
         tiles.append(Tile("limit", limit.low, "/s", note=f"broke at {limit.high:.4g}/s" if limit.high else ""))
     counts = [bound.name for bound in bounds if not bound.part and bound.metric != "rate"]
     tiles += [tile(Tile(name, getattr(whole, name)), name) for name in counts]
     plain = [one.name for one in stages.values() if not one.of and ".." not in one.stage]
-    judged = [bound.metric for bound in bounds if bound.metric in stages]
-    shown = [name for name in plain if name in judged or name in plain[-_LAST_STAGES:]]
-    for name in dict.fromkeys([*shown, *judged]):
+    judged = dict.fromkeys(bound.metric for bound in bounds if bound.metric in stages)
+    for name in judged or plain[-_LAST_STAGES:]:
         stage = stages[name]
         few = "" if stage.reached == stage.count else f"reached by {stage.reached:,} of {stage.count:,}"
         kept = [one for one in stage.quantiles if one.name in ("p50", "p99") or f"{name}.{one.name}" in bounded]

@@ -158,7 +158,7 @@ def _wrapped(text: str, columns: int, style: str = "") -> list[Line]:
 
 
 def _parts(text: str, columns: int, most: int) -> list[str]:
-    return textwrap.wrap(text, max(columns, 20), max_lines=most, placeholder=" …")
+    return textwrap.wrap(text, max(columns, 20), max_lines=most, placeholder=" …", break_on_hyphens=False)
 
 
 def _attempts(texts: Iterable[str], columns: int) -> list[Line]:
