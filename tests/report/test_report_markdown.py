@@ -3,12 +3,14 @@
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
 import sample
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from seatrial.job import Finding, RunResults, Verdict
+from seatrial.report.html.page import RunPage
 from seatrial.report.markdown import MARKDOWN_BYTES, code, escape_text, fenced, render_markdown
 from seatrial.report.view.run import RunView
 
@@ -48,6 +50,16 @@ def test_a_page_has_matrix_failures_evidence_and_the_way_to_run_them_again(tmp_p
     assert "Rerun: `seatrial run 'examples/my suite.yaml' --select /a1b2c3d4`" in text
     assert "gpu-node-17 (the node was drained while the job ran)" in text
     assert "- 2 × needs gpu.count &gt;=1, the machine has 0: runtime tensorflow, jax; machine tiny" in text
+
+
+def test_an_interrupted_run_says_how_many_cells_did_not_finish(tmp_path: Path) -> None:
+    cell = msgspec.structs.replace(sample.small().cells[0], verdict=Verdict.SKIPPED, attempts=[])
+    run = msgspec.structs.replace(sample.small(), interrupted=True)
+    run = msgspec.structs.replace(run, cells=[cell, *run.cells[1:2]])
+    assert "The run was interrupted: 1 of 2 cells did not finish." in shown(run, tmp_path).text
+    html = RunPage(RunView(run, tmp_path)).html()
+    assert "The run was interrupted: 1 of 2 cells did not finish.</strong> To run them and the failed ones:" in html
+    assert f"--failed {run.run}</code>" in html
 
 
 def test_hostile_text_makes_no_tag_no_table_column_and_no_mention(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ trials:
 # What is added to SOUND (from line 8 on, inside the trial), where the problem is, and what is said of it.
 IN_TRIAL = [
     ("    comands: [git]", "8:5", "unknown field 'comands'; known: kind"),
+    ("    axes: {v: [1]}", "8:5", "unknown field 'axes'; did you mean 'matrix'?"),
     ("    rum: [git]", "8:5", "unknown field 'rum'; did you mean 'run'?"),
     ("    run: git", "8:10", "expected a list, got 'git'; write [\"git\"]"),
     ("    run: [3.10]", "8:11", 'YAML reads 3.10 as the number 3.1; write "3.10"'),

@@ -128,7 +128,7 @@ def _head(run: RunView) -> list[str]:
         "",
     ]
     if run.interrupted:
-        lines += ["**The run was interrupted; some cells did not finish.**", ""]
+        lines += [f"**The run was interrupted: {run.undone} of {count(len(run.cells), 'cell')} did not finish.**", ""]
     return lines
 
 

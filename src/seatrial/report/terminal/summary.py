@@ -263,11 +263,10 @@ def _totals(run: RunView, columns: int, strict: int) -> list[Line]:
         (f"  {duration_text(run.seconds)}  run {run.run}", "dim"),
     ]
     lines = [[("─" * columns, "dim")], head, *broken(counts, columns)]
-    undone = sum(not cell.attempts or cell.verdict is Verdict.SKIPPED for cell in run.cells)
-    if run.interrupted and undone:
+    if run.interrupted and run.undone:
         lines.append(
             [
-                (f"{count(undone, 'cell')} not finished; to run them and the failed ones: ", "yellow"),
+                (f"{count(run.undone, 'cell')} not finished; to run them and the failed ones: ", "yellow"),
                 (run.rerun_failed, "cyan"),
             ]
         )

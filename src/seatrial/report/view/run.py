@@ -67,6 +67,7 @@ class RunView:
         # What changed, one sentence per kind of change, and since when; empty if nothing was compared.
         self.news, self.since = sentences.news_sentences(results), sentences.since_text(results)
         self.causes_sentence = sentences.causes_sentence(results)
+        self.undone = sum(not cell.attempts or cell.verdict is Verdict.SKIPPED for cell in self.cells)
         self.rerun_failed = self.rerun(f"--failed {self.run}")  # all cells that did not pass
 
     def rerun(self, selection: str) -> str:

@@ -18,6 +18,7 @@ from seatrial.job.units import count
 
 _SHOWN = 50
 _WIDTH = 120
+_ELSEWHERE = {"axes": "matrix", "run": "command", "script": "command"}  # names of fields in other tools
 
 
 class SourceMark(msgspec.Struct, frozen=True):
@@ -84,6 +85,8 @@ def closest(name: object, known: Iterable[str]) -> str | None:
     """The known name that was probably meant. A name with another first letter must be nearer, or have the same
     letters."""
     folded, given = {one.lower(): one for one in known}, str(name).lower()[:100]
+    if (same := _ELSEWHERE.get(given, "")) in folded:
+        return folded[same]
     for near in difflib.get_close_matches(given, list(folded), n=3, cutoff=0.62):
         alike = near[:1] == given[:1] or sorted(near) == sorted(given)
         if alike or difflib.SequenceMatcher(None, given, near).ratio() >= 0.7:
