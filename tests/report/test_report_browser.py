@@ -517,6 +517,26 @@ def test_search_finds_causes_by_their_cells_and_updates_the_inspector(page: "Pag
     assert page.locator(".causes li:visible").count() == 4
 
 
+def test_a_filter_for_other_cells_closes_the_open_cause(page: "Page", release: Path) -> None:
+    cause = next(one for one in shapes.release().causes if one.text.startswith("Segmentation"))
+    opened(page, release)
+    page.locator(f".causes a[href='#cause/{cause.id}']").click()
+    page.wait_for_selector(f"html[data-shown='cause/{cause.id}']")
+    page.locator("#counts button[data-verdict=newly]").click()
+    page.wait_for_function("!location.hash.includes('cause/')")
+    until(page, "document.querySelectorAll('#grids td:not(.off)>a').length === 13")
+    assert page.locator(".causes li:visible").count() == 1
+
+
+def test_a_search_without_a_match_says_so_and_names_the_axes(page: "Page", release: Path) -> None:
+    opened(page, release)
+    assert page.locator("#nothing").is_hidden()
+    page.locator("#find").fill("machne:A100")
+    page.wait_for_selector("#nothing:has-text('No cells match machne:A100. Axes are trial, runtime, model, machine.')")
+    page.locator("#find").fill("machine:A100-40x1")
+    page.wait_for_selector("#nothing", state="hidden")
+
+
 def test_verdicts_and_axis_values_become_chips_of_the_search(page: "Page", release: Path) -> None:
     run = shapes.release()
     matching = [one for one in run.cells if one.axes["machine"] == "A100-40x1" and one.verdict is Verdict.FAILED]

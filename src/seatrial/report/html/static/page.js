@@ -6,7 +6,7 @@
   const fetched = document.body.dataset.fetch;
   const blocks = all("script.block");
   const opened = new Map(); // block -> its document
-  const aside = at("inspector"), inspected = at("inspected"), find = at("find"), status = at("status");
+  const aside = at("inspector"), inspected = at("inspected"), find = at("find"), status = at("status"), nothing = at("nothing");
   const home = Array.from(inspected.childNodes); // shown until a cell or cause is selected
 
   // --- fragments
@@ -131,8 +131,10 @@
     pin(parts);
     if (!filters && !filtered) return; // nothing to change, skip thousands of cells
     filtered = filters;
-    const hits = (filters ? await index() : []).filter((one) => fits(one, parts) && (!cause || one.causes.includes(cause)));
+    const every = filters ? await index() : [], matches = every.filter((one) => fits(one, parts));
+    const hits = matches.filter((one) => !cause || one.causes.includes(cause));
     if ((read().values.get("find") || "") !== query) return; // typed on meanwhile
+    if (matches.length && !hits.length) return close(); // a search for other cells than those of the open cause
     const hashes = new Set(hits.map((one) => one.hash)), causes = new Set(hits.flatMap((one) => one.causes));
     for (const spot of all("#grids td>a[href^='#cell/']")) {
       const own = spot.dataset.cells?.split(" ") || [spot.getAttribute("href").slice(6)];
@@ -145,7 +147,13 @@
     for (const more of all("#why details.more")) if (searches) more.open = true;
     const rows = all("#cells tbody tr");
     for (const row of rows) row.hidden = filters && !hashes.has(row.querySelector("a").getAttribute("href").slice(6));
-    if (filters) status.textContent = `${hits.length} of ${(await index()).length} cells`;
+    nothing.hidden = !searches || hits.length > 0 || all(".causes li:not([hidden])").length > 0;
+    if (!nothing.hidden) {
+      const axes = new Set(every.flatMap((one) => one.axes.split(",").filter(Boolean).map((axis) => axis.split("=")[0])));
+      const wrong = parts.words.find((word) => word.includes(":") && !axes.has(low(word).split(":")[0]));
+      nothing.textContent = `No cells match ${query.trim()}.` + (wrong ? ` Axes are ${Array.from(axes).join(", ")}.` : "");
+    }
+    if (filters) status.textContent = nothing.hidden ? `${hits.length} of ${every.length} cells` : nothing.textContent;
     if (searches && !state.chosen && !state.anchor) {
       const first = all(".causes li:not([hidden])")[0]?.dataset.cause;
       const hit = hits.find((one) => one.causes.includes(first)) || hits[0];
