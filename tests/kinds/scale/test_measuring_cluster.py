@@ -189,7 +189,7 @@ def test_rights_that_are_missing_are_named_before_anything_is_made(scale: ScaleW
     scale.cluster.kubectl("-n", scale.namespace, "apply", "-f", "-", input=ROLE)
     scale.trial()
     account(scale, lambda token: {"token": token}, "--role=some")
-    scale.seatrial("run", "suite.yaml", check=1)
+    scale.seatrial("run", "suite.yaml", check=3)
     message = scale.findings()["driver"].message
     for missing in ("deletecollection jobs.batch", "watch pods", "patch pods", "create pods"):
         assert missing in message

@@ -421,6 +421,8 @@ def test_a_driver_that_reported_nothing_or_left_something_never_passes() -> None
     assert verdicts(failed)["driver"] is Verdict.FAILED
     failed.notes.append({"note": "refused"})
     assert verdicts(failed)["driver"] is Verdict.INVALID
+    failed.notes.append({"note": "unusable"})
+    assert verdicts(failed)["driver"] is Verdict.INFRA
     garbage = ObservedStep("driver", "drive", outcome=Outcome.EXITED, code=0, notes=[{"note": "whole", "count": "x"}])
     assert verdicts(garbage)["records"] is Verdict.INFRA
 

@@ -54,8 +54,10 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
     if step.code and bad is None:
         lines = [line.strip() for line in step.output.splitlines() if line.strip()]
         message = lines[-1] if lines else f"the load generator exited {step.code} without output"
-        verdict, class_ = (Verdict.INVALID, "refused") if _notes(step, "refused") else (Verdict.FAILED, "exit")
-        findings.append(Finding(step.name, "driver", verdict, class_, message, most_relevant_first(step.output)))
+        said = {str(note.get("note")) for note in step.notes}
+        why = (Verdict.INVALID, "refused") if "refused" in said else (Verdict.FAILED, "exit")
+        why = (Verdict.INFRA, "infra") if "unusable" in said else why
+        findings.append(Finding(step.name, "driver", *why, message, most_relevant_first(step.output)))
     try:
         wholes, stages = noted("whole", ScaleSummary), {one.name: one for one in noted("stage", StageMetrics)}
         limit = next(iter(noted("limit", FoundLimit)), None)

@@ -47,6 +47,7 @@ async def cluster_workloads(
         async with target.api(work.run, work.cell, work.attempt, namespaces, work.at_once, inside) as mine:
             yield ClusterWorkloads(driver, work, plan, mine)
     except (KubernetesError, TargetError) as error:
+        driver.note("unusable")
         raise DriverError(f"cannot use the cluster: {error}") from error
 
 
@@ -73,6 +74,7 @@ class ClusterWorkloads:
         work, churn = self._work, self._work.churn is not None
         limits, missing = await limits_of(self._client, asked, work.arrivals.peak, work.at_once, churn)
         if missing:
+            self._driver.note("unusable")
             what = f"missing permissions ({len(missing)}): {'; '.join(map(str, missing))}"
             raise DriverError(f"{what}; docs/scale.md has a Role that grants them")
         self._driver.note("preflight", limits=msgspec.to_builtins(limits))
