@@ -79,12 +79,9 @@ async def test_a_storm_of_429_is_waited_out_and_stays_visible(tmp_path: Path) ->
     for one in submitted.all.values():
         assert one.refusals == (429, 429)
         assert one.attempts == 3
+        assert one.sent_s is not None
         assert one.acknowledged_s is not None
-        assert one.waited_s > 0, "the time that the server asked for"
-        assert [tried.status for tried in one.tries] == [429, 429, 201]
-        times = [at_s for tried in one.tries for at_s in (tried.sent_s, tried.answered_s)]
-        assert (times[0], times[-1]) == (one.sent_s, one.acknowledged_s)
-        assert times == sorted(times, key=float)
+        assert one.acknowledged_s - one.sent_s > one.waited_s > 0, "the time that the server asked for"
 
 
 async def test_the_connections_of_a_burst_are_opened_before_it(tmp_path: Path) -> None:

@@ -46,14 +46,10 @@ _SEGMENT = re.compile(r"(?P<name>[^.\[\]]+)(?:\[(?P<key>[^\]]+)\])?(?:\.|$)")
 @lru_cache(maxsize=1024)
 def segments(path: str) -> tuple[tuple[str, str], ...]:
     """(name, key) of each segment; the key is empty except for maps and lists. Raises ValueError."""
-    found, at = [], 0
-    while at < len(path):
-        match = _SEGMENT.match(path, at)
-        if match is None:
-            raise ValueError(f"invalid path {path!r}; use for example status.phase or status.conditions[Ready].status")
-        found.append((match["name"], match["key"] or ""))
-        at = match.end()
-    return tuple(found)
+    found = [*_SEGMENT.finditer(path)]
+    if "".join(match[0] for match in found) != path:
+        raise ValueError(f"invalid path {path!r}; use for example status.phase or status.conditions[Ready].status")
+    return tuple((match["name"], match["key"] or "") for match in found)
 
 
 class ReachedWhen(msgspec.Struct, frozen=True, omit_defaults=True):

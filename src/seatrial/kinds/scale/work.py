@@ -112,15 +112,6 @@ class ScaleWork(msgspec.Struct, frozen=True, omit_defaults=True):
     version: str = ""  # required Seatrial version of a load generator on the cluster; empty: it runs on this machine
 
 
-class Tried(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
-    """One try at a submission."""
-
-    sent_s: float | None
-    answered_s: float | None
-    status: int = 0  # HTTP status; 0: no answer
-    wait_s: float = 0.0  # before the next try
-
-
 class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
     """One workload. Times are from this machine's monotonic clock."""
 
@@ -135,7 +126,6 @@ class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
     namespace: str = ""
     phase: str = "measured"  # background, fill, measured, churn, or round-NUMBER of a search
     waited_s: float = 0.0  # before retries, as the server asked
-    tries: tuple[Tried, ...] = ()  # only if an object needed several
     late_s: float = 0.0  # delay of the load generator itself, without waiting for the server
     paused_s: float = 0.0  # while it waited for a condition of one of its objects
 

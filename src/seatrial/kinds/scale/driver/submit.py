@@ -17,7 +17,7 @@ from seatrial.http.http1 import RequestAttempt
 from seatrial.kinds.driver import wait_for
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, WorkloadTarget
 from seatrial.kinds.scale.driver.stages import read_records
-from seatrial.kinds.scale.work import DELETED_FILE, SUBMITTED, Deletion, Submission, Tried
+from seatrial.kinds.scale.work import DELETED_FILE, SUBMITTED, Deletion, Submission
 from seatrial.kubernetes import KubernetesError
 
 SPIN_S = 0.001  # below this, spin: a timer would be late
@@ -114,7 +114,6 @@ class Submitter:
             await self._place.create(one, attempts)
         except KubernetesError as error:
             problem = str(error)[:_MOST] or "refused without a reason"
-        tries = tuple(Tried(tried.sent_s, tried.answered_s, tried.status, tried.wait_s) for tried in attempts)
         is_sent = any(tried.sent_s is not None for tried in attempts)
         self.submitted.add(
             Submission(
@@ -129,7 +128,6 @@ class Submitter:
                 namespace=one.namespace,
                 phase=one.phase,
                 waited_s=sum(tried.wait_s for tried in attempts),
-                tries=tries if len(tries) > max(len(one.of.manifests), 1) else (),
                 late_s=max(attempts[0].queued_s - intended_s, 0.0) if attempts else 0.0,
                 paused_s=_pauses_s(attempts) if one.of.wait else 0.0,
             )
