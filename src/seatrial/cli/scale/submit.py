@@ -58,10 +58,16 @@ def submit(
     where = namespace or manifest["metadata"].get("namespace") or f"runai-{project}"
     run = f"submission-{uuid.uuid4().hex[:8]}"
     waves = Waves(run, project, where, manifest, count, parallel, delay_s, workload_labels(run))
+
+    async def send(client: Kubernetes) -> tuple[list[SubmittedWorkload], bool]:
+        """Ctrl-C stops after the current group; all submitted workloads are written."""
+        stopping = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stopping.set)
+        say = functools.partial(click.echo, err=True)
+        return await submit_workloads(client, waves, folder, context or "", stopping, say), stopping.is_set()
+
     try:
-        done, stopped = on_cluster(
-            kubeconfig, context, where, parallel, lambda client: _submitted(client, waves, folder, context or "")
-        )
+        done, stopped = on_cluster(kubeconfig, context, where, parallel, send)
     except SeatrialError as error:
         fail(f"nothing was submitted: {error}; change {templates / workload_type}.yaml or the namespace", 3)
     refused = [one for one in done if one.error]
@@ -93,16 +99,6 @@ def _template(path: Path) -> str:
         fail(f"cannot read {path}: not a UTF-8 text file")
     except OSError as error:
         fail(f"cannot read {path}: {error.strerror}; set Run:ai's template folder with --templates DIR")
-
-
-async def _submitted(
-    client: Kubernetes, waves: Waves, folder: Path, context: str
-) -> tuple[list[SubmittedWorkload], bool]:
-    """Submits the waves. Ctrl-C stops after the current group; all submitted workloads are written."""
-    stopping = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stopping.set)
-    say = functools.partial(click.echo, err=True)
-    return await submit_workloads(client, waves, folder, context, stopping, say), stopping.is_set()
 
 
 @click.command(short_help="Delete the workloads that `submit` created.")

@@ -16,7 +16,6 @@ from seatrial.kinds.scale.model import (
     FILL,
     ONE,
     FollowOthers,
-    MixedWorkload,
     ScaleGathered,
     ScaleTrial,
     Workload,
@@ -50,45 +49,39 @@ class ScaleKind:
         gathered: ScaleGathered = cell.gathered
 
         def class_of(name: str, workload: Workload) -> records.WorkloadClass:
-            return records.WorkloadClass(
-                name,
-                gathered.manifests[name],
-                0 if workload.bare else workload.pods,
-                workload.weight if isinstance(workload, MixedWorkload) else 1.0,
-                () if workload.template or workload.bare or workload.claim else workload.command,
-                workload.gpus,
-                dict(workload.node_selector),
-                workload.template is None,
-                tuple(as_work(one, records.ObjectWait) for one in workload.waits),
+            return as_work(
+                workload,
+                records.WorkloadClass,
+                name=name,
+                manifests=gathered.manifests[name],
+                pods=0 if workload.bare else workload.pods,
+                command=() if workload.template or workload.bare or workload.claim else workload.command,
+                select=workload.node_selector,
+                built_in=workload.template is None,
+                wait=[as_work(one, records.ObjectWait) for one in workload.waits],
             )
 
-        background = fill = prometheus = None
+        background, fill, metrics = None, None, model.metrics
         if model.background:
             background = records.ExtraWorkloads(model.background.count, class_of(BACKGROUND, model.background.workload))
         if model.fill:
             of = class_of(FILL, model.fill.workload) if model.fill.workload else None
             fill = records.ExtraWorkloads(model.fill.count, of, model.fill.within_s)
-        if model.metrics:
-            prometheus = as_work(model.metrics, records.Prometheus, url=model.metrics.prometheus)
-        work = records.ScaleWork(
+        work = as_work(
+            model,
+            records.ScaleWork,
             run="",
             cell=cell.hash,
             attempt=0,
             prefix="",
             classes=tuple(class_of(name, one) for name, one in model.measured.items()) or OTHERS,
-            count=model.count,
             arrivals=model.arrivals.work(gathered.times),
-            namespaces=model.namespaces,
-            until=model.until,
-            settle_s=model.settle_s,
-            seed=model.seed,
             follow=tuple(one.work() for one in model.kinds),
             observe=as_work(model.follow, records.Observe) if isinstance(model.follow, FollowOthers) else None,
-            prometheus=prometheus,
+            prometheus=as_work(metrics, records.Prometheus, url=metrics.prometheus) if metrics else None,
             audit_log=str(cell.directory / model.audit_log) if model.audit_log else "",
             background=background,
             fill=fill,
-            churn=as_work(model.churn, records.Churn) if model.churn else None,
             find=records.Find(model.scale_bounds(), model.most) if model.find else None,
             places=model.local.places or 0,
             version=__version__ if model.driver else "",
