@@ -20,13 +20,15 @@ from seatrial.kinds.scale.model import (
     ScaleTrial,
     Workload,
 )
-from seatrial.kinds.scale.workload import bad_template, manifests_of
+from seatrial.kinds.scale.workload import manifests_of
 from seatrial.suite import HERE, Cell
+from seatrial.suite.yaml.source import FileLimits, read_text
 
 if TYPE_CHECKING:
     from seatrial.kubernetes import Manifest
 
 
+_TEMPLATE = FileLimits("template", 16 << 20, too_large="each object is for one workload")
 OTHERS = (records.WorkloadClass(ONE, (), pods=0),)  # created by others; the number of their pods is not known
 
 
@@ -98,14 +100,8 @@ class ScaleKind:
 
 
 def _manifests(cell: Cell, workload: Workload) -> "tuple[Manifest, ...]":
-    texts = ["", ""]
-    for index, path in enumerate((workload.template, workload.claim)):
-        try:
-            texts[index] = (cell.directory / path).read_text("utf-8") if isinstance(path, str) else ""
-        except OSError as error:
-            raise bad_template(str(path), f"cannot read the file: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise bad_template(str(path), "cannot read the file: not UTF-8 text") from None
+    paths = (workload.template, workload.claim)
+    texts = (read_text(cell.directory / path, limits=_TEMPLATE) if isinstance(path, str) else "" for path in paths)
     return tuple(manifests_of(workload, *texts))
 
 

@@ -240,8 +240,8 @@ class ClusterWorkloads:
         waiting = {(one, namespace) for one in own | {PODS} for namespace in self._mine.namespaces}
         while time.monotonic() < until_s:
             for resource, namespace in list(waiting):
-                delete = resource in own  # else pods, which are deleted with their workloads
-                look = self._client.delete_some if delete else self._client.has_any
+                # Other resources are pods, which are deleted with their workloads.
+                look = self._client.delete_some if resource in own else self._client.has_any
                 try:
                     if not await look(resource, labels=chosen, namespace=namespace):
                         waiting.discard((resource, namespace))

@@ -27,7 +27,7 @@ class SubmissionPlan:
 
     def __init__(self, work: ScaleWork) -> None:
         self._work = work
-        self._next = 0
+        self._numbers = itertools.count()
         self.all: dict[int, PlannedWorkload] = {}
         self.background = self._plan_extra(BACKGROUND, work.background)
         self.fill = self._plan_extra("fill", work.fill)
@@ -74,8 +74,7 @@ class SubmissionPlan:
             else:
                 chosen = [there.popleft()[1] for _ in range(max(1, round(churn.share * len(there))))]
             for one in chosen:
-                new = PlannedWorkload(self._next, CHURN, one.of, one.namespace)
-                self._next += 1
+                new = PlannedWorkload(next(self._numbers), CHURN, one.of, one.namespace)
                 self._add_later(new)
                 there.append((at_s, new))
                 found.append((at_s, one))
@@ -103,10 +102,9 @@ class SubmissionPlan:
         """Chooses classes at random by weight. Each phase has its own seed, so that phases do not affect each other."""
         chance = random.Random(f"{self._work.seed} {phase}")
         chosen = chance.choices(classes, [one.weight for one in classes], k=count)
-        first, self._next = self._next, self._next + count
         among = {of.name: self._namespaces(of) for of in classes}
         made = [
-            PlannedWorkload(first + at, phase, of, among[of.name][at % len(among[of.name])])
+            PlannedWorkload(next(self._numbers), phase, of, among[of.name][at % len(among[of.name])])
             for at, of in enumerate(chosen)
         ]
         self.all.update((one.number, one) for one in made)

@@ -210,13 +210,10 @@ def fairness_limits(levels: Mapping[str, Mapping[str, Any]], level: str, at_once
 
 
 async def _client(client: k8s.Kubernetes, rate: float | None, at_once: int) -> list[str]:
-    took = []
+    attempts: list[RequestAttempt] = []
     for _ in range(_PROBES):
-        attempts: list[RequestAttempt] = []
         await client.version(attempts=attempts)
-        last = attempts[-1]
-        if last.sent_s is not None and last.answered_s is not None:
-            took.append(last.answered_s - last.sent_s)
+    took = [one.answered_s - one.sent_s for one in attempts if one.sent_s is not None and one.answered_s is not None]
     return client_limits(min(took, default=0.0), rate, at_once)
 
 

@@ -208,7 +208,7 @@ class StampFeed:
     def _reach(
         self, number: int, uid: str, found: Any, rules: tuple[ReachedWhen, ...], at_s: float, since_s: float | None
     ) -> None:
-        bits, new = self._stamps.known.get(uid, 0) & _ALL, uid not in self._stamps.known
+        bits, new, kind = self._stamps.known.get(uid, 0) & _ALL, uid not in self._stamps.known, self._followed.kind
         for rule in rules:
             # The event with the evictor may follow the condition of the eviction: keep both.
             if bits & _BITS[rule.stage] and not (rule.by and self._followed.about):
@@ -216,20 +216,17 @@ class StampFeed:
             have = value_at(found, rule.path) if rule.path else ""
             if rule.path and (not have or (rule.values and have not in rule.values)):
                 if new and rule.stage in OF_ALL:
-                    pending = Stamp(number, uid, rule.stage, at_s, kind=self._followed.kind, pending=True)
-                    self._stamps.write(pending)
+                    self._stamps.write(Stamp(number, uid, rule.stage, at_s, kind=kind, pending=True))
                 continue
             server = value_at(found, rule.stamp) if rule.stamp else ""
             by = next(filter(None, (value_at(found, path) for path in rule.by)), "")
-            kind = self._followed.kind
             self._stamps.write(Stamp(number, uid, rule.stage, at_s, since_s, rule.failed, server, by, kind))
             bits |= _BITS[rule.stage]
         self._stamps.register(uid, number, bits)
 
     def _gone(self, uid: str, at_s: float, since_s: float | None) -> None:
         self._there.discard(uid)
-        known = self._stamps.known.get(uid, 0)
-        if not known & _BITS[self._followed.gone]:
-            kind = self._followed.kind
-            self._stamps.write(Stamp(known >> _SHIFT, uid, self._followed.gone, at_s, since_s, kind=kind))
-            self._stamps.known[uid] = known | _BITS[self._followed.gone]
+        known, stage = self._stamps.known.get(uid, 0), self._followed.gone
+        if not known & _BITS[stage]:
+            self._stamps.write(Stamp(known >> _SHIFT, uid, stage, at_s, since_s, kind=self._followed.kind))
+            self._stamps.known[uid] = known | _BITS[stage]
