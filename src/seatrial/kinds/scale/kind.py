@@ -1,7 +1,6 @@
 """The kind `scale`: one load generator that creates workloads on the trial's target, and the findings on them."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from seatrial import __version__
 from seatrial.checks import check_job
@@ -11,22 +10,10 @@ from seatrial.kinds.job import DRIVER, as_work, driver_job, make_job
 from seatrial.kinds.protocol import Judgement
 from seatrial.kinds.scale import work as records
 from seatrial.kinds.scale.judge import check_scale
-from seatrial.kinds.scale.model import (
-    BACKGROUND,
-    FILL,
-    ONE,
-    FollowOthers,
-    ScaleGathered,
-    ScaleTrial,
-    Workload,
-)
+from seatrial.kinds.scale.model import BACKGROUND, FILL, ONE, FollowOthers, ScaleGathered, ScaleTrial, Workload
 from seatrial.kinds.scale.workload import manifests_of
 from seatrial.suite import HERE, Cell
 from seatrial.suite.yaml.source import FileLimits, read_text
-
-if TYPE_CHECKING:
-    from seatrial.kubernetes import Manifest
-
 
 _TEMPLATE = FileLimits("template", 16 << 20, too_large="each object is for one workload")
 OTHERS = (records.WorkloadClass(ONE, (), pods=0),)  # created by others; the number of their pods is not known
@@ -40,10 +27,14 @@ class ScaleKind:
         """Reads templates and traces. Raises SuiteError with the position of the problem in the file."""
         model: ScaleTrial = cell.spec
         trace = model.arrivals.trace
-        manifests = {
-            path[-1] if path[0] == "workloads" else path[0]: _manifests(cell, one)
-            for path, one in model.every_workload().items()
-        }
+
+        def text(path: object) -> str:
+            return read_text(cell.directory / path, limits=_TEMPLATE) if isinstance(path, str) else ""
+
+        manifests = {}
+        for path, one in model.every_workload().items():
+            name = path[-1] if path[0] == "workloads" else path[0]
+            manifests[name] = tuple(manifests_of(one, text(one.template), text(one.claim)))
         return ScaleGathered(manifests=manifests, times=tuple(read_trace(cell.directory / trace)) if trace else ())
 
     def parts(self, cell: Cell) -> tuple[PartSpec, ...]:
@@ -97,12 +88,6 @@ class ScaleKind:
         model: ScaleTrial = cell.spec
         scaled = check_scale(step, seen.exit, model.scale_bounds(), model.slo or "")
         return Judgement([*check_job(seen, DRIVER, "load generator"), *scaled.findings], scaled.metrics, scaled.charts)
-
-
-def _manifests(cell: Cell, workload: Workload) -> "tuple[Manifest, ...]":
-    paths = (workload.template, workload.claim)
-    texts = (read_text(cell.directory / path, limits=_TEMPLATE) if isinstance(path, str) else "" for path in paths)
-    return tuple(manifests_of(workload, *texts))
 
 
 kind = ScaleKind()

@@ -1,12 +1,11 @@
 """The load generator of scale trials: creates workloads on schedule, follows their stages, and reports metrics."""
 
 import asyncio
-import contextlib
 import hashlib
 import math
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -17,14 +16,15 @@ from seatrial.kinds.driver import Driver, DriverError, in_background, wait_for
 from seatrial.kinds.scale import work as records
 from seatrial.kinds.scale.driver import stages
 from seatrial.kinds.scale.driver.audit import use_audit
-from seatrial.kinds.scale.driver.cluster import cluster_workloads
+from seatrial.kinds.scale.driver.cluster import ClusterWorkloads
 from seatrial.kinds.scale.driver.health import PrometheusSampler
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan, WorkloadTarget
 from seatrial.kinds.scale.driver.processes import ProcessWorkloads
 from seatrial.kinds.scale.driver.submit import Submitter
 from seatrial.kinds.scale.followed import CREATED, DELETED, DELTAS, FINISHED, SCHEDULED, STAGES
 from seatrial.kinds.search import Flow, Try, measure_flow, search_rate
-from seatrial.targets import HasApi, HasProcesses
+from seatrial.kubernetes import KubernetesError
+from seatrial.targets import HasApi, HasProcesses, TargetError
 
 _POLL_S = 0.25
 _LEAD_S = 0.25  # before the first send
@@ -45,8 +45,14 @@ async def drive(driver: Driver) -> None:
         work = msgspec.structs.replace(work, run=run, cell=cell, attempt=attempt, prefix=f"scale-{digest}")
     plan, target = SubmissionPlan(work), driver.target()
     if isinstance(target, HasApi):
-        async with cluster_workloads(target, driver, work, plan) as place:
-            await _Scale(driver, work, plan, place).run()
+        namespaces = tuple(one.namespace for one in plan.samples() if one.namespace)
+        inside = bool(work.version)  # only a load generator on the cluster is given a version
+        try:
+            async with target.api(work.run, work.cell, work.attempt, namespaces, work.at_once, inside) as mine:
+                await _Scale(driver, work, plan, ClusterWorkloads(driver, work, plan, mine)).run()
+        except (KubernetesError, TargetError) as error:
+            driver.note("unusable")
+            raise DriverError(f"cannot use the cluster: {error}") from error
     elif isinstance(target, HasProcesses):
         await _Scale(driver, work, plan, ProcessWorkloads(driver, work, plan, target.cpus())).run()
     else:
@@ -64,6 +70,7 @@ class _Scale:
         self._again = bool(self._submitter.submitted.all) or "start" in driver.finished or "start" in driver.unknown
 
     async def run(self) -> None:
+        sampler = PrometheusSampler(self._work.prometheus or records.Prometheus("", {}))
         try:
             await self._place.check()
             if not self._again:
@@ -74,13 +81,15 @@ class _Scale:
                 if (fill := self._work.fill) is not None:  # occupies the cluster before the measured ones
                     await self._create_extra("fill", self._plan.fill, fill, self._work.until)
                 first_lag = len(self._place.lags())  # the lag of earlier phases does not count
-                async with self._sampling():
+                async with in_background(sampler.sample()):
                     if self._work.find is not None:
                         await self._find_limit(self._work.find)
                     else:
                         await (self._observe(self._work.observe) if self._work.observe else self._send())
                         planned = [*self._plan.measured, *self._plan.later]
                         self._report(*self._metrics(planned, await self._settle(planned, first_lag), first_lag))
+                for one in sampler.results.values():
+                    self._driver.note("query", **msgspec.to_builtins(one))
             if not self._again:
                 self._driver.finish("start")
         finally:
@@ -88,15 +97,6 @@ class _Scale:
             begun_s = time.monotonic()
             problem = await self._place.clean()
             self._driver.note("clean", left=bool(problem), seconds=time.monotonic() - begun_s, problem=problem)
-
-    @contextlib.asynccontextmanager
-    async def _sampling(self) -> AsyncIterator[None]:
-        """Samples the queries to Prometheus during the block."""
-        sampler = PrometheusSampler(self._work.prometheus or records.Prometheus("", {}))
-        async with in_background(sampler.sample()):
-            yield
-        for one in sampler.results.values():
-            self._driver.note("query", **msgspec.to_builtins(one))
 
     # ---- creating workloads
 

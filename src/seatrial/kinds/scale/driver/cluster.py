@@ -26,7 +26,7 @@ from seatrial.kinds.scale.driver.preflight import Asked, asked_of, limits_of
 from seatrial.kinds.scale.driver.stages import read_stamps
 from seatrial.kubernetes import PODS, AlreadyExists, Forbidden, Kubernetes, KubernetesError, Resource
 from seatrial.kubernetes.objects import pod_metadata, pod_templates
-from seatrial.targets import HasApi, OwnedObjects, TargetError
+from seatrial.targets import OwnedObjects, TargetError
 
 NUMBER, PHASE = "SEATRIAL-WORKLOAD-NUMBER", "SEATRIAL-WORKLOAD-PHASE"  # placeholders in a manifest
 PHASE_LABEL = "seatrial/phase"
@@ -34,21 +34,6 @@ _POLL_S = 0.25
 PROBES_AT_ONCE = 4  # concurrent requests that measure the server
 _GONE_S = 600.0  # time limit for deleting all workloads
 AHEAD_S = 0.1  # connections for this many seconds of arrivals are opened in advance
-
-
-@contextlib.asynccontextmanager
-async def cluster_workloads(
-    target: HasApi, driver: Driver, work: records.ScaleWork, plan: SubmissionPlan
-) -> AsyncIterator["ClusterWorkloads"]:
-    """Opens the cluster. Raises DriverError if it cannot be used."""
-    namespaces = tuple(one.namespace for one in plan.samples() if one.namespace)
-    inside = bool(work.version)  # only a load generator on the cluster is given a version
-    try:
-        async with target.api(work.run, work.cell, work.attempt, namespaces, work.at_once, inside) as mine:
-            yield ClusterWorkloads(driver, work, plan, mine)
-    except (KubernetesError, TargetError) as error:
-        driver.note("unusable")
-        raise DriverError(f"cannot use the cluster: {error}") from error
 
 
 class ClusterWorkloads:
@@ -60,7 +45,7 @@ class ClusterWorkloads:
         self._resources: dict[str, list[Resource]] = {}  # of the objects of each class
         self._manifests: dict[tuple[str, str], list[bytes]] = {}  # by class and namespace
         self._conditions = watch.ConditionWatch(mine, work.settle_s)
-        self._canary: watch.Canary | None = None
+        self._canary = watch.Canary(mine, work.prefix)
         self._following, self._clock, self._health = watch.Following((), ()), ServerClock(), ServerHealth()
 
     async def check(self) -> None:
@@ -160,7 +145,6 @@ class ClusterWorkloads:
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        self._canary = watch.Canary(self._mine, self._work.prefix)
         namespaces, roots = self._mine.namespaces, {*itertools.chain(*self._resources.values())}
         stamps, observe = self._driver.files / records.STAMPS, self._work.observe
         manifests = [one for of in self._plan.classes for one in of.manifests]
@@ -191,7 +175,7 @@ class ClusterWorkloads:
             yield
 
     def lags(self) -> list[tuple[float, float]]:
-        return self._canary.lags(self._driver.files / records.STAMPS) if self._canary else []
+        return self._canary.lags(self._driver.files / records.STAMPS)
 
     def measured(
         self, submissions: Mapping[int, records.Submission], stamps: list[records.Stamp], end_s: float
@@ -199,7 +183,7 @@ class ClusterWorkloads:
         lines = read_lines(self._driver.files / records.STAMPS)
         count, blind_s = health.gaps(lines)
         start_s = min((one.intended_s for one in submissions.values()), default=end_s)
-        outages = health.outages_of(self._canary.attempts if self._canary else (), start_s, end_s)
+        outages = health.outages_of(self._canary.attempts, start_s, end_s)
         idle_s, idle_pods = health.longest_idle(stamps, submissions.keys(), outages, end_s)
         return records.MeasuredScale(
             followed=[one.resource.title for one in self._following.watched],
