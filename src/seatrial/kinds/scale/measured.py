@@ -114,7 +114,12 @@ def _audit(step: ObservedStep, audit: work.AuditMetrics) -> Finding:
 
 
 def measured_charts(measured: work.MeasuredScale, limits: list[work.Limit]) -> list[AnyChart]:
-    found = _health(measured.health)
+    found, columns = list[AnyChart](), measured.health
+    for title, unit, names in _CHARTS:  # with one time axis, each of one quantity
+        known = {name: columns[name] for name in names if name in columns}
+        rows = [list(row) for row in zip(columns.get("seconds", ()), *known.values(), strict=True)] if known else []
+        units = {"seconds": "s", **dict.fromkeys(known, unit)}
+        found += [Series(title, ["seconds", *known], rows, units, first=True)] if rows else []
     evictions, agreements = sorted(measured.evicted_by.items()), measured.clock.stamps if measured.clock else []
     stamps: list[list[Any]] = [[one.stage, one.stamps, one.disagree, one.worst_s] for one in agreements]
     limited: list[list[Any]] = [[one.what, one.text, "yes" if one.known else "unknown"] for one in limits]
@@ -124,17 +129,6 @@ def measured_charts(measured: work.MeasuredScale, limits: list[work.Limit]) -> l
         Table("Limits outside the cluster's capacity", ["what", "why", "known"], limited),
     ]
     return [*found, *(table for table in tables if table.rows)]
-
-
-def _health(columns: dict[str, list[float | None]]) -> list[AnyChart]:
-    """Charts with one time axis, each of one quantity."""
-    found: list[AnyChart] = []
-    for title, unit, names in _CHARTS:
-        known = {name: columns[name] for name in names if name in columns}
-        rows = [list(row) for row in zip(columns.get("seconds", ()), *known.values(), strict=True)] if known else []
-        units = {"seconds": "s", **dict.fromkeys(known, unit)}
-        found += [Series(title, ["seconds", *known], rows, units, first=True)] if rows else []
-    return found
 
 
 def limited_by(measured: work.MeasuredScale) -> str:

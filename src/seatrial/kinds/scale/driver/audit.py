@@ -32,7 +32,7 @@ class _Line(msgspec.Struct, frozen=True, rename="camel"):
     stage_timestamp: datetime
     stage: str = ""
     verb: str = ""
-    object_ref: _Ref | None = None
+    object_ref: _Ref = _Ref()
     response_status: _Answer = _Answer()
     request_uri: str = msgspec.field(default="", name="requestURI")
 
@@ -51,8 +51,8 @@ def read_audit(path: Path, prefix: str, submissions: Mapping[int, Submission]) -
     low_s, high_s, requests = float("-inf"), float("inf"), 0
     bound: dict[str, float] = {}
     for line in _lines(path, prefix):
-        ref, name = line.object_ref, line.object_ref.name if line.object_ref else ""
-        if ref is None or line.verb != "create" or "dryRun=" in line.request_uri:  # the dry run before the first
+        ref, name = line.object_ref, line.object_ref.name
+        if line.verb != "create" or "dryRun=" in line.request_uri:  # the dry run before the first
             continue
         received_s, done_s = line.request_received_timestamp.timestamp(), line.stage_timestamp.timestamp()
         number = name.removeprefix(f"{prefix}-")

@@ -22,7 +22,7 @@ from seatrial.kinds.driver import Driver, DriverError, in_background
 from seatrial.kinds.scale.driver.health import health_columns
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan
 from seatrial.kinds.scale.followed import DELETED, FINISHED, POD_CREATED, READY, SCHEDULED, STARTED, UNSCHEDULABLE
-from seatrial.kinds.scale.work import FILES, STAMPS, MeasuredScale, ScaleWork, Stamp, Submission, WorkloadClass
+from seatrial.kinds.scale.work import FILES, STAMPS, MeasuredScale, ScaleWork, Stamp, Submission
 
 _MARK = "SEATRIAL_SCALE"
 LAG_EVERY_S = 0.05
@@ -97,31 +97,28 @@ class ProcessWorkloads:
             for number, one in list(self._queue.items()):
                 if number not in self._queue:  # deleted while another was started
                     continue
-                if one.of.pods * _places(one.of) <= self._free and not one.of.select:
+                pods, slots = range(one.of.pods), max(1, math.ceil(one.of.gpus))  # slots of each pod
+                if len(pods) * slots <= self._free and not one.of.select:
                     del self._queue[number]
-                    await self._start(one)
+                    self._free -= len(pods) * slots
+                    for pod in pods:
+                        self._stamp(number, pod, SCHEDULED)
+                    for pod in pods:
+                        self._spawn(one, pod, slots)
+                        await asyncio.sleep(0)  # let sends run in between
                 elif number not in self._refused:
                     self._refused.add(number)
                     self._stamp(number, 0, UNSCHEDULABLE)
 
-    async def _start(self, one: PlannedWorkload) -> None:
-        each = _places(one.of)
-        self._free -= each * one.of.pods
-        for pod in range(one.of.pods):
-            self._stamp(one.number, pod, SCHEDULED)
-        for pod in range(one.of.pods):
-            self._spawn(one, pod, each)
-            await asyncio.sleep(0)  # let sends run in between
-
-    def _spawn(self, one: PlannedWorkload, pod: int, places: int) -> None:
+    def _spawn(self, one: PlannedWorkload, pod: int, slots: int) -> None:
         try:
             pid = os.posix_spawnp(one.of.command[0], one.of.command, self._environment)
         except OSError:  # command not found: started and failed, like a pod
             self._stamp(one.number, pod, STARTED)
             self._stamp(one.number, pod, FINISHED, failed=True)
-            self._free += places
+            self._free += slots
             return
-        self._running.setdefault(one.number, {})[pid] = places
+        self._running.setdefault(one.number, {})[pid] = slots
         self._stamp(one.number, pod, STARTED)
         self._stamp(one.number, pod, READY)
         fd, loop = os.pidfd_open(pid), asyncio.get_running_loop()
@@ -165,10 +162,6 @@ class ProcessWorkloads:
                 self._kill(pid)
             await asyncio.sleep(0.02)
         return "some still exist"
-
-
-def _places(of: WorkloadClass) -> int:
-    return max(1, math.ceil(of.gpus))
 
 
 def _marked(mark: bytes) -> list[int]:
