@@ -39,10 +39,9 @@ EXTRA_AT_ONCE = 64  # concurrent requests for workloads outside the metrics
 
 async def drive(driver: Driver) -> None:
     work = driver.work_as(records.ScaleWork)
-    if driver.job is not None:
-        run, cell, attempt = msgspec.structs.astuple(driver.job)
-        digest = hashlib.sha256(f"{run} {cell} {attempt}".encode()).hexdigest()[:8]
-        work = msgspec.structs.replace(work, run=run, cell=cell, attempt=attempt, prefix=f"scale-{digest}")
+    if (job := driver.job) is not None:
+        digest = hashlib.sha256(f"{job.run} {job.cell} {job.attempt}".encode()).hexdigest()[:8]
+        work = msgspec.structs.replace(work, prefix=f"scale-{digest}", **msgspec.structs.asdict(job))
     plan, target = SubmissionPlan(work), driver.target()
     if isinstance(target, HasApi):
         namespaces = tuple(one.namespace for one in plan.samples() if one.namespace)

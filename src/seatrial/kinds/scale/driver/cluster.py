@@ -22,7 +22,7 @@ from seatrial.kinds.scale.driver import health, watch
 from seatrial.kinds.scale.driver.clock import ServerClock, agreements, measure_clock
 from seatrial.kinds.scale.driver.health import ServerHealth, read_lines
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan
-from seatrial.kinds.scale.driver.preflight import Asked, asked_of, limits_of
+from seatrial.kinds.scale.driver.preflight import asked_of, limits_of
 from seatrial.kinds.scale.driver.stages import read_stamps
 from seatrial.kubernetes import PODS, AlreadyExists, Forbidden, Kubernetes, KubernetesError, Resource
 from seatrial.kubernetes.objects import pod_metadata, pod_templates
@@ -51,11 +51,10 @@ class ClusterWorkloads:
     async def check(self) -> None:
         """Raises DriverError if a permission is missing, before any workload is created."""
         await self.prepare()
-        asked: dict[str, Asked] = {}
-        for namespace in self._mine.namespaces:
-            planned = [one for one in self._plan.all.values() if (one.namespace or self._home) == namespace]
-            if planned:
-                asked[namespace] = asked_of(planned, self._resources)
+        planned: dict[str, list[PlannedWorkload]] = {}
+        for one in self._plan.all.values():
+            planned.setdefault(one.namespace or self._home, []).append(one)
+        asked = {namespace: asked_of(some, self._resources) for namespace, some in planned.items()}
         work, churn = self._work, self._work.churn is not None
         limits, missing = await limits_of(self._client, asked, work.arrivals.peak, work.at_once, churn)
         if missing:
