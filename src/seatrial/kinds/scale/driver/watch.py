@@ -88,9 +88,9 @@ async def _measure_own_loop(stamps: Stamps) -> None:
         stamps.write({"loop_s": worst_s, "at_s": time.monotonic()})
 
 
-async def watch_until_cancelled(path: Path) -> None:
+async def main() -> None:
     """Watches until stdin closes. The load generator holds it open, so this process never outlives it."""
-    work = decode(path.read_bytes(), WatchWork)
+    work = decode(Path(sys.argv[1]).read_bytes(), WatchWork)
     over = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), over.set)  # nothing is ever written to it
     following = asyncio.create_task(_follow(work))
@@ -310,9 +310,5 @@ class Canary:
         return [one for one in reversed(found) if one[1] < math.inf]
 
 
-def main() -> None:
-    asyncio.run(watch_until_cancelled(Path(sys.argv[1])))
-
-
 # Not with -m: the package has imported this module by then, and Python would warn on standard error.
-PROGRAM = "from seatrial.kinds.scale.driver.watch import main; main()"
+PROGRAM = "import asyncio; from seatrial.kinds.scale.driver.watch import main; asyncio.run(main())"
