@@ -16,7 +16,7 @@ from seatrial.targets.agent_file import job_variables
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.manifest import placement
 from seatrial.targets.kubernetes.manifest.placement import cpu_quantity, seconds, size_quantity
-from seatrial.targets.kubernetes.options import SHARED_MEMORY, KubernetesOptions, Volume
+from seatrial.targets.kubernetes.options import SHARED_MEMORY, KubernetesOptions
 from seatrial.targets.protocol import refused
 
 # The volumes of a pod.
@@ -108,17 +108,15 @@ def pod_deadline_s(job: Job, options: KubernetesOptions) -> float:
 def pod_template(
     job: Job, options: KubernetesOptions, namespace: str, image: str, agent: str, inputs: Sequence[str]
 ) -> Manifest:
-    name, selector = names.object_name(job.name), placement.node_selector(job, options)
+    selector, volumes = placement.node_selector(job, options), _volumes(job, options, agent, inputs)
+    mounts = [{"name": name, **mount} for name, (_, mount) in volumes.items()]
     spec: Manifest = {
         "restartPolicy": "Never",
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": seconds(job.limits.grace_s + GRACE_MARGIN_S),
         "activeDeadlineSeconds": seconds(pod_deadline_s(job, options)),
-        "containers": [_trial(job, options, namespace, image, bool(inputs)), _keeper(job, options, image)],
-        "volumes": [
-            *_own_volumes(name, agent, inputs, options),
-            *({"name": f"volume-{number}", **_source(volume)} for number, volume in enumerate(options.volumes)),
-        ],
+        "containers": [_trial(job, options, namespace, image, mounts), _keeper(job, options, image, mounts)],
+        "volumes": [{"name": name, **source} for name, (source, _) in volumes.items()],
     }
     if options.service_account is None:
         spec["automountServiceAccountToken"] = False
@@ -139,18 +137,7 @@ def pod_template(
     return {"metadata": {"labels": labels}, "spec": spec}
 
 
-def _trial(job: Job, options: KubernetesOptions, namespace: str, image: str, inputs: bool) -> Manifest:
-    mounts: list[Manifest] = [
-        {"name": AGENT, "mountPath": names.AGENT, "readOnly": True},
-        {"name": CONFIG, "mountPath": names.CONFIG, "readOnly": True},
-        *([{"name": INPUTS, "mountPath": names.INPUTS, "readOnly": True}] if inputs else []),
-        {"name": VOLUME, "mountPath": names.VOLUME},
-        *([{"name": "shared-memory", "mountPath": SHARED_MEMORY}] if options.shared_memory_bytes else []),
-    ]
-    for number, volume in enumerate(options.volumes):
-        read_only = {"readOnly": True} if volume.read_only else {}
-        part = {} if volume.path is None else {"subPath": volume.path}
-        mounts.append({"name": f"volume-{number}", "mountPath": volume.at, **read_only, **part})
+def _trial(job: Job, options: KubernetesOptions, namespace: str, image: str, mounts: list[Manifest]) -> Manifest:
     made = _container(names.TRIAL, "start.sh", options, image)
     made |= {"env": trial_variables(job, options, namespace), "volumeMounts": mounts}
     made |= {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
@@ -166,7 +153,7 @@ def _trial(job: Job, options: KubernetesOptions, namespace: str, image: str, inp
     return made
 
 
-def _keeper(job: Job, options: KubernetesOptions, image: str) -> Manifest:
+def _keeper(job: Job, options: KubernetesOptions, image: str, mounts: list[Manifest]) -> Manifest:
     made = _container(names.KEEPER, "keep.sh", options, image)
     own = {**_NO_GPU, "SEATRIAL_KEEP_S": str(seconds(keep_s(job, options)))}
     made["env"] = [_literal(name, value) for name, value in sorted(own.items())]
@@ -176,10 +163,7 @@ def _keeper(job: Job, options: KubernetesOptions, image: str) -> Manifest:
         "requests": {"cpu": cpu_quantity(keeper.cpu), "memory": memory},
         "limits": {"cpu": cpu_quantity(keeper.cpu_limit), "memory": memory},
     }
-    made["volumeMounts"] = [
-        {"name": AGENT, "mountPath": names.AGENT, "readOnly": True},
-        {"name": VOLUME, "mountPath": names.VOLUME},
-    ]
+    made["volumeMounts"] = [mount for mount in mounts if mount["name"] in (AGENT, VOLUME)]
     return made
 
 
@@ -204,34 +188,37 @@ def secure(spec: Manifest, options: KubernetesOptions) -> None:
         spec["securityContext"] = made
 
 
-def _own_volumes(config: str, agent: str, inputs: Sequence[str], options: KubernetesOptions) -> list[Manifest]:
-    volume = {"sizeLimit": size_quantity(options.files_size_bytes)} if options.files_size_bytes else {}
-    made: list[Manifest] = [
-        {"name": AGENT, "configMap": {"name": agent}},
-        {"name": CONFIG, "configMap": {"name": config}},
-    ]
+def _volumes(
+    job: Job, options: KubernetesOptions, agent: str, inputs: Sequence[str]
+) -> dict[str, tuple[Manifest, Manifest]]:
+    """Source and mount of each volume, by name."""
+    made: dict[str, tuple[Manifest, Manifest]] = {
+        AGENT: ({"configMap": {"name": agent}}, {"mountPath": names.AGENT, "readOnly": True}),
+        CONFIG: ({"configMap": {"name": names.object_name(job.name)}}, {"mountPath": names.CONFIG, "readOnly": True}),
+    }
     if inputs:
         parts = [
             {"configMap": {"name": name, "items": [{"key": "part", "path": f"part-{number:04d}"}]}}
             for number, name in enumerate(inputs)
         ]
-        made.append({"name": INPUTS, "projected": {"sources": parts}})
-    made.append({"name": VOLUME, "emptyDir": volume})
+        made[INPUTS] = {"projected": {"sources": parts}}, {"mountPath": names.INPUTS, "readOnly": True}
+    limit = {"sizeLimit": size_quantity(options.files_size_bytes)} if options.files_size_bytes else {}
+    made[VOLUME] = {"emptyDir": limit}, {"mountPath": names.VOLUME}
     if options.shared_memory_bytes:
         memory = {"medium": "Memory", "sizeLimit": size_quantity(options.shared_memory_bytes)}
-        made.append({"name": "shared-memory", "emptyDir": memory})
-    return made
-
-
-def _source(volume: Volume) -> Manifest:
-    if volume.claim is not None:
+        made["shared-memory"] = {"emptyDir": memory}, {"mountPath": SHARED_MEMORY}
+    for number, volume in enumerate(options.volumes):
         read_only = {"readOnly": True} if volume.read_only else {}
-        return {"persistentVolumeClaim": {"claimName": volume.claim, **read_only}}
-    if volume.host is not None:
-        return {"hostPath": {"path": volume.host}}
-    if volume.config is not None:
-        return {"configMap": {"name": volume.config}}
-    return {"secret": {"secretName": volume.secret}}
+        sources: Manifest = {
+            "persistentVolumeClaim": volume.claim and {"claimName": volume.claim, **read_only},
+            "hostPath": volume.host and {"path": volume.host},
+            "configMap": volume.config and {"name": volume.config},
+            "secret": volume.secret and {"secretName": volume.secret},
+        }
+        part = {} if volume.path is None else {"subPath": volume.path}
+        source = {key: value for key, value in sources.items() if value}
+        made[f"volume-{number}"] = source, {"mountPath": volume.at, **read_only, **part}
+    return made
 
 
 NEEDS = "Python 3.8 or later in the image (none found)"
