@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from seatrial.job import Job
-from seatrial.kubernetes import JOBS, Manifest, Resource
+from seatrial.kubernetes import CONFIG_MAPS, JOBS, SECRETS, SERVICES, Manifest, Resource
 from seatrial.targets.agent_file import agent_job
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.manifest.placement import QUEUE, marked, seconds
@@ -40,11 +40,8 @@ def root_deadline_s(job: Job, options: KubernetesOptions) -> float:
 RELEASE = {"spec": {"suspend": False}}
 
 
-def root_object(job: Job, options: KubernetesOptions, metadata: Manifest, template: Manifest) -> Manifest:
-    """A Job or a JobSet around the same pod, created suspended and then released."""
-    resource = root_resource(options)
-    if options.queue is not None:  # from the start: a policy may require it of every Job
-        metadata["labels"] = {**metadata["labels"], QUEUE: options.queue}
+def _root_spec(job: Job, options: KubernetesOptions, template: Manifest) -> Manifest:
+    """Of a Job or a JobSet around the same pod, created suspended and then released."""
     # Every pod has an index; none is retried, and none is replaced before it has failed.
     slices = job.resources.slices
     indexed = {
@@ -57,19 +54,16 @@ def root_object(job: Job, options: KubernetesOptions, metadata: Manifest, templa
     }
     deadline = {"activeDeadlineSeconds": seconds(root_deadline_s(job, options))}
     kept = {"ttlSecondsAfterFinished": seconds(options.keep_s)}
-    spec: Manifest = {**deadline, **kept, **indexed}
-    if options.workload == "jobset":
-        if job.resources.tpu:  # each slice is a node pool, and its hosts must be in the same one
-            metadata["annotations"] = {**metadata["annotations"], EXCLUSIVE: "cloud.google.com/gke-nodepool"}
-        subdomain = names.object_name(job.name)
-        spec = {
-            **kept,
-            "failurePolicy": {"maxRestarts": 0},
-            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": subdomain},
-            "replicatedJobs": [{"name": REPLICATED_JOB, "replicas": slices, "template": {"spec": deadline | indexed}}],
-        }
-    head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
-    return {**head, "spec": {"suspend": True, **spec}}
+    if options.workload == "job":
+        return {"suspend": True, **deadline, **kept, **indexed}
+    subdomain = names.object_name(job.name)
+    return {
+        "suspend": True,
+        **kept,
+        "failurePolicy": {"maxRestarts": 0},
+        "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": subdomain},
+        "replicatedJobs": [{"name": REPLICATED_JOB, "replicas": slices, "template": {"spec": deadline | indexed}}],
+    }
 
 
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"  # annotation: one topology domain for each Job of a JobSet
@@ -109,15 +103,26 @@ def make(
         raise refused(f"`ready` of {job.title} names port {job.ready.port!r}, which it lacks; its ports: {listed}")
     ours = pod_template(job, options, namespace, _image(job, options), agent, inputs)
     template = templated(ours, options.template)
-    metadata = _metadata(job, namespace, "job")
-    metadata["annotations"] = {TITLE: job.title}
-    metadata["ownerReferences"] = [dict(run_owner)]
-    secret, service = _secret(job, namespace, secrets), _service(job, options, namespace)
+
+    def made(resource: Resource, part: str, content: Manifest, **more: Any) -> Manifest:
+        labels = names.job_labels(job.run, job.name, job.cell, job.attempt, part)
+        metadata = {"name": names.object_name(job.name), "namespace": namespace, "labels": labels, **more}
+        head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+        return marked({**head, **content}, options)
+
+    annotations = {TITLE: job.title}
+    if job.resources.tpu and options.workload == "jobset":  # each slice is a node pool, which its hosts must share
+        annotations[EXCLUSIVE] = "cloud.google.com/gke-nodepool"
+    spec = {"spec": _root_spec(job, options, template)}
+    root = made(root_resource(options), "job", spec, annotations=annotations, ownerReferences=[dict(run_owner)])
+    if options.queue is not None:  # from the start: a policy may require it of every Job
+        root["metadata"]["labels"][QUEUE] = options.queue
+    secret, service = _secret(job, secrets), _service(job, options)
     return JobObjects(
-        root=marked(root_object(job, options, metadata, template), options),
-        config=marked(_config(job, namespace, bool(inputs)), options),
-        secret=marked(secret, options) if secret else None,
-        service=marked(service, options) if service else None,
+        root=root,
+        config=made(CONFIG_MAPS, "config", _config(job, bool(inputs))),
+        secret=made(SECRETS, "secret", secret) if secret else None,
+        service=made(SERVICES, "service", service) if service else None,
     )
 
 
@@ -171,12 +176,7 @@ def _image(job: Job, options: KubernetesOptions) -> str:
     return image
 
 
-def _metadata(job: Job, namespace: str, part: str) -> Manifest:
-    labels = names.job_labels(job.run, job.name, job.cell, job.attempt, part)
-    return {"name": names.object_name(job.name), "namespace": namespace, "labels": labels}
-
-
-def _config(job: Job, namespace: str, inputs: bool) -> Manifest:
+def _config(job: Job, inputs: bool) -> Manifest:
     data = {"job.json": job_text(job, inputs), "plain.sh": plain_script(job)}
     if job.environment.interpreter is not None:
         data["python"] = job.environment.interpreter
@@ -186,29 +186,25 @@ def _config(job: Job, namespace: str, inputs: bool) -> Manifest:
             f"the job spec of {job.title} is {size >> 10} KiB (limit {MOST_CONFIG_BYTES >> 10} KiB); move long "
             "commands and parameters to files in the workspace"
         )
-    head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(job, namespace, "config")}
-    return {**head, "immutable": True, "data": data}
+    return {"immutable": True, "data": data}
 
 
-def _secret(job: Job, namespace: str, secrets: Mapping[str, str]) -> Manifest | None:
+def _secret(job: Job, secrets: Mapping[str, str]) -> Manifest | None:
     if not job.secrets:
         return None
     missing = sorted(set(job.secrets) - set(secrets))
     if missing:
         raise refused(f"{job.title} has no value for the secrets {', '.join(missing)}")
     values = {name: check_text(name, secrets[name]) for name in sorted(job.secrets)}
-    head = {"apiVersion": "v1", "kind": "Secret", "metadata": _metadata(job, namespace, "secret")}
-    return {**head, "immutable": True, "type": "Opaque", "stringData": values}
+    return {"immutable": True, "type": "Opaque", "stringData": values}
 
 
-def _service(job: Job, options: KubernetesOptions, namespace: str) -> Manifest | None:
+def _service(job: Job, options: KubernetesOptions) -> Manifest | None:
     """DNS names for several hosts, also before they are ready; a JobSet has its own service."""
     if subdomain(job, options) is None:
         return None
     chosen = {names.RUN: names.label_value(job.run), names.JOB: names.object_name(job.name)}
-    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": chosen}
-    head = {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(job, namespace, "service")}
-    return {**head, "spec": spec}
+    return {"spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": chosen}}
 
 
 # Merges the user's `template:` into our pod template and checks that everything that Seatrial needs is still there.
