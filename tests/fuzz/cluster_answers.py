@@ -124,7 +124,7 @@ def _pod(data: bytes) -> object:
     return (
         job_exit([tracked, gone], context),
         why_waiting([pod], waiting, Patience()),
-        tracked.step_ends,
+        JobAnnotation("j", "r").records(pod),
         tracked.number,
     )
 
@@ -134,7 +134,7 @@ def _root(data: bytes) -> object:
     in_use_by([found], 1_767_225_601.0)
     pod = decode_answer(REQUEST, PodObject, json.dumps(POD).encode())
     job_exit([TrackedPod(pod)], EndContext(root=root))
-    return JobAnnotation.read(found).records(TrackedPod(pod))
+    return JobAnnotation.read(found).records(pod)
 
 
 def _warning(data: bytes) -> object:

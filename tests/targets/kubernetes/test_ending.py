@@ -277,7 +277,7 @@ def test_a_container_of_the_template_that_fails_before_the_trial_is_named() -> N
 def test_how_steps_ended_is_not_read_from_the_code_of_a_kill() -> None:
     job = JobAnnotation("j", "r", runs=1)
     for code, known in ((0, True), (3, True), (137, False), (143, False)):
-        lines = job.records(TrackedPod(pod({"exitCode": code})))
+        lines = job.records(pod({"exitCode": code}))
         assert [line["code"] for line in lines if line["event"] == "done"] == ([code] if known else [])
 
 
@@ -322,14 +322,15 @@ def test_a_pod_as_it_is_now_has_what_runs_and_how_steps_ended() -> None:
     steps = {"steps": [["exited", 0], ["timeout", None]]}
     ended_pod = pod({"exitCode": 124, "message": report("timeout", None, "", **steps)}, number=2)
     now = TrackedPod(ended_pod)
-    assert (now.number, now.trial_ended, now.over, now.exit_code) == (2, True, False, 124)
-    assert now.step_ends == (("exited", 0), ("timeout", None))
+    assert (now.number, now.trial_ended, now.over) == (2, True, False)
+    done = [one for one in JobAnnotation("j", "r").records(ended_pod) if one["event"] == "done"]
+    assert [(one["outcome"], one["code"]) for one in done] == [("exited", 0), ("timeout", None)]
     assert TrackedPod(pod(running=True)).trial_running
     gone = TrackedPod(pod(running=True))
     gone.update(gone.pod, 1e10, live=True, gone=True)
     assert (gone.trial_running, gone.trial_ended, gone.over, gone.real) == (False, True, True, False)
     odd = pod({"exitCode": 0, "message": report("exited", 0, steps=[["what", 1]])})
-    assert TrackedPod(odd).step_ends == ()
+    assert JobAnnotation("j", "r").records(odd) == []
 
 
 @pytest.mark.parametrize(

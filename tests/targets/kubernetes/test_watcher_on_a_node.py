@@ -35,7 +35,9 @@ async def test_a_job_that_ends_well_gives_its_stages_and_keeps_its_pod(real_clus
         (pod,) = watched.watcher.pods(handle)
         assert pod.keeper_running
         assert pod.real
-        assert (pod.trial_ended, pod.trial_running, pod.over, pod.exit_code) == (True, False, False, 0)
+        assert (pod.trial_ended, pod.trial_running, pod.over) == (True, False, False)
+        assert pod.pod.trial.terminated is not None
+        assert pod.pod.trial.terminated.exit_code == 0
         assert pod.ended.is_set()
         watched.add(handle, await watched.client.get(JOBS, handle))  # again
         await watched.client.delete(JOBS, handle)

@@ -129,7 +129,7 @@ class Collector:
     async def _from_status(self, job: JobAnnotation, pod: TrackedPod, folder: Path) -> None:
         """The files are gone; the step results in the pod's status and the end of the log may still exist."""
         folder.mkdir(exist_ok=True)  # may exist from a failed fetch
-        lines = job.records(pod)
+        lines = job.records(pod.pod)
         if lines:
             (folder / "records.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
         if pod.real:

@@ -7,14 +7,13 @@ from typing import Any
 import msgspec
 
 import seatrial.kubernetes as k8s
-from seatrial.job import Job, Unreadable, all_products, decode
+from seatrial.job import Job, Outcome, Unreadable, all_products, decode
 from seatrial.targets.agent_file import agent_bytes
 from seatrial.targets.kubernetes import manifest, names
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.run_object import LEAST_TTL_S, Annotated
 from seatrial.targets.kubernetes.watch.feeds import NodeObject
-from seatrial.targets.kubernetes.watch.jobs import TrackedPod
-from seatrial.targets.kubernetes.watch.objects import KILLED
+from seatrial.targets.kubernetes.watch.objects import KILLED, PodObject, read_termination_message
 from seatrial.targets.kubernetes.watch.waiting import over_whole_quota
 from seatrial.targets.protocol import DamagedJob, refused
 
@@ -53,13 +52,15 @@ class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
             name = f"{found.metadata.namespace}/{found.metadata.name}"
             raise DamagedJob(f"{name} has Seatrial's labels, but no valid job description: {error}") from None
 
-    def records(self, pod: TrackedPod) -> list[dict[str, Any]]:
+    def records(self, pod: PodObject) -> list[dict[str, Any]]:
         """The agent's records as far as the container status has them: how each step ended, without output. Empty if it
         has none."""
-        ends = pod.step_ends
-        own = pod.exit_code is not None and 0 <= pod.exit_code < KILLED  # above, it was killed
-        if not ends and own and (pod.exit_code == 0 or self.runs == 1):
-            ends = (("exited", pod.exit_code),) * self.runs
+        ended = pod.trial.terminated
+        message = read_termination_message(ended)
+        ends: Sequence[tuple[Outcome, int | None]] = message.steps if message is not None else ()
+        exit_code = ended.exit_code if ended is not None else KILLED  # from there on, it was killed
+        if not ends and 0 <= exit_code < KILLED and (exit_code == 0 or self.runs == 1):
+            ends = ((Outcome.EXITED, exit_code),) * self.runs
         lines: list[dict[str, Any]] = []
         for number, (outcome, code) in enumerate(ends):
             note = {"note": "unseen", "text": "the job's files were already deleted; only its exit status is known"}

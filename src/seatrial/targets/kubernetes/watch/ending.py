@@ -74,7 +74,7 @@ def job_exit(hosts: Sequence[TrackedPod], context: EndContext) -> Exit:
     if len(hosts) == 1:
         return ended
     plain = f"exit code {ended.code}" if ended.code is not None else ended.outcome.value
-    message = clean_text(f"host {host.pod.number}{_on(host.pod)}: {ended.message or plain}", _MESSAGE_CHARACTERS)
+    message = clean_text(f"host {host.number}{_on(host.pod)}: {ended.message or plain}", _MESSAGE_CHARACTERS)
     return msgspec.structs.replace(ended, message=message)
 
 

@@ -23,7 +23,6 @@ from seatrial.targets.kubernetes.watch.objects import (
     TrackedJob,
     WarningEvent,
     epoch_s,
-    read_termination_message,
 )
 from seatrial.targets.kubernetes.watch.waiting import Patience, Waiting
 
@@ -56,6 +55,7 @@ class TrackedPod:
 
     def __init__(self, pod: PodObject) -> None:
         self.pod = pod
+        self.name, self.uid, self.number = pod.metadata.name, pod.metadata.uid, pod.number
         self.times: dict[Stage, StageTime] = {}
         self.arrived_s: float | None = None
         self.live = False
@@ -64,18 +64,6 @@ class TrackedPod:
         self.deleted_s = pod.deleted_s  # when it was first asked to stop, by the server's clock
         self.ended = asyncio.Event()  # set when its trial has ended
         self._before_s: float | None = None  # previous arrival; updates of one block arrive at the same time
-
-    @property
-    def name(self) -> str:
-        return self.pod.metadata.name
-
-    @property
-    def uid(self) -> str:
-        return self.pod.metadata.uid
-
-    @property
-    def number(self) -> int:
-        return self.pod.number
 
     @property
     def over(self) -> bool:
@@ -109,18 +97,6 @@ class TrackedPod:
     def real(self) -> bool:
         """A node created its containers and still has their logs."""
         return not self.gone and any(one.container_id for one in self.pod.status.container_statuses)
-
-    @property
-    def exit_code(self) -> int | None:
-        """Exit code of its trial."""
-        ended = self.pod.trial.terminated
-        return ended.exit_code if ended is not None else None
-
-    @property
-    def step_ends(self) -> tuple[tuple[str, int | None], ...]:
-        """Outcome and code of each step, as far as they are in the termination message."""
-        message = read_termination_message(self.pod.trial.terminated)
-        return tuple((outcome.value, code) for outcome, code in message.steps) if message is not None else ()
 
     def _runs(self, container: str) -> bool:
         return not self.over and any(name == container and state.running for name, state in self.pod.states())
@@ -202,10 +178,6 @@ class JobState:
         # uid when its node counts as silent.
         self._times_s: dict[str, float] = {}
 
-    @property
-    def warnings(self) -> tuple[WarningEvent, ...]:
-        return tuple(self._warnings.values())
-
     def warn(self, warning: WarningEvent) -> None:
         key = (warning.involved_object.name, warning.reason)
         self._warnings.pop(key, None)
@@ -215,8 +187,6 @@ class JobState:
 
     def hosts(self) -> list[TrackedPod]:
         """One pod per host number, in order: the current one, or the last if all are gone."""
-        if len(self.pods) < 2:
-            return list(self.pods.values())
         chosen: dict[int, TrackedPod] = {}
         for pod in self.pods.values():
             other = chosen.get(pod.number)
@@ -312,9 +282,8 @@ class JobState:
             return None
         pods = [one.pod for one in self.hosts() if not one.gone]
         known = self.known
-        around = waiting.WaitContext(
-            self.root, self.warnings, known.hosts, known.queue, known.limited, most, gpu_labels
-        )
+        warnings = tuple(self._warnings.values())
+        around = waiting.WaitContext(self.root, warnings, known.hosts, known.queue, known.limited, most, gpu_labels)
         reason = waiting.why_waiting(pods, around, patience) or self._why_held()
         if reason is None or reason.kind not in self._final_s:
             self._final_s.clear()
@@ -331,7 +300,7 @@ class JobState:
     def kueue_is_silent(self, after_s: float) -> bool:
         """Whether Kueue has not admitted it for a while without a reason. True at most once per KUEUE_AGAIN_S."""
         held = self.known.queue and self.root is not None and self.root.spec.suspend
-        if not held or any(one.involved_object.kind == KUEUE_WORKLOAD for one in self.warnings):
+        if not held or any(one.involved_object.kind == KUEUE_WORKLOAD for one in self._warnings.values()):
             return False
         due = self._is_due(self._times_s.setdefault("kueue", time.monotonic() + after_s))
         if due:
