@@ -53,36 +53,21 @@ def _number_or(pattern: str) -> WithJsonSchema:
     )
 
 
-_StrictText = Annotated[str, Field(strict=True)]
-NonEmptyText = Annotated[_StrictText, _matching(r"(?=.*\S)[^\0]*", "text", "text that is not blank and has no NUL")]
+NonEmptyText = Annotated[str, _matching(r"(?=.*\S)[^\0]*", "text", "text that is not blank and has no NUL")]
 ObjectName = Annotated[
-    _StrictText,
-    _matching(rf"(?=.{{1,253}}$){_SUBDOMAIN}", "object name", "up to 253 lower case letters, digits, - and ."),
+    str, _matching(rf"(?=.{{1,253}}$){_SUBDOMAIN}", "object name", "up to 253 lower case letters, digits, - and .")
 ]
-Namespace = Annotated[_StrictText, _matching(_DNS_LABEL, "namespace", "up to 63 lower case letters, digits and -")]
-LabelKey = Annotated[
-    _StrictText,
-    _matching(
-        rf"(?:{_SUBDOMAIN}/)?{_LABEL_PART}", "label", "NAME or DOMAIN/NAME, as in `kubectl get nodes --show-labels`"
-    ),
-]
-LabelValue = Annotated[
-    _StrictText, _matching(f"(?:{_LABEL_PART})?", "label value", "up to 63 letters, digits, -, _ and .")
-]
+Namespace = Annotated[str, _matching(_DNS_LABEL, "namespace", "up to 63 lower case letters, digits and -")]
+_LABEL_USE = "NAME or DOMAIN/NAME, as in `kubectl get nodes --show-labels`"
+LabelKey = Annotated[str, _matching(rf"(?:{_SUBDOMAIN}/)?{_LABEL_PART}", "label", _LABEL_USE)]
+LabelValue = Annotated[str, _matching(f"(?:{_LABEL_PART})?", "label value", "up to 63 letters, digits, -, _ and .")]
 Labels = dict[LabelKey, LabelValue]
-ResourceName = Annotated[
-    _StrictText,
-    _matching(
-        f"{_SUBDOMAIN}/{_LABEL_PART}",
-        "GPU resource",
-        "a name such as nvidia.com/gpu, nvidia.com/mig-1g.10gb or amd.com/gpu",
-    ),
-]
+_GPU_USE = "a name such as nvidia.com/gpu, nvidia.com/mig-1g.10gb or amd.com/gpu"
+ResourceName = Annotated[str, _matching(f"{_SUBDOMAIN}/{_LABEL_PART}", "GPU resource", _GPU_USE)]
 VariableName = Annotated[
-    _StrictText,
-    _matching(r"[A-Za-z_][A-Za-z0-9_]*", "variable name", "letters, digits and _, not starting with a digit"),
+    str, _matching(r"[A-Za-z_][A-Za-z0-9_]*", "variable name", "letters, digits and _, not starting with a digit")
 ]
-Folder = Annotated[_StrictText, AfterValidator(_folder)]
+Folder = Annotated[str, AfterValidator(_folder)]
 DurationValue = Annotated[float, BeforeValidator(parse_duration), _number_or(DURATION_PATTERN)]
 SizeValue = Annotated[
     int, BeforeValidator(parse_size), WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN, "examples": ["16Gi"]})
@@ -202,7 +187,7 @@ class KubernetesOptions(OptionsModel):
         None, description="Image pull policy; default: that of Kubernetes, which depends on the tag."
     )
     pull_secrets: tuple[ObjectName, ...] = Field((), description="Secrets for pulling images.")
-    env: dict[VariableName, Annotated[str, Field(strict=True)]] = Field(
+    env: dict[VariableName, str] = Field(
         {}, description="Variables for all jobs; those of suite, runtime and trial override them."
     )
     service_account: ObjectName | None = Field(
@@ -218,9 +203,7 @@ class KubernetesOptions(OptionsModel):
     )
 
     labels: Labels = Field({}, description="Labels for all objects, such as a team or a cost centre.")
-    annotations: dict[LabelKey, Annotated[str, Field(strict=True)]] = Field(
-        {}, description="Annotations for all objects."
-    )
+    annotations: dict[LabelKey, str] = Field({}, description="Annotations for all objects.")
     select: Labels = Field({}, description="Node labels for all jobs; machines add their own.")
     tolerations: tuple[Toleration, ...] = Field((), description="Taints that pods tolerate.")
     priority: ObjectName | None = Field(None, description="Name of a PriorityClass.")
