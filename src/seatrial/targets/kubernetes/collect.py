@@ -17,7 +17,7 @@ from seatrial.targets import job_files
 from seatrial.targets.job_files import Progress
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.errors import target_errors
-from seatrial.targets.kubernetes.log import LinePrefixer, line_prefix
+from seatrial.targets.kubernetes.log import LinePrefixer
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.submit import JobAnnotation
 from seatrial.targets.kubernetes.watch.jobs import TrackedPod
@@ -57,14 +57,13 @@ class Collector:
         if number not in pods:
             return False
         if path == job_files.LOG_NAME and (job.hosts > 1 or self._others):
-            # Lines start with their host if there are several, and with their container if it is not the trial's.
-            logs: list[tuple[bytes, Iterable[bytes]]] = []
+            logs: list[tuple[LinePrefixer, Iterable[bytes]]] = []
             for pod in pods.values():
                 reader = job_files.LogReader(await self._folder(handle, job, pod, into.parent))
-                logs.append((line_prefix(pod.number, job.hosts), reader.blocks()))
+                logs.append((LinePrefixer(pod.number, job.hosts), reader.blocks()))
             for pod in [pod for pod in pods.values() if pod.real]:
                 for name in self._others:
-                    logs.append((line_prefix(pod.number, job.hosts, name), [await self._log(pod, name)]))
+                    logs.append((LinePrefixer(pod.number, job.hosts, name), [await self._log(pod, name)]))
             await asyncio.to_thread(_join, logs, into)
             return True
         folder = await self._folder(handle, job, pods[number], into.parent)
@@ -143,12 +142,11 @@ class Collector:
         return b""
 
 
-def _join(logs: list[tuple[bytes, Iterable[bytes]]], into: Path) -> None:
+def _join(logs: list[tuple[LinePrefixer, Iterable[bytes]]], into: Path) -> None:
     """Writes logs one after the other, each line with the prefix of its log."""
     into.parent.mkdir(parents=True, exist_ok=True)
     with open(into, "wb") as file:
-        for prefix, blocks in logs:
-            lines = LinePrefixer(prefix)
+        for lines, blocks in logs:
             file.writelines(map(lines.feed, blocks))
             file.write(lines.end())
 

@@ -91,16 +91,13 @@ class KeeperLog:
         return b"\n[seatrial: %d bytes left out here]\n" % skipped if skipped else b""
 
 
-def line_prefix(number: int, hosts: int, container: str = "") -> bytes:
-    host = b"[%d] " % number if hosts > 1 else b""
-    return host + (b"(%s) " % container.encode() if container else b"")
-
-
 class LinePrefixer:
-    """Turns blocks, which may end anywhere, into whole lines with `prefix`. Without a prefix, blocks stay unchanged."""
+    """Turns blocks, which may end anywhere, into whole lines that begin with their host, if there are several, and with
+    their container, if it is not the trial. Blocks without such a prefix stay unchanged."""
 
-    def __init__(self, prefix: bytes) -> None:
-        self._prefix = prefix
+    def __init__(self, number: int, hosts: int, container: str = "") -> None:
+        host = b"[%d] " % number if hosts > 1 else b""
+        self._prefix = host + (b"(%s) " % container.encode() if container else b"")
         self._rest = b""
 
     def feed(self, block: bytes) -> bytes:
@@ -165,7 +162,7 @@ class LiveLog:
         self, job: JobAnnotation, pod: TrackedPod, follow: bool, queue: "asyncio.Queue[bytes | None]"
     ) -> None:
         async def pass_on(source: AsyncIterator[bytes], container: str = "") -> None:
-            lines = LinePrefixer(line_prefix(pod.number, job.hosts, container))
+            lines = LinePrefixer(pod.number, job.hosts, container)
             async for block in source:
                 if whole := lines.feed(block):
                     await queue.put(whole)

@@ -312,13 +312,11 @@ class KubernetesTarget:
                     found.append(self._found(root, used, alive))
         # Objects of runs without jobs: their process was killed at its end, or has not created any job yet.
         mine = {names.label_value(run) for run in (*self._runs, *(one.run for one in found))}
-        for label, one in ((label, one) for label, objects in holders.items() for one in objects):
-            if label not in mine and one.metadata.deletion_timestamp is None:
-                name, held = one.metadata.name, in_use_by([one], now_s)
-                found.append(Found(self._handle(name), name, label, False, {}, _created(one).wall_s, held))
-        return found
+        others = [one for label, objects in holders.items() if label not in mine for one in objects]
+        alone = [one for one in others if one.metadata.deletion_timestamp is None]
+        return found + [self._found(one, in_use_by([one], now_s), alive=False) for one in alone]
 
-    def _found(self, root: Root, used: bool | None, alive: bool) -> Found:
+    def _found(self, root: Annotated, used: bool | None, alive: bool) -> Found:
         try:
             annotation = JobAnnotation.read(root)
         except TargetError:  # it has our labels, so it can be removed
