@@ -1,7 +1,7 @@
 """All objects of a job, from the job and the target's options. Pure: the same job gives the same objects."""
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -225,7 +225,15 @@ _OWN_FIELDS = ("command", "args", "terminationMessagePath", "terminationMessageP
 def templated(ours: Manifest, patch: Mapping[str, Any]) -> Manifest:
     """`ours` with the patch applied. Raises TargetError (REFUSED) if the patch is invalid or removes what is needed."""
     made = _merged(ours, patch, ())
-    lost = list(_lost(ours, made))
+    lost = _changed(_pod_parts(ours), _pod_parts(made))
+    containers = _by(_map(made.get("spec")).get("containers"), "name")
+    for container in ours["spec"]["containers"]:
+        name = container["name"]
+        if name in containers:
+            changed = _changed(_container_parts(container), _container_parts(containers[name]))
+            lost += [f"{what} of container {name}" for what in changed]
+        else:
+            lost.append(f"container {name}")
     if lost:
         raise refused("the target's `template` removes or changes parts that Seatrial needs: " + "; ".join(lost))
     return made
@@ -267,45 +275,33 @@ def _invalid(path: tuple[str, ...], problem: str) -> TargetError:
     return refused(f"the target's `template`: {'.'.join(path)}: {problem}")
 
 
-def _lost(ours: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
-    labels = _map(_map(made.get("metadata")).get("labels"))
-    yield from (f"label {key}" for key, value in ours["metadata"]["labels"].items() if labels.get(key) != value)
-    spec = _map(made.get("spec"))
-    yield from (
-        f"spec.{field}" for field in ("restartPolicy", "subdomain") if spec.get(field) != ours["spec"].get(field)
-    )
-    own_volumes = [one for one in ours["spec"]["volumes"] if one["name"].startswith("seatrial-")]
-    for volume in _changed(own_volumes, spec.get("volumes"), "name"):
-        if volume["name"] != VOLUME or VOLUME not in _by(spec.get("volumes"), "name"):
-            yield f"volume {volume['name']}"
-    containers = _by(spec.get("containers"), "name")
-    for container in ours["spec"]["containers"]:
-        name = container["name"]
-        if name not in containers:
-            yield f"container {name}"
-        else:
-            yield from (f"{what} of container {name}" for what in _lost_of(container, containers[name]))
+def _pod_parts(template: Mapping[str, Any]) -> Manifest:
+    """The parts of a pod template that Seatrial needs, besides the containers, by what they are called in errors."""
+    labels, spec = _map(_map(template.get("metadata")).get("labels")), _map(template.get("spec"))
+    parts = {f"label {key}": value for key, value in labels.items()}
+    parts |= {f"spec.{field}": spec.get(field) for field in ("restartPolicy", "subdomain")}
+    for name, volume in _by(spec.get("volumes"), "name").items():
+        if str(name).startswith("seatrial-"):
+            parts[f"volume {name}"] = volume if name != VOLUME else name  # its kind may be another one
+    return parts
 
 
-def _lost_of(ours: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
-    yield from (field for field in _OWN_FIELDS if made.get(field) != ours.get(field))
-    if "readinessProbe" in ours and made.get("readinessProbe") != ours["readinessProbe"]:
-        yield "readinessProbe"
-    variables = [
-        one
-        for one in ours["env"]
-        if one["name"].startswith("SEATRIAL_") or one["name"] in _OWN_VARIABLES or "valueFrom" in one
-    ]
-    mounts = [one for one in ours["volumeMounts"] if one["mountPath"].startswith(f"{names.PLACE}/")]
-    yield from (f"port {one['name']}" for one in _changed(ours.get("ports", []), made.get("ports"), "name"))
-    yield from (f"variable {one['name']}" for one in _changed(variables, made.get("env"), "name"))
-    yield from (f"the mount at {one['mountPath']}" for one in _changed(mounts, made.get("volumeMounts"), "mountPath"))
+def _container_parts(container: Mapping[str, Any]) -> Manifest:
+    parts = {field: container.get(field) for field in _OWN_FIELDS}
+    if "readinessProbe" in container:
+        parts["readinessProbe"] = container["readinessProbe"]
+    parts |= {f"port {name}": port for name, port in _by(container.get("ports"), "name").items()}
+    for name, variable in _by(container.get("env"), "name").items():
+        if str(name).startswith("SEATRIAL_") or name in _OWN_VARIABLES or "valueFrom" in variable:
+            parts[f"variable {name}"] = variable
+    for path, mount in _by(container.get("volumeMounts"), "mountPath").items():
+        if str(path).startswith(f"{names.PLACE}/"):
+            parts[f"the mount at {path}"] = mount
+    return parts
 
 
-def _changed(ours: list[Manifest], made: Any, key: str) -> list[Manifest]:
-    """Our elements that are missing or changed in the other list."""
-    found = _by(made, key)
-    return [one for one in ours if found.get(one[key]) != one]
+def _changed(ours: Manifest, made: Manifest) -> list[str]:
+    return [what for what, value in ours.items() if made.get(what) != value]
 
 
 def _map(value: Any) -> Mapping[str, Any]:
