@@ -7,8 +7,9 @@ from dataclasses import replace
 import seatrial.kubernetes as k8s
 from seatrial.job import Environment, Job, Outcome, Step
 from seatrial.targets.kubernetes.errors import needed
+from seatrial.targets.kubernetes.manifest import make
 from seatrial.targets.kubernetes.options import KubernetesOptions
-from seatrial.targets.kubernetes.submit import job_objects, try_job, try_run_object
+from seatrial.targets.kubernetes.submit import annotated, try_job, try_run_object
 from seatrial.targets.kubernetes.watch.feeds import NodeObject
 from seatrial.targets.protocol import Diagnostic, DiagnosticLevel, TargetError, ok, problem, warning
 
@@ -118,7 +119,7 @@ class _Examination:
             steps=(Step("run true", "command", {"command": "true"}),), environment=Environment(image=image),
         )  # fmt: skip
         try:
-            made = job_objects(job, self._options, self._namespace)
+            made = annotated(job, make(job, self._options, namespace=self._namespace))
             await try_run_object(self._client, self._options, "doctor", image)
             tried = await try_job(self._client, self._options, made)
         except (k8s.KubernetesError, TargetError) as error:

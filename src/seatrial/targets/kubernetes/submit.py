@@ -1,7 +1,7 @@
 """The objects of a job with the annotation that describes it, and dry runs of them."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -70,23 +70,10 @@ class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
         return lines
 
 
-def job_objects(
-    job: Job,
-    options: KubernetesOptions,
-    namespace: str,
-    owner: k8s.Manifest | None = None,
-    agent: str = "agent",
-    inputs: Sequence[str] = (),
-    secrets: Mapping[str, str] | None = None,
-) -> "manifest.JobObjects":
-    """The objects of a job with their annotation; with the defaults, for a dry run."""
-    owner = owner or manifest.owner(k8s.JOBS, names.run_object_name(job.run), manifest.NO_UID)
-    secrets = dict.fromkeys(job.secrets, "secret") if secrets is None else secrets
-    made = manifest.make(
-        job, options, namespace=namespace, run_owner=owner, agent=agent, inputs=inputs, secrets=secrets
-    )
+def annotated(job: Job, made: "manifest.JobObjects") -> "manifest.JobObjects":
+    """The objects of a job with the annotation of its root."""
     annotation = msgspec.json.encode(JobAnnotation.of(job)).decode()
-    made.root["metadata"].setdefault("annotations", {})[names.JOB_DATA] = annotation
+    made.root["metadata"]["annotations"][names.JOB_DATA] = annotation
     return made
 
 
@@ -99,7 +86,9 @@ def shown_objects(job: Job, options: KubernetesOptions) -> list[k8s.Manifest]:
     shared = manifest.agent_configs(job.run, agent_bytes(), owner, space)
     shared += manifest.input_configs(job.run, manifest.inputs_archive(job.inputs), owner, space)
     agent, *inputs = (one["metadata"]["name"] for one in shared)
-    made = job_objects(job, options, space, owner, agent, inputs, dict.fromkeys(job.secrets, "•••"))
+    secrets = dict.fromkeys(job.secrets, "•••")
+    made = manifest.make(job, options, namespace=space, run_owner=owner, agent=agent, inputs=inputs, secrets=secrets)
+    annotated(job, made)
     root = manifest.owner(manifest.root_resource(options), made.root["metadata"]["name"], manifest.NO_UID)
     others = [manifest.owned_by(one, root) for one in (made.config, made.secret, made.service) if one]
     shown = [run, *shared, made.root, *others]

@@ -31,8 +31,8 @@ from seatrial.targets.kubernetes.run_object import (
 )
 from seatrial.targets.kubernetes.submit import (
     JobAnnotation,
+    annotated,
     gpu_node_labels,
-    job_objects,
     refuse_unmatched,
     try_job,
     try_run_object,
@@ -122,7 +122,7 @@ class KubernetesTarget:
             if self._gpu_nodes is None:
                 self._gpu_nodes = await gpu_node_labels(self._client, self._options)
             refuse_unmatched(job, terms, self._gpu_nodes)
-        made = job_objects(job, self._options, self._namespace)
+        made = annotated(job, manifest.make(job, self._options, namespace=self._namespace))
         with target_errors(f"the cluster would reject {job.title}"):
             if job.run not in self._tried:
                 self._tried.add(job.run)
@@ -167,7 +167,10 @@ class KubernetesTarget:
         (agent,), inputs = await asyncio.gather(
             run.configs(manifest.agent_configs, agent_bytes()), run.configs(manifest.input_configs, archive)
         )
-        made = job_objects(job, self._options, self._namespace, owner, agent, inputs, secrets)
+        made = manifest.make(
+            job, self._options, namespace=self._namespace, run_owner=owner, agent=agent, inputs=inputs, secrets=secrets
+        )
+        annotated(job, made)
         begun_s, now_s = time.monotonic(), time.time()
         try:
             root = await self._client.create(made.root, Root, resource=self._resource)

@@ -88,12 +88,12 @@ def make(
     options: KubernetesOptions,
     *,
     namespace: str,
-    run_owner: Mapping[str, Any],
-    agent: str,
-    inputs: Sequence[str],
-    secrets: Mapping[str, str],
+    run_owner: Mapping[str, Any] | None = None,
+    agent: str = "agent",
+    inputs: Sequence[str] = (),
+    secrets: Mapping[str, str] | None = None,
 ) -> JobObjects:
-    """Objects of a job. `agent` and `inputs` are names of ConfigMaps.
+    """Objects of a job; with the defaults, for a dry run. `agent` and `inputs` are names of ConfigMaps.
 
     Raises TargetError (REFUSED) for a job that no cluster could run."""
     _check_utf8(job)
@@ -110,14 +110,16 @@ def make(
         head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
         return marked({**head, **content}, options)
 
+    owners = [dict(run_owner or owner(JOBS, names.run_object_name(job.run), NO_UID))]
     annotations = {TITLE: job.title}
     if job.resources.tpu and options.workload == "jobset":  # each slice is a node pool, which its hosts must share
         annotations[EXCLUSIVE] = "cloud.google.com/gke-nodepool"
     spec = {"spec": _root_spec(job, options, template)}
-    root = made(root_resource(options), "job", spec, annotations=annotations, ownerReferences=[dict(run_owner)])
+    root = made(root_resource(options), "job", spec, annotations=annotations, ownerReferences=owners)
     if options.queue is not None:  # from the start: a policy may require it of every Job
         root["metadata"]["labels"][QUEUE] = options.queue
-    secret, service = _secret(job, secrets), _service(job, options)
+    secret = _secret(job, dict.fromkeys(job.secrets, "secret") if secrets is None else secrets)
+    service = _service(job, options)
     return JobObjects(
         root=root,
         config=made(CONFIG_MAPS, "config", _config(job, bool(inputs))),
@@ -134,26 +136,6 @@ def owner(resource: Resource, name: str, uid: str) -> Manifest:
 def owned_by(manifest: Mapping[str, Any], owner: Mapping[str, Any]) -> Manifest:
     """The same object with an owner, so that it is deleted with it."""
     return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [dict(owner)]}}
-
-
-def job_text(job: Job, inputs: bool) -> str:
-    """`job.json` for the agent in the pod. It has the names of secret variables, never their values."""
-    environment = job.environment
-    content = {
-        **agent_job(job),
-        "secret_variables": sorted(job.secrets),
-        "hosts": job.hosts,
-        "inputs": inputs,
-        "environment": {
-            "name": environment.name,
-            "python": environment.python,
-            "packages": environment.packages,
-            "interpreter": environment.interpreter,
-        },
-        "memory_bytes": job.resources.memory_bytes,
-        "log": {"segments": LOG_SEGMENTS},
-    }
-    return msgspec.json.encode(content).decode()
 
 
 def _check_utf8(job: Job) -> None:
@@ -177,9 +159,25 @@ def _image(job: Job, options: KubernetesOptions) -> str:
 
 
 def _config(job: Job, inputs: bool) -> Manifest:
-    data = {"job.json": job_text(job, inputs), "plain.sh": plain_script(job)}
-    if job.environment.interpreter is not None:
-        data["python"] = job.environment.interpreter
+    """Files for the agent in the pod. They have the names of secret variables, never their values."""
+    environment = job.environment
+    content = {
+        **agent_job(job),
+        "secret_variables": sorted(job.secrets),
+        "hosts": job.hosts,
+        "inputs": inputs,
+        "environment": {
+            "name": environment.name,
+            "python": environment.python,
+            "packages": environment.packages,
+            "interpreter": environment.interpreter,
+        },
+        "memory_bytes": job.resources.memory_bytes,
+        "log": {"segments": LOG_SEGMENTS},
+    }
+    data = {"job.json": msgspec.json.encode(content).decode(), "plain.sh": plain_script(job)}
+    if environment.interpreter is not None:
+        data["python"] = environment.interpreter
     size = sum(len(text.encode()) for text in data.values())
     if size > MOST_CONFIG_BYTES:
         raise refused(
