@@ -70,12 +70,12 @@ class Feeds:
         self._changed: dict[str, None] = {}  # names of followed jobs, in the order in which they changed
         self._news = asyncio.Event()
 
-    async def changed(self) -> list[str]:
-        """Names of the followed jobs that changed since the last call."""
+    async def changed(self) -> list[JobState]:
+        """The followed jobs that changed since the last call."""
         await self._news.wait()
         self._news.clear()
-        changed, self._changed = list(self._changed), {}
-        return changed
+        changed, self._changed = self._changed, {}
+        return [self.jobs[name] for name in changed if name in self.jobs]
 
     def mark_changed(self, name: str) -> None:
         self._changed[name] = None

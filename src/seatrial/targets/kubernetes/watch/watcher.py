@@ -194,9 +194,8 @@ class JobWatcher:
 
     async def _consider_changed(self) -> None:
         while True:
-            for name in await self._feeds.changed():
-                if name in self._feeds.jobs:
-                    self._consider(self._feeds.jobs[name])
+            for job in await self._feeds.changed():
+                self._consider(job)
 
     def _consider(self, job: JobState) -> None:
         """Considers a job that changed or is due."""
