@@ -30,7 +30,6 @@ from seatrial.targets.kubernetes import manifest, names
 from seatrial.targets.kubernetes.manifest.make import MERGED
 from seatrial.targets.kubernetes.manifest.placement import cpu_quantity, size_quantity
 from seatrial.targets.kubernetes.options import KubernetesOptions
-from seatrial.targets.kubernetes.submit import refuse_unmatched
 from seatrial.targets.protocol import TargetError
 
 OPTIONS = KubernetesOptions()
@@ -141,7 +140,7 @@ UNLABELLED = {"kubernetes.io/hostname": "a", "node.kubernetes.io/instance-type":
 
 def check_nodes(resources: Resources, nodes: list[dict[str, str]]) -> None:
     job = changed(resources=resources)
-    refuse_unmatched(job, manifest.gpu_terms(job, OPTIONS) or [], nodes)
+    manifest.refuse_unmatched(job, manifest.gpu_terms(job, OPTIONS) or [], nodes)
 
 
 def unmatched(resources: Resources, nodes: list[dict[str, str]]) -> str:

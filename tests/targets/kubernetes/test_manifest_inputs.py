@@ -159,7 +159,7 @@ def test_names_that_are_not_utf8_arrive(tmp_path: Path) -> None:
 
 
 def test_too_much_is_refused_with_what_to_do_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert manifest.INPUT_BYTES == 16 << 20
+    assert packing.INPUT_BYTES == 16 << 20
     monkeypatch.setattr(packing, "INPUT_BYTES", 1 << 20)
     big = tmp_path / "big"
     big.write_bytes(os.urandom((1 << 20) + (1 << 16)))

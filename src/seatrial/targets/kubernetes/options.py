@@ -154,10 +154,6 @@ class Keeper(OptionsModel):
         return self
 
 
-def _home(path: Path) -> Path:
-    return Path(os.path.expanduser(path))
-
-
 def _template(template: dict[str, Any]) -> dict[str, Any]:
     unknown = [key for key in template if key not in ("metadata", "spec")]
     if unknown:
@@ -170,7 +166,7 @@ def _template(template: dict[str, Any]) -> dict[str, Any]:
 
 class KubernetesOptions(OptionsModel):
     context: NonEmptyText | None = Field(None, description="Context in the kubeconfig; default: the current one.")
-    kubeconfig: Annotated[Path, AfterValidator(_home)] | None = Field(
+    kubeconfig: Annotated[Path, AfterValidator(lambda path: Path(os.path.expanduser(path)))] | None = Field(
         None, description="Kubeconfig file; default: as for kubectl ($KUBECONFIG, ~/.kube/config)."
     )
     namespace: Namespace | None = Field(None, description="Namespace of all objects; default: that of the context.")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 import seatrial.kubernetes as k8s
-from seatrial.job import Job, Outcome, Unreadable, all_products, decode
+from seatrial.job import Job, Outcome, Unreadable, decode
 from seatrial.targets.agent_file import agent_bytes
 from seatrial.targets.kubernetes import manifest, names
 from seatrial.targets.kubernetes.options import KubernetesOptions
@@ -82,14 +82,14 @@ def shown_objects(job: Job, options: KubernetesOptions) -> list[k8s.Manifest]:
     kubeconfig: if the options have no namespace, neither do the objects."""
     space = options.namespace or "default"
     run = manifest.run_object(job.run, LEAST_TTL_S, options, space, job.environment.image or "")
-    owner = manifest.owner(k8s.JOBS, run["metadata"]["name"], manifest.NO_UID)
+    owner = manifest.owner(k8s.JOBS, run["metadata"]["name"])
     shared = manifest.agent_configs(job.run, agent_bytes(), owner, space)
     shared += manifest.input_configs(job.run, manifest.inputs_archive(job.inputs), owner, space)
     agent, *inputs = (one["metadata"]["name"] for one in shared)
     secrets = dict.fromkeys(job.secrets, "•••")
     made = manifest.make(job, options, namespace=space, run_owner=owner, agent=agent, inputs=inputs, secrets=secrets)
     annotated(job, made)
-    root = manifest.owner(manifest.root_resource(options), made.root["metadata"]["name"], manifest.NO_UID)
+    root = manifest.owner(manifest.root_resource(options), made.root["metadata"]["name"])
     others = [manifest.owned_by(one, root) for one in (made.config, made.secret, made.service) if one]
     shown = [run, *shared, made.root, *others]
     for one in shown:
@@ -151,14 +151,6 @@ async def gpu_node_labels(client: k8s.Kubernetes, options: KubernetesOptions) ->
             if node.status.allocatable.get(options.gpu_resource, "0") != "0":
                 found.append(node.metadata.labels)
     return found
-
-
-def refuse_unmatched(job: Job, terms: list[k8s.Manifest], nodes: list[dict[str, str]]) -> None:
-    """Raises TargetError (REFUSED) if no node can be known to have the job's GPU model: the model is unknown, or the
-    nodes have none of the labels that tell models. If other models are there, an autoscaler may add a node."""
-    known = {one.label for one in all_products()}
-    if not terms or (nodes and not any(known & labels.keys() for labels in nodes)):
-        raise refused(manifest.unmatched_gpu(job, manifest.gpu_labels_text(nodes)))
 
 
 async def _try(client: k8s.Kubernetes, resource: k8s.Resource, made: k8s.Manifest) -> None:

@@ -29,14 +29,7 @@ from seatrial.targets.kubernetes.run_object import (
     refuse_another,
     remove_unused,
 )
-from seatrial.targets.kubernetes.submit import (
-    JobAnnotation,
-    annotated,
-    gpu_node_labels,
-    refuse_unmatched,
-    try_job,
-    try_run_object,
-)
+from seatrial.targets.kubernetes.submit import JobAnnotation, annotated, gpu_node_labels, try_job, try_run_object
 from seatrial.targets.kubernetes.watch.objects import PodObject, TrackedJob, epoch_s
 from seatrial.targets.kubernetes.watch.waiting import over_whole_quota
 from seatrial.targets.kubernetes.watch.watcher import Ender, JobWatcher
@@ -121,7 +114,7 @@ class KubernetesTarget:
         if (terms := manifest.gpu_terms(job, self._options)) is not None:
             if self._gpu_nodes is None:
                 self._gpu_nodes = await gpu_node_labels(self._client, self._options)
-            refuse_unmatched(job, terms, self._gpu_nodes)
+            manifest.refuse_unmatched(job, terms, self._gpu_nodes)
         made = annotated(job, manifest.make(job, self._options, namespace=self._namespace))
         with target_errors(f"the cluster would reject {job.title}"):
             if job.run not in self._tried:

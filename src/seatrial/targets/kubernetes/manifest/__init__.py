@@ -5,7 +5,6 @@ run_object(...), agent_configs(...), input_configs(...)   # once per run
 """
 
 from seatrial.targets.kubernetes.manifest.make import (
-    NO_UID,
     RELEASE,
     JobObjects,
     make,
@@ -14,12 +13,6 @@ from seatrial.targets.kubernetes.manifest.make import (
     root_deadline_s,
     root_resource,
 )
-from seatrial.targets.kubernetes.manifest.placement import gpu_labels_text, gpu_terms, marked, unmatched_gpu
+from seatrial.targets.kubernetes.manifest.placement import gpu_terms, marked, refuse_unmatched
 from seatrial.targets.kubernetes.manifest.pod import secure
-from seatrial.targets.kubernetes.manifest.run import (
-    INPUT_BYTES,
-    agent_configs,
-    input_configs,
-    inputs_archive,
-    run_object,
-)
+from seatrial.targets.kubernetes.manifest.run import agent_configs, input_configs, inputs_archive, run_object

@@ -68,7 +68,7 @@ def _root_spec(job: Job, options: KubernetesOptions, template: Manifest) -> Mani
 
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"  # annotation: one topology domain for each Job of a JobSet
 TITLE = "seatrial/title"  # annotation with the cell's id
-NO_UID = "00000000-0000-0000-0000-000000000000"  # owner uid in a dry run
+NO_UID = "00000000-0000-0000-0000-000000000000"
 LOG_SEGMENTS = 16  # kept at the end of a log, 1 MiB each: more than is written while a reader is disconnected
 # Kubernetes limits a ConfigMap to 1 MiB.
 MOST_CONFIG_BYTES = 1000 << 10
@@ -110,7 +110,7 @@ def make(
         head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
         return marked({**head, **content}, options)
 
-    owners = [dict(run_owner or owner(JOBS, names.run_object_name(job.run), NO_UID))]
+    owners = [dict(run_owner or owner(JOBS, names.run_object_name(job.run)))]
     annotations = {TITLE: job.title}
     if job.resources.tpu and options.workload == "jobset":  # each slice is a node pool, which its hosts must share
         annotations[EXCLUSIVE] = "cloud.google.com/gke-nodepool"
@@ -128,8 +128,8 @@ def make(
     )
 
 
-def owner(resource: Resource, name: str, uid: str) -> Manifest:
-    """An owner reference that does not block the owner's deletion."""
+def owner(resource: Resource, name: str, uid: str = NO_UID) -> Manifest:
+    """An owner reference that does not block the owner's deletion. Without `uid`, for a dry run."""
     return {"apiVersion": resource.api_version, "kind": resource.kind, "name": name, "uid": uid}
 
 

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from seatrial.job import NEAR, Job, all_products, count, products_of, tpu_labels
 from seatrial.kubernetes import Manifest, pod_metadata
@@ -77,8 +77,7 @@ def affinity(job: Job, options: KubernetesOptions) -> Manifest:
     """Requires the GPU model. Prefers other hosts than those to avoid, but allows them if nothing else is free."""
     made: Manifest = {}
     if (terms := gpu_terms(job, options)) is not None:
-        if not terms:
-            raise refused(unmatched_gpu(job))
+        refuse_unmatched(job, terms, [])
         made["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
     hosts = sorted({host.strip() for avoided in job.avoid for host in avoided.split(",")} - {""})
     if hosts:
@@ -120,20 +119,25 @@ def _expression(key: str, operator: str, *values: str) -> Manifest:
     return {"key": key, "operator": operator, "values": sorted(values)}
 
 
-def unmatched_gpu(job: Job, found: str = "") -> str:
-    """Why no node is known to have the GPU, and what to write. `found`: the labels of the nodes."""
+def refuse_unmatched(job: Job, terms: list[Manifest], nodes: Sequence[Mapping[str, str]]) -> None:
+    """Raises TargetError (REFUSED) if no node can be known to have the job's GPU model: the model is unknown, or the
+    nodes, given by their labels, have none of the labels that tell models. If other models are there, an autoscaler may
+    add a node."""
+    known = {one.label for one in all_products()}
+    if terms and (not nodes or any(known & labels.keys() for labels in nodes)):
+        return
     gpu = job.resources.gpu
     memory = f" with {size_quantity(gpu.memory_bytes)}" if gpu.memory_bytes else ""
-    return (
-        f"cannot tell which nodes have GPU model {gpu.model}{memory}; {found}name their label in the target: "
-        f"`gpu_models: {{{gpu.model}: {{select: {{LABEL: VALUE}}}}}}`, or allow every node with GPUs: "
+    raise refused(
+        f"cannot tell which nodes have GPU model {gpu.model}{memory}; {gpu_labels_text(nodes)}name their label in the "
+        f"target: `gpu_models: {{{gpu.model}: {{select: {{LABEL: VALUE}}}}}}`, or allow every node with GPUs: "
         f"`gpu_models: {{{gpu.model}: {{}}}}`"
     )
 
 
-def gpu_labels_text(nodes: Iterable[Mapping[str, str]]) -> str:
+def gpu_labels_text(nodes: Sequence[Mapping[str, str]]) -> str:
     """The labels that tell the GPUs of nodes: known ones, else those that may tell; empty if there are none."""
-    nodes, known = list(nodes), {one.label for one in all_products()}
+    known = {one.label for one in all_products()}
     for tells in (known.__contains__, _MAY_TELL.search):
         found = Counter(f"{key}={value}" for labels in nodes for key, value in labels.items() if tells(key))
         if found:
