@@ -40,24 +40,22 @@ def run_object(run: str, ttl_s: float, options: KubernetesOptions, namespace: st
 def agent_configs(run: str, agent: bytes, owner: Mapping[str, Any], namespace: str) -> list[Manifest]:
     """The agent and the scripts that start it. The name depends on the content, so a newer agent has another."""
     scripts = {f"{name}.sh": script(name) for name in ("start", "keep")}
-    digest = hashlib.sha256(agent + "".join(scripts.values()).encode())
-    made = _config_map(run, "agent", digest.hexdigest(), owner, namespace)
+    made = _config_map(run, "agent", agent + "".join(scripts.values()).encode(), owner, namespace)
     return [{**made, "data": scripts, "binaryData": {"agent.pyz": base64.b64encode(agent).decode()}}]
 
 
 def input_configs(run: str, archive: bytes, owner: Mapping[str, Any], namespace: str) -> list[Manifest]:
     """Parts of an archive in order; archives of a run share equal parts. Empty for an empty archive."""
-    made = []
-    for start in range(0, len(archive), PART_BYTES):
-        part = archive[start : start + PART_BYTES]
-        config = _config_map(run, "inputs", hashlib.sha256(part).hexdigest(), owner, namespace)
-        made.append({**config, "binaryData": {"part": base64.b64encode(part).decode()}})
-    return made
+    parts = [archive[start : start + PART_BYTES] for start in range(0, len(archive), PART_BYTES)]
+    return [
+        {**_config_map(run, "inputs", part, owner, namespace), "binaryData": {"part": base64.b64encode(part).decode()}}
+        for part in parts
+    ]
 
 
-def _config_map(run: str, part: str, digest: str, owner: Mapping[str, Any], namespace: str) -> Manifest:
+def _config_map(run: str, part: str, content: bytes, owner: Mapping[str, Any], namespace: str) -> Manifest:
     metadata = {
-        "name": names.object_name(f"{names.SEATRIAL}-{run}-{part}-{digest[:16]}"),
+        "name": names.object_name(f"{names.SEATRIAL}-{run}-{part}-{hashlib.sha256(content).hexdigest()[:16]}"),
         "namespace": namespace,
         "labels": names.run_labels(run, part),
         "ownerReferences": [dict(owner)],
