@@ -111,6 +111,7 @@ class LinePrefixer:
         return self._prefix + self._rest + b"\n" if self._rest else b""
 
 
+BlockQueue = asyncio.Queue[bytes | None]  # None at the end
 QUEUED_BLOCKS = 64
 _POLL_S = 0.2
 
@@ -124,7 +125,7 @@ class LiveLog:
     async def blocks(self, handle: str, job: JobAnnotation, follow: bool) -> AsyncIterator[bytes]:
         """With `follow` until the job has ended. With several sources, lines are whole and prefixed with host or
         container."""
-        queue: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUED_BLOCKS)
+        queue: BlockQueue = asyncio.Queue(QUEUED_BLOCKS)
         reading = asyncio.create_task(self._read_all(handle, job, follow, queue))
         try:
             with target_errors(f"cannot read the log of {job.name}"):
@@ -134,9 +135,7 @@ class LiveLog:
         finally:
             await end_tasks(reading)
 
-    async def _read_all(
-        self, handle: str, job: JobAnnotation, follow: bool, queue: "asyncio.Queue[bytes | None]"
-    ) -> None:
+    async def _read_all(self, handle: str, job: JobAnnotation, follow: bool, queue: BlockQueue) -> None:
         """Starts a reader for each pod once its trial runs; all pods exist before the job ends. Puts None at the end,
         but not when cancelled: the consumer is gone, and a full queue would block forever."""
         ended = asyncio.create_task(self._watcher.ended(handle))
@@ -158,9 +157,7 @@ class LiveLog:
         finally:
             await end_tasks(ended, *readers.values())
 
-    async def _read(
-        self, job: JobAnnotation, pod: TrackedPod, follow: bool, queue: "asyncio.Queue[bytes | None]"
-    ) -> None:
+    async def _read(self, job: JobAnnotation, pod: TrackedPod, follow: bool, queue: BlockQueue) -> None:
         async def pass_on(source: AsyncIterator[bytes], container: str = "") -> None:
             lines = LinePrefixer(pod.number, job.hosts, container)
             async for block in source:

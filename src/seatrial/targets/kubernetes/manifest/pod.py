@@ -20,6 +20,7 @@ from seatrial.targets.kubernetes.options import SHARED_MEMORY, KubernetesOptions
 from seatrial.targets.protocol import refused
 
 # The volumes of a pod.
+Volumes = dict[str, tuple[Manifest, Manifest]]  # source and mount by name
 AGENT, CONFIG, INPUTS, VOLUME = "seatrial-agent", "seatrial-job", "seatrial-inputs", "seatrial-volume"
 PROBE_TIMEOUT_S = 5
 PULL_MARGIN_S = 900.0  # for pulling images, and for the agent to stop by itself before the cluster stops it
@@ -188,11 +189,8 @@ def secure(spec: Manifest, options: KubernetesOptions) -> None:
         spec["securityContext"] = made
 
 
-def _volumes(
-    job: Job, options: KubernetesOptions, agent: str, inputs: Sequence[str]
-) -> dict[str, tuple[Manifest, Manifest]]:
-    """Source and mount of each volume, by name."""
-    made: dict[str, tuple[Manifest, Manifest]] = {
+def _volumes(job: Job, options: KubernetesOptions, agent: str, inputs: Sequence[str]) -> Volumes:
+    made: Volumes = {
         AGENT: ({"configMap": {"name": agent}}, {"mountPath": names.AGENT, "readOnly": True}),
         CONFIG: ({"configMap": {"name": names.object_name(job.name)}}, {"mountPath": names.CONFIG, "readOnly": True}),
     }

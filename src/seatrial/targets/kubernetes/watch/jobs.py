@@ -123,10 +123,11 @@ class TrackedPod:
             self.ended.set()
 
 
-def _reached(pod: PodObject, gone: bool) -> dict[Stage, tuple[float | None, str]]:
-    """The stages that the pod has reached, each with its timestamp and clock."""
-    found: dict[Stage, tuple[float | None, str]] = {}
-    found[Stage.QUEUED] = (epoch_s(pod.metadata.creation_timestamp), API_SERVER)
+Reached = dict[Stage, tuple[float | None, str]]  # stages with their timestamp and clock
+
+
+def _reached(pod: PodObject, gone: bool) -> Reached:
+    found: Reached = {Stage.QUEUED: (epoch_s(pod.metadata.creation_timestamp), API_SERVER)}
     if pod.spec.node_name:
         found[Stage.SCHEDULED] = (pod.transition_s("PodScheduled"), API_SERVER)
     state = pod.trial
@@ -142,7 +143,7 @@ def _reached(pod: PodObject, gone: bool) -> dict[Stage, tuple[float | None, str]
     return found
 
 
-def _before(found: StageTime, reached: dict[Stage, tuple[float | None, str]]) -> StageTime:
+def _before(found: StageTime, reached: Reached) -> StageTime:
     """Limits the time of a stage found later without a timestamp to that of the next stage with one."""
     later = _ORDER[_ORDER.index(found.stage) + 1 :]
     stamps = [reached[stage][0] for stage in later if stage in reached]
