@@ -101,8 +101,7 @@ def make(
         # The server accepts a probe for an unknown port, and the job would never be ready.
         listed = ", ".join(port.name for port in job.ports) or "none"
         raise refused(f"`ready` of {job.title} names port {job.ready.port!r}, which it lacks; its ports: {listed}")
-    ours = pod_template(job, options, namespace, _image(job, options), agent, inputs)
-    template = templated(ours, options.template)
+    template = templated(pod_template(job, options, namespace, agent, inputs), options.template)
 
     def made(resource: Resource, part: str, content: Manifest, **more: Any) -> Manifest:
         labels = names.job_labels(job.run, job.name, job.cell, job.attempt, part)
@@ -146,16 +145,6 @@ def _check_utf8(job: Job) -> None:
                 msgspec.json.encode(getattr(job, field))
             except UnicodeEncodeError:
                 raise refused(f"`{field}` of the job is not UTF-8, which Kubernetes requires") from None
-
-
-def _image(job: Job, options: KubernetesOptions) -> str:
-    if job.environment.seatrial and job.environment.image is None:
-        text = f"`{job.part}` needs an image with Seatrial installed to run in a pod"
-        raise refused(f"{text}; without one, run it on this machine")
-    image = job.environment.image or options.image
-    if image is None:
-        raise refused(f"runtime {job.environment.name!r} has no `image`; set it in the runtime or in the target")
-    return image
 
 
 def _config(job: Job, inputs: bool) -> Manifest:

@@ -106,9 +106,8 @@ def pod_deadline_s(job: Job, options: KubernetesOptions) -> float:
     return run_s + limits.grace_s + keep_s(job, options) + PULL_MARGIN_S
 
 
-def pod_template(
-    job: Job, options: KubernetesOptions, namespace: str, image: str, agent: str, inputs: Sequence[str]
-) -> Manifest:
+def pod_template(job: Job, options: KubernetesOptions, namespace: str, agent: str, inputs: Sequence[str]) -> Manifest:
+    image = _image(job, options)
     selector, volumes = placement.node_selector(job, options), _volumes(job, options, agent, inputs)
     mounts = [{"name": name, **mount} for name, (_, mount) in volumes.items()]
     spec: Manifest = {
@@ -136,6 +135,16 @@ def pod_template(
     if job.resources.slices > 1:
         labels[names.SLICE_HOSTS] = str(job.hosts // job.resources.slices)
     return {"metadata": {"labels": labels}, "spec": spec}
+
+
+def _image(job: Job, options: KubernetesOptions) -> str:
+    if job.environment.seatrial and job.environment.image is None:
+        text = f"`{job.part}` needs an image with Seatrial installed to run in a pod"
+        raise refused(f"{text}; without one, run it on this machine")
+    image = job.environment.image or options.image
+    if image is None:
+        raise refused(f"runtime {job.environment.name!r} has no `image`; set it in the runtime or in the target")
+    return image
 
 
 def _trial(job: Job, options: KubernetesOptions, namespace: str, image: str, mounts: list[Manifest]) -> Manifest:
