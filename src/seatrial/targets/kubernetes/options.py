@@ -155,12 +155,10 @@ class Keeper(OptionsModel):
 
 
 def _template(template: dict[str, Any]) -> dict[str, Any]:
-    unknown = [key for key in template if key not in ("metadata", "spec")]
+    unknown = ", ".join(repr(key) for key in template if key not in ("metadata", "spec"))
     if unknown:
-        raise ValueError(
-            f"unknown template field {', '.join(map(repr, unknown))}; use `metadata` (labels, annotations) and `spec` "
-            "(as in a Pod)"
-        )
+        use = "`metadata` (labels, annotations) and `spec` (as in a Pod)"
+        raise ValueError(f"unknown template field {unknown}; use {use}")
     return template
 
 
@@ -256,11 +254,10 @@ class KubernetesOptions(OptionsModel):
     def _sound(self) -> Self:
         if self.security == "restricted" and self.user == 0:
             raise ValueError("`user: 0` (root) cannot be combined with `security: restricted`; set `security: none`")
-        taken = [SHARED_MEMORY] if self.shared_memory_bytes else []
+        taken = [PLACE, SHARED_MEMORY] if self.shared_memory_bytes else [PLACE]
         for volume in self.volumes:
-            for other in (*taken, PLACE):
-                if volume.at == other or volume.at.startswith(f"{PLACE}/"):
-                    raise ValueError(f"cannot mount a volume at {volume.at}: the path is already in use")
+            if volume.at in taken or volume.at.startswith(f"{PLACE}/"):
+                raise ValueError(f"cannot mount a volume at {volume.at}: the path is already in use")
             taken.append(volume.at)
         outside = self.endpoint in ("ingress", "route")
         if outside and self.endpoint_host is None:

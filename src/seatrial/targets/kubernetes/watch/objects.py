@@ -23,10 +23,8 @@ UNKNOWN_TO_TRIAL = frozenset({Outcome.EVICTED, Outcome.LOST, Outcome.QUEUE})
 
 def epoch_s(stamp: str | None) -> float | None:
     """Seconds since the epoch of a server's timestamp; None if it is missing, zero or invalid."""
-    if not stamp:
-        return None
     try:
-        seconds = datetime.fromisoformat(stamp).timestamp()
+        seconds = datetime.fromisoformat(stamp or "").timestamp()
     except (ValueError, OverflowError, OSError):
         return None
     return seconds if seconds > 0 else None
