@@ -28,13 +28,13 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class _Line(msgspec.Struct, frozen=True, rename="camel"):
-    request_received_timestamp: datetime
-    stage_timestamp: datetime
     stage: str = ""
     verb: str = ""
-    object_ref: _Ref = _Ref()
+    object_ref: _Ref | None = None
     response_status: _Answer = _Answer()
     request_uri: str = msgspec.field(default="", name="requestURI")
+    request_received_timestamp: str = ""
+    stage_timestamp: str = ""
 
 
 class Audited(msgspec.Struct, frozen=True):
@@ -51,10 +51,10 @@ def read_audit(path: Path, prefix: str, submissions: Mapping[int, Submission]) -
     low_s, high_s, requests = float("-inf"), float("inf"), 0
     bound: dict[str, float] = {}
     for line in _lines(path, prefix):
-        ref, name = line.object_ref, line.object_ref.name
-        if line.verb != "create" or "dryRun=" in line.request_uri:  # the dry run before the first
+        ref, name = line.object_ref, line.object_ref.name if line.object_ref else ""
+        if ref is None or line.verb != "create" or "dryRun=" in line.request_uri:  # the dry run before the first
             continue
-        received_s, done_s = line.request_received_timestamp.timestamp(), line.stage_timestamp.timestamp()
+        received_s, done_s = _seconds(line.request_received_timestamp), _seconds(line.stage_timestamp)
         number = name.removeprefix(f"{prefix}-")
         requests += 1
         if ref.resource == "pods" and ref.subresource == "binding":
@@ -92,6 +92,13 @@ def _lines(path: Path, prefix: str) -> Iterator[_Line]:
                                 yield found
     except OSError as error:
         raise ValueError(f"cannot read the audit log {path}: {error.strerror}") from None
+
+
+def _seconds(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise ValueError(f"invalid time {text!r} in the audit log") from None
 
 
 def use_audit(
