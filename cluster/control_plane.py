@@ -109,6 +109,7 @@ def controllers(folder: Folder, record: Record, kubernetes: Path) -> Part:
         "concurrent-job-syncs": WORKERS,
         "concurrent-gc-syncs": WORKERS,
         "concurrent-namespace-syncs": WORKERS,
+        "resource-quota-sync-period": "10s",  # a quota of a kind that was just defined counts after a sync
         "node-monitor-period": "2s",
         "node-monitor-grace-period": _silent_after(record),
         "profiling": "false",
