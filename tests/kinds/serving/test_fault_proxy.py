@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 import pytest_asyncio
-from fault_proxy import FAULTS, Models, fault_proxy
+from fault_proxy import FAULTS, TOKEN_S, Models, fault_proxy
 from trial_in_process import calibrate, cell_of, judged, record
 
 from seatrial.job import Finding
@@ -84,7 +84,7 @@ async def test_the_good_server_is_never_accused(recorded: Recorded) -> None:
         assert bad((await judged(cell, recorded.folder)).findings) == []
 
 
-async def test_a_slower_server_is_found_by_a_bound_that_it_kept_before(recorded: Recorded) -> None:
+async def test_a_slower_server_is_found_by_a_bound(recorded: Recorded) -> None:
     load = {**LOAD, "requests": 8}
     skip = [{"case": f"{letter}*", "why": "one is enough"} for letter in "lubnt"]
     skip += [{"case": name, "why": "one is enough"} for name in ("a list", "a chat", "a color", "a tool")]
@@ -96,5 +96,6 @@ async def test_a_slower_server_is_found_by_a_bound_that_it_kept_before(recorded:
 
     before, found = await run(PACED, load=load)
     assert found == []
-    bounds = {"tpot.p50": f"{before * 1.08}s"}
+    assert before > 0.9 * TOKEN_S
+    bounds = {"tpot.p50": f"{TOKEN_S * 1.02}s"}  # not of the time before, which is longer on a busy machine
     assert [one for one in (await run(SLOWER, load={**load, "bounds": bounds}))[1] if "bound tpot.p50" in one]
