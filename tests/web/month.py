@@ -63,10 +63,12 @@ class Month:
             at_s = self.now_s - (29.4 - day) * DAY_S
             commit = f"{hash_of(str(day)):016x}"[:12]
             made.append(self.results("nightly", day, at_s, commit, self.nightly(day, at_s)))
-            made.append(self.results("training", day, at_s + 9_000, commit, self.training(day, at_s)))
+            made.append(self.results("training", day, at_s + 9_000, commit, self.training(day, at_s + 9_000)))
             if day % 2:
-                made.append(self.results("release-2026.11", day, at_s + 20_000, commit, self.release(day, at_s)))
-                made.append(self.results("demo", day, at_s + 30_000, commit, self.demo(day, at_s)))
+                made.append(
+                    self.results("release-2026.11", day, at_s + 20_000, commit, self.release(day, at_s + 20_000))
+                )
+                made.append(self.results("demo", day, at_s + 30_000, commit, self.demo(day, at_s + 30_000)))
         return made
 
     def nightly(self, day: int, at_s: float) -> list[CellResult]:

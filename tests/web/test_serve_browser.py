@@ -291,6 +291,10 @@ def test_a_comparison_leads_to_cells_and_causes(page: "Page", site: Site) -> Non
     assert "2 newly failing, 0 still failing, 0 fixed" in page.locator("h1").inner_text()
     page.locator("#newly-failing + .causes .cell").first.click()
     page.wait_for_url("**/r/nightly-7#cell/*")
+    page.goto(f"{site.address}/d/nightly-4..nightly-7", wait_until="domcontentloaded")
+    page.get_by_text("Compare with another run").click()
+    page.get_by_role("link", name="nightly-3", exact=True).click()
+    page.wait_for_url("**/d/nightly-3..nightly-7")
 
 
 def test_pages_as_files_work_without_a_server(browser: "Browser", site: Site, tmp_path: Path) -> None:

@@ -310,12 +310,12 @@ def test_the_metrics_that_matter_are_told_in_short() -> None:
         (message,) = [one.message for one in findings if one.check == IN_SHORT]
         return message
 
-    whole = "100 of 100 workloads at 20/s"
+    whole = "100 of 100 workloads created at 20/s"
     assert told(observed(), "scheduled.p99") == f"{whole}; scheduled p99 2 s; watch lag p99 4 ms"
     assert told(observed()) == told(observed(), "scheduled.p99"), "without a bound the last stage is told"
     assert "; scheduled p99 above 1.9 s; " in told(observed(p99=None))
     few = msgspec.structs.replace(WHOLE, submitted=99, rate=None)
-    assert told(observed(few)).startswith("99 of 100 workloads; scheduled p99 2 s (n 100); ")
+    assert told(observed(few)).startswith("99 of 100 workloads created; scheduled p99 2 s (n 100); ")
 
 
 @pytest.mark.parametrize(("upper", "text"), [(2.2, "between 1.9 s and 2.2 s"), (None, "above 1.9 s")])

@@ -119,7 +119,8 @@ def _notes(step: ObservedStep, name: str) -> list[Any]:
 def _in_short(whole: ScaleSummary, stages: dict[str, StageMetrics], bounds: tuple[FixedBound, ...]) -> str:
     """One line with the stages that have bounds, else the last stage."""
     rate = "" if whole.rate is None or whole.offered_rate is None else f" at {value_text(whole.rate)}/s"
-    parts = [f"{whole.submitted:,} of {whole.count:,} workloads{rate}"]
+    parts = [f"{whole.submitted:,} of {whole.count:,} workloads created{rate}"]
+    parts += [f"{whole.unfinished:,} unfinished"] if whole.unfinished else []
     judged = [one.metric for one in bounds if one.metric in stages] or list(stages)[-1:]
     for stage in (stages[name] for name in dict.fromkeys(judged)):
         quantiles = [f"{one.name} {one.text}" for one in stage.quantiles if one.name in ("p50", "p99")]

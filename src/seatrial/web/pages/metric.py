@@ -116,6 +116,7 @@ def _recenter(site: Site, view: SeriesView, run: SuiteRun | None) -> ProposedCha
 
 
 _POINTS = 40  # per metric, for its noise
+_OLDER = 20  # older runs of the suite that can be chosen instead
 _MOST_ROWS = 300
 _MOST_METRICS = 120  # with noise from the history: the largest changes
 
@@ -127,8 +128,10 @@ def difference(site: Site, names: str) -> Page:
     first, second = _results(site, before), _results(site, after)
     pair = RunPair(first, second)
     past: list[Series] = []
+    older: list[SuiteRun] = []
     wrong = ""
     try:  # without the history, metrics of single runs have no noise
+        older = site.history.suite_runs(second.suite, _OLDER, after)[::-1]
         past = site.history.filled(pair.changed(_MOST_METRICS), _POINTS)
     except HistoryError as error:
         wrong = f"Compared without the history: {error}"
@@ -139,6 +142,7 @@ def difference(site: Site, names: str) -> Page:
         Links(1, site.ending),
         before=first,
         after=second,
+        older=[one for one in older if one.run != before],
         found=found,
         moved=moved[:_MOST_ROWS],
         same=len(found.metrics) - len(moved),
