@@ -197,7 +197,10 @@ async def test_a_failing_cell_counts_while_it_is_tried_again(owned: Path) -> Non
     assert run_overview(folder).done == 2
     async with serving(owned) as client:
         page = (await client.get("/r/nightly-1")).text
+        home = (await client.get("/")).text
     assert "2 of 4 cells done: 1 to retry" in page
+    assert ", 1 to retry</span>" in page
+    assert ", 1 to retry</span>" in home
     assert "retrying" in page
     assert "CUDA out of memory" in page
 

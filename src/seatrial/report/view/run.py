@@ -189,6 +189,11 @@ class CauseView:
         return sum(cell.newly_bad for cell in self.cells)
 
     @property
+    def again(self) -> int:
+        """Number of its cells that will be tried again, while the run is in progress."""
+        return sum(not cell.over for cell in self.cells)
+
+    @property
     def news_word(self) -> str:
         if self.new:
             return f"{self.new} new"
