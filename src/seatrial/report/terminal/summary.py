@@ -62,7 +62,7 @@ def summary_lines(run: RunView, columns: int, verbose: bool = False, strict: int
     def metrics_in_short(cell: CellView) -> list[Line]:
         head: Line = [(f"  {one_line(cell.id)}", "")]
         fits = width(cell.id) + 4 + width(cell.headline) <= columns
-        return [[*head, (f"  {cell.headline}", "dim")]] if fits else [head, *_wrapped(cell.headline, columns, "dim")]
+        return [[*head, (f"  {cell.headline}", "dim")]] if fits else [head, *_wrapped(cell.headline, columns, "dim", 6)]
 
     measured = [cell for cell in run.cells if cell.verdict is Verdict.PASSED and cell.headline]
     lines = section("metrics", map(metrics_in_short, measured), _MOST_LINES)
@@ -153,8 +153,8 @@ def _finding(finding: Finding, named: str, columns: int) -> list[Line]:
     return lines
 
 
-def _wrapped(text: str, columns: int, style: str = "") -> list[Line]:
-    return [[(f"    {fit(part, columns - 4)}", style)] for part in _parts(text, columns - 4, 3)]
+def _wrapped(text: str, columns: int, style: str = "", most: int = 3) -> list[Line]:
+    return [[(f"    {fit(part, columns - 4)}", style)] for part in _parts(text, columns - 4, most)]
 
 
 def _parts(text: str, columns: int, most: int) -> list[str]:
