@@ -85,8 +85,6 @@ def closest(name: object, known: Iterable[str]) -> str | None:
     """The known name that was probably meant. A name with another first letter must be nearer, or have the same
     letters."""
     folded, given = {one.lower(): one for one in known}, str(name).lower()[:100]
-    if (same := _ELSEWHERE.get(given, "")) in folded:
-        return folded[same]
     for near in difflib.get_close_matches(given, list(folded), n=3, cutoff=0.62):
         alike = near[:1] == given[:1] or sorted(near) == sorted(given)
         if alike or difflib.SequenceMatcher(None, given, near).ratio() >= 0.7:
@@ -153,7 +151,9 @@ def explain(error: ValidationError, model: type[BaseModel], raw_at: Any) -> Iter
         if kind == "extra_forbidden":
             known = _field_names(_annotations_at(model, loc[:-1]))
             name, is_former = str(loc[-1]), loc[-1] in known  # a former name is unknown if the current one is set too
-            hint = " (a former name of a field already set); remove it" if is_former else nearest(name, known)
+            meant = _ELSEWHERE.get(name, name)
+            near = nearest(meant if meant in known else name, known)
+            hint = " (a former name of a field already set); remove it" if is_former else near
             if " " in name:
                 hint = "; if this is text, quote it to its end, because YAML reads `: ` as the end of a key"
             yield loc, True, f"unknown field {name!r}{hint}"
